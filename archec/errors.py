@@ -1,0 +1,144 @@
+"""The one exception tree of archec.
+
+::
+
+    ArchecError                     exit 1   something an operator can act on
+     +-- ConfigError                exit 1   config.yaml is missing, wrong or names what is not there
+     +-- UsageError                 exit 2   arguments that make no sense together
+     +-- LockHeld                   exit 4   another run holds the archive's lock
+     +-- StorageFull                exit 1   no space left: what was committed is kept
+     +-- StorageFailed              exit 1   the file system refused a read or a write
+     +-- Occupied                   exit 6   other bytes are already held under a (tist, id)
+     +-- CorruptArchive             exit 6   the archive folder contradicts itself
+     |    +-- CorruptJournal        exit 6   a run's journal cannot be read where it must be
+     +-- CatalogueError             exit 1   the catalogue's engine refused or is not there
+     |    +-- CatalogueGone         exit 1   the database server went away in mid-run
+     +-- DataSetError               exit 1   a tarball or directory that cannot be read at all
+     +-- BadName                    exit 2   what was given is not a handle, a URL or a date
+     +-- NotHeld                    exit 7   the archive holds no bytes of this obi at that time
+
+Every error carries a ``message`` (what is wrong, with file, line or id), a ``hint`` (what to do
+about it, may be empty) and, by its class, an ``exit_code`` for the command line and an
+``http_status`` for the server. Data from outside must never surface as any other exception.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = [
+    "ArchecError",
+    "BadName",
+    "CatalogueError",
+    "CatalogueGone",
+    "ConfigError",
+    "CorruptArchive",
+    "CorruptJournal",
+    "DataSetError",
+    "Exit",
+    "LockHeld",
+    "NotHeld",
+    "Occupied",
+    "StorageFailed",
+    "StorageFull",
+    "UsageError",
+]
+
+
+class Exit(IntEnum):
+    """The exit codes of every archec command; ``docs/operations.md`` has the same table."""
+
+    DONE = 0
+    OPERATOR_ERROR = 1
+    USAGE = 2
+    LOSSES_HELD_BACK = 3
+    LOCKED = 4
+    BUDGET = 5
+    CORRUPT = 6
+    NOT_HELD = 7
+    INTERRUPTED = 130
+
+
+class ArchecError(Exception):
+    """Base of all errors that archec raises on purpose."""
+
+    exit_code: Exit = Exit.OPERATOR_ERROR
+    http_status: int = 500
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class ConfigError(ArchecError):
+    """The configuration cannot be used."""
+
+
+class UsageError(ArchecError):
+    """Arguments that make no sense together."""
+
+    exit_code = Exit.USAGE
+    http_status = 400
+
+
+class LockHeld(ArchecError):
+    """Another run works on this archive."""
+
+    exit_code = Exit.LOCKED
+    http_status = 503
+
+
+class StorageFull(ArchecError):
+    """The file system has no space (ENOSPC, EDQUOT) left."""
+
+
+class StorageFailed(ArchecError):
+    """The file system refused a read or a write for another reason than space."""
+
+
+class Occupied(ArchecError):
+    """Other bytes are held at this path; held bytes are never altered (invariant 1)."""
+
+    exit_code = Exit.CORRUPT
+
+
+class CorruptArchive(ArchecError):
+    """The archive folder contradicts itself or is not one."""
+
+    exit_code = Exit.CORRUPT
+
+
+class CorruptJournal(CorruptArchive):
+    """A run's journal is damaged in a place that a torn last write cannot explain."""
+
+
+class CatalogueError(ArchecError):
+    """The catalogue's engine refused, or what it holds is not what archec writes."""
+
+
+class CatalogueGone(CatalogueError):
+    """The database server cannot be reached any more; the archive folder has lost nothing."""
+
+    http_status = 503
+
+
+class DataSetError(ArchecError):
+    """A data set that cannot be opened or read at all."""
+
+
+class BadName(ArchecError):
+    """Not a handle, not a URL that the archive keeps, not a date."""
+
+    exit_code = Exit.USAGE
+    http_status = 400
+
+
+class NotHeld(ArchecError):
+    """The archive holds no bytes of this obi at that time."""
+
+    exit_code = Exit.NOT_HELD
+    http_status = 404

@@ -1,0 +1,290 @@
+"""Ids of obis and their names on disk: pure functions, all idempotent where they normalise.
+
+* A tobi's id is its normalised handle, a fobi's id its normalised URL (design, sections 1 and 4).
+* The name of an id in the obi store is the id escaped as Perl's ``URI::Escape::uri_escape_utf8``
+  does it by default, cut and completed by a hash where it would be over 255 bytes (section 3).
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote, unquote_to_bytes
+
+import idna
+from xxhash import xxh3_64_hexdigest, xxh3_128_hexdigest
+
+from archec.errors import BadName
+
+__all__ = [
+    "MAX_NAME",
+    "archive_of",
+    "escape",
+    "fan",
+    "file_name",
+    "host_of",
+    "is_url",
+    "item_of",
+    "normalise",
+    "normalise_handle",
+    "normalise_url",
+    "series_of",
+    "slash_variant",
+    "unescape",
+    "without_userinfo",
+]
+
+MAX_NAME = 255
+"""Bytes in one path component on ext4, xfs, btrfs (NAME_MAX)."""
+
+_HASH_TAIL = 1 + 32
+_DEFAULT_PORT = {"http": "80", "https": "443", "ftp": "21"}
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.S)
+_AUTHORITY = re.compile(r"//([^/?#]*)(.*)", re.S)
+_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
+_LOOSE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_PATH_SAFE = "!$&'()*+,;=:@/%"
+_QUERY_SAFE = _PATH_SAFE + "?"
+_HOST_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
+_PLAIN_URL = re.compile(
+    r"(?:https?|ftp)://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?:/[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)+/?"
+)
+
+
+# -- handles --------------------------------------------------------------------------------------
+
+
+def normalise_handle(raw: str) -> str:
+    """The id of a tobi: white space removed, ``RePEc:`` prefix, the rest lower-case.
+
+    A handle that does not begin with ``repec:`` (in any case) is kept without that prefix: archec
+    does not invent an identity. Raises :class:`BadName` for an empty one.
+    """
+    text = "".join(raw.split()).lower()
+    if not text or text == "repec:":
+        raise BadName("the handle is empty")
+    return "RePEc:" + text[6:] if text.startswith("repec:") else text
+
+
+def archive_of(handle: str) -> str:
+    """The archive code of a normalised handle: ``RePEc:aaa:ssssss:1`` -> ``aaa``; else ``""``."""
+    parts = handle.split(":", 2)
+    return parts[1] if len(parts) > 1 and parts[0] == "RePEc" else ""
+
+
+def series_of(handle: str) -> str:
+    """The series code of a normalised handle, ``""`` where it names none."""
+    parts = handle.split(":", 3)
+    return parts[2] if len(parts) > 2 and parts[0] == "RePEc" else ""
+
+
+def item_of(handle: str) -> str:
+    """The item part of a normalised handle, ``""`` where it names an archive or a series."""
+    parts = handle.split(":", 3)
+    return parts[3] if len(parts) > 3 and parts[0] == "RePEc" else ""
+
+
+# -- URLs -----------------------------------------------------------------------------------------
+
+
+def is_url(text: str) -> bool:
+    """Whether ``text`` begins like a URL that the archive keeps (http, https, ftp)."""
+    return "".join(text.split())[:8].lower().startswith(("http:", "https:", "ftp:"))
+
+
+def normalise_url(raw: str) -> str:
+    """The id of a fobi: RFC 3986 section 6.2.2 and the rules of design section 4; idempotent.
+
+    White space removed; scheme and host lower-case, host in IDNA; default port, fragment and user
+    information dropped; dot segments resolved; escapes in upper case, escapes of unreserved
+    characters undone, everything else outside the grammar escaped as UTF-8; empty path = ``/``;
+    query kept. Raises :class:`BadName`, whose message never shows a password.
+    """
+    if _PLAIN_URL.fullmatch(raw) and "--" not in raw.split("/", 3)[2] and "./" not in raw:
+        return _plain_host(raw)
+    text = "".join(raw.split())
+    if not text:
+        raise BadName("the URL is empty")
+    match = _URL.fullmatch(text)
+    if match is None:
+        raise BadName(f"{_shown(text)} has no scheme")
+    scheme, rest = match[1].lower(), match[2]
+    if scheme not in _DEFAULT_PORT:
+        raise BadName(f"{_shown(text)} has the scheme {scheme!r}; only http, https and ftp are kept")
+    match = _AUTHORITY.fullmatch(rest)
+    if match is None:
+        raise BadName(f"{_shown(text)} has no host")
+    host = _authority(match[1], scheme, text)
+    path, query = _split_rest(match[2])
+    path = _remove_dot_segments(_clean(path, _PATH_SAFE))
+    return f"{scheme}://{host}{path or '/'}{query}"
+
+
+def host_of(url: str) -> str:
+    """Host and port of a normalised URL, as they stand in it: ``www.nber.org``, ``h:8080``."""
+    return url.split("/", 3)[2]
+
+
+def slash_variant(url: str) -> str | None:
+    """The URL that differs from this normalised one by a trailing slash of its path only.
+
+    None where there is none (the path is ``/``, or there is a query).
+    """
+    if "?" in url:
+        return None
+    if url.endswith("/"):
+        return url[:-1] if url.count("/") > 3 else None
+    return url + "/"
+
+
+def without_userinfo(raw: str) -> str:
+    """A raw URL fit for a message or a journal: what stands before ``@`` in its host is cut out."""
+    return re.sub(r"(//)[^/?#\s]*@", r"\1", raw)
+
+
+# -- either ---------------------------------------------------------------------------------------
+
+
+def normalise(raw: str) -> tuple[str, str]:
+    """``("tobi", id)`` or ``("fobi", id)`` of any spelling of a handle or a URL."""
+    if is_url(raw):
+        return "fobi", normalise_url(raw)
+    return "tobi", normalise_handle(raw)
+
+
+# -- names on disk --------------------------------------------------------------------------------
+
+
+def escape(obi: str) -> str:
+    """``uri_escape_utf8`` of Perl by default: UTF-8, all but ``A-Z a-z 0-9 - . _ ~`` escaped."""
+    return quote(obi, safe="~", encoding="utf-8", errors="surrogatepass")
+
+
+def unescape(name: str) -> str:
+    """The id behind an escaped name that was not cut; BadName if it is not one."""
+    try:
+        obi = unquote_to_bytes(name).decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise BadName(f"{name!r} is not an escaped id") from error
+    if escape(obi) != name:
+        raise BadName(f"{name!r} is not an escaped id")
+    return obi
+
+
+def file_name(obi: str) -> str:
+    """The file name of an id: its escaped form, or a prefix, ``~`` and xxh3_128 if over 255 bytes.
+
+    The ids ``.`` and ``..`` have their dots escaped, since no file can have those names.
+    """
+    name = escape(obi)
+    if len(name) <= MAX_NAME:
+        return name if name.strip(".") or len(name) > 2 else name.replace(".", "%2E")
+    cut = MAX_NAME - _HASH_TAIL
+    for back in (1, 2):
+        if name[cut - back] == "%":
+            cut -= back
+            break
+    digest = xxh3_128_hexdigest(obi.encode("utf-8", "surrogatepass"))
+    return f"{name[:cut]}~{digest}"
+
+
+def fan(obi: str) -> str:
+    """The two hex digits of xxh3_64(id) that name the fan-out directory of an id."""
+    return xxh3_64_hexdigest(obi.encode("utf-8", "surrogatepass"))[:2]
+
+
+# -- the parts of URL normalisation ---------------------------------------------------------------
+
+
+def _shown(text: str) -> str:
+    text = without_userinfo(text)
+    return repr(text if len(text) <= 200 else text[:200] + "...")
+
+
+def _plain_host(url: str) -> str:
+    """Refuses what the quick path cannot judge by its pattern: over-long hosts and labels."""
+    host = url.split("/", 3)[2]
+    if len(host) > 253 or any(len(label) > 63 for label in host.split(".")):
+        raise BadName(f"{_shown(url)} has a host name that is too long")
+    return url
+
+
+def _authority(authority: str, scheme: str, url: str) -> str:
+    host, port = authority.rpartition("@")[2], ""
+    if host.startswith("["):
+        host, bracket, port = host.partition("]")
+        if not bracket or (port and not port.startswith(":")):
+            raise BadName(f"{_shown(url)} has a broken IPv6 host")
+        host, port = _ipv6(host[1:], url), port[1:]
+    else:
+        host, _, port = host.partition(":")
+        host = _host(host, url)
+    if port:
+        if not (port.isascii() and port.isdecimal() and int(port[:6]) <= 65535 and len(port) < 12):
+            raise BadName(f"{_shown(url)} has a port that is not a number up to 65535")
+        port = str(int(port))
+        if port != _DEFAULT_PORT[scheme]:
+            return f"{host}:{port}"
+    return host
+
+
+def _ipv6(text: str, url: str) -> str:
+    import ipaddress
+
+    try:
+        return f"[{ipaddress.IPv6Address(text).compressed}]"
+    except ValueError as error:
+        raise BadName(f"{_shown(url)} has a broken IPv6 host") from error
+
+
+def _host(host: str, url: str) -> str:
+    try:
+        host = unquote_to_bytes(host).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadName(f"{_shown(url)} has a host that is not text") from error
+    host = host.lower()
+    if not host.isascii():
+        try:
+            host = idna.encode(host, uts46=True, transitional=False).decode("ascii")
+        except (idna.IDNAError, UnicodeError) as error:
+            raise BadName(f"{_shown(url)} has a host that IDNA does not allow") from error
+    bare = host[:-1] if host.endswith(".") else host
+    labels = bare.split(".")
+    if not bare or len(bare) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels):
+        raise BadName(f"{_shown(url)} has no valid host")
+    return host
+
+
+def _split_rest(rest: str) -> tuple[str, str]:
+    rest = rest.partition("#")[0]
+    path, mark, query = rest.partition("?")
+    return path, f"?{_clean(query, _QUERY_SAFE)}" if mark else ""
+
+
+def _clean(text: str, safe: str) -> str:
+    """Escapes in upper case, those of unreserved characters undone, the rest outside escaped."""
+    text = _LOOSE_PERCENT.sub("%25", text)
+    text = _ESCAPED.sub(_tidy_escape, text)
+    return quote(text, safe=safe + "~", encoding="utf-8", errors="surrogatepass")
+
+
+def _tidy_escape(match: re.Match[str]) -> str:
+    char = chr(int(match[1], 16))
+    return char if char in _UNRESERVED else f"%{match[1].upper()}"
+
+
+def _remove_dot_segments(path: str) -> str:
+    """RFC 3986 section 5.2.4 for a path that is empty or begins with ``/``."""
+    if "/." not in path:
+        return path
+    kept: list[str] = []
+    segments = path.split("/")[1:]
+    for segment in segments:
+        if segment == "..":
+            if kept:
+                kept.pop()
+        elif segment != ".":
+            kept.append(segment)
+    if segments[-1] in (".", ".."):
+        kept.append("")
+    return "/" + "/".join(kept)

@@ -1,0 +1,124 @@
+"""Tists: Unix time stamps in whole seconds, UTC; stamping, inverting, parsing, printing.
+
+The inversion is that of the Fort Lee paper, section "object store": the decimal digits reversed,
+``/`` after the third and the sixth. (The paper's own example has slips: 1352481230 inverts to
+0321842531.)
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+
+from dateutil import parser as _dateparser
+
+from archec.errors import BadName
+
+__all__ = [
+    "MAX_TIST",
+    "date_in_name",
+    "invert",
+    "iso",
+    "parse_when",
+    "stamp",
+    "tist_of_path",
+    "tist_path",
+]
+
+MAX_TIST = 253402300799
+"""9999-12-31T23:59:59Z, the last second that :func:`iso` can print."""
+
+_DIGITS = re.compile(r"[0-9]{9,12}")
+_IN_NAME = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})([-_.]?)([0-9]{2})\2([0-9]{2})(?![0-9])")
+
+
+def stamp(previous: int | None = None, *, clock: Callable[[], float] = time.time) -> int:
+    """A fresh software tist: now, or one second after ``previous`` if the clock has not passed it.
+
+    Software tists strictly increase from run to run (design, section 1), also where two runs start
+    within one second or where the machine's clock was set back.
+    """
+    now = int(clock())
+    return now if previous is None or now > previous else previous + 1
+
+
+def invert(tist: int) -> str:
+    """The decimal digits of a tist reversed: ``1352481230`` -> ``"0321842531"``."""
+    if tist < 0:
+        raise BadName(f"{tist} is not a tist: it is negative")
+    return str(tist)[::-1]
+
+
+def tist_path(tist: int) -> str:
+    """The relative directory of a tist in the obi store: ``1352481230`` -> ``"032/184/2531"``."""
+    digits = invert(tist)
+    if len(digits) < 7:
+        # Before 1970-01-12: padded, so that every tist has three levels.
+        digits = digits.ljust(10, "0")
+    return f"{digits[:3]}/{digits[3:6]}/{digits[6:]}"
+
+
+def tist_of_path(path: str) -> int:
+    """The tist of a relative directory as :func:`tist_path` writes it; BadName if it is none."""
+    parts = path.split("/")
+    digits = "".join(parts)
+    if len(parts) != 3 or len(parts[0]) != 3 or len(parts[1]) != 3 or not digits.isdecimal():
+        raise BadName(f"{path!r} is not the directory of a tist")
+    tist = int(digits[::-1])
+    if tist_path(tist) != path:
+        raise BadName(f"{path!r} is not the directory of a tist")
+    return tist
+
+
+def iso(tist: int) -> str:
+    """ISO 8601 in UTC with a final ``Z``, the form that OAI-PMH and WARC use."""
+    return datetime.fromtimestamp(tist, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_when(text: str) -> int:
+    """A tist from what an operator types: a tist itself, or any date that python-dateutil reads.
+
+    Dates without a zone are UTC; what a date leaves out (time of day, day, month) is its first:
+    ``2009-05`` means 2009-05-01T00:00:00Z. A bare number of nine to twelve digits is a tist;
+    ``now`` is now. Raises :class:`BadName`.
+    """
+    text = text.strip()
+    if text.lower() == "now":
+        return int(time.time())
+    if _DIGITS.fullmatch(text):
+        tist = int(text)
+    else:
+        try:
+            when = _dateparser.parse(text, default=datetime(1970, 1, 1))
+        except (ValueError, OverflowError, TypeError) as error:
+            raise BadName(
+                f"cannot read {text!r} as a date",
+                hint="write it as 2009-05-01, 2009-05-01T12:00:00Z or as a tist",
+            ) from error
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=timezone.utc)
+        try:
+            tist = int(when.timestamp() // 1)
+        except (ValueError, OverflowError) as error:
+            raise BadName(f"{text!r} is out of range for a date") from error
+    if not 0 <= tist <= MAX_TIST:
+        raise BadName(f"{text!r} is out of range for a tist")
+    return tist
+
+
+def date_in_name(name: str) -> int | None:
+    """The date that a data set's file name carries, as the tist of its midnight UTC, or None.
+
+    ``RePEc_2009-05-01.tar.gz``, ``RePEc-2016-04-20.tgz``, ``RePEc20090501.tar`` and the like. The
+    last date that is a real day counts.
+    """
+    for match in reversed(list(_IN_NAME.finditer(name))):
+        year, _, month, day = match.groups()
+        try:
+            when = datetime(int(year), int(month), int(day), tzinfo=timezone.utc)
+        except ValueError:
+            continue
+        return int(when.timestamp())
+    return None
