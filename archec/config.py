@@ -139,7 +139,9 @@ class FetchConfig:
     allow_networks: tuple[str, ...] = _s(
         (), _networks, "Private networks that may be fetched from, e.g. [10.1.0.0/16]; none by default.", []
     )
-    revisit_min: float = _s(7 * 86400.0, _duration, "Known files are visited again after this time at the soonest ...", "7d")
+    revisit_min: float = _s(
+        7 * 86400.0, _duration, "Known files are visited again after this time at the soonest ...", "7d"
+    )
     revisit_max: float = _s(365 * 86400.0, _duration, "... and after this time at the latest.", "365d")
 
 
@@ -183,8 +185,8 @@ class Config:
     max_bytes: int = _s(0, _size, "Bytes to fetch in a run at most; 0: no limit.")
     max_time: float = _s(0.0, _duration, "Time to fetch in a run at most; 0: no limit.", 0)
     min_free: float = _s(0.01, _share, "A run stops cleanly when less than this share of the disk is left.", "1%")
-    fetch: FetchConfig = _group(FetchConfig, "Fetching files.")
-    text: TextConfig = _group(TextConfig, "Taking text out of files.")
+    fetch: FetchConfig = _group(FetchConfig, "Fetching files.")  # noqa: RUF009
+    text: TextConfig = _group(TextConfig, "Taking text out of files.")  # noqa: RUF009
 
     def path(self, value: str) -> Path:
         """A path setting, made absolute."""

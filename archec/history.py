@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Change", "History", "Incidence", "NO_CHANGE"]
+__all__ = ["NO_CHANGE", "Change", "History", "Incidence"]
 
 
 @dataclass(frozen=True, slots=True)

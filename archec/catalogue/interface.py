@@ -1,0 +1,115 @@
+"""The one interface of the catalogue; SQLite and MongoDB stand behind it.
+
+The contract is written here and tested once over every engine. Ids sort by the bytes of their
+UTF-8 (which is Python's order of ``str``, too). All iterators page by key and hold no more than a
+page in memory. A database that cannot be reached raises :class:`archec.errors.CatalogueGone`,
+anything else it refuses :class:`archec.errors.CatalogueError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+from archec.catalogue.model import (
+    Changes,
+    DataSet,
+    DueFobi,
+    Fobi,
+    Position,
+    Run,
+    TextPlace,
+    Tobi,
+    TobiState,
+)
+
+__all__ = ["Catalogue", "Counts"]
+
+
+class Counts(NamedTuple):
+    """How much the catalogue holds; ``held`` and ``lost`` speak of the newest state."""
+
+    tobis_held: int
+    tobis_lost: int
+    fobis_held: int
+    fobis_lost: int
+    fobis_never: int
+
+
+@runtime_checkable
+class Catalogue(Protocol):
+    """See the module's docstring."""
+
+    url: str
+
+    def position(self) -> Position:
+        """How far this catalogue has followed the journals; ``Position()`` for an empty one."""
+        ...
+
+    def write(self, changes: Changes) -> None:
+        """Applies one lot durably. Applying the same lot again changes nothing."""
+        ...
+
+    def tobis(self, ids: Collection[str]) -> dict[str, Tobi]:
+        """Those of ``ids`` that are known."""
+        ...
+
+    def fobis(self, ids: Collection[str]) -> dict[str, Fobi]:
+        """Those of ``ids`` that are known."""
+        ...
+
+    def scan_tobis(self, after: str = "") -> Iterator[TobiState]:
+        """All tobis with id > ``after`` by id; unaffected by writes to ids that it has passed."""
+        ...
+
+    def all_tobis(self, after: str = "") -> Iterator[Tobi]:
+        """Whole documents with id > ``after``, by id."""
+        ...
+
+    def all_fobis(self, after: str = "") -> Iterator[Fobi]:
+        """Whole documents with id > ``after``, by id."""
+        ...
+
+    def changed_tobis(self, stamp: int, after: str = "", limit: int = 1000) -> list[Tobi]:
+        """At most ``limit`` with (stamp, id) > the given pair, in that order."""
+        ...
+
+    def changed_fobis(self, stamp: int, after: str = "", limit: int = 1000) -> list[Fobi]:
+        """At most ``limit`` with (stamp, id) > the given pair, in that order."""
+        ...
+
+    def due(self, before: int, after: DueFobi | None = None) -> Iterator[DueFobi]:
+        """Fobis with due <= ``before`` by (due, id), beginning behind ``after``."""
+        ...
+
+    def texts(self, which: Literal["vi", "vo"]) -> Iterator[TextPlace]:
+        """All text places, by checksum."""
+        ...
+
+    def text(self, which: Literal["vi", "vo"], checksum: str) -> TextPlace | None:
+        """The place of one text."""
+        ...
+
+    def runs(self) -> list[Run]:
+        """All runs, oldest first."""
+        ...
+
+    def data_sets(self) -> list[DataSet]:
+        """All known data sets, oldest first."""
+        ...
+
+    def seen(self, key: str) -> bytes | None:
+        """The ids of one seen set."""
+        ...
+
+    def counts(self) -> Counts:
+        """Counts of obis by their newest state."""
+        ...
+
+    def clear(self) -> None:
+        """Empties the catalogue (for a rebuild; the archive folder is not touched)."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of the database."""
+        ...

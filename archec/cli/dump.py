@@ -1,0 +1,29 @@
+"""``archec dump``: the catalogue as canonical JSON lines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from archec.catalogue.dump import dump as dump_lines
+from archec.cli.common import config_option, json_option, opened
+
+__all__ = ["dump"]
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Also what depends on when archec ran: runs, visits, stamps.")
+@json_option
+@config_option
+def dump(everything: bool, as_json: bool, config_file: Path | None) -> None:
+    """Print the catalogue as canonical JSON lines, one document per obi, sorted.
+
+    The same from either engine, and for any order in which the same data sets were replayed. The
+    output is JSON lines with or without --json.
+    """
+    with opened(config_file) as archive:
+        out = sys.stdout.buffer
+        for line in dump_lines(archive.catalogue, everything=everything):
+            out.write(line.encode("utf-8", "surrogatepass") + b"\n")

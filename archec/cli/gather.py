@@ -1,0 +1,103 @@
+"""``archec gather``: one run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from archec.cli.common import config_option, echo_json, json_option
+from archec.cli.reports import gather_table
+from archec.config import load
+from archec.errors import UsageError
+from archec.gather.dryrun import dry_run as run_dry
+from archec.gather.fobis import Budget
+from archec.gather.progress import meter_for
+from archec.gather.run import Options, exit_code
+from archec.gather.run import gather as gather_run
+from archec.tist import parse_when
+from archec.units import parse_duration, parse_size
+
+__all__ = ["gather"]
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(path_type=Path),
+    metavar="TARBALL",
+    help="Replay this data set instead of the current one.",
+)
+@click.option("--as-of", metavar="DATE", help="The data set's date; else that in its name, else its newest member's.")
+@click.option("--no-fetch", is_flag=True, help="Templates only: fetch no files.")
+@click.option("--complete", is_flag=True, help="The data set is all of RePEc: archives that it lacks are lost, too.")
+@click.option("--resume", is_flag=True, help="Carry on with a run that was stopped, if there is one.")
+@click.option(
+    "--accept-losses",
+    multiple=True,
+    metavar="CODE|all",
+    help="Let through the losses of this archive; may be repeated.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing, fetch nothing.")
+@click.option("--max-files", type=click.IntRange(1), metavar="N", help="Fetch so many files at most.")
+@click.option("--max-bytes", metavar="SIZE", help="Fetch so much at most, e.g. 20GB.")
+@click.option("--max-time", metavar="DURATION", help="Fetch for so long at most, e.g. 6h.")
+@json_option
+@config_option
+@click.pass_context
+def gather(
+    context: click.Context,
+    file: Path | None,
+    as_of: str | None,
+    no_fetch: bool,
+    complete: bool,
+    resume: bool,
+    accept_losses: tuple[str, ...],
+    dry_run: bool,
+    max_files: int | None,
+    max_bytes: str | None,
+    max_time: str | None,
+    as_json: bool,
+    config_file: Path | None,
+) -> None:
+    """Gather once: read the data set, keep what is new or changed, fetch the files it points to.
+
+    Put it into cron. Only one run works on an archive at a time. What a run has committed is kept
+    whatever happens to it; the next run, or --resume, carries on. A budget (--max-files, --max-bytes,
+    --max-time) takes files never tried first, then the longest overdue.
+    """
+    config = load(config_file)
+    budget = Budget(
+        config.max_files if max_files is None else max_files,
+        config.max_bytes if max_bytes is None else parse_size(max_bytes),
+        config.max_time if max_time is None else parse_duration(max_time),
+    )
+    options = Options(
+        file=file,
+        as_of=parse_when(as_of) if as_of is not None else None,
+        fetch=not no_fetch,
+        complete=complete,
+        resume=resume,
+        accept=frozenset(_code(code) for code in accept_losses),
+        budget=budget,
+    )
+    meter = meter_for()
+    try:
+        report = run_dry(config, options, meter) if dry_run else gather_run(config, options, meter)
+    finally:
+        meter.close()
+    value = report.as_value()
+    if as_json:
+        echo_json(value)
+    else:
+        click.echo(gather_table(value))
+    context.exit(int(exit_code(report)))
+
+
+def _code(code: str) -> str:
+    bare = code.strip().lower().removeprefix("repec:")
+    if not re.fullmatch(r"[a-z0-9]+", bare):
+        raise UsageError(f"{code!r} is not an archive code", hint="write --accept-losses aaa, or all")
+    return bare

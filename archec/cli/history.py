@@ -1,0 +1,71 @@
+"""``archec history``: every incidence of a handle or URL."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from archec.catalogue.model import Fobi
+from archec.cli.common import config_option, echo_json, json_option, opened
+from archec.lookup.obi import Row, find, rows
+from archec.tist import iso
+from archec.units import human_size
+
+__all__ = ["history"]
+
+
+@click.command()
+@click.argument("obi", metavar="ID")
+@json_option
+@config_option
+def history(obi: str, as_json: bool, config_file: Path | None) -> None:
+    """Show every incidence of ID, a handle or a URL in any spelling, oldest first.
+
+    For each: tist, time, what happened, md5, size, path in the obi store, redirects, HTTP status and
+    type.
+    """
+    with opened(config_file) as archive:
+        found = find(archive.catalogue, obi)
+        incidences = list(rows(archive.layout, archive.catalogue, found))
+        if as_json:
+            value: dict[str, object] = {
+                "id": found.id,
+                "kind": "fobi" if isinstance(found, Fobi) else "tobi",
+                "held": found.history.held,
+                "incidences": [asdict(row) for row in incidences],
+            }
+            if isinstance(found, Fobi):
+                visit = found.visit
+                value["visit"] = asdict(visit) if visit is not None else None
+                value["due"] = found.due
+            echo_json(value)
+            return
+        click.echo(found.id)
+        for row in incidences:
+            for line in _lines(row):
+                click.echo(line)
+        if isinstance(found, Fobi):
+            click.echo(_visit(found))
+
+
+def _lines(row: Row) -> list[str]:
+    what = row.kind if row.how in ("", row.kind, "new") else f"{row.kind} ({row.how})"
+    head = f"{row.tist}  {row.time}  {what}"
+    if row.md5 is None:
+        return [f"{head}{': ' + row.reason if row.reason else ''}"]
+    size = human_size(row.size) if row.size is not None else "?"
+    http = f"  HTTP {row.status}" if row.status else ""
+    suspect = f"  suspect: {row.suspect}" if row.suspect else ""
+    lines = [f"{head}  md5 {row.md5}  {size}{http}  {row.type or ''}{suspect}".rstrip()]
+    lines += [f"    -> {url} ({status})" for url, status in row.redirects]
+    lines.append(f"    {row.path or 'no bytes found: run archec check'}")
+    return lines
+
+
+def _visit(fobi: Fobi) -> str:
+    if fobi.visit is None:
+        return "never visited"
+    told = f": {fobi.visit.message}" if fobi.visit.message else ""
+    return f"last visit {iso(fobi.visit.tist)}: {fobi.visit.outcome}{told}; due {iso(fobi.due)}"

@@ -1,0 +1,58 @@
+"""``archec init``: a configuration, an empty store with its descriptor, a place for data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from archec.config import DEFAULT_FILE, as_yaml, load
+from archec.errors import StorageFailed, UsageError
+from archec.store.layout import create
+
+__all__ = ["init"]
+
+
+@click.command()
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=".")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Use this configuration instead of writing one.",
+)
+@click.option(
+    "--fanout",
+    type=click.Choice(["0", "256"]),
+    default="0",
+    show_default=True,
+    help="Directories below that of a tist: 256 for an archive of all of RePEc. Never changed later.",
+)
+@click.option("--database", metavar="URL", help="The catalogue, e.g. mongodb://localhost/archec.")
+def init(directory: Path, config_file: Path | None, fanout: str, database: str | None) -> None:
+    """Make a new archive in DIRECTORY (default: here).
+
+    Writes config.yaml, the empty obi store archive/ with its descriptor, and data/ with tarballs/
+    and current/. What is there already is left as it is; an archive is never made twice.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        path = config_file or directory / DEFAULT_FILE
+        if not path.exists():
+            path.write_text(as_yaml({"database": database} if database else None), encoding="utf-8")
+        elif database:
+            raise UsageError(f"{path} exists already", hint="set database: in it")
+        config = load(path, environ={})
+        if (config.store_path / "layout.json").exists():
+            raise UsageError(f"{config.store_path} is an archive already")
+        create(config.store_path, fanout=int(fanout))
+        config.path(config.tarballs).mkdir(parents=True, exist_ok=True)
+        if not config.data_path.exists() and not config.data_path.is_symlink():
+            config.data_path.mkdir(parents=True)
+    except OSError as error:
+        raise StorageFailed(f"{error.filename or directory}: {error.strerror}") from error
+    click.echo(f"A new archive in {directory.absolute()}.")
+    click.echo(f"  {path}: set fetch.contact, so that webmasters can reach you")
+    click.echo(f"  {config.data_path}: put the RePEc data set here, or a link to it")
+    click.echo(f"Then: archec gather --config {path}")

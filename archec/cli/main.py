@@ -1,0 +1,66 @@
+"""``archec``: the command group, and how errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import NoReturn
+
+import click
+
+from archec import __version__
+from archec.cli.demo import demo
+from archec.cli.dump import dump
+from archec.cli.gather import gather
+from archec.cli.get import get
+from archec.cli.history import history
+from archec.cli.init import init
+from archec.cli.rebuild import rebuild
+from archec.cli.redif import redif
+from archec.errors import ArchecError, Exit
+
+__all__ = ["cli", "main"]
+
+_EPILOG = """\b
+Exit codes: 0 done; 1 operator error; 2 usage; 3 done, but losses are held
+back; 4 another run holds the lock; 5 stopped by its budget, resumable;
+6 corrupted archive; 7 not held then; 130 interrupted, state kept."""
+
+
+@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="archec")
+def cli() -> None:
+    """A time-addressed dark archive for RePEc: what was there at any moment, bit for bit."""
+
+
+for _command in (init, gather, demo, history, get, dump, rebuild, redif):
+    cli.add_command(_command)
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> NoReturn:
+    """The console script. Every error that archec raises on purpose is one message and a code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("archec: interrupted; what was done is kept", err=True)
+        code = Exit.INTERRUPTED
+    except ArchecError as error:
+        click.echo(f"archec: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"        {error.hint}", err=True)
+        code = error.exit_code
+    except BrokenPipeError:
+        # Whoever read our output has gone; nothing is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = Exit.DONE
+    sys.exit(int(code or 0))

@@ -1,0 +1,184 @@
+"""The demo's papers: invented, and what their templates and files look like at each of three stages.
+
+Each paper stands for one thing that happens to papers; ``story`` says which. Stages are 1, 2, 3.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from archec.demo.pdf import write_pdf
+
+__all__ = ["PAPERS", "STAGES", "Answer", "Paper", "answer"]
+
+STAGES = (1, 2, 3)
+
+_CREATED = {1: "D:20090501100000Z", 2: "D:20100501100000Z", 3: "D:20110501100000Z"}
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A paper: its metadata, the paths its File-URLs point to, and what happens to it."""
+
+    number: int
+    title: str
+    author: str
+    year: int
+    abstract: str
+    path: str
+    media_type: str
+    story: str
+
+    @property
+    def handle(self) -> str:
+        return f"RePEc:dmo:wpaper:{self.year}-{self.number:02d}"
+
+
+class Answer(NamedTuple):
+    """What the site answers: the status, the type and body, or where a redirect leads."""
+
+    status: int
+    media_type: str = "text/html; charset=utf-8"
+    body: bytes = b""
+    location: str = ""
+    since: int = 1
+    """The stage from which on this has been the answer: decides Last-Modified."""
+    cached: bool = True
+    """Whether the server gives validators (ETag, Last-Modified) with it."""
+
+
+PAPERS = (
+    Paper(1, "Bread Prices and the Length of the Working Day", "Ada Lindqvist", 2009,
+          "Bakers work longer where bread is dear.", "/papers/bread.pdf", "application/pdf", "stays as it is"),
+    Paper(2, "Do Ferries Lower Rents on Islands?", "Tomás Oliveira", 2009,
+          "A new ferry lowers rents by four percent.", "/papers/ferries.pdf", "application/pdf", "is revised in stage 2"),
+    Paper(3, "Umbrella Sharing under Uncertain Weather", "Mei Tanaka", 2009,
+          "Shared umbrellas are scarce when it rains.", "/papers/umbrellas.pdf", "application/pdf",
+          "is rendered anew at each stage, with the same text"),
+    Paper(4, "The Market for Secondhand Clocks", "Jonas Weber", 2009,
+          "Buyers of clocks know less than time will tell.", "/papers/clocks.pdf", "application/pdf",
+          "goes away in stage 2"),
+    Paper(5, "Tolls on Mountain Passes, 1650 to 1800", "Chiara Bernasconi", 2009,
+          "Tolls fell when a second pass was opened.", "/go/5", "application/pdf", "is behind a chain of redirects"),
+    Paper(6, "A Theory of Queues at Small Post Offices", "Samuel Okafor", 2009,
+          "Two short queues are not one long queue.", "/papers/queues", "text/html",
+          "is a directory: a redirect adds the slash; its page changes at each visit"),
+    Paper(7, "Lighthouses as Private Enterprises", "Zoë Müller", 2010,
+          "Some lighthouses were paid for by the ships.", "/papers/lighthouses.pdf", "application/pdf",
+          "cannot be had in stage 2 (the server is overloaded)"),
+    Paper(8, "Wage Setting in Travelling Circuses", "Ivan Petrović", 2010,
+          "Acrobats are paid for risk, clowns for skill.", "/private/circuses.pdf", "application/pdf",
+          "is where robots.txt does not allow to go"),
+    Paper(9, "Notes on the Demand for Chess Books", "Léa Fontaine", 2010,
+          "Demand rises with every world championship.", "/papers/chess.txt", "text/plain",
+          "is plain text; its second File-URL is no URL of the web"),
+    Paper(10, "Gardens, Fences and Property Rights", "Nadia Haddad", 2010,
+          "Good fences make measurable neighbours.", "/papers/gardens.html", "text/html", "is a web page"),
+    Paper(11, "How Villages Share a Well", "Piotr Zieliński", 2011,
+          "Rules about wells outlive the wells.", "/papers/wells.pdf", "application/pdf",
+          "has a template that vanishes in stage 2 and returns in stage 3"),
+    Paper(12, "The Half-Life of Price Tags", "Grace Mbeki", 2011,
+          "Half of all price tags are gone after a season.", "/papers/tags.pdf", "application/pdf",
+          "has a template that changes in stage 2"),
+    Paper(13, "Snow, Shovels and Scarcity", "Erik Halvorsen", 2011,
+          "Prices of shovels rise before the snow falls.", "/papers/shovels.pdf", "application/pdf",
+          "turns into a log-in page in stage 3"),
+)  # fmt: skip
+
+_ROBOTS = b"User-agent: *\nDisallow: /private/\n"
+
+
+def answer(path: str, stage: int, visit: int) -> Answer:
+    """What the site says to a GET of ``path``; ``visit`` counts the requests it has had.
+
+    Pure: the same arguments give the same answer.
+    """
+    fixed = _fixed(path)
+    if fixed is not None:
+        return fixed
+    if path == "/papers/queues/":
+        return _queues(visit)
+    for paper in PAPERS:
+        if paper.path == path:
+            return _paper(paper, stage)
+    return Answer(404, body=_page("Not found", "There is no such page."), cached=False)
+
+
+def _fixed(path: str) -> Answer | None:
+    match path:
+        case "/":
+            return Answer(200, body=_index())
+        case "/robots.txt":
+            return Answer(200, "text/plain", _ROBOTS)
+        case "/go/5":
+            return Answer(302, location="/go/5/latest", cached=False)
+        case "/go/5/latest":
+            return Answer(301, location="/papers/tolls.pdf", cached=False)
+        case "/papers/tolls.pdf":
+            return Answer(200, "application/pdf", _pdf(PAPERS[4], 1))
+        case "/papers/queues":
+            return Answer(301, location="/papers/queues/", cached=False)
+    return None
+
+
+def _paper(paper: Paper, stage: int) -> Answer:
+    if paper.media_type == "text/plain":
+        return Answer(200, "text/plain; charset=utf-8", _text(paper, 1).encode())
+    if paper.media_type == "text/html":
+        return Answer(200, body=_page(paper.title, _text(paper, 1)))
+    match paper.number:
+        case 2:
+            return Answer(200, paper.media_type, _pdf(paper, min(stage, 2)), since=min(stage, 2))
+        case 3:
+            return Answer(200, paper.media_type, _pdf(paper, 1, _CREATED[stage]), since=stage)
+        case 4 if stage > 1:
+            return Answer(404, body=_page("Not found", "This paper has been withdrawn."), cached=False)
+        case 7 if stage == 2:
+            return Answer(503, body=_page("Overloaded", "Please come again later."), cached=False)
+        case 13 if stage == 3:
+            return Answer(200, body=_page("Log in", "Please log in to read this paper."), since=3)
+    return Answer(200, paper.media_type, _pdf(paper, 1))
+
+
+def _queues(visit: int) -> Answer:
+    """A page that is never the same in bytes and always the same to a reader; without validators."""
+    token = f"{visit * 2654435761 % 2**32:08x}"
+    hidden = f'<!-- made for visit {visit} --><form><input type="hidden" name="token" value="{token}"></form>'
+    script = f'<script>var token = "{token}";</script>'
+    return Answer(200, body=_page(PAPERS[5].title, _text(PAPERS[5], 1), hidden + script), cached=False)
+
+
+def _text(paper: Paper, version: int) -> str:
+    """The words of a paper, a few paragraphs."""
+    finding = paper.abstract.rstrip(".")
+    lines = [paper.title, f"by {paper.author}", "", f"Abstract. {paper.abstract}", ""]
+    if version > 1:
+        lines += [f"Version {version}. The estimates of the first version were too large by half.", ""]
+    for section in ("Introduction", "Data", "Results", "Conclusion"):
+        lines += [
+            section,
+            f"This section looks at the claim of the paper: {finding[0].lower()}{finding[1:]}. The observations are "
+            f"{paper.number * 37} in number, and nothing in them is real: {paper.author} is an invention, too.",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _pdf(paper: Paper, version: int, created: str = "") -> bytes:
+    appendix = f"Appendix to: {paper.title}\n\nTables are left as an exercise."
+    return write_pdf(
+        [_text(paper, version), appendix], title=paper.title, created=created or _CREATED[version]
+    )
+
+
+def _page(title: str, text: str, extra: str = "") -> bytes:
+    paragraphs = "".join(f"<p>{html.escape(line)}</p>\n" for line in text.splitlines() if line)
+    head = f'<meta charset="utf-8"><title>{html.escape(title)}</title>'
+    return f"<!DOCTYPE html>\n<html lang=en><head>{head}</head>\n<body>{extra}\n{paragraphs}</body></html>\n".encode()
+
+
+def _index() -> bytes:
+    items = "".join(f'<li><a href="{paper.path}">{html.escape(paper.title)}</a></li>\n' for paper in PAPERS)
+    return f"<!DOCTYPE html>\n<html><title>Demo University</title><ul>\n{items}</ul></html>\n".encode()

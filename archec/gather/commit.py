@@ -1,0 +1,136 @@
+"""Commit: bytes to disk, then the journal, then the catalogue (invariant 2), in lots.
+
+Everything a run keeps goes through one :class:`Committer`, so the order cannot be got wrong
+elsewhere. A kill between two of the steps is mended by :mod:`archec.gather.recover`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from archec.catalogue.fold import changes_of
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Position
+from archec.catalogue.records import Record, encode
+from archec.errors import StorageFailed, StorageFull
+from archec.store.failpoints import hit
+from archec.store.journal import JournalWriter
+from archec.store.writer import HardLink, Link, Placement, Writer
+
+__all__ = ["Committer", "Item"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One record and what must be on disk before it: a file, symlinks, hard links."""
+
+    record: Record
+    placement: Placement | None = None
+    links: tuple[Link, ...] = ()
+    restated: tuple[HardLink, ...] = ()
+    fresh: bool = False
+
+
+OnOccupied = Callable[[Item, str], "Item | None"]
+
+
+class Committer:
+    """Collects items and commits them when there are ``most`` or ``seconds`` have passed.
+
+    ``on_occupied(item, md5)`` is asked where other bytes already stand at an item's path: it
+    returns the item to record instead, or None to drop it.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        journal: JournalWriter,
+        catalogue: Catalogue,
+        *,
+        run: int,
+        most: int = 2000,
+        seconds: float = 5.0,
+        min_free: float = 0.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._writer, self._journal, self._catalogue = writer, journal, catalogue
+        self._run, self._most, self._seconds, self._clock = run, most, seconds, clock
+        self._items: list[Item] = []
+        self._since = clock()
+        self._stamp = catalogue.position().stamp
+        self.on_occupied: OnOccupied = lambda item, md5: None
+        self.adopted = 0
+        self._min_free = min_free
+
+    def discard(self, temp: str) -> None:
+        """Removes a temporary file that is not needed after all."""
+        self._writer.discard(temp)
+
+    def pace(self, most: int, seconds: float) -> None:
+        """Lots of at most ``most`` items, committed after ``seconds`` at the latest."""
+        self._most, self._seconds = most, seconds
+
+    def add(self, item: Item) -> None:
+        """Adds an item; commits when a lot is full."""
+        if not self._items:
+            self._since = self._clock()
+        self._items.append(item)
+        if len(self._items) >= self._most:
+            self.commit()
+
+    def tick(self) -> None:
+        """Commits if the oldest item has waited long enough."""
+        if self._items and self._clock() - self._since >= self._seconds:
+            self.commit()
+
+    def commit(self) -> None:
+        """Commits all that waits."""
+        items, self._items = self._items, []
+        if not items:
+            return
+        self._check_space()
+        items = self._place(items)
+        if not items:
+            return
+        records = [item.record for item in items]
+        self._stamp = max(self._stamp, int(self._clock()))
+        number = self._journal.append([encode(record) for record in records], self._stamp)
+        hit("catalogue.before-write")
+        fresh: Collection[str] = {item.record.id for item in items if item.fresh and hasattr(item.record, "id")}
+        position = Position(self._run, number, self._stamp)
+        self._catalogue.write(changes_of(records, position, self._catalogue, fresh=fresh))
+        hit("catalogue.after-write")
+
+    def _check_space(self) -> None:
+        root = self._writer.layout.root
+        try:
+            disk = os.statvfs(root)
+        except OSError as error:
+            raise StorageFailed(f"{root}: {error.strerror}") from error
+        if disk.f_bavail < self._min_free * disk.f_blocks:
+            raise StorageFull(
+                f"{root}: less than {self._min_free:.1%} of the disk is free",
+                hint="make room (or lower min_free), then 'archec gather --resume'",
+            )
+
+    def _place(self, items: list[Item]) -> list[Item]:
+        placing = [item for item in items if item.placement is not None]
+        placements = [item.placement for item in placing if item.placement is not None]
+        links = [link for item in items for link in item.links]
+        restated = [link for item in items for link in item.restated]
+        if not (placements or links or restated):
+            return items
+        outcomes = self._writer.commit(placements, links, restated)
+        changed: dict[int, Item | None] = {}
+        for item, outcome in zip(placing, outcomes[: len(placing)], strict=True):
+            if outcome.kind == "occupied":
+                changed[id(item)] = self.on_occupied(item, outcome.md5)
+            elif outcome.kind == "adopted":
+                self.adopted += 1
+        if not changed:
+            return items
+        kept = [changed.get(id(item), item) for item in items]
+        return [item for item in kept if item is not None]

@@ -1,0 +1,90 @@
+"""Dry run: what a run would do, without touching the archive or the network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from archec.catalogue.model import DataSet
+from archec.catalogue.open import open_catalogue
+from archec.config import Config
+from archec.gather.dataset import choose, newest_member
+from archec.gather.merging import Merged, Present, merge
+from archec.gather.observations import Observations, covers
+from archec.gather.progress import Meter
+from archec.gather.reading import read_data_set
+from archec.gather.report import Report, kind_of
+from archec.gather.run import Options
+from archec.gather.spool import Spool
+from archec.gather.tobis import is_held_back
+from archec.ids import archive_of
+from archec.redif.source import open_source
+from archec.store.layout import open_layout
+from archec.tist import stamp
+
+__all__ = ["dry_run"]
+
+
+def dry_run(config: Config, options: Options, meter: Meter) -> Report:
+    """Reads and merges the data set and counts what is due; writes to scratch space only."""
+    open_layout(config.store_path)
+    run = stamp()
+    chosen = choose(config, options.file, options.as_of, run)
+    report = Report(run, chosen.tist, chosen.kind, str(chosen.path), state="dry-run")
+    catalogue = open_catalogue(config.database, base=config.base, create=True)
+    try:
+        with (
+            Spool(config.work_path / f"dry-{run}") as spool,
+            open_source(chosen.path, max_file=config.max_template_file) as source,
+        ):
+            meter.phase("reading templates", source.size or None)
+            reading = read_data_set(
+                source,
+                spool,
+                workers=1,
+                on_problem=report.problem,
+                on_progress=lambda r: meter.at(source.position, f"{r.templates:,} templates"),
+            )
+            if not chosen.tist:
+                chosen = replace(chosen, tist=newest_member(chosen.path, source.newest))
+                report.data_set = chosen.tist
+            report.files, report.unread, report.read_bytes = reading.files, reading.unread, reading.bytes
+            report.nameless, report.whole = reading.nameless, reading.whole
+            for kind, count in (reading.kinds or {}).items():
+                report.templates[kind_of(kind)] += count
+            archives = reading.archives or {}
+            covered = frozenset(code for code, read in archives.items() if read and code and reading.whole)
+            report.complete = options.complete and reading.whole
+            partial: dict[str, tuple[str, ...]] = dict.fromkeys(frozenset(archives) - covered, ())
+            draft = DataSet(chosen.tist, (), report.complete, covered, partial)
+            observations = Observations(catalogue.data_sets(), catalogue.seen)
+            merged = Merged()
+            held: Counter[str] = Counter()
+            losses: Counter[str] = Counter()
+            for item in merge(
+                spool.found(reading.superseded),
+                catalogue.scan_tobis(),
+                chosen.tist,
+                merged,
+                on_seen=lambda obi: None,
+                on_held=lambda obi: held.update((archive_of(obi),)),
+            ):
+                if isinstance(item, Present):
+                    entry = item.history.entry_at(chosen.tist)
+                    kind = "new" if entry is None else "returned" if entry[1] is None else "changed"
+                    report.tobis[kind] += 1
+                elif covers(draft, item.id) and not observations.observes(item.id, chosen.tist):
+                    losses[item.archive] += 1
+            report.duplicates = merged.duplicates
+            report.tobis["same"] = merged.same
+            for code, count in losses.items():
+                accepted = "all" in options.accept or code in options.accept
+                if not accepted and is_held_back(config, count, held[code]):
+                    report.held_back[code] = count
+                else:
+                    report.tobis["lost"] += count
+            if options.fetch:
+                report.fobis["due"] = sum(1 for _ in catalogue.due(run))
+    finally:
+        catalogue.close()
+    return report

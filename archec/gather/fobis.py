@@ -1,0 +1,332 @@
+"""The file phase of a run: visit what is due, keep what is news, explain every outcome."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Fobi, FobiVersion
+from archec.catalogue.records import FobiVisit
+from archec.config import Config
+from archec.errors import ArchecError, BadName, NotHeld
+from archec.fetch.pool import FetchPool
+from archec.fetch.task import Hop, Task
+from archec.gather.chains import Chains
+from archec.gather.commit import Committer, Item
+from archec.gather.plan import Feeder
+from archec.gather.progress import Meter
+from archec.gather.report import Report
+from archec.gather.visits import Effect, Seen, visit_for
+from archec.ids import normalise_url
+from archec.store.layout import Layout
+from archec.store.reader import digest
+from archec.store.writer import Link, Placement, Writer
+from archec.text.pool import TextPool
+from archec.text.sniff import sniff
+from archec.units import human_size
+
+__all__ = ["Budget", "FobiPhase"]
+
+_HEAD = 4096
+_RECENT = 20_000
+_WAIT = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a run may fetch at most; 0 means no limit. ``seconds`` count from the phase's start."""
+
+    files: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Active:
+    """A URL on its way: its document, whether the catalogue has one, whether the plan asked for it."""
+
+    fobi: Fobi
+    known: bool
+    planned: bool
+
+
+class FobiPhase:
+    """See the module's docstring. One object for one pass over a plan."""
+
+    def __init__(
+        self,
+        config: Config,
+        layout: Layout,
+        catalogue: Catalogue,
+        committer: Committer,
+        writer: Writer,
+        report: Report,
+        meter: Meter,
+        *,
+        run: int,
+        resumed: bool,
+        budget: Budget,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._config, self._layout, self._catalogue = config, layout, catalogue
+        self._committer, self._writer, self._report, self._meter = committer, writer, report, meter
+        self._run, self._resumed, self._budget, self._clock = run, resumed, budget, clock
+        self._chains = Chains(config.fetch.max_redirects)
+        self._active: dict[str, _Active] = {}
+        self._redirecting: dict[str, _Active] = {}
+        self._reading: dict[str, tuple[_Active, Hop, str]] = {}
+        self._recent: OrderedDict[str, Effect] = OrderedDict()
+        self._started = 0
+        self._done = 0
+        self._bytes = 0
+        self._deferred: list[str] = []
+        self._second_chance = True
+
+    def fetch(self, pool: FetchPool, texts: TextPool, feeder: Feeder, *, last_pass: bool) -> tuple[bool, list[str]]:
+        """Visits the whole plan, or as much as the budget allows.
+
+        Gives whether the budget stopped it, and the URLs whose hosts were given up and that a later
+        pass may try again (none in the ``last_pass``, which records them).
+        """
+        self._second_chance = not last_pass
+        began = self._clock()
+        window = max(256, 4 * self._config.fetch.concurrency)
+        total = self._started + feeder.left
+        self._meter.phase("fetching files" if not last_pass else "fetching again", total or None)
+        spent = False
+        while True:
+            spent = spent or self._spent(began)
+            if not spent and not texts.pending > window:
+                self._feed(pool, feeder, window - len(self._active) - len(self._redirecting), feeder.left)
+                spent = self._spent(began)
+            if not self._active and not self._reading:
+                if spent or not feeder.left:
+                    break
+                continue
+            for hop in pool.collect(_WAIT if self._active else 0.0):
+                self._take(hop, pool, texts, feeder)
+            for done in texts.collect(0.0 if self._active else _WAIT):
+                active, hop, kind = self._reading.pop(done.key)
+                version = FobiVersion(hop.md5, hop.size, done.md5, kind)
+                self._finish(active, Seen(hop, version=version), feeder)
+            self._committer.tick()
+            self._meter.at(self._done, f"{human_size(self._bytes)}, {len(self._active)} under way", total)
+        self._committer.commit()
+        return spent and bool(feeder.left), self._deferred
+
+    def abandon(self) -> None:
+        """Drops what is on its way and keeps what is done: a run that is stopped."""
+        for _, hop, _ in self._reading.values():
+            self._discard(hop)
+        self._committer.commit()
+
+    # -- feeding ----------------------------------------------------------------------------------
+
+    def _spent(self, began: float) -> bool:
+        budget = self._budget
+        return bool(
+            (budget.files and self._started >= budget.files)
+            or (budget.bytes and self._bytes >= budget.bytes)
+            or (budget.seconds and self._clock() - began >= budget.seconds)
+        )
+
+    def _feed(self, pool: FetchPool, feeder: Feeder, room: int, left: int) -> None:
+        if room <= 0 or not left:
+            return
+        if self._budget.files:
+            room = min(room, self._budget.files - self._started)
+        urls = list(feeder.take(room))
+        if not urls:
+            return
+        fobis = self._catalogue.fobis(urls)
+        tasks: list[Task] = []
+        for url in urls:
+            fobi = fobis.get(url, Fobi(url))
+            if self._under_way(url) or self._visited(url, fobi) is not None:
+                feeder.done(url)
+                continue
+            self._started += 1
+            self._active[url] = _Active(fobi, True, True)
+            tasks.append(self._task(fobi))
+        if tasks:
+            pool.submit(tasks)
+
+    def _task(self, fobi: Fobi) -> Task:
+        visit = fobi.visit
+        if visit is None or not fobi.history.held:
+            return Task(fobi.id)
+        return Task(fobi.id, visit.etag, visit.modified)
+
+    def _under_way(self, url: str) -> bool:
+        return url in self._active or url in self._redirecting or url in self._reading
+
+    def _visited(self, url: str, fobi: Fobi | None) -> Effect | None:
+        """What this run knows of the URL already."""
+        effect = self._recent.get(url)
+        if effect is not None or fobi is None or fobi.visit is None or fobi.visit.tist != self._run:
+            return effect
+        state = fobi.history.at(self._run)
+        entry = fobi.history.entry_at(self._run)
+        held = state is not None and fobi.visit.checked == self._run
+        version = fobi.versions.get(state) if held and state is not None else None
+        place = (entry[0], url) if entry is not None else None
+        return Effect(_no_record(fobi), fobi.visit.outcome, False, version, place)
+
+    # -- hops -------------------------------------------------------------------------------------
+
+    def _take(self, hop: Hop, pool: FetchPool, texts: TextPool, feeder: Feeder) -> None:
+        active = self._active.pop(hop.url, None)
+        if active is None:
+            self._discard(hop)
+            return
+        self._report.requests += 1
+        self._report.fetched_bytes += hop.size
+        self._bytes += hop.size
+        if hop.kind == "redirect":
+            self._redirect(active, hop, pool, feeder)
+        elif hop.kind == "body":
+            self._body(active, hop, texts, feeder)
+        elif hop.kind == "not-modified":
+            state = active.fobi.history.at(self._run)
+            version = active.fobi.versions.get(state) if state is not None else None
+            entry = active.fobi.history.entry_at(self._run)
+            place = (entry[0], hop.url) if entry is not None else None
+            self._finish(active, Seen(hop, version=version, unchanged=True, place=place), feeder)
+        else:
+            outcome = str(hop.outcome) if hop.outcome is not None else "unreachable"
+            self._finish(active, Seen(hop, outcome=outcome), feeder)
+
+    def _redirect(self, active: _Active, hop: Hop, pool: FetchPool, feeder: Feeder) -> None:
+        try:
+            target = normalise_url(hop.location)
+        except BadName as error:
+            self._finish(active, Seen(hop, outcome="bad-url", message=f"redirects to: {error.message}"), feeder)
+            return
+        ended = self._chains.follow(hop, target)
+        if ended:
+            self._finish(active, Seen(hop, outcome=ended, target=target), feeder)
+            return
+        self._redirecting[hop.url] = active
+        if self._under_way(target):
+            return
+        known = self._catalogue.fobis([target]).get(target)
+        effect = self._visited(target, known)
+        if effect is not None:
+            self._release(target, effect, Hop(target, "failed", status=effect.record.visit.status), feeder)
+            return
+        fobi = known or Fobi(target)
+        self._active[target] = _Active(fobi, known is not None, False)
+        pool.submit([self._task(fobi)])
+
+    def _body(self, active: _Active, hop: Hop, texts: TextPool, feeder: Feeder) -> None:
+        fobi = active.fobi
+        state = fobi.history.at(self._run)
+        drop_validators = False
+        if self._resumed:
+            held = self._orphan(hop)
+            if held is not None and held.md5 != hop.md5:
+                self._discard(hop)
+                hop, drop_validators = held, True
+        version = fobi.versions.get(state) if state == hop.md5 and state is not None else None
+        if version is not None:
+            self._finish(active, Seen(hop, version=version), feeder)
+            return
+        kind = self._sniff(hop)
+        encoding = hop.header("content-encoding")
+        if not drop_validators and texts.wants(kind, hop.size):
+            self._reading[hop.url] = (active, hop, kind)
+            texts.submit(hop.url, os.path.join(self._layout.root, hop.temp), kind, encoding)
+            return
+        version = FobiVersion(hop.md5, hop.size, None, kind)
+        self._finish(active, Seen(hop, version=version, drop_validators=drop_validators), feeder)
+
+    def _orphan(self, hop: Hop) -> Hop | None:
+        """Bytes that a killed run placed and did not journal: they stay, and are taken for its own."""
+        try:
+            found = digest(self._layout, self._run, hop.url)
+        except NotHeld:
+            return None
+        return hop._replace(md5=found.md5, size=found.size, temp="", xxh3="")
+
+    def _sniff(self, hop: Hop) -> str:
+        if not hop.size:
+            return hop.content_type or "application/octet-stream"
+        path = hop.temp or self._layout.path(self._run, hop.url)
+        with open(os.path.join(self._layout.root, path), "rb") as file:
+            return sniff(file.read(_HEAD), hop.content_type, hop.header("content-encoding"))
+
+    # -- results ----------------------------------------------------------------------------------
+
+    def _finish(self, active: _Active, seen: Seen, feeder: Feeder) -> None:
+        fobi, hop = active.fobi, seen.hop
+        if hop.deferred and self._second_chance and active.planned:
+            self._deferred.append(fobi.id)
+            feeder.done(fobi.id)
+            for waiter in self._chains.release(fobi.id):
+                waiting = self._redirecting.pop(waiter.url)
+                again = waiter.hop._replace(deferred=True)
+                self._finish(waiting, Seen(again, outcome=seen.outcome or "unreachable", target=fobi.id), feeder)
+            return
+        effect = visit_for(self._config, fobi, seen, self._run)
+        placement: Placement | None = None
+        links: tuple[Link, ...] = ()
+        if effect.keep and seen.target and seen.place is not None:
+            links = (Link(self._run, fobi.id, *seen.place),)
+        elif effect.keep and hop.temp:
+            placement = Placement(hop.temp, self._run, fobi.id, hop.md5)
+            self._report.stored_bytes += hop.size
+        elif hop.temp:
+            self._discard(hop)
+        held = effect.version is not None
+        if active.known or held:
+            self._committer.add(Item(effect.record, placement, links))
+            self._report.fobis[effect.outcome] += 1
+            if effect.record.note is not None and effect.record.note.kind in ("lost", "returned"):
+                self._report.fobis[effect.record.note.kind] += 1
+            if effect.record.note is not None and effect.record.note.suspect:
+                self._report.fobis["suspect"] += 1
+        self._remember(fobi.id, effect)
+        if active.planned:
+            self._done += 1
+            if hop.deferred:
+                self._report.hosts_deferred += 1
+            feeder.done(fobi.id)
+        self._release(fobi.id, effect, hop, feeder)
+
+    def _release(self, url: str, effect: Effect, hop: Hop, feeder: Feeder) -> None:
+        for waiter in self._chains.release(url):
+            waiting = self._redirecting.pop(waiter.url)
+            if effect.version is None:
+                failed = waiter.hop._replace(status=hop.status or waiter.hop.status, deferred=hop.deferred)
+                seen = Seen(failed, outcome=effect.outcome, target=url, message=hop.message)
+            else:
+                seen = Seen(
+                    waiter.hop,
+                    version=effect.version,
+                    unchanged=effect.outcome == "not-modified",
+                    target=url,
+                    place=effect.place,
+                )
+            self._finish(waiting, seen, feeder)
+
+    def _remember(self, url: str, effect: Effect) -> None:
+        self._recent[url] = effect
+        if len(self._recent) > _RECENT:
+            self._recent.popitem(last=False)
+
+    def _discard(self, hop: Hop) -> None:
+        if hop.temp:
+            try:
+                self._writer.discard(hop.temp)
+            except ArchecError as error:
+                self._report.message = error.message
+
+
+def _no_record(fobi: Fobi) -> FobiVisit:
+    if fobi.visit is None:
+        raise ValueError(f"{fobi.id}: was not visited")
+    return FobiVisit(fobi.id, fobi.visit, fobi.due)

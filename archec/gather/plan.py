@@ -1,0 +1,85 @@
+"""Plan: which files a run visits, new ones first, then the longest overdue; fed host by host.
+
+The plan lies in the run's spool, so a host with a million files costs no memory and does not hold
+up the others.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from archec.catalogue.model import DueFobi
+from archec.gather.spool import Spool
+from archec.ids import host_of
+
+__all__ = ["Feeder", "make_plan"]
+
+_BATCH = 5000
+_PAGE = 64
+
+
+def make_plan(spool: Spool, due: Iterable[DueFobi], most: int) -> int:
+    """Spools the fobis to visit in their order; ``most`` 0 means all. Gives how many there are."""
+    rank = 0
+    rows = iter(due) if not most else islice(due, most)
+    while batch := list(islice(rows, _BATCH)):
+        spool.add_plan((host_of(fobi.id), rank + i, fobi.id) for i, fobi in enumerate(batch))
+        rank += len(batch)
+    return rank
+
+
+class _Host:
+    __slots__ = ("buffer", "busy", "left", "name", "rank")
+
+    def __init__(self, name: str, left: int) -> None:
+        self.name, self.left = name, left
+        self.rank = -1
+        self.buffer: deque[tuple[int, str]] = deque()
+        self.busy = 0
+
+
+class Feeder:
+    """Hands out the plan by rank, with at most ``per_host`` files of one host under way."""
+
+    def __init__(self, spool: Spool, per_host: int) -> None:
+        self._spool, self._per_host = spool, per_host
+        self._hosts: dict[str, _Host] = {}
+        self._heap: list[tuple[int, str]] = []
+        for rank, name, count in spool.plan_hosts():
+            self._hosts[name] = _Host(name, count)
+            self._heap.append((rank, name))
+        heapq.heapify(self._heap)
+        self.left = sum(host.left for host in self._hosts.values())
+
+    def take(self, most: int) -> Iterator[str]:
+        """At most ``most`` URLs whose hosts have room, least rank first."""
+        while most > 0 and self._heap:
+            _, name = heapq.heappop(self._heap)
+            host = self._hosts[name]
+            for _ in range(min(most, self._per_host - host.busy)):
+                if not host.buffer:
+                    host.buffer.extend(self._spool.plan_after(name, host.rank, _PAGE))
+                    if not host.buffer:
+                        break
+                host.rank, url = host.buffer.popleft()
+                host.left -= 1
+                host.busy += 1
+                self.left -= 1
+                most -= 1
+                yield url
+            if host.left and host.busy < self._per_host:
+                heapq.heappush(self._heap, (host.rank, name))
+
+    def done(self, url: str) -> None:
+        """A file that was handed out is done: its host has room again."""
+        name = host_of(url)
+        host = self._hosts.get(name)
+        if host is None or not host.busy:
+            return
+        full = host.busy >= self._per_host
+        host.busy -= 1
+        if host.left and full:
+            heapq.heappush(self._heap, (host.rank, name))

@@ -1,0 +1,167 @@
+"""Reading: the data set goes once through the reader into the spool (design, section 4)."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import md5
+from typing import NamedTuple
+
+from archec.gather.lanes import Lanes
+from archec.gather.spool import FileRow, SeenRow, Spool
+from archec.redif.place import own, place
+from archec.redif.problems import Problem
+from archec.redif.scan import scan
+from archec.redif.source import Blob, Source, Unread
+
+__all__ = ["Reading", "read_data_set"]
+
+_CHUNK = 1 << 20
+_INLINE = 4 << 20
+
+
+class _Task(NamedTuple):
+    blobs: list[Blob]
+    folder: str
+
+
+class _Result(NamedTuple):
+    rows: list[SeenRow]
+    files: list[FileRow]
+    problems: list[Problem]
+    kinds: dict[str, int]
+    size: int
+    templates: int
+    nameless: int
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a run learnt about its data set: running totals, filled by :func:`read_data_set`.
+
+    ``archives`` maps archive codes to whether every file of theirs was read; ``whole`` says that
+    the data set did not break off.
+    """
+
+    files: int = 0
+    unread: int = 0
+    bytes: int = 0
+    templates: int = 0
+    nameless: int = 0
+    kinds: Counter[str] | None = None
+    archives: dict[str, bool] | None = None
+    superseded: frozenset[int] = frozenset()
+    whole: bool = False
+
+
+def read_data_set(
+    source: Source,
+    spool: Spool,
+    *,
+    workers: int,
+    on_problem: Callable[[Problem], None],
+    on_progress: Callable[[Reading], None],
+) -> Reading:
+    """Reads the whole source into the spool. Problems are told as they come, never fatal."""
+    kinds: Counter[str] = Counter()
+    reading = Reading(kinds=kinds)
+    directories: set[str] = set()
+
+    def take(result: _Result) -> None:
+        spool.add(result.rows, result.files)
+        reading.files += len(result.files)
+        reading.unread += sum(1 for file in result.files if not file.read)
+        reading.bytes += result.size
+        reading.templates += result.templates
+        reading.nameless += result.nameless
+        kinds.update(result.kinds)
+        for problem in result.problems:
+            on_problem(problem)
+        on_progress(reading)
+
+    with Lanes(_read_chunk, workers=workers, inline=_INLINE) as lanes:
+        for task, weight in _tasks(source, spool, reading, directories, on_problem):
+            lanes.submit(task, weight)
+            for result in lanes.results():
+                take(result)
+        for result in lanes.results(last=True):
+            take(result)
+    reading.superseded = spool.superseded()
+    reading.archives = {code: True for code in directories if code} | spool.archives(reading.superseded)
+    reading.whole = source.whole
+    return reading
+
+
+def _tasks(
+    source: Source,
+    spool: Spool,
+    reading: Reading,
+    directories: set[str],
+    on_problem: Callable[[Problem], None],
+) -> Iterator[tuple[_Task, int]]:
+    blobs: list[Blob] = []
+    size, member = 0, 0
+    for item in source:
+        if isinstance(item, Blob):
+            blobs.append(item)
+            member = item.member
+            size += len(item.data) + 200
+            if size >= _CHUNK:
+                yield _Task(blobs, str(spool.folder)), size
+                blobs, size = [], 0
+        elif isinstance(item, Unread):
+            spool.add((), [FileRow(os.fsencode(item.path), 2 * member + 1, place(item.path).archive, 0)])
+            reading.files += 1
+            reading.unread += 1
+            on_problem(item.problem)
+        else:
+            directories.add(place(item.path + "/-").archive)
+    if blobs:
+        yield _Task(blobs, str(spool.folder)), size
+
+
+def _read_chunk(task: _Task) -> _Result:
+    """Reads some files; their templates' texts go to this process's own text file of the spool."""
+    number = os.getpid()
+    rows: list[SeenRow] = []
+    files: list[FileRow] = []
+    problems: list[Problem] = []
+    kinds: Counter[str] = Counter()
+    templates = nameless = size = 0
+    with open(os.path.join(task.folder, f"texts-{number}"), "ab") as texts:
+        start = texts.tell()
+        for blob in task.blobs:
+            found = scan(blob)
+            size += len(blob.data)
+            problems += found.problems
+            path = os.fsencode(blob.path)
+            if blob.part == 0 or not found.read:
+                files.append(FileRow(path, 2 * blob.member, place(blob.path).archive, int(found.read)))
+            for template in found.templates:
+                templates += 1
+                kinds[template.kind] += 1
+                if not template.id:
+                    nameless += 1
+                    continue
+                length = len(template.text)
+                rows.append(
+                    SeenRow(
+                        template.id,
+                        md5(template.text, usedforsecurity=False).digest(),
+                        int(own(template.id, blob.path)),
+                        path,
+                        2 * blob.member,
+                        (blob.part << 32) + template.index,
+                        template.handle,
+                        template.line,
+                        found.encoding,
+                        number,
+                        start,
+                        length,
+                    )
+                )
+                texts.write(template.text)
+                start += length
+    return _Result(rows, files, problems, dict(kinds), size, templates, nameless)

@@ -1,0 +1,142 @@
+"""The report of a run: counted while it runs, printed and journalled at its end."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from archec.redif.problems import Problem
+from archec.tist import iso
+
+__all__ = ["MOST_PROBLEMS", "Report"]
+
+MOST_PROBLEMS = 200
+"""So many problems are listed in full; all are counted."""
+
+_KIND = re.compile(r"\s*(redif-[a-z]+)\b", re.I)
+_KNOWN = {
+    f"redif-{kind.lower()}": f"ReDIF-{kind}"
+    for kind in (
+        *("Paper", "Article", "Software", "Book", "Chapter", "Series", "Archive", "Person", "Institution"),
+        *("Mirror", "Authority"),
+    )
+}
+
+
+def kind_of(written: str) -> str:
+    """The template type behind its spelling: ``redif-paper 1.0`` -> ``ReDIF-Paper``; else ``other``."""
+    match = _KIND.match(written)
+    return _KNOWN.get(match[1].lower(), "other") if match else "other"
+
+
+@dataclass(slots=True)
+class Report:
+    """Running totals of one run. Durations are seconds, sizes bytes."""
+
+    run: int
+    data_set: int
+    kind: str
+    source: str
+    state: str = "running"
+    whole: bool = True
+    complete: bool = False
+    files: int = 0
+    unread: int = 0
+    read_bytes: int = 0
+    templates: Counter[str] = field(default_factory=Counter)
+    nameless: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+    tobis: Counter[str] = field(default_factory=Counter)
+    held_back: dict[str, int] = field(default_factory=dict)
+    fobis: Counter[str] = field(default_factory=Counter)
+    hosts_deferred: int = 0
+    requests: int = 0
+    fetched_bytes: int = 0
+    stored_bytes: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    problem_counts: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
+    message: str = ""
+
+    def problem(self, problem: Problem) -> None:
+        """Counts a problem; keeps the first :data:`MOST_PROBLEMS` in full."""
+        self.problem_counts[problem.code] += 1
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(problem)
+
+    def restore(self, value: dict[str, Any]) -> None:
+        """Takes over the counts of the part of the run that came before a pause."""
+        self.whole = bool(value["data_set"]["whole"])
+        self.complete = bool(value["data_set"]["complete"])
+        self.files = value["files"]["read"] + value["files"]["unreadable"]
+        self.unread = value["files"]["unreadable"]
+        self.read_bytes = value["files"]["bytes"]
+        self.templates.update(value["templates"]["by_type"])
+        self.nameless = value["templates"]["without_handle"]
+        self.duplicates = value["templates"]["duplicates"]
+        self.conflicts = value["templates"]["conflicts"]
+        self.tobis.update({kind: count for kind, count in value["tobis"].items() if kind != "held_back"})
+        self.held_back.update(value["held_back"])
+        self.fobis.update(value["fobis"])
+        self.requests = value["fetch"]["requests"]
+        self.fetched_bytes = value["fetch"]["bytes"]
+        self.hosts_deferred = value["fetch"]["deferred"]
+        self.stored_bytes = value["stored_bytes"]
+        self.problem_counts.update(value["problems"]["by_code"])
+        self.problems += [
+            Problem(p["path"], p["line"], p["code"], p["message"]) for p in value["problems"]["first"]
+        ]
+        self.seconds.update(value["seconds"])
+
+    def as_value(self) -> dict[str, Any]:
+        """The report as JSON values: what ``archec gather --json`` prints and the journal keeps."""
+        return {
+            "run": self.run,
+            "run_time": iso(self.run),
+            "state": self.state,
+            "message": self.message,
+            "data_set": {
+                "tist": self.data_set,
+                "time": iso(self.data_set),
+                "kind": self.kind,
+                "source": self.source,
+                "whole": self.whole,
+                "complete": self.complete,
+            },
+            "files": {"read": self.files - self.unread, "unreadable": self.unread, "bytes": self.read_bytes},
+            "templates": {
+                "total": sum(self.templates.values()),
+                "by_type": dict(sorted(self.templates.items())),
+                "without_handle": self.nameless,
+                "duplicates": self.duplicates,
+                "conflicts": self.conflicts,
+            },
+            "tobis": {
+                kind: self.tobis[kind]
+                for kind in ("new", "changed", "cosmetic", "file-url", "returned", "same", "lost")
+            }
+            | {"held_back": sum(self.held_back.values())},
+            "held_back": dict(sorted(self.held_back.items())),
+            "fobis": dict(sorted(self.fobis.items())),
+            "fetch": {
+                "requests": self.requests,
+                "bytes": self.fetched_bytes,
+                "deferred": self.hosts_deferred,
+            },
+            "stored_bytes": self.stored_bytes,
+            "problems": {
+                "by_code": dict(sorted(self.problem_counts.items())),
+                "first": [
+                    {"path": _shown(p.path), "line": p.line, "code": p.code, "message": p.message}
+                    for p in self.problems
+                ],
+            },
+            "seconds": {phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
+        }
+
+
+def _shown(path: str) -> str:
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,30 @@
+"""The obi store as the sink that fetch workers write bodies into."""
+
+from __future__ import annotations
+
+from archec.fetch.sink import TempLike
+from archec.store.layout import Layout
+from archec.store.writer import Writer
+
+__all__ = ["StoreSink"]
+
+
+class StoreSink:
+    """Opens temporary files in the directory of a run; picklable, opens the store when first used."""
+
+    def __init__(self, layout: Layout, run: int) -> None:
+        self._layout, self._run = layout, run
+        self._writer: Writer | None = None
+
+    def __getstate__(self) -> tuple[Layout, int]:
+        return self._layout, self._run
+
+    def __setstate__(self, state: tuple[Layout, int]) -> None:
+        self._layout, self._run = state
+        self._writer = None
+
+    def temp(self, url: str) -> TempLike:
+        """A temporary file for the body of ``url``."""
+        if self._writer is None:
+            self._writer = Writer(self._layout)
+        return self._writer.temp(self._run, url)

@@ -1,0 +1,225 @@
+"""Spool: a run's scratch database on disk, so that memory does not grow with the data set.
+
+It holds where each template of the data set was seen, sorts by id, and keeps the losses until it
+is known whether they are let through. It is not durable: a killed run reads its data set again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from archec.errors import StorageFailed, StorageFull
+from archec.ids import host_of
+
+__all__ = ["FileRow", "Found", "SeenRow", "Spool"]
+
+_SCHEMA = """
+CREATE TABLE seen (
+    id TEXT NOT NULL, md5 BLOB NOT NULL, own INTEGER NOT NULL, path BLOB NOT NULL,
+    member INTEGER NOT NULL, number INTEGER NOT NULL, handle TEXT NOT NULL, line INTEGER NOT NULL,
+    encoding TEXT NOT NULL, spool INTEGER NOT NULL, start INTEGER NOT NULL, size INTEGER NOT NULL);
+CREATE TABLE files (path BLOB NOT NULL, member INTEGER NOT NULL, archive TEXT NOT NULL, read INTEGER NOT NULL);
+CREATE TABLE losses (archive TEXT NOT NULL, id TEXT NOT NULL);
+CREATE TABLE plan (host TEXT NOT NULL, rank INTEGER NOT NULL, url TEXT NOT NULL, PRIMARY KEY (host, rank))
+    WITHOUT ROWID;
+"""
+
+
+class SeenRow(NamedTuple):
+    """One template of the data set and where its text lies in the spool files.
+
+    ``number`` orders the templates of a file; ``path`` is as on disk (bytes order decides).
+    """
+
+    id: str
+    md5: bytes
+    own: int
+    path: bytes
+    member: int
+    number: int
+    handle: str
+    line: int
+    encoding: str
+    spool: int
+    start: int
+    size: int
+
+
+class FileRow(NamedTuple):
+    """One file of the data set; ``read`` 0 means that its absences are no evidence."""
+
+    path: bytes
+    member: int
+    archive: str
+    read: int
+
+
+class Found(NamedTuple):
+    """The winning template of an id: its md5 and its row; ``times``: how often the id was seen."""
+
+    id: str
+    md5: bytes
+    row: int
+    times: int
+
+
+class Spool:
+    """See the module's docstring. Use as a context manager; leaves nothing behind."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise StorageFailed(f"{folder}: cannot make the work directory: {error.strerror}") from error
+        self._db = sqlite3.connect(folder / "spool.sqlite", isolation_level=None)
+        self._db.executescript(
+            "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE; PRAGMA cache_size=-32000;"
+        )
+        self._db.executescript(_SCHEMA)
+        self._texts: dict[int, int] = {}
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Removes all of it."""
+        self._db.close()
+        for fd in self._texts.values():
+            os.close(fd)
+        self._texts.clear()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def text_file(self, number: int) -> str:
+        """The path of the text file with that number; a reading worker writes one."""
+        return str(self.folder / f"texts-{number}")
+
+    def add(self, rows: Iterable[SeenRow], files: Iterable[FileRow]) -> None:
+        """Adds what a reading worker found."""
+        try:
+            self._db.execute("BEGIN")
+            self._db.executemany("INSERT INTO seen VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", rows)
+            self._db.executemany("INSERT INTO files VALUES (?,?,?,?)", files)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise _storage(self.folder, error) from error
+
+    def superseded(self) -> frozenset[int]:
+        """Members of a tarball that a later member of the same path replaces."""
+        rows = self._db.execute(
+            "SELECT f.member FROM files f JOIN (SELECT path, max(member) AS newest FROM files"
+            " GROUP BY path HAVING max(member) > min(member)) d ON f.path = d.path AND f.member < d.newest"
+        )
+        return frozenset(member for (member,) in rows)
+
+    def archives(self, superseded: frozenset[int]) -> dict[str, bool]:
+        """Archive codes that the data set has files of: whether all of them were read."""
+        archives = {archive: True for (archive,) in self._db.execute("SELECT DISTINCT archive FROM files")}
+        for archive, member in self._db.execute("SELECT archive, member FROM files WHERE read=0"):
+            if member not in superseded:
+                archives[archive] = False
+        return archives
+
+    def found(self, superseded: frozenset[int]) -> Iterator[Found]:
+        """The winner of each id, by id (design, section 4): own directory, path, place in file."""
+        try:
+            rows = self._db.execute("SELECT id, md5, rowid FROM seen ORDER BY id")
+            last, md5, row = "", b"", 0
+            others: list[int] = []
+            for obi, this_md5, this_row in rows:
+                if obi == last:
+                    others.append(this_row)
+                    continue
+                if last:
+                    yield from self._winner(last, md5, row, others, superseded)
+                last, md5, row = obi, this_md5, this_row
+                if others:
+                    others = []
+            if last:
+                yield from self._winner(last, md5, row, others, superseded)
+        except sqlite3.Error as error:
+            raise _storage(self.folder, error) from error
+
+    def _winner(
+        self, obi: str, md5: bytes, row: int, others: list[int], superseded: frozenset[int]
+    ) -> Iterator[Found]:
+        if not others and not superseded:
+            yield Found(obi, md5, row, 1)
+            return
+        best: tuple[int, bytes, int, int] | None = None
+        times = 0
+        for candidate in (row, *others):
+            seen = self.row(candidate)
+            if seen.member in superseded:
+                continue
+            times += 1
+            rank = (seen.own, seen.path, seen.member, seen.number)
+            if best is None or rank > best:
+                best, md5, row = rank, seen.md5, candidate
+        if best is not None:
+            yield Found(obi, md5, row, times)
+
+    def row(self, number: int) -> SeenRow:
+        """One row in full."""
+        return SeenRow(*self._db.execute("SELECT * FROM seen WHERE rowid=?", (number,)).fetchone())
+
+    def ids_of(self, archive: str) -> Iterator[str]:
+        """All ids of one archive that were seen, with repeats."""
+        low, high = f"RePEc:{archive}", f"RePEc:{archive};"
+        for (obi,) in self._db.execute("SELECT id FROM seen WHERE id >= ? AND id < ?", (low, high)):
+            yield obi
+
+    def add_losses(self, losses: Iterable[tuple[str, str]]) -> None:
+        """Adds (archive, id) of tobis that the data set says are lost."""
+        self._db.execute("BEGIN")
+        self._db.executemany("INSERT INTO losses VALUES (?,?)", losses)
+        self._db.execute("COMMIT")
+
+    def loss_counts(self) -> dict[str, int]:
+        """How many losses each archive would have."""
+        return dict(self._db.execute("SELECT archive, count(*) FROM losses GROUP BY archive"))
+
+    def losses(self, held_back: frozenset[str]) -> Iterator[str]:
+        """Ids that are lost, of archives that are not held back, by id."""
+        for archive, obi in self._db.execute("SELECT archive, id FROM losses ORDER BY id"):
+            if archive not in held_back:
+                yield obi
+
+    def add_plan(self, rows: Iterable[tuple[str, int, str]]) -> None:
+        """Adds (host, rank, url) of files to visit."""
+        try:
+            self._db.execute("BEGIN")
+            self._db.executemany("INSERT OR IGNORE INTO plan VALUES (?,?,?)", rows)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise _storage(self.folder, error) from error
+
+    def replan(self, urls: Iterable[str]) -> None:
+        """Replaces the plan by these URLs, in this order."""
+        self._db.execute("DELETE FROM plan")
+        self.add_plan((host_of(url), rank, url) for rank, url in enumerate(urls))
+
+    def plan_hosts(self) -> list[tuple[int, str, int]]:
+        """(least rank, host, number of files) of every host in the plan."""
+        return self._db.execute("SELECT min(rank), host, count(*) FROM plan GROUP BY host").fetchall()
+
+    def plan_after(self, host: str, rank: int, limit: int) -> list[tuple[int, str]]:
+        """The next (rank, url) of a host."""
+        return self._db.execute(
+            "SELECT rank, url FROM plan WHERE host=? AND rank>? ORDER BY rank LIMIT ?", (host, rank, limit)
+        ).fetchall()
+
+
+def _storage(folder: Path, error: sqlite3.Error) -> StorageFull | StorageFailed:
+    if "full" in str(error):
+        return StorageFull(f"{folder}: no space left in the work directory")
+    return StorageFailed(f"{folder}: the work directory's database failed: {error}")

@@ -1,0 +1,294 @@
+"""The template phase of a run: read, merge, write what is news, then decide on losses."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import DataSet, SeenSet, TobiNote, TobiVersion
+from archec.catalogue.records import TobiChange
+from archec.config import Config
+from archec.gather.commit import Committer, Item
+from archec.gather.lanes import Lanes
+from archec.gather.merging import Merged, Present, merge
+from archec.gather.observations import Observations, covers, hash_of, seen_set
+from archec.gather.progress import Meter
+from archec.gather.reading import Reading, read_data_set
+from archec.gather.report import Report, kind_of
+from archec.gather.spool import Spool
+from archec.gather.writing import Job, Lot, Written, write_lot
+from archec.history import Change, History
+from archec.ids import archive_of
+from archec.redif.problems import Problem
+from archec.redif.source import Source
+from archec.store.layout import Layout
+from archec.store.writer import HardLink
+
+__all__ = ["TobiPhase", "is_held_back"]
+
+_LOT = 500
+_INLINE = 2 << 20
+_JOB_WEIGHT = 1000
+_BATCH = 1000
+
+
+def is_held_back(config: Config, losses: int, held: int) -> bool:
+    """The guard of design section 4: too many of an archive's tobis would be lost at once."""
+    return losses >= config.max_loss_least and losses > config.max_loss * held
+
+
+@dataclass(frozen=True, slots=True)
+class TobiPhase:
+    """What the phase works with. ``accept`` names archives whose losses are let through, or
+    ``all``; ``complete`` says that the data set is all of RePEc."""
+
+    config: Config
+    layout: Layout
+    catalogue: Catalogue
+    committer: Committer
+    spool: Spool
+    report: Report
+    meter: Meter
+    run: int
+    tist: int
+    accept: frozenset[str]
+    complete: bool
+    workers: int
+
+    def merge(self, reading: Reading, name: str) -> None:
+        """Merges what was read with the catalogue; ``name`` is the data set's."""
+        draft, unread = self._coverage(reading)
+        seen, held = self._merge(reading, draft)
+        held_back = self._guard(held)
+        self._lose(held_back)
+        self._close(name, draft, unread, held_back, seen)
+        self.committer.commit()
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def read(self, source: Source) -> Reading:
+        """Reads an open source into the spool."""
+        self.meter.phase("reading templates", source.size or None)
+
+        def progress(reading: Reading) -> None:
+            self.meter.at(source.position, f"{reading.templates:,} templates")
+
+        reading = read_data_set(
+            source, self.spool, workers=self.workers, on_problem=self.report.problem, on_progress=progress
+        )
+        report = self.report
+        report.files, report.unread, report.read_bytes = reading.files, reading.unread, reading.bytes
+        report.nameless, report.whole = reading.nameless, reading.whole
+        for kind, count in (reading.kinds or {}).items():
+            report.templates[kind_of(kind)] += count
+        return reading
+
+    def _coverage(self, reading: Reading) -> tuple[DataSet, frozenset[str]]:
+        """The data set as far as reading tells, and the archives that are there but not covered."""
+        archives = reading.archives or {}
+        covered = frozenset(code for code, read in archives.items() if read and code and reading.whole)
+        unread = frozenset(archives) - covered
+        complete = self.complete and reading.whole
+        self.report.complete = complete
+        return DataSet(self.tist, (), complete, covered, dict.fromkeys(unread, ())), unread
+
+    # -- merging ----------------------------------------------------------------------------------
+
+    def _merge(self, reading: Reading, draft: DataSet) -> tuple[dict[str, list[int]], Counter[str]]:
+        """Writes what is news and spools the losses; gives the seen ids that are not covered, and
+        how many tobis each archive holds as of the data set's tist."""
+        observations = Observations(self.catalogue.data_sets(), self.catalogue.seen)
+        seen: defaultdict[str, list[int]] = defaultdict(list)
+        held: Counter[str] = Counter()
+        covered_codes = draft.covered
+
+        def on_seen(obi: str) -> None:
+            code = archive_of(obi)
+            if code not in covered_codes and not covers(draft, obi):
+                seen[code].append(hash_of(obi))
+
+        merged = Merged()
+        total = reading.templates
+        self.meter.phase("merging templates", total or None)
+        known = self.catalogue.scan_tobis()
+        found = self.spool.found(reading.superseded)
+        losses: list[tuple[str, str]] = []
+        with Lanes(write_lot, workers=self.workers, inline=_INLINE) as lanes:
+            waiting: dict[str, tuple[Present, Change]] = {}
+            jobs: list[Job] = []
+            weight = 0
+            for item in merge(
+                found, known, self.tist, merged, on_seen=on_seen, on_held=lambda obi: _count(held, obi)
+            ):
+                if merged.distinct & 1023 == 0:
+                    self.meter.at(merged.distinct)
+                if not isinstance(item, Present):
+                    if covers(draft, item.id) and not observations.observes(item.id, self.tist):
+                        losses.append((item.archive, item.id))
+                    continue
+                job = self._job(item, observations, waiting)
+                if job is None:
+                    continue
+                jobs.append(job)
+                weight += job.size + _JOB_WEIGHT
+                if len(jobs) >= _LOT:
+                    lanes.submit(Lot(self.layout, str(self.spool.folder), self.tist, jobs), weight)
+                    jobs, weight = [], 0
+                    self._take(lanes.results(), waiting)
+                    self.meter.at(merged.distinct)
+                if len(losses) >= _BATCH:
+                    self.spool.add_losses(losses)
+                    losses = []
+            if jobs:
+                lanes.submit(Lot(self.layout, str(self.spool.folder), self.tist, jobs), weight)
+            self._take(lanes.results(last=True), waiting)
+        self.spool.add_losses(losses)
+        self.committer.commit()
+        self.report.duplicates = merged.duplicates
+        self.report.tobis["same"] += merged.same
+        return dict(seen), held
+
+    def _job(
+        self, item: Present, observations: Observations, waiting: dict[str, tuple[Present, Change]]
+    ) -> Job | None:
+        obi = item.found.id
+        if item.history.conflicts(self.tist, item.md5):
+            row = self.spool.row(item.found.row)
+            self._conflict(obi, row.path.decode("utf-8", "backslashreplace"), row.line)
+            return None
+        change = item.history.observe(
+            self.tist, item.md5, lambda after, before: observations.next(obi, after, before)
+        )
+        row = self.spool.row(item.found.row)
+        entry = item.history.entry_at(self.tist)
+        before = (entry[0], entry[1]) if entry is not None and entry[1] is not None else None
+        waiting[obi] = (item, change)
+        path = row.path.decode("utf-8", "surrogateescape")
+        return Job(obi, path, row.line, row.spool, row.start, row.size, before)
+
+    def _conflict(self, obi: str, path: str, line: int) -> None:
+        self.report.conflicts += 1
+        self.report.problem(
+            Problem(path, line, "conflict", f"{obi}: other contents are held for the data set of this date")
+        )
+
+    def _take(self, results: Iterator[list[Written]], waiting: dict[str, tuple[Present, Change]]) -> None:
+        for lot in results:
+            for written in lot:
+                obi = written.placement.id
+                present, change = waiting.pop(obi)
+                for problem in written.problems:
+                    self.report.problem(problem)
+                self.committer.add(self._present(present, change, written))
+
+    def _present(self, item: Present, change: Change, written: Written) -> Item:
+        row = self.spool.row(item.found.row)
+        kind = _kind(item.history, self.tist, written.kind)
+        self.report.tobis[kind] += 1
+        self.report.stored_bytes += written.version.size
+        notes: dict[int, TobiNote] = {}
+        path = row.path.decode("utf-8", "backslashreplace")
+        notes[self.tist] = TobiNote(self.run, kind, path, row.line, row.encoding)
+        if written.version.md5 != item.md5:
+            raise AssertionError(f"{item.found.id}: the spool gave other bytes than were read")
+        return self._item(item.found.id, row.handle, item.history, change, notes, written.version, written)
+
+    def _item(
+        self,
+        obi: str,
+        handle: str,
+        history: History,
+        change: Change,
+        notes: dict[int, TobiNote],
+        version: TobiVersion | None,
+        written: Written | None,
+    ) -> Item:
+        restated: list[HardLink] = []
+        entry = history.entry_at(self.tist)
+        for tist, state in change.put.items():
+            if tist == self.tist:
+                continue
+            notes[tist] = TobiNote(self.run, "restated" if state is not None else "lost")
+            if state is not None and entry is not None:
+                restated.append(HardLink(entry[0], obi, tist, obi))
+        placement = written.placement if written is not None else None
+        if placement is not None and change.put.get(self.tist) is None:
+            self.committer.discard(placement.temp)  # held at this tist by the entry before it
+            placement = None
+        notes = {tist: note for tist, note in notes.items() if tist in change.put}
+        record = TobiChange(obi, handle, change.put, notes, change.drop, version)
+        return Item(record, placement, (), tuple(restated), fresh=not len(history))
+
+    # -- losses -----------------------------------------------------------------------------------
+
+    def _guard(self, held: Counter[str]) -> frozenset[str]:
+        """The archives whose losses are held back; says so in the report."""
+        held_back: dict[str, int] = {}
+        for code, losses in self.spool.loss_counts().items():
+            accepted = "all" in self.accept or code in self.accept
+            if not accepted and is_held_back(self.config, losses, held[code]):
+                held_back[code] = losses
+        self.report.held_back = held_back
+        return frozenset(held_back)
+
+    def _lose(self, held_back: frozenset[str]) -> None:
+        observations = Observations(self.catalogue.data_sets(), self.catalogue.seen)
+        ids = self.spool.losses(held_back)
+        while batch := list(islice(ids, _BATCH)):
+            tobis = self.catalogue.tobis(batch)
+            for obi in batch:
+                tobi = tobis[obi]
+                change = tobi.history.observe(
+                    self.tist, None, lambda after, before, obi=obi: observations.next(obi, after, before)  # type: ignore[misc]
+                )
+                if not change:
+                    continue
+                self.report.tobis["lost"] += 1
+                note = TobiNote(self.run, "lost", reason="not in its archive's directory, which was read whole")
+                self.committer.add(
+                    self._item(obi, tobi.handle, tobi.history, change, {self.tist: note}, None, None)
+                )
+
+    def _close(
+        self,
+        name: str,
+        draft: DataSet,
+        unread: Collection[str],
+        held_back: frozenset[str],
+        seen: dict[str, list[int]],
+    ) -> None:
+        """The data set becomes known: from now on its absences count."""
+        for code in held_back:
+            seen[code] = [hash_of(obi) for obi in self.spool.ids_of(code)]
+        partial: dict[str, tuple[str, ...]] = {}
+        sets: list[SeenSet] = []
+        for code in sorted({*unread, *seen, *held_back}):
+            hashes = seen.get(code, [])
+            if not hashes and code not in unread and code not in held_back:
+                continue
+            known_set = seen_set(hashes)
+            partial[code] = (known_set.key,)
+            if self.catalogue.seen(known_set.key) is None:
+                sets.append(known_set)
+        for item in sets:
+            self.committer.add(Item(item))
+        record = replace(
+            draft, names=(name,), covered=draft.covered - held_back, partial=partial
+        )
+        self.committer.add(Item(record))
+
+
+def _count(held: Counter[str], obi: str) -> None:
+    held[archive_of(obi)] += 1
+
+
+def _kind(history: History, tist: int, difference: str) -> str:
+    entry = history.entry_at(tist)
+    if entry is None:
+        return "new"
+    return "returned" if entry[1] is None else difference
+
+

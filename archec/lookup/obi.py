@@ -1,0 +1,148 @@
+"""One obi: its incidences, and its bytes as of a tist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Fobi, Tobi
+from archec.errors import CorruptArchive, NotHeld
+from archec.ids import normalise, slash_variant
+from archec.store.layout import Layout
+from archec.store.reader import Located, locate, open_held
+from archec.tist import iso
+
+__all__ = ["Held", "Row", "find", "held_at", "rows"]
+
+_MOST_HOPS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One incidence as ``archec history`` shows it.
+
+    ``path`` is relative to the obi store, where the bytes lie after all redirects; ``redirects`` are
+    the URLs that lead there, each with its HTTP status. ``kind`` is ``appeared``, ``changed``,
+    ``lost`` or ``returned``; ``how`` the run's finer word for it.
+    """
+
+    tist: int
+    time: str
+    kind: str
+    how: str
+    md5: str | None
+    size: int | None
+    path: str | None
+    redirects: tuple[tuple[str, int], ...]
+    status: int | None
+    type: str | None
+    reason: str
+    suspect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The state in force at a time: noted at ``tist``, where its bytes lie."""
+
+    id: str
+    tist: int
+    md5: str
+    size: int
+    located: Located
+
+    def open(self, layout: Layout) -> BinaryIO:
+        """The bytes."""
+        return open_held(layout, self.located.path)
+
+
+def find(catalogue: Catalogue, raw: str) -> Tobi | Fobi:
+    """The obi behind any spelling of its id, or of the URL that differs by a trailing slash only.
+
+    Raises BadName for what is no id, NotHeld where the archive has never heard of it.
+    """
+    kind, obi = normalise(raw)
+    if kind == "tobi":
+        tobi = catalogue.tobis([obi]).get(obi)
+        if tobi is not None:
+            return tobi
+    else:
+        variant = slash_variant(obi)
+        fobis = catalogue.fobis([obi, variant] if variant else [obi])
+        fobi = fobis.get(obi)
+        if (fobi is None or not len(fobi.history)) and variant in fobis:
+            fobi = fobis[variant]
+        if fobi is not None:
+            return fobi
+    raise NotHeld(f"{obi}: the archive has never heard of it")
+
+
+def rows(layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi) -> Iterator[Row]:
+    """Every incidence, oldest first."""
+    for incidence in obi.history.incidences():
+        tist, state = incidence.tist, incidence.md5
+        path = None
+        if state is not None:
+            try:
+                path = _locate(layout, catalogue, obi.id, tist).path
+            except (NotHeld, CorruptArchive):
+                path = None  # named by 'archec check'; a history must still be shown
+        if isinstance(obi, Tobi):
+            note, version = obi.notes.get(tist), obi.versions.get(state or "")
+            yield Row(
+                tist, iso(tist), incidence.kind, note.kind if note else "", state,
+                version.size if version else None, path, (), None,
+                version.kind if version else None, note.reason if note else "", "",
+            )  # fmt: skip
+            continue
+        remark, content = obi.notes.get(tist), obi.versions.get(state or "")
+        redirects = tuple(_redirects(catalogue, obi, tist)) if state is not None else ()
+        yield Row(
+            tist, iso(tist), incidence.kind, remark.kind if remark else "", state,
+            content.size if content else None, path, redirects,
+            remark.status if remark else None, content.type if content else None,
+            remark.reason if remark else "", remark.suspect if remark else "",
+        )  # fmt: skip
+
+
+def held_at(layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi, when: int) -> Held:
+    """The bytes in force at ``when``; NotHeld, saying why, where there were none."""
+    entry = obi.history.entry_at(when)
+    if entry is None:
+        found = obi.history.found
+        told = f"it was found {iso(found)} ({found})" if found is not None else "it was never held"
+        raise NotHeld(f"{obi.id}: not held {iso(when)}: {told}")
+    tist, state = entry
+    if state is None:
+        raise NotHeld(f"{obi.id}: not held {iso(when)}: it was lost {iso(tist)} ({tist})")
+    version = obi.versions.get(state)
+    located = _locate(layout, catalogue, obi.id, tist)
+    return Held(obi.id, tist, state, version.size if version is not None else 0, located)
+
+
+def _locate(layout: Layout, catalogue: Catalogue, obi: str, tist: int) -> Located:
+    """Where the bytes noted at (tist, obi) lie; a redirect by a trailing slash only has no link, and
+    leads to what its variant was at that tist."""
+    try:
+        return locate(layout, tist, obi)
+    except NotHeld:
+        variant = slash_variant(obi) if "://" in obi else None
+        fobi = catalogue.fobis([variant]).get(variant) if variant else None
+        entry = fobi.history.entry_at(tist) if fobi is not None else None
+        if fobi is None or entry is None or entry[1] is None:
+            raise
+        return locate(layout, entry[0], fobi.id)
+
+
+def _redirects(catalogue: Catalogue, fobi: Fobi, tist: int) -> Iterator[tuple[str, int]]:
+    seen = {fobi.id}
+    current: Fobi | None = fobi
+    for _ in range(_MOST_HOPS):
+        entry = current.history.entry_at(tist) if current is not None else None
+        note = current.notes.get(entry[0]) if current is not None and entry is not None else None
+        if note is None or not note.target or note.target in seen:
+            return
+        yield note.target, note.status
+        seen.add(note.target)
+        current = catalogue.fobis([note.target]).get(note.target)

@@ -1,0 +1,74 @@
+"""What is wrong with a data set, with file, line and a fixed code for each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+__all__ = ["CODES", "Problem", "shown"]
+
+CODES: Mapping[str, str] = MappingProxyType(
+    {
+        # a file that could not be read (the source says so with an Unread)
+        "bad-member": "a tar member of a kind or form that archec does not take: link, device, sparse, odd header",
+        "bad-name": "a name with '..', a NUL, bytes that are not UTF-8, or an absolute name",
+        "changed-while-reading": "the file changed or vanished while it was read",
+        "link": "a symbolic or hard link, which is never followed",
+        "too-deep": "directories nested deeper than archec descends",
+        "too-large": "larger than max_file, or one template larger than 4 MiB",
+        "truncated": "the tarball ends or is damaged before the file does",
+        "unreadable": "the file system refused to open or read it",
+        # a file that was read
+        "binary": "binary data in place of templates",
+        "commented-out": "every template of the file is commented out",
+        "conflict-marker": "a version-control conflict marker is published inside a template",
+        "empty": "an empty file in place of templates",
+        "html-page": "a web page in place of templates",
+        "mixed-encoding": "lines in UTF-8 and lines in cp1252 in one file",
+        "no-template": "the name is that of a template file, but it holds no template",
+        "utf-16-damaged": "UTF-16 that is cut in half or shifted by a byte",
+        # a template
+        "bad-url": "a File-URL that is not a URL the archive keeps",
+        "cluster-without-key": "a cluster's field stands before the field that opens the cluster",
+        "empty-url": "a File-URL without a value",
+        "no-handle": "a template without a handle; it is not stored",
+        "two-handles": "two handles in one template; the first one counts",
+        # lint only
+        "bad-handle": "a handle that does not follow the form RePEc:aaa:ssssss:item",
+        "duplicate": "a handle that another template of the same file has as well",
+        "encoding-guess": "not UTF-8 and without a byte-order mark; cp1252 is assumed",
+        "missing-field": "a field that the template's type requires is missing or empty",
+        "misplaced": "the handle is not of the archive and series in whose directory the file lies",
+        "text-before-template": "text before the first template is ignored",
+        "unknown-field": "a field that the template's type does not have",
+        "unknown-type": "a template type that ReDIF does not have",
+    }
+)
+"""Every code that a :class:`Problem` can have, and what it means; the docs print this table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: never fatal, always with its place.
+
+    ``path`` is fit for printing (see :func:`shown`); ``line`` counts from 1, 0 where the whole file
+    is meant; ``code`` is a key of :data:`CODES`; ``message`` is for people and never shows a
+    password.
+    """
+
+    path: str
+    line: int
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}" if self.line else self.path
+        return f"{place}: {self.code}: {self.message}"
+
+
+def shown(path: str) -> str:
+    """A path fit for a message: what is not printable, or not UTF-8, is written as an escape."""
+    if path.isprintable():
+        return path
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in path)

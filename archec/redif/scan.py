@@ -1,0 +1,187 @@
+"""Cutting a blob into raw templates with their handles: the hot path, without parsing fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from archec.redif.canonical import canonical_text, only_file_urls_differ
+from archec.redif.encoding import decode
+from archec.redif.handle import handle_in, id_of
+from archec.redif.items import Blob
+from archec.redif.problems import Problem, shown
+from archec.redif.sniff import BOM_UTF8, is_template_name, looks_binary, looks_html
+
+__all__ = ["RawTemplate", "Scan", "canonical_text", "only_file_urls_differ", "scan"]
+
+_START = b"template-type"
+_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9#-]*[ \t]*:")
+_COLON = re.compile(rb"[ \t]*:")
+_HANDLE = re.compile(rb"\nhandle[ \t]*:[ \t]*")
+_ONE_LINE = re.compile(rb"\nhandle[ \t]*:[ \t]*([^\s\x1a]+)[ \t]*(?=\n(?:\n|\Z|[a-z][a-z0-9#-]*[ \t]*:))")
+_COMMENTED = re.compile(rb"^#[ \t]*template-type[ \t]*:", re.I | re.M)
+_NOT_COMMENT = re.compile(rb"^(?:[^#\s]|[ \t]+\S)", re.M)
+_MARK = re.compile(rb"\n(?:\xef\xbb\xbf)+(?=template-type)", re.I)
+_CONFLICT = re.compile(rb"^<<<<<<<(?: |$)", re.M)
+_ENCODING_TROUBLE = {
+    "mixed-encoding": "some lines are UTF-8, others are read as cp1252",
+    "utf-16-damaged": "the file is marked as UTF-16 but is not UTF-16 throughout",
+}
+
+
+class RawTemplate(NamedTuple):
+    """One template as it was found.
+
+    ``kind`` is what follows ``Template-Type:``; ``handle`` the raw handle and ``id`` its normalised
+    form, both ``""`` where there is none; ``text`` the tobi file (UTF-8, LF, from its Template-Type
+    line to its last line that is neither blank nor a comment); ``line`` where it begins in the file;
+    ``index`` its place in the blob, from 0.
+    """
+
+    kind: str
+    handle: str
+    id: str
+    text: bytes
+    line: int
+    index: int
+
+
+class Scan(NamedTuple):
+    """What a blob holds. ``read`` is false where the file is no evidence of absence (invariant 6)."""
+
+    templates: list[RawTemplate]
+    problems: list[Problem]
+    encoding: str
+    read: bool
+
+
+def scan(blob: Blob) -> Scan:
+    """The raw templates of a blob; whatever is wrong becomes a problem, nothing is raised."""
+    data, encoding, trouble = decode(blob.data, blob.encoding)
+    problems: list[Problem] = []
+    read = True
+    if trouble:
+        read = trouble != "utf-16-damaged"
+        problems.append(Problem(shown(blob.path), 0, trouble, _ENCODING_TROUBLE[trouble]))
+    if encoding != "ascii" and b"\n" + BOM_UTF8 in data:
+        data = _MARK.sub(b"\n", data)
+    lower = data.lower()
+    starts = _starts(lower)
+    if not starts:
+        if blob.part == 0:
+            read = _without_templates(blob, data, problems) and read
+        return Scan([], problems, encoding, read)
+    templates: list[RawTemplate] = []
+    line = blob.first_line
+    counted = 0
+    last = len(starts) - 1
+    for index, start in enumerate(starts):
+        line += data.count(b"\n", counted, start)
+        counted = start
+        end = len(data) if index == last else starts[index + 1]
+        text = _kept(data[start:end])
+        kind, handle, again = _head(text)
+        obi = id_of(handle) if handle else ""
+        templates.append(RawTemplate(kind, handle, obi, text, line, index))
+        if again or not obi:
+            problems.append(_handle_problem(blob.path, line, kind, obi, again))
+    if b"\n<<<<<<<" in data:
+        match = _CONFLICT.search(data)
+        if match is not None:
+            at = blob.first_line + data.count(b"\n", 0, match.start())
+            problems.append(Problem(shown(blob.path), at, "conflict-marker", "a conflict marker of a merge"))
+    return Scan(templates, problems, encoding, read)
+
+
+def _starts(lower: bytes) -> list[int]:
+    """Where templates start in a text in lower case."""
+    starts: list[int] = []
+    at = lower.find(_START)
+    while at >= 0:
+        if (at == 0 or lower[at - 1] == 10) and _COLON.match(lower, at + 13) is not None:
+            starts.append(at)
+        at = lower.find(_START, at + 13)
+    return starts
+
+
+def _kept(text: bytes) -> bytes:
+    """``text`` up to its last line that is neither blank nor a comment, with its line end."""
+    bare = text.rstrip()
+    if bare[bare.rfind(b"\n") + 1] == 35:  # the last line is a comment
+        lines = bare.split(b"\n")
+        while lines[-1][:1] == b"#" or not lines[-1].strip():
+            lines.pop()
+        return b"\n".join(lines) + b"\n"
+    end = text.find(b"\n", len(bare))
+    return text[: end + 1] if end >= 0 else text + b"\n"
+
+
+def _head(text: bytes) -> tuple[str, str, bool]:
+    """A template's kind and handle as they are written, and whether there is a second handle."""
+    lower = text.lower()
+    colon = text.find(b":") + 1
+    kind = text[colon : text.find(b"\n")].strip().decode("utf-8") or _next_line(text)
+    handle = ""
+    at = lower.find(b"\nhandle")
+    while at >= 0:
+        match = _ONE_LINE.match(lower, at)
+        if match is not None:
+            if handle:
+                return kind, handle, True
+            handle = text[match.start(1) : match.end(1)].decode("utf-8")
+        else:
+            match = _HANDLE.match(lower, at)
+            if match is not None:
+                if handle:
+                    return kind, handle, True
+                lines = _lines(text, match.end())
+                handle = handle_in(next(lines, ""), lines)
+        at = lower.find(b"\nhandle", at + 7)
+    return kind, handle, False
+
+
+def _lines(text: bytes, at: int) -> Iterator[str]:
+    """The lines of a text from a place in it on."""
+    while at < len(text):
+        end = text.find(b"\n", at)
+        yield text[at:end].decode("utf-8")
+        at = end + 1
+
+
+def _next_line(text: bytes) -> str:
+    """The kind of a template whose first line does not say it: the next line, if that is no field."""
+    for line in _lines(text, text.find(b"\n") + 1):
+        if line[:1] != "#" and line.strip():
+            return "" if _FIELD.match(line) else line.strip()
+    return ""
+
+
+def _handle_problem(path: str, line: int, kind: str, obi: str, again: bool) -> Problem:
+    if again:
+        return Problem(shown(path), line, "two-handles", f"{kind} has more than one handle; {obi} is the first")
+    return Problem(shown(path), line, "no-handle", f"{kind} has no handle and is not stored")
+
+
+def _without_templates(blob: Blob, data: bytes, problems: list[Problem]) -> bool:
+    """Reports a file that should hold templates and does not; whether it is evidence of absence."""
+    ours = is_template_name(blob.path)
+    name = blob.path.rpartition("/")[2]
+    if not data.strip(b"\0 \t\n\r\x0b\x0c\x1a"):
+        code, message, evidence = "empty", "an empty file in place of templates", not ours
+    elif looks_html(data):
+        code, message, evidence = "html-page", "a web page in place of templates", not (ours or _is_bare(name))
+    elif looks_binary(blob.data) or looks_binary(data):
+        code, message, evidence = "binary", "binary data in place of templates", not (ours or _is_bare(name))
+    elif _COMMENTED.search(data) and not _NOT_COMMENT.search(data):
+        code, message, evidence = "commented-out", "every template is commented out", True
+    else:
+        code, message, evidence = "no-template", "no template in a file that is named as if it held some", not ours
+    if not evidence or code == "commented-out":
+        problems.append(Problem(shown(blob.path), 0, code, message))
+    return evidence
+
+
+def _is_bare(name: str) -> bool:
+    """Whether a file's name has no extension, or ``.txt``: names under which templates are found too."""
+    return "." not in name.lstrip(".") or name.lower().endswith(".txt")

@@ -1,0 +1,306 @@
+"""Every durable operation of archec: the one layer between it and the file system.
+
+What POSIX promises is little: bytes are on disk after ``fsync`` of the file, a name is after
+``fsync`` of its directory, and only ``rename`` makes a name whole at once. :class:`Disk` holds these
+operations one by one, so that tests can record or break each; :func:`atomic_write` puts them together
+for a single small file. Names are given relative to an open directory; ``path`` is for messages only.
+
+Errors: ENOSPC and EDQUOT become :class:`StorageFull`, all others :class:`StorageFailed`; both name the path.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+from archec.errors import ArchecError, StorageFailed, StorageFull
+
+__all__ = ["Data", "Disk", "atomic_write", "failure", "fsync_dir", "is_temp", "temp_name"]
+
+Data = bytes | bytearray | memoryview
+
+_RENAME_NOREPLACE = 1
+_FUSE = 0x65735546
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+_NO_LINK = frozenset(
+    {errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
+)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_TEMP = re.compile(r"\.\+[0-9]+-[0-9]+\.part")
+
+
+def temp_name(n: int) -> str:
+    """A temporary name of this process: ``.+<process id>-<n>.part``.
+
+    The ``+`` is what tells it from every name of an obi: an escaped id never holds one.
+    """
+    return f".+{os.getpid()}-{n}.part"
+
+
+def is_temp(name: str) -> bool:
+    """Whether a file name is one that :func:`temp_name` makes."""
+    return _TEMP.fullmatch(name) is not None
+
+
+def failure(error: OSError, path: str | os.PathLike[str]) -> ArchecError:
+    """The error of archec for one of the operating system, with the path it is about."""
+    where = os.fspath(path)
+    if error.errno in _FULL:
+        return StorageFull(
+            f"{where}: {error.strerror}", hint="make room and start again; what was committed is kept"
+        )
+    return StorageFailed(f"{where}: {error.strerror or error}")
+
+
+def _libc_function(name: str, *argtypes: Any) -> Callable[..., int] | None:
+    function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
+    if function is None:
+        return None
+    function.argtypes = argtypes
+    function.restype = ctypes.c_int
+    call: Callable[..., int] = function
+    return call
+
+
+class Disk:
+    """The file system's durable operations; the real one. Tests put a recording one in its place."""
+
+    def __init__(self) -> None:
+        self._syncfs = _libc_function("syncfs", ctypes.c_int)
+        self._renameat2 = _libc_function(
+            "renameat2", ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint
+        )
+
+    # -- making and filling files -----------------------------------------------------------------
+
+    def create(self, name: str, dir_fd: int, path: str) -> int | None:
+        """A new file, open for writing, read-only for everyone else; None if the name is taken."""
+        try:
+            return os.open(name, _NEW, 0o444, dir_fd=dir_fd)
+        except FileExistsError:
+            return None
+        except OSError as error:
+            raise failure(error, path) from error
+
+    def write(self, fd: int, data: Data, path: str) -> None:
+        """Writes all of ``data``."""
+        try:
+            done = os.write(fd, data)
+            if done != len(data):
+                rest = memoryview(data)[done:]
+                while rest:
+                    rest = rest[os.write(fd, rest) :]
+        except OSError as error:
+            raise failure(error, path) from error
+
+    def close(self, fd: int, path: str) -> None:
+        """Closes; a network file system may say only now that a write failed."""
+        try:
+            os.close(fd)
+        except OSError as error:
+            raise failure(error, path) from error
+
+    def truncate(self, fd: int, size: int, path: str) -> None:
+        """Cuts a file to ``size`` bytes."""
+        try:
+            os.ftruncate(fd, size)
+        except OSError as error:
+            raise failure(error, path) from error
+
+    # -- making it last ---------------------------------------------------------------------------
+
+    def has_syncfs(self, fd: int) -> bool:
+        """Whether ``syncfs`` can be trusted on this file system.
+
+        It can from Linux 5.8 on, where it reports failed writes, and not on FUSE, where the process
+        behind the mount is not told to sync.
+        """
+        if self._syncfs is None or _kernel() < (5, 8):
+            return False
+        statfs = _libc_function("fstatfs", ctypes.c_int, ctypes.c_char_p)
+        buffer = ctypes.create_string_buffer(512)
+        if statfs is None or statfs(fd, buffer) != 0:
+            return False
+        return ctypes.c_long.from_buffer(buffer).value != _FUSE
+
+    def syncfs(self, fd: int, path: str) -> None:
+        """Brings everything written so far on the file system of ``fd`` to the disk.
+
+        Reports writes that failed since ``fd`` was opened: keep one open from before the first.
+        """
+        if self._syncfs is None:
+            raise failure(OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)), path)
+        if self._syncfs(fd) != 0:
+            number = ctypes.get_errno()
+            raise failure(OSError(number, os.strerror(number)), path)
+
+    def fsync(self, fd: int, path: str) -> None:
+        """Brings one file to the disk."""
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            raise failure(error, path) from error
+
+    def fdatasync(self, fd: int, path: str) -> None:
+        """Brings one file's bytes and size to the disk."""
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            raise failure(error, path) from error
+
+    def fsync_dir(self, fd: int, path: str) -> None:
+        """Brings the names in a directory to the disk."""
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # some network file systems: names are durable at once
+                raise failure(error, path) from error
+
+    # -- names ------------------------------------------------------------------------------------
+
+    def mkdir(self, name: str, dir_fd: int, path: str) -> None:
+        """Makes a directory; fine if it is there."""
+        try:
+            os.mkdir(name, dir_fd=dir_fd)
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise failure(error, path) from error
+
+    def rename_noreplace(
+        self, old: str, old_fd: int, new: str, new_fd: int, path: str
+    ) -> Literal["done", "exists", "gone"]:
+        """Renames without ever overwriting: ``exists`` if ``new`` is taken, ``gone`` if ``old`` is not there.
+
+        Where the kernel or the file system lacks RENAME_NOREPLACE the name is looked up first; the
+        archive's lock keeps that free of races.
+        """
+        if self._renameat2 is not None:
+            if self._renameat2(old_fd, old.encode(), new_fd, new.encode(), _RENAME_NOREPLACE) == 0:
+                return "done"
+            number = ctypes.get_errno()
+            if number == errno.EEXIST:
+                return "exists"
+            if number == errno.ENOENT:
+                return "gone"
+            if number not in _UNSUPPORTED:
+                raise failure(OSError(number, os.strerror(number)), path)
+        try:
+            try:
+                os.lstat(new, dir_fd=new_fd)
+            except FileNotFoundError:
+                os.rename(old, new, src_dir_fd=old_fd, dst_dir_fd=new_fd)
+                return "done"
+            return "exists"
+        except FileNotFoundError:
+            return "gone"
+        except OSError as error:
+            raise failure(error, path) from error
+
+    def replace(self, old: str, new: str, dir_fd: int, path: str) -> None:
+        """Renames within a directory, over what is there: never used on the name of an obi."""
+        try:
+            os.replace(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        except OSError as error:
+            raise failure(error, path) from error
+
+    def symlink(self, target: str, name: str, dir_fd: int, path: str) -> bool:
+        """Makes a symbolic link; False if the name is taken."""
+        try:
+            os.symlink(target, name, dir_fd=dir_fd)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise failure(error, path) from error
+        return True
+
+    def link(
+        self, old: str, old_fd: int, new: str, new_fd: int, path: str
+    ) -> Literal["done", "exists", "gone", "refused"]:
+        """Makes a hard link; ``refused`` if the file system makes none here (or not one more)."""
+        try:
+            os.link(old, new, src_dir_fd=old_fd, dst_dir_fd=new_fd, follow_symlinks=False)
+        except FileExistsError:
+            return "exists"
+        except FileNotFoundError:
+            return "gone"
+        except OSError as error:
+            if error.errno in _NO_LINK:
+                return "refused"
+            raise failure(error, path) from error
+        return "done"
+
+    def unlink(self, name: str, dir_fd: int, path: str) -> bool:
+        """Removes a name; False if it is not there. Only for temporary files and finished journals' plain form."""
+        try:
+            os.unlink(name, dir_fd=dir_fd)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise failure(error, path) from error
+        return True
+
+
+def _kernel() -> tuple[int, int]:
+    match = re.match(r"([0-9]+)\.([0-9]+)", os.uname().release)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def create_temp(disk: Disk, dir_fd: int, directory: str) -> tuple[int, str]:
+    """A new temporary file in an open directory, and its name."""
+    for n in count():
+        name = temp_name(n)
+        fd = disk.create(name, dir_fd, f"{directory}/{name}")
+        if fd is not None:
+            return fd, name
+    raise AssertionError("count() has no end")
+
+
+def fsync_dir(path: str | Path, *, disk: Disk | None = None) -> None:
+    """Brings the names in the directory at ``path`` to the disk."""
+    disk = disk or Disk()
+    try:
+        fd = os.open(path, _DIRECTORY)
+    except OSError as error:
+        raise failure(error, path) from error
+    try:
+        disk.fsync_dir(fd, os.fspath(path))
+    finally:
+        os.close(fd)
+
+
+def atomic_write(path: str | Path, data: bytes, *, disk: Disk | None = None) -> None:
+    """Writes a small file whole or not at all, and durably; replaces what was there.
+
+    Not for obis: those go through :class:`archec.store.writer.Writer`, which never replaces.
+    """
+    disk = disk or Disk()
+    where = os.fspath(path)
+    directory, name = os.path.split(where)
+    try:
+        dir_fd = os.open(directory or ".", _DIRECTORY)
+    except OSError as error:
+        raise failure(error, where) from error
+    try:
+        fd, temp = create_temp(disk, dir_fd, directory or ".")
+        try:
+            try:
+                disk.write(fd, data, where)
+                disk.fsync(fd, where)
+            finally:
+                os.close(fd)
+            disk.replace(temp, name, dir_fd, where)
+        except BaseException:
+            disk.unlink(temp, dir_fd, where)
+            raise
+        disk.fsync_dir(dir_fd, directory or ".")
+    finally:
+        os.close(dir_fd)

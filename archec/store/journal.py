@@ -1,0 +1,198 @@
+"""A run's journal: what a run saw, appended batch by batch, each batch whole or not there at all.
+
+``runs/<tist>.jsonl`` while the run lasts, ``runs/<tist>.jsonl.gz`` when it has finished. Lines are JSON
+texts. The last line of a batch is ``{"type":"batch","n":3,"lines":500,"stamp":1352481230,"xxh3":"..."}``:
+its number from 1 on, how many lines before it belong to it, when it was written, and the xxh3_128 of
+all the batch's bytes before ``,"xxh3"``. The catalogue is derived from the journals (design, invariant 3).
+
+A run that was cut off leaves a torn tail: what follows the last valid batch does not count, and writing
+on removes it. Damage with a valid batch after it is nothing that a cut can explain: :class:`CorruptJournal`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from xxhash import xxh3_128_hexdigest
+
+from archec.errors import Occupied, StorageFailed
+from archec.store.durable import Disk, failure, fsync_dir
+from archec.store.failpoints import armed, hit
+from archec.store.journalfile import BATCH_PREFIX, MOST_BYTES, JournalBatch, Scanner, read_batches
+from archec.store.journalpack import pack, tidy
+from archec.store.layout import Layout
+from archec.tist import MAX_TIST
+
+__all__ = ["JournalBatch", "JournalFile", "JournalWriter", "journals", "read_batches", "tidy"]
+
+_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
+_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class JournalFile(NamedTuple):
+    """One run's journal on disk; ``finished`` where it has been closed and compressed."""
+
+    tist: int
+    path: Path
+    finished: bool
+
+
+def journals(layout: Layout) -> list[JournalFile]:
+    """All journals in the order of their tists; where a crash left both forms, the finished one."""
+    try:
+        names = os.listdir(layout.runs)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise failure(error, layout.runs) from error
+    found: dict[int, JournalFile] = {}
+    for name in names:
+        match = _NAME.fullmatch(name)
+        if match is not None and (match[2] or int(match[1]) not in found):
+            found[int(match[1])] = JournalFile(int(match[1]), layout.runs / name, bool(match[2]))
+    return [found[tist] for tist in sorted(found)]
+
+
+class JournalWriter:
+    """Appends to the journal of one run; makes it, or reopens it where the run was cut off.
+
+    Reopening removes the torn tail, if there is one: ``torn`` bytes. ``batches`` is the number of the
+    last batch; a catalogue that knows of a later one has outlived its journal. Raises
+    :class:`CorruptJournal` for damage, :class:`Occupied` where the run has finished already.
+    """
+
+    def __init__(self, layout: Layout, tist: int, *, disk: Disk | None = None) -> None:
+        self.tist = tist
+        self.path = layout.runs / f"{tist}.jsonl"
+        self.finished_path = layout.runs / f"{tist}.jsonl.gz"
+        self.batches = 0
+        self.torn = 0
+        self._disk = disk or Disk()
+        self._size = 0
+        self._broken = False
+        if os.path.lexists(self.finished_path):
+            raise Occupied(f"{self.finished_path}: this run has finished; its journal is never written again")
+        self._fd = self._open()
+
+    def _open(self) -> int:
+        try:
+            self.path.parent.mkdir(exist_ok=True)
+            try:
+                fd = os.open(self.path, _FLAGS)
+            except FileNotFoundError:
+                fd = os.open(self.path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o644)
+        except OSError as error:
+            raise failure(error, self.path) from error
+        try:
+            self._recover(fd)
+            fsync_dir(self.path.parent, disk=self._disk)
+            fsync_dir(self.path.parent.parent, disk=self._disk)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def _recover(self, fd: int) -> None:
+        scanner = Scanner(self.path)
+        for batch in scanner.batches():
+            self.batches = batch.n
+        self._size = scanner.valid
+        try:
+            self.torn = os.fstat(fd).st_size - scanner.valid
+            if self.torn:
+                self._disk.truncate(fd, scanner.valid, str(self.path))
+                self._disk.fsync(fd, str(self.path))
+            os.lseek(fd, scanner.valid, os.SEEK_SET)
+        except OSError as error:
+            raise failure(error, self.path) from error
+
+    def append(self, lines: Iterable[bytes | str], stamp: int) -> int:
+        """Appends one batch of JSON texts, durably; its number. ``stamp`` is the tist of writing it.
+
+        No texts are no batch: the number of the last one is returned.
+
+        Raises :class:`StorageFull` where there is no room: the journal is then as before, and the
+        batch can be given again. After :class:`StorageFailed` nothing more can be appended. ValueError for
+        a text that is empty, holds a line end, or would read as the end of a batch.
+        """
+        if self._broken or self._fd < 0:
+            raise StorageFailed(f"{self.path}: cannot be appended to", hint="see the failure before this one")
+        texts = [line if isinstance(line, bytes) else line.encode("utf-8", "surrogatepass") for line in lines]
+        if not texts:
+            return self.batches
+        if not 0 <= stamp <= MAX_TIST:
+            raise ValueError(f"{stamp} is not a tist")
+        for text in texts:
+            if not text or b"\n" in text or text.startswith(BATCH_PREFIX):
+                raise ValueError(f"not a line of a journal: {text[:80]!r}")
+        body = b"\n".join([*texts, b""])
+        if len(body) > MOST_BYTES:
+            raise StorageFailed(f"{self.path}: a batch of {len(body)} bytes is too large")
+        n = self.batches + 1
+        head = f'"n":{n},"lines":{len(texts)},"stamp":{stamp}'.encode()
+        hashed = b"".join((body, BATCH_PREFIX, head))
+        data = b"".join((hashed, b',"xxh3":"', xxh3_128_hexdigest(hashed).encode(), b'"}\n'))
+        hit("journal.before-append")
+        self._write(data)
+        hit("journal.after-append")
+        self.batches = n
+        self._size += len(data)
+        return n
+
+    def _write(self, data: bytes) -> None:
+        where = str(self.path)
+        try:
+            if armed("journal.mid-append"):
+                half = len(data) // 2
+                self._disk.write(self._fd, data[:half], where)
+                hit("journal.mid-append")
+                data = data[half:]
+            else:
+                hit("journal.mid-append")
+            self._disk.write(self._fd, data, where)
+        except BaseException:
+            self._undo()
+            raise
+        try:
+            self._disk.fdatasync(self._fd, where)
+        except BaseException:
+            # What the kernel failed to write it may forget: nothing after this can be trusted.
+            self._broken = True
+            raise
+
+    def _undo(self) -> None:
+        """Takes back the part of a batch that was written; what fails here is mended when reopening."""
+        self._broken = True
+        self._disk.truncate(self._fd, self._size, str(self.path))
+        os.lseek(self._fd, self._size, os.SEEK_SET)
+        self._broken = False
+
+    def finish(self) -> Path:
+        """Ends the journal: compressed, checked, durable, then the plain form removed. Its new path.
+
+        A kill in between leaves both forms, which :func:`tidy` settles.
+        """
+        if self._broken or self._fd < 0:
+            raise StorageFailed(f"{self.path}: cannot be finished", hint="see the failure before this one")
+        self.close()
+        pack(self.path, self.finished_path, self._disk)
+        return self.finished_path
+
+    def close(self) -> None:
+        """Closes the file; the journal stays open for a run that carries on."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._disk.close(fd, str(self.path))
+
+    def __enter__(self) -> JournalWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,177 @@
+"""Reading a journal's file batch by batch, and telling a torn tail from damage."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from xxhash import xxh3_128
+
+from archec.errors import CorruptJournal
+from archec.store.durable import failure
+
+__all__ = ["BATCH_PREFIX", "MOST_BYTES", "JournalBatch", "Scanner", "open_plain", "read_batches"]
+
+BATCH_PREFIX = b'{"type":"batch",'
+MOST_BYTES = 1 << 27
+"""Bytes of one batch, and so the most that reading a damaged journal holds in memory."""
+
+_END = re.compile(
+    rb"(" + re.escape(BATCH_PREFIX) + rb'"n":([1-9][0-9]{0,17}),"lines":([1-9][0-9]{0,8}),"stamp":([0-9]{1,18}))'
+    rb',"xxh3":"([0-9a-f]{32})"\}'
+)
+_BUFFER = 1 << 18
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class JournalBatch(NamedTuple):
+    """One batch: number, tist of writing, JSON texts without line ends, offset in the plain file."""
+
+    n: int
+    stamp: int
+    lines: list[bytes]
+    offset: int
+
+
+def read_batches(path: Path) -> Iterator[JournalBatch]:
+    """The batches of a journal in order, each checked; one batch in memory at a time.
+
+    The torn tail of a journal that is not finished is passed over. Raises :class:`CorruptJournal` that
+    names file and line for damage before a valid batch, and for any at all in a finished journal.
+    """
+    return Scanner(path).batches()
+
+
+def open_plain(path: Path, *, packed: bool | None = None) -> BinaryIO:
+    """A journal's plain bytes, from either form (by its name, or as ``packed`` says); follows no link."""
+    try:
+        fd = os.open(path, _OPEN)
+    except OSError as error:
+        raise failure(error, path) from error
+    raw = open(fd, "rb", buffering=_BUFFER)  # noqa: SIM115 - the caller closes it
+    if not (path.name.endswith(".gz") if packed is None else packed):
+        return raw
+    if os.fstat(fd).st_size == 0:
+        raw.close()
+        raise CorruptJournal(f"{path}: is empty")
+    return cast(BinaryIO, io.BufferedReader(_Unpacked(raw), _BUFFER))
+
+
+class _Unpacked(gzip.GzipFile):
+    """A gzip reader that owns the file under it."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        super().__init__(fileobj=raw, mode="rb")
+        self._raw_file = raw
+
+    def close(self) -> None:
+        super().close()
+        self._raw_file.close()
+
+
+class _End(NamedTuple):
+    """The last line of a batch: what it says, its bytes before the hash, and its size with the line end."""
+
+    n: int
+    lines: int
+    stamp: int
+    xxh3: str
+    head: bytes
+    size: int
+
+    @classmethod
+    def of(cls, match: re.Match[bytes], size: int) -> _End:
+        return cls(int(match[2]), int(match[3]), int(match[4]), match[5].decode(), match[1], size)
+
+    def fits(self, lines: list[bytes]) -> bool:
+        """Whether these are the lines that it was written after."""
+        running = xxh3_128()
+        for line in lines:
+            running.update(line)
+        running.update(self.head)
+        return running.hexdigest() == self.xxh3
+
+    def closes(self, lines: list[bytes]) -> bool:
+        """Whether a valid batch ends here, although lines before it may be damaged.
+
+        It may have swallowed a batch whose end is not readable any more, or an end without its line end.
+        """
+        if self.lines > len(lines):
+            return False
+        own = lines[len(lines) - self.lines :]
+        if self.fits(own):
+            return True
+        merged = _END.match(own[0])
+        return merged is not None and self.fits([own[0][merged.end() + 1 :], *own[1:]])
+
+
+class Scanner:
+    """One pass over a journal. ``valid`` is the offset at which the last valid batch so far ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._finished = path.name.endswith(".gz")
+        self.valid = 0
+
+    def batches(self) -> Iterator[JournalBatch]:
+        """As :func:`read_batches`."""
+        try:
+            with open_plain(self._path) as file:
+                yield from self._scan(file)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise CorruptJournal(f"{self._path}: after byte {self.valid} of its text: {error}") from error
+        except OSError as error:
+            raise failure(error, self._path) from error
+
+    def _scan(self, file: BinaryIO) -> Iterator[JournalBatch]:
+        number, n = 1, 1
+        while True:
+            lines, end = self._next(file, number)
+            if end is None:
+                if lines:
+                    self._torn(number, "the batch that begins here has no end")
+                return
+            if end.n != n or end.lines != len(lines) or not end.fits(lines):
+                self._damaged(file, number, lines, end)
+                return
+            start = self.valid
+            self.valid += sum(map(len, lines)) + end.size
+            yield JournalBatch(n, end.stamp, [line[:-1] for line in lines], start)
+            number += len(lines) + 1
+            n += 1
+
+    def _next(self, file: BinaryIO, number: int) -> tuple[list[bytes], _End | None]:
+        """The lines up to the next end of a batch, and that end; None at the end of the journal."""
+        lines: list[bytes] = []
+        size = 0
+        while line := file.readline(MOST_BYTES):
+            if line.startswith(BATCH_PREFIX) and line.endswith(b"\n"):
+                match = _END.fullmatch(line, 0, len(line) - 1)
+                if match is not None:
+                    return lines, _End.of(match, len(line))
+            lines.append(line)
+            size += len(line)
+            if size > MOST_BYTES:
+                raise CorruptJournal(f"{self._path}:{number}: no batch ends within {MOST_BYTES} bytes of here")
+        return lines, None
+
+    def _damaged(self, file: BinaryIO, number: int, lines: list[bytes], end: _End) -> None:
+        """A batch that does not fit its end: the torn tail, if no valid batch comes after the damage."""
+        why = "the batch that begins here is damaged, or one is missing before it"
+        following: _End | None = end
+        while following is not None:
+            if following.closes(lines):
+                raise CorruptJournal(f"{self._path}:{number}: {why}, and a valid one follows")
+            lines, following = self._next(file, number)
+        self._torn(number, why)
+
+    def _torn(self, number: int, why: str) -> None:
+        """The end of a journal that is not valid: fine while its run lasts, damage once it has finished."""
+        if self._finished:
+            raise CorruptJournal(f"{self._path}:{number}: {why}")

@@ -1,0 +1,156 @@
+"""The layout of an obi store: its descriptor on disk and f(tist, id), the path of an obi.
+
+``layout.json`` holds all that f depends on, once and for ever; ``0=archec_1.0`` says the same in words.
+Design, section 3.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from archec.errors import ConfigError, CorruptArchive
+from archec.ids import MAX_NAME, fan, file_name
+from archec.store.durable import Disk, atomic_write, failure, fsync_dir, is_temp
+from archec.store.notice import NOTICE
+from archec.tist import tist_path
+
+__all__ = ["DESCRIPTOR", "FANOUTS", "NAMASTE", "RUNS", "Layout", "create", "open_layout"]
+
+VERSION = 1
+DESCRIPTOR = "layout.json"
+NAMASTE = "0=archec_1.0"
+RUNS = "runs"
+FANOUTS = (0, 256)
+_MOST_BYTES = 1 << 16
+_FIXED: dict[str, object] = {
+    "version": VERSION,
+    "inversion": "decimal digits of the tist reversed, '/' after the third and the sixth",
+    "name": "uri_escape_utf8",
+    "max_name": MAX_NAME,
+    "long_name": "prefix ~ xxh3_128",
+    "fan": "first two hex digits of xxh3_64",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """An obi store: where it is and how a (tist, id) becomes a path in it."""
+
+    root: Path
+    fanout: int = 0
+
+    def directory(self, tist: int, id: str) -> str:  # noqa: A002
+        """The relative directory in which an obi noted at ``tist`` lies."""
+        return f"{tist_path(tist)}/{fan(id)}" if self.fanout else tist_path(tist)
+
+    def path(self, tist: int, id: str) -> str:  # noqa: A002
+        """f(tist, id): the relative path of an obi, with ``/`` between its parts."""
+        return f"{self.directory(tist, id)}/{file_name(id)}"
+
+    @property
+    def depth(self) -> int:
+        """How many directories lie between the root and an obi's file."""
+        return 4 if self.fanout else 3
+
+    @property
+    def runs(self) -> Path:
+        """The directory of the journals."""
+        return self.root / RUNS
+
+
+def create(root: str | Path, *, fanout: int = 0) -> Layout:
+    """An empty obi store at ``root``, or the one that is there if it has the same fan-out.
+
+    ``fanout`` is 0 (flat) or 256. Raises :class:`ConfigError` for another fan-out, another one than the
+    store that is there has, and a directory that holds something else.
+    """
+    if fanout not in FANOUTS or isinstance(fanout, bool):
+        raise ConfigError(f"a fan-out of {fanout} is not possible", hint="it is 0 or 256")
+    root = Path(root).absolute()
+    disk = Disk()
+    if (root / DESCRIPTOR).exists():
+        layout = open_layout(root)
+        if layout.fanout != fanout:
+            raise ConfigError(
+                f"{root}: is an archive with a fan-out of {layout.fanout} already",
+                hint="the fan-out is chosen once and never changed",
+            )
+        return layout
+    try:
+        _make(root, disk)
+        ours = {NAMASTE, RUNS, "lost+found"}
+        foreign = sorted(name for name in os.listdir(root) if name not in ours and not _harmless(name))
+        if foreign:
+            raise ConfigError(
+                f"{root}: holds {foreign[0]!r} and is not an archive", hint="name an empty or a new directory"
+            )
+        _make(root / RUNS, disk)
+    except OSError as error:
+        raise failure(error, root) from error
+    atomic_write(root / NAMASTE, NOTICE.encode(), disk=disk)
+    text = json.dumps({**_FIXED, "fanout": fanout}, indent=2, sort_keys=True) + "\n"
+    atomic_write(root / DESCRIPTOR, text.encode(), disk=disk)
+    return Layout(root, fanout)
+
+
+def _harmless(name: str) -> bool:
+    return name.startswith(".git") or is_temp(name)
+
+
+def _make(directory: Path, disk: Disk) -> None:
+    """Makes a directory and its parents, each name of them durable."""
+    if directory.is_dir():
+        return
+    _make(directory.parent, disk)
+    directory.mkdir(exist_ok=True)
+    fsync_dir(directory.parent, disk=disk)
+
+
+def open_layout(root: str | Path) -> Layout:
+    """The obi store at ``root``.
+
+    Raises :class:`ConfigError` where there is none or a later one than this archec knows,
+    :class:`CorruptArchive` where its descriptor is damaged.
+    """
+    root = Path(root).absolute()
+    path = root / DESCRIPTOR
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_MOST_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigError(
+            f"{root}: is not an archive: it has no {DESCRIPTOR}", hint="make one with 'archec init'"
+        ) from None
+    except OSError as error:
+        raise failure(error, path) from error
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptArchive(f"{path}: is not JSON", hint=f"{NAMASTE} says what belongs there") from error
+    if not isinstance(found, dict):
+        raise CorruptArchive(f"{path}: must hold one JSON object")
+    return Layout(root, _fanout(found, path))
+
+
+def _fanout(found: dict[str, object], path: Path) -> int:
+    version = found.get("version")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise CorruptArchive(f"{path}: has no version")
+    if version != VERSION:
+        raise ConfigError(
+            f"{path}: this archive has layout version {version}; this archec knows version {VERSION}",
+            hint="use an archec that knows it",
+        )
+    for key, value in _FIXED.items():
+        if key not in found or found[key] != value:
+            raise CorruptArchive(f"{path}: {key} must be {value!r} in version {VERSION}")
+    unknown = sorted(set(found) - set(_FIXED) - {"fanout"})
+    if unknown:
+        raise CorruptArchive(f"{path}: {unknown[0]!r} is unknown in version {VERSION}")
+    fanout = found.get("fanout")
+    if not isinstance(fanout, int) or isinstance(fanout, bool) or fanout not in FANOUTS:
+        raise CorruptArchive(f"{path}: fanout must be 0 or 256")
+    return fanout

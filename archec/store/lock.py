@@ -1,0 +1,140 @@
+"""The run lock: one writer for an archive at a time (invariant 7).
+
+The lock is ``flock`` on the file ``lock`` in the archive. It goes with the process that holds it,
+whatever becomes of that process; the text in the file only says who it is or was, and is never a reason
+to wait or to go on. Child processes that were forked (not spawned) share it until they end.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+from types import TracebackType
+from typing import NamedTuple
+
+from archec.errors import LockHeld
+from archec.store.durable import failure
+from archec.store.layout import Layout
+from archec.tist import MAX_TIST, iso
+
+__all__ = ["LOCK", "Holder", "RunLock", "holder"]
+
+LOCK = "lock"
+_MOST_BYTES = 4096
+_TRIES = 200
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class Holder(NamedTuple):
+    """Who holds the lock, as it wrote: process id, host, tist of taking it, what it does."""
+
+    pid: int
+    host: str
+    since: int
+    what: str
+
+    def __str__(self) -> str:
+        since = iso(self.since) if 0 <= self.since <= MAX_TIST else "?"
+        return f"{self.what}, process {self.pid} on {self.host}, since {since}"
+
+
+class RunLock:
+    """Holds the archive's run lock: ``with RunLock(layout, "gather"): ...``.
+
+    Raises :class:`LockHeld`, which names the holder, where another process has it.
+    """
+
+    def __init__(self, layout: Layout, what: str = "gather") -> None:
+        self._path = layout.root / LOCK
+        self._what = what
+        self._fd = -1
+
+    def __enter__(self) -> RunLock:
+        if self._fd >= 0:
+            raise LockHeld(f"{self._path}: this process has the lock already")
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
+        except OSError as error:
+            raise failure(error, self._path) from error
+        try:
+            if not _take(fd):
+                who = _read(fd)
+                raise LockHeld(
+                    f"{self._path}: another run works on this archive: {who or 'it has not said which'}",
+                    hint="wait until it is done",
+                )
+            self._write(fd)
+        except OSError as error:
+            os.close(fd)
+            raise failure(error, self._path) from error
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+        return self
+
+    def _write(self, fd: int) -> None:
+        about = Holder(os.getpid(), socket.gethostname(), int(time.time()), self._what)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps(about._asdict()).encode() + b"\n", 0)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            os.close(fd)
+
+
+def holder(layout: Layout) -> Holder | None:
+    """Who holds the run lock now, None if nobody does; changes nothing."""
+    path = layout.root / LOCK
+    try:
+        fd = os.open(path, os.O_RDONLY | _FLAGS)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise failure(error, path) from error
+    try:
+        if _flock(fd, fcntl.LOCK_SH):
+            return None
+        return _read(fd) or Holder(0, "?", -1, "a run that has not said who it is")
+    except OSError as error:
+        raise failure(error, path) from error
+    finally:
+        os.close(fd)
+
+
+def _flock(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _take(fd: int) -> bool:
+    """The exclusive lock, if no other run has it; one that :func:`holder` has for a moment is waited for."""
+    for _ in range(_TRIES):
+        if _flock(fd, fcntl.LOCK_EX):
+            return True
+        if not _flock(fd, fcntl.LOCK_SH):
+            return False
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        time.sleep(0.001)
+    return False
+
+
+def _read(fd: int) -> Holder | None:
+    try:
+        found = json.loads(os.pread(fd, _MOST_BYTES, 0))
+        return Holder(int(found["pid"]), str(found["host"])[:200], int(found["since"]), str(found["what"])[:200])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None

@@ -1,0 +1,91 @@
+"""Temporary files in the obi store: bytes on their way in, hashed as they pass.
+
+A temporary file lies in the directory of its final name, so that committing it is a rename. Any
+process may make one; what it hands to the process that commits is plain data (:class:`Stored`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from types import TracebackType
+from typing import NamedTuple
+
+from xxhash import xxh3_128
+
+from archec.store.directories import Directories
+from archec.store.durable import Data, Disk
+
+__all__ = ["Stored", "Temp", "new_md5"]
+
+new_md5 = partial(hashlib.md5, usedforsecurity=False)
+
+
+class Stored(NamedTuple):
+    """A whole temporary file: its relative path, the hex digests of its bytes, and its size in bytes."""
+
+    temp: str
+    md5: str
+    xxh3: str
+    size: int
+
+
+class Temp:
+    """A temporary file that is being written. As a context manager it is discarded unless closed."""
+
+    __slots__ = ("_directories", "_directory", "_disk", "_fd", "_md5", "_name", "_where", "_xxh3", "size")
+
+    def __init__(
+        self, fd: int, directory: str, name: str, where: str, directories: Directories, disk: Disk
+    ) -> None:
+        self._fd = fd
+        self._directory = directory
+        self._name = name
+        self._where = where
+        self._directories = directories
+        self._disk = disk
+        self._md5 = new_md5()
+        self._xxh3 = xxh3_128()
+        self.size = 0
+
+    @property
+    def path(self) -> str:
+        """The relative path in the store."""
+        return f"{self._directory}/{self._name}"
+
+    def write(self, data: Data) -> None:
+        """Adds bytes. Raises StorageFull or StorageFailed; the file is then to be discarded."""
+        if self._fd < 0:
+            raise ValueError(f"{self.path} is closed")
+        self._disk.write(self._fd, data, self._where)
+        self._md5.update(data)
+        self._xxh3.update(data)
+        self.size += len(data)
+
+    def close(self, *, sync: bool = False) -> Stored:
+        """Ends the file; ``sync`` also brings it to the disk, for a file that no batch will."""
+        if self._fd < 0:
+            raise ValueError(f"{self.path} is closed")
+        if sync:
+            self._disk.fsync(self._fd, self._where)
+        fd, self._fd = self._fd, -1
+        self._disk.close(fd, self._where)
+        return Stored(self.path, self._md5.hexdigest(), self._xxh3.hexdigest(), self.size)
+
+    def discard(self) -> None:
+        """Removes the file, open or closed; nothing happens where it has gone or has its final name."""
+        try:
+            if self._fd >= 0:
+                fd, self._fd = self._fd, -1
+                self._disk.close(fd, self._where)
+        finally:
+            self._disk.unlink(self._name, self._directories.fd(self._directory), self._where)
+
+    def __enter__(self) -> Temp:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._fd >= 0:
+            self.discard()

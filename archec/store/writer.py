@@ -1,0 +1,306 @@
+"""Writing to the obi store: durable in batches, and never over what is held.
+
+The order of a batch (design, section 3; background, core 2.3): the bytes of all temporary files to the
+disk; every name, by a rename that never overwrites; the redirects' links and the restated contents;
+the directories, and those above them that are new. Only then may a journal or the catalogue name them.
+A process that dies in between leaves temporary files, or whole files that the next run adopts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from types import TracebackType
+from typing import Literal, NamedTuple
+
+from archec.errors import CorruptArchive, NotHeld, StorageFailed
+from archec.ids import MAX_NAME, escape, file_name, is_url, slash_variant
+from archec.store import reader
+from archec.store.directories import Directories
+from archec.store.durable import Data, Disk, failure, is_temp, temp_name
+from archec.store.failpoints import hit
+from archec.store.layout import Layout
+from archec.store.temp import Stored, Temp, new_md5
+
+__all__ = ["HardLink", "Link", "Outcome", "Placement", "Writer"]
+
+_SYNC_THREADS = 16
+_MANY_DIRECTORIES = 16
+_BUFFER = 1 << 18
+
+Kind = Literal["stored", "adopted", "occupied", "missing"]
+
+
+class Placement(NamedTuple):
+    """A whole temporary file that is to get the name of (tist, id); ``md5`` is that of its bytes."""
+
+    temp: str
+    tist: int
+    id: str
+    md5: str
+
+
+class Link(NamedTuple):
+    """A redirect: (tist, id) leads to (to_tist, to_id)."""
+
+    tist: int
+    id: str
+    to_tist: int
+    to_id: str
+
+
+class HardLink(NamedTuple):
+    """Contents stated again: (tist, id) is to hold the bytes that (from_tist, from_id) holds."""
+
+    from_tist: int
+    from_id: str
+    tist: int
+    id: str
+
+
+class Outcome(NamedTuple):
+    """What became of one part of a batch.
+
+    ``stored``: (tist, id) now resolves as asked. ``adopted``: it did before, a run that was cut off had
+    come so far. ``occupied``: something else is held there and stays; ``md5`` is that of the bytes it
+    resolves to, ``""`` where it resolves to none. ``missing``: contents to be stated again are not held.
+    Else ``md5`` is that of a placement's bytes, ``""`` for links.
+    """
+
+    kind: Kind
+    tist: int
+    id: str
+    md5: str
+
+
+class Writer:
+    """Writes to one obi store. One per process, not for several threads; a context manager.
+
+    Only the process that holds the :class:`archec.store.lock.RunLock` commits. Opens the store's root
+    when made, from which moment on a failed write anywhere is reported by :meth:`commit`.
+    """
+
+    def __init__(self, layout: Layout, *, disk: Disk | None = None) -> None:
+        self.layout = layout
+        self._disk = disk or Disk()
+        self._directories = Directories(layout, self._disk, most=64 + layout.fanout)
+        self._syncfs = self._disk.has_syncfs(self._directories.root)
+        self._numbers = count()
+        self._anchored: set[str] = {""}
+        self._pool: ThreadPoolExecutor | None = None
+
+    # -- temporary files --------------------------------------------------------------------------
+
+    def temp(self, tist: int, id: str) -> Temp:  # noqa: A002
+        """A new temporary file in the directory of (tist, id)."""
+        directory = self.layout.directory(tist, id)
+        dir_fd = self._directories.fd(directory)
+        while True:
+            name = temp_name(next(self._numbers))
+            where = f"{self.layout.root}/{directory}/{name}"
+            fd = self._disk.create(name, dir_fd, where)
+            if fd is not None:
+                return Temp(fd, directory, name, where, self._directories, self._disk)
+
+    def put(self, tist: int, id: str, data: Data) -> Stored:  # noqa: A002
+        """A temporary file that holds ``data``, whole."""
+        with self.temp(tist, id) as temp:
+            temp.write(data)
+            return temp.close()
+
+    def discard(self, temp: str) -> None:
+        """Removes a temporary file that is not needed, by its relative path; fine where it has gone."""
+        directory, name = _temp_parts(temp)
+        self._disk.unlink(name, self._directories.fd(directory), f"{self.layout.root}/{temp}")
+
+    # -- committing -------------------------------------------------------------------------------
+
+    def commit(
+        self, placements: Sequence[Placement], links: Sequence[Link] = (), restated: Sequence[HardLink] = ()
+    ) -> list[Outcome]:
+        """Makes a batch durable; the outcomes stand in the order of placements, links, restated.
+
+        When it returns, all that is ``stored`` or ``adopted`` is on the disk under its name. Raises
+        :class:`StorageFull` or :class:`StorageFailed`; the batch may then be partly named, and giving
+        the same batch again later finishes it.
+        """
+        if not (placements or links or restated):
+            return []
+        hit("store.before-sync")
+        self._sync_files(placements)
+        hit("store.after-sync")
+        touched: dict[str, None] = {}
+        outcomes = []
+        for placement in placements:
+            outcomes.append(self._place(placement, touched))
+            hit("store.mid-rename")
+        outcomes += [self._link(link, touched) for link in links]
+        outcomes += [self._restate(again, touched) for again in restated]
+        hit("store.after-rename")
+        self._sync_directories(touched)
+        hit("store.after-fsync-dir")
+        return outcomes
+
+    def _sync_files(self, placements: Sequence[Placement]) -> None:
+        if not placements:
+            return
+        if self._syncfs:
+            self._disk.syncfs(self._directories.root, str(self.layout.root))
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="fsync")
+        for _ in self._pool.map(self._sync_file, [placement.temp for placement in placements]):
+            pass
+
+    def _sync_file(self, temp: str) -> None:
+        """Brings one temporary file to the disk; one that has gone is :meth:`_place`'s to explain."""
+        _temp_parts(temp)
+        where = f"{self.layout.root}/{temp}"
+        try:
+            fd = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise failure(error, where) from error
+        try:
+            self._disk.fsync(fd, where)
+        finally:
+            os.close(fd)
+
+    def _place(self, placement: Placement, touched: dict[str, None]) -> Outcome:
+        temp, tist, id, md5 = placement  # noqa: A001
+        old_directory, old_name = _temp_parts(temp)
+        directory = self.layout.directory(tist, id)
+        old_fd = self._directories.fd(old_directory)
+        new_fd = old_fd if directory == old_directory else self._directories.fd(directory)
+        touched[directory] = touched[old_directory] = None
+        name = file_name(id)
+        done = self._disk.rename_noreplace(old_name, old_fd, name, new_fd, f"{self.layout.root}/{directory}/{name}")
+        if done == "done":
+            return Outcome("stored", tist, id, md5)
+        held = self._held(tist, id)
+        if done == "exists":
+            self.discard(temp)
+        elif held is None:
+            raise StorageFailed(f"{self.layout.root}/{temp}: has gone before it got its name")
+        return Outcome("adopted" if held == md5 else "occupied", tist, id, held or "")
+
+    def _link(self, link: Link, touched: dict[str, None]) -> Outcome:
+        tist, id, to_tist, to_id = link  # noqa: A001
+        if _implied(link):
+            return Outcome("stored", tist, id, "")
+        directory, name = self.layout.directory(tist, id), file_name(id)
+        text = reader.target(self.layout, tist, id, to_tist, to_id)
+        fd = self._directories.fd(directory)
+        touched[directory] = None
+        where = f"{self.layout.root}/{directory}/{name}"
+        if self._disk.symlink(text, name, fd, where):
+            return Outcome("stored", tist, id, "")
+        try:
+            if os.readlink(name, dir_fd=fd) == text:
+                return Outcome("adopted", tist, id, "")
+        except OSError:  # it is no link: what it holds is told below
+            return Outcome("occupied", tist, id, self._held(tist, id) or "")
+        return Outcome("occupied", tist, id, self._held(tist, id) or "")
+
+    def _restate(self, again: HardLink, touched: dict[str, None]) -> Outcome:
+        from_tist, from_id, tist, id = again  # noqa: A001
+        try:
+            source = reader.locate(self.layout, from_tist, from_id).path
+        except (NotHeld, CorruptArchive):
+            return Outcome("missing", tist, id, "")
+        old_directory, _, old_name = source.rpartition("/")
+        directory, name = self.layout.directory(tist, id), file_name(id)
+        where = f"{self.layout.root}/{directory}/{name}"
+        touched[directory] = None
+        old_fd, new_fd = self._directories.fd(old_directory), self._directories.fd(directory)
+        done = self._disk.link(old_name, old_fd, name, new_fd, where)
+        if done == "refused":
+            return self._copy(source, tist, id, touched)
+        if done == "gone":
+            return Outcome("missing", tist, id, "")
+        if done == "done":
+            return Outcome("stored", tist, id, "")
+        held = self._held(tist, id)
+        same = held is not None and held == self._held(from_tist, from_id)
+        return Outcome("adopted" if same else "occupied", tist, id, held or "")
+
+    def _copy(self, source: str, tist: int, id: str, touched: dict[str, None]) -> Outcome:  # noqa: A002
+        """States contents again by a copy, where the file system makes no (more) hard links."""
+        with reader.open_held(self.layout, source) as file, self.temp(tist, id) as temp:
+            try:
+                while data := file.read(_BUFFER):
+                    temp.write(data)
+            except OSError as error:
+                raise failure(error, f"{self.layout.root}/{source}") from error
+            stored = temp.close(sync=True)
+        return self._place(Placement(stored.temp, tist, id, stored.md5), touched)
+
+    def _held(self, tist: int, id: str) -> str | None:  # noqa: A002
+        """The md5 of what (tist, id) resolves to, brought to the disk; None where that is nothing."""
+        try:
+            path = reader.locate(self.layout, tist, id).path
+            with reader.open_held(self.layout, path) as file:
+                md5 = new_md5()
+                while data := file.read(_BUFFER):
+                    md5.update(data)
+                self._disk.fsync(file.fileno(), f"{self.layout.root}/{path}")
+        except (NotHeld, CorruptArchive):
+            return None
+        except OSError as error:
+            raise failure(error, f"{self.layout.root}/{self.layout.path(tist, id)}") from error
+        return md5.hexdigest()
+
+    def _sync_directories(self, touched: dict[str, None]) -> None:
+        """Brings the names to the disk: in the directories of the batch, and of those above that are new."""
+        pending, new = dict(touched), set()
+        for directory in touched:
+            while directory not in self._anchored and directory not in new:
+                new.add(directory)
+                directory = directory.rpartition("/")[0]
+                pending[directory] = None
+        if self._syncfs and len(pending) > _MANY_DIRECTORIES:
+            self._disk.syncfs(self._directories.root, str(self.layout.root))
+        else:
+            for directory in sorted(pending, reverse=True):
+                self._disk.fsync_dir(self._directories.fd(directory), f"{self.layout.root}/{directory}")
+        self._anchored |= new
+
+    def close(self) -> None:
+        """Closes what is open; fine to call again. Temporary files that were not committed stay."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+        self._directories.close()
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _temp_parts(temp: str) -> tuple[str, str]:
+    """Directory and name of a temporary file; ValueError for any other name: a held file is not one."""
+    directory, _, name = temp.rpartition("/")
+    if not is_temp(name):
+        raise ValueError(f"{temp!r} is not a temporary file")
+    return directory, name
+
+
+def _implied(link: Link) -> bool:
+    """Whether looking (tist, id) up finds the other without a link: the same, or but for a final slash."""
+    if link.tist != link.to_tist:
+        return False
+    if link.id == link.to_id:
+        return True
+    return (
+        is_url(link.id)
+        and link.id.count("/") > 2
+        and slash_variant(link.id) == link.to_id
+        and len(escape(link.id)) <= MAX_NAME
+    )

@@ -1,0 +1,122 @@
+"""The text checksum of one file: which extractor, in which order, with which limits.
+
+Deterministic: the same bytes, type and encoding give the same result with the same versions of the
+parsers. A new version may give another text; the file then counts as changed, never as the same.
+Parsers are imported when first used, so that importing this module costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from archec.text.body import Limits, gunzipped, open_body, pieces, whole
+from archec.text.charset import charset_of, decoded
+from archec.text.normalise import TextDigest
+from archec.text.result import NoText, TextResult
+from archec.text.sniff import HEAD, bare_type, sniff
+
+__all__ = ["GZIP", "HTML", "PDF", "POSTSCRIPT", "has_text", "text_md5"]
+
+PDF = "application/pdf"
+HTML = frozenset({"text/html", "application/xhtml+xml"})
+POSTSCRIPT = "application/postscript"
+GZIP = frozenset({"application/gzip", "application/x-gzip"})
+_NOT_PLAIN = frozenset({"text/rtf"})
+
+
+def has_text(media_type: str) -> bool:
+    """Whether archec takes text from files of this type; ``.ps.gz`` and the like are looked into."""
+    kind = bare_type(media_type)
+    return kind in HTML or kind in (PDF, POSTSCRIPT) or kind in GZIP or _is_plain(kind)
+
+
+def text_md5(path: str, media_type: str, content_encoding: str = "", limits: Limits | None = None) -> TextResult:
+    """md5 of the normalised text in a file, or None with the reason; never raises for what is in it.
+
+    ``media_type`` is what :func:`archec.text.sniff.sniff` said; a ``charset`` parameter of it is used.
+    It is checked against the first bytes once a Content-Encoding is undone.
+    """
+    limits = limits or Limits()
+    try:
+        with open_body(path, limits) as body:
+            digest = TextDigest()
+            _digest(_Source(body, path, content_encoding, limits), media_type, digest)
+            md5 = digest.md5()
+    except NoText as error:
+        return TextResult(None, error.reason)
+    except MemoryError:
+        return TextResult(None, "memory")
+    return TextResult(md5, "" if md5 else "empty")
+
+
+class _Source:
+    """A body that can be read from its start several times."""
+
+    def __init__(self, body: BinaryIO, path: str, content_encoding: str, limits: Limits, packed: bool = False) -> None:
+        self._body = body
+        self._encoding = content_encoding
+        self._packed = packed
+        self.path = path
+        self.limits = limits
+
+    def __call__(self) -> Iterator[bytes]:
+        self._body.seek(0)
+        stream = pieces(self._body, self._encoding, self.limits)
+        return gunzipped(stream, self.limits) if self._packed else stream
+
+    @property
+    def plain_file(self) -> bool:
+        """Whether the bytes lie in the file as they are."""
+        return not self._packed and self._encoding.strip().lower() in ("", "identity")
+
+    def inside(self) -> _Source:
+        """The inside of a gzip file."""
+        return _Source(self._body, self.path, self._encoding, self.limits, packed=True)
+
+    def head(self) -> bytes:
+        return next(self(), b"")[: 2 * HEAD]
+
+
+def _digest(source: _Source, media_type: str, digest: TextDigest) -> None:
+    kind = sniff(source.head(), media_type)
+    if kind in GZIP:
+        source = source.inside()
+        kind = sniff(source.head())
+    if kind == PDF:
+        from archec.text.pdf import digest_pdf
+
+        digest_pdf(Path(source.path) if source.plain_file else whole(source()), digest)
+    elif kind == POSTSCRIPT:
+        from archec.text.postscript import digest_postscript
+
+        digest_postscript(source(), digest, source.limits)
+    elif kind in HTML or _is_plain(kind):
+        _digest_characters(source, kind in HTML, charset_of(media_type), digest)
+    else:
+        raise NoText("no-text-type")
+
+
+def _digest_characters(source: _Source, page: bool, charset: str, digest: TextDigest) -> None:
+    for reading in decoded(source, charset, page):
+        try:
+            _read(reading, page, digest)
+        except UnicodeDecodeError:
+            digest.clear()
+            continue
+        return
+
+
+def _read(reading: Iterator[str], page: bool, digest: TextDigest) -> None:
+    if page:
+        from archec.text.html import digest_html
+
+        digest_html(reading, digest)
+        return
+    for piece in reading:
+        digest.feed(piece)
+
+
+def _is_plain(kind: str) -> bool:
+    return kind.startswith("text/") and kind not in HTML and kind not in _NOT_PLAIN

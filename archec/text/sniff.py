@@ -1,0 +1,196 @@
+"""The media type of a body from its first bytes; what a server declares is only the last resort.
+
+Pure functions. Types are lower-case, without parameters.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+
+__all__ = ["HEAD", "bare_type", "decoded_head", "is_page_instead_of_pdf", "sniff"]
+
+HEAD = 1024
+"""Bytes of a body that decide; PDF readers look for ``%PDF-`` within as many."""
+
+UNKNOWN = "application/octet-stream"
+
+_MAGIC: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"GIF87a", "image/gif"),
+    (0, b"GIF89a", "image/gif"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"II*\0", "image/tiff"),
+    (0, b"MM\0*", "image/tiff"),
+    (0, b"\0\0\1\0", "image/x-icon"),
+    (8, b"WEBP", "image/webp"),
+    (0, b"AT&TFORM", "image/vnd.djvu"),
+    (0, b"\x1f\x8b\x08", "application/gzip"),
+    (0, b"\x1f\x9d", "application/x-compress"),
+    (0, b"BZh", "application/x-bzip2"),
+    (0, b"\xfd7zXZ\0", "application/x-xz"),
+    (0, b"\x28\xb5\x2f\xfd", "application/zstd"),
+    (0, b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
+    (0, b"Rar!\x1a\x07", "application/vnd.rar"),
+    (257, b"ustar", "application/x-tar"),
+    (0, b"\xf7\x02\x01\x83\x92\xc0", "application/x-dvi"),
+    (0, b"{\\rtf", "application/rtf"),
+    (0, b"\xc5\xd0\xd3\xc6", "application/postscript"),
+)
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_OLE_TYPES = ("application/msword", "application/vnd.ms-")
+_OPC = (
+    (b"word/", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+    (b"xl/", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    (b"ppt/", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
+)
+_ZIP_MIMETYPE = re.compile(rb"PK\x03\x04.{26}mimetype([\x21-\x7e/]{3,100}?)PK", re.S)
+_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_LEADING = re.compile(rb"(?:\s+|<!--.*?-->|<\?(?!xml\s)[^>]*>)*", re.S)
+_HTML = re.compile(rb"<!doctype\s+(?:html|\"?-//(?:w3c|ietf)//dtd\s+x?html)|<html[\s>]", re.I)
+_XML = re.compile(rb"<\?xml\s[^>]*>", re.I)
+_XML_ROOT = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)")
+_HTML_START = re.compile(
+    rb"<(?:head|body|title|meta|link|script|style|table|div|span|p|br|h[1-6]|a|b|i|center|font|form|iframe"
+    rb"|frameset|img|ul|ol|hr|pre|base|header|main|section|article|nav|noscript)(?:\s|/?>)",
+    re.I,
+)
+_ANY_TAG = re.compile(rb"<(?:!--|/?[a-z][a-z0-9]*[\s/>])", re.I)
+_POSTSCRIPT = re.compile(rb"(?:\x04|\x1b%-12345X[^%]{0,512}|\s)*%!")
+_PDF = re.compile(rb"(?:\A|[^\w\"'`])%PDF-")
+_CONTROL = re.compile(rb"[\x00-\x07\x0e-\x19\x1c-\x1f\x7f]")
+_TYPE = re.compile(r"\s*([a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*)\s*(?:;|,|$)", re.I)
+_TEXTUAL = frozenset({
+    "application/json", "application/x-tex", "application/x-latex", "application/x-bibtex", "application/xml",
+    "application/javascript", "application/x-stata-do",
+})
+_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+
+
+def bare_type(declared: str) -> str:
+    """A Content-Type without its parameters, lower-case; ``""`` where it is not one."""
+    match = _TYPE.match(declared[:500])
+    return match[1].lower() if match else ""
+
+
+def sniff(head: bytes, declared: str = "", content_encoding: str = "") -> str:
+    """The media type of a body that begins with ``head`` (a kilobyte will do).
+
+    ``declared`` is the server's Content-Type: it decides between types that look alike, and where
+    the bytes say nothing. ``content_encoding``: of gzip and deflate the inner type is told.
+    """
+    head = decoded_head(head, content_encoding)[: HEAD + 512]
+    named = bare_type(declared)
+    if not head:
+        return named or UNKNOWN
+    return _binary(head, named) or _textual(head, named) or named or UNKNOWN
+
+
+def decoded_head(head: bytes, content_encoding: str) -> bytes:
+    """The first bytes behind a Content-Encoding of gzip or deflate; ``head`` itself otherwise."""
+    coding = content_encoding.strip().lower()
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        return head
+    for window in (47, -15):
+        try:
+            inner = zlib.decompressobj(window).decompress(head, 2 * HEAD)
+        except zlib.error:
+            continue
+        return inner or head
+    return head
+
+
+def is_page_instead_of_pdf(before: str, after: str) -> bool:
+    """Whether a document was held and a page came (log-in page, soft 404): flagged ``suspect``.
+
+    Source: design, section 5. Documents are PDF, PostScript and what is compressed or office.
+    """
+    was, now = bare_type(before), bare_type(after)
+    document = was.startswith("application/") and was not in _HTML_TYPES | _TEXTUAL | {UNKNOWN}
+    return document and now in _HTML_TYPES
+
+
+def _binary(head: bytes, named: str) -> str:
+    for offset, magic, media_type in _MAGIC:
+        if head.startswith(magic, offset):
+            return media_type
+    if head.startswith(b"PK\x03\x04"):
+        return _zip(head)
+    if head.startswith((b"PK\x05\x06", b"PK\x07\x08")):
+        return "application/zip"
+    if head.startswith(_OLE):
+        return named if named.startswith(_OLE_TYPES) else "application/x-ole-storage"
+    if head.startswith(b"%PDF-") or (b"%PDF-" in head and _PDF.search(head, 0, HEAD + 5) and not _is_page(head)):
+        return "application/pdf"
+    if b"%!" in head and _POSTSCRIPT.match(head):
+        return "application/postscript"
+    return ""
+
+
+def _is_page(head: bytes) -> bool:
+    bare = head.removeprefix(b"\xef\xbb\xbf")
+    return _HTML.match(bare, _start(bare)) is not None
+
+
+def _start(text: bytes) -> int:
+    """Where a text begins after blanks, comments and processing instructions."""
+    match = _LEADING.match(text)
+    return match.end() if match else 0
+
+
+def _zip(head: bytes) -> str:
+    """Office formats by the names that stand first in the zip file, or by its ``mimetype`` entry."""
+    match = _ZIP_MIMETYPE.match(head)
+    if match is not None:
+        return bare_type(match[1].decode("ascii")) or "application/zip"
+    if b"[Content_Types].xml" in head or b"_rels/.rels" in head:
+        for name, media_type in _OPC:
+            if name in head:
+                return media_type
+    return "application/zip"
+
+
+def _textual(head: bytes, named: str) -> str:
+    text = _as_utf8(head)
+    if text is None or _CONTROL.search(text):
+        return ""
+    bare = text[_start(text) :]
+    if not bare.strip():
+        return named if named.startswith("text/") else "text/plain"
+    if _HTML.match(bare):
+        return "text/html"
+    xml = _XML.match(bare)
+    if xml is not None:
+        return _xml(bare[xml.end() :], named)
+    if bare[:4].lower() == b"<svg":
+        return "image/svg+xml"
+    if _HTML_START.match(bare) or (named in _HTML_TYPES and _ANY_TAG.search(text)):
+        return "text/html"
+    if named in _TEXTUAL or (named.startswith("text/") and named not in _HTML_TYPES):
+        return named
+    return "text/plain"
+
+
+def _xml(rest: bytes, named: str) -> str:
+    rest = rest[_start(rest) :]
+    if _HTML.match(rest):
+        return "text/html"
+    root = _XML_ROOT.match(rest)
+    name = root[1].lower() if root else b""
+    if name == b"svg":
+        return "image/svg+xml"
+    return named if named.endswith("xml") else "application/xml"
+
+
+def _as_utf8(head: bytes) -> bytes | None:
+    """The head with its byte-order mark undone; None where UTF-16 does not decode."""
+    for mark, encoding in _BOMS:
+        if head.startswith(mark):
+            body = head[len(mark) :]
+            if encoding == "utf-8":
+                return body
+            try:
+                return body[: len(body) & ~1].decode(encoding, "ignore").encode("utf-8")
+            except UnicodeError:
+                return None
+    return head

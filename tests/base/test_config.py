@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from archec.config import Config, as_yaml, load, parse
+from archec.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_shipped_file_is_what_init_writes_and_holds_every_default() -> None:
+    shipped = (ROOT / "config.yaml").read_text()
+    assert shipped == as_yaml()
+    assert parse(shipped, ROOT / "config.yaml") == Config(base=ROOT)
+
+
+def test_an_empty_file_is_all_defaults(tmp_path: Path) -> None:
+    assert parse("", tmp_path / "c.yaml") == Config(base=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("fetch: {dealy: 3}", "did you mean fetch.delay?"),
+        ("objct_store: x", "did you mean object_store?"),
+        ("ReDIF_directry: x", "did you mean ReDIF_directory?"),
+        ("allow_networks: []", "did you mean fetch.allow_networks?"),
+        ("max_loss: 7", "max_loss: 7"),
+        ("fetch: 3", "fetch must be a group"),
+        ("[1]", "key: value"),
+        ("a: [", "c.yaml:1"),
+        ("fetch: {allow_networks: [bla]}", "fetch.allow_networks"),
+        ("fetch: {concurrency: 0}", "1 or more"),
+        ("fetch: {concurrency: yes}", "whole number"),
+        ("fetch: {proxy: 'socks5://x'}", "http://"),
+        ("max_bytes: many", "not a size"),
+        ("lost_grace: soon", "not a duration"),
+        ("name: [x]", "must be text"),
+        ("? [a]\n: b", "c.yaml:1"),
+    ],
+)
+def test_what_is_refused_and_how(text: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text, tmp_path / "c.yaml")
+    assert told in str(caught.value)
+    assert "c.yaml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_where_the_file_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
+    one.write_text("name: one")
+    other.write_text("name: other")
+    assert load(one).name == "one"
+    assert load(None, environ={"ARCHEC_CONFIG": str(other)}).name == "other"
+    assert load(one, environ={"ARCHEC_CONFIG": str(other)}).name == "one"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="archec init"):
+        load(None, environ={})
+    assert load(one, environ={"ARCHEC_DATABASE": "mongodb://x/y"}).database == "mongodb://x/y"
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    config = parse("object_store: store\nReDIF_directory: /abs", tmp_path / "c.yaml")
+    assert config.store_path == tmp_path / "store"
+    assert config.data_path == Path("/abs")
+
+
+def test_the_user_agent_names_the_archive_and_a_contact() -> None:
+    config = parse("name: Test\nfetch: {contact: 'mailto:a@b'}", Path("c.yaml"))
+    assert config.agent.startswith("archec/")
+    assert "Test; mailto:a@b" in config.agent

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archec import ids
+from archec.errors import BadName
+
+hostile = st.text(st.characters(blacklist_categories=("Cs",)), max_size=400)
+
+
+@given(hostile)
+def test_a_handle_is_normalised_once_and_for_all(raw: str) -> None:
+    try:
+        handle = ids.normalise_handle(raw)
+    except BadName:
+        assert not "".join(raw.split()).lower().removeprefix("repec:")
+        return
+    assert ids.normalise_handle(handle) == handle
+    assert not any(c.isspace() for c in handle)
+
+
+@pytest.mark.parametrize(
+    ("raw", "handle"),
+    [
+        ("RePEc:aaa:ssssss:1", "RePEc:aaa:ssssss:1"),
+        ("repec:AAA:SSSSSS:W1", "RePEc:aaa:ssssss:w1"),
+        (" REPEC:aaa:ssssss:\n 12 a", "RePEc:aaa:ssssss:12a"),
+        ("UCEMA:doc:1", "ucema:doc:1"),
+        ("RePEc:aaa:ssssss:i:\u2013/x\0y", "RePEc:aaa:ssssss:i:\u2013/x\0y"),
+    ],
+)
+def test_handles(raw: str, handle: str) -> None:
+    assert ids.normalise_handle(raw) == handle
+
+
+def test_the_parts_of_a_handle() -> None:
+    assert [f("RePEc:aaa:ssssss:x:y") for f in (ids.archive_of, ids.series_of, ids.item_of)] == ["aaa", "ssssss", "x:y"]
+    assert [f("RePEc:aaa") for f in (ids.archive_of, ids.series_of, ids.item_of)] == ["aaa", "", ""]
+    assert [f("oai:aaa:b:c") for f in (ids.archive_of, ids.series_of, ids.item_of)] == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("raw", "url"),
+    [
+        ("http://openlib.org", "http://openlib.org/"),
+        ("HTTP://WWW.Ex.ORG:80/a/../b/./c?x= y#f", "http://www.ex.org/b/c?x=y"),
+        ("https://ex.org:443/", "https://ex.org/"),
+        ("ftp://ex.org:21/pub/x.ps", "ftp://ex.org/pub/x.ps"),
+        ("http://ex.org:8080/x", "http://ex.org:8080/x"),
+        ("https://ex.org/Górski.pdf", "https://ex.org/G%C3%B3rski.pdf"),
+        ("http://bücher.de/%7ea%2f%zz", "http://xn--bcher-kva.de/~a%2F%25zz"),
+        ("http://ex.org/a%2e%2e/%2e%2e/b", "http://ex.org/b"),
+        ("http://ex.org/../../x", "http://ex.org/x"),
+        ("http://ex.org/a/..", "http://ex.org/"),
+        ("http://u:secret@ex.org/x", "http://ex.org/x"),
+        ("http://[::1]:80/x", "http://[::1]/x"),
+        ("http://ex.org/a\n  b.pdf", "http://ex.org/ab.pdf"),
+        ("http://ex.org/?q=a|b&c=d", "http://ex.org/?q=a%7Cb&c=d"),
+        ("http://ex.org?x", "http://ex.org/?x"),
+    ],
+)
+def test_urls(raw: str, url: str) -> None:
+    assert ids.normalise_url(raw) == url
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "file:///C:/x", "hhttp://a/", "www.ex.org/x", "http:///x", "http://a:99999/", "http://a:b/", "", "http:", "//x/",
+        "mailto:a@b", "http://[::1/", "http://a..b/", "http://" + "a" * 64 + "/x", "http://" + "a." * 200 + "de/x/y",
+        "javascript:alert(1)", "http://%ff/",
+    ],
+)  # fmt: skip
+def test_bad_urls(raw: str) -> None:
+    with pytest.raises(BadName):
+        ids.normalise_url(raw)
+
+
+def test_a_password_is_never_shown() -> None:
+    for raw in ("file://u:secret@h/x", "http://u:secret@h:99999/", "http://u:secret@a..b/"):
+        with pytest.raises(BadName) as caught:
+            ids.normalise_url(raw)
+        assert "secret" not in str(caught.value)
+    assert ids.without_userinfo("http://u:secret@h/a@b") == "http://h/a@b"
+
+
+urlish = st.one_of(
+    hostile,
+    st.builds(
+        "{}://{}{}{}".format,
+        st.sampled_from(["http", "HTTPS", "ftp", "file"]),
+        st.text("aB1.-_é:@[]%", max_size=12),
+        st.text("/.%2eEfFgé~ ;:@?#", max_size=30),
+        hostile,
+    ),
+)
+
+
+@given(urlish)
+def test_url_normalisation_is_idempotent_and_stays_in_the_grammar(raw: str) -> None:
+    try:
+        url = ids.normalise_url(raw)
+    except BadName:
+        return
+    assert ids.normalise_url(url) == url
+    assert url.isascii()
+    assert "#" not in url
+    assert "@" not in ids.host_of(url)
+    variant = ids.slash_variant(url)
+    assert variant is None or ids.slash_variant(variant) == url
+
+
+@given(hostile)
+def test_file_names_are_names_and_lead_back(obi: str) -> None:
+    name = ids.file_name(obi)
+    assert len(name.encode()) <= 255
+    assert "/" not in name
+    assert "\0" not in name
+    assert name not in (".", "..")
+    escaped = ids.escape(obi)
+    assert ids.unescape(escaped) == obi
+    if 2 < len(escaped) <= 255:
+        assert name == escaped
+
+
+@given(st.text(min_size=100, max_size=400), st.text(min_size=100, max_size=400))
+def test_long_names_stay_apart(one: str, other: str) -> None:
+    try:
+        assert (ids.file_name(one) == ids.file_name(other)) == (one == other)
+    except UnicodeEncodeError:
+        pytest.fail("a lone surrogate must not stop the archive")
+
+
+def test_a_long_name_is_cut_at_an_escape() -> None:
+    url = "http://x/" + "é" * 300
+    name = ids.file_name(url)
+    head, _, digest = name.rpartition("~")
+    assert len(digest) == 32
+    assert ids.escape(url).startswith(head)
+    assert head.count("%") * 3 == len(head) - len("httpx")
+    assert len(name) > 250
+
+
+def test_perls_own_escaping_gives_the_same() -> None:
+    perl = shutil.which("perl")
+    if perl is None or subprocess.run([perl, "-MURI::Escape", "-e1"], capture_output=True, check=False).returncode:
+        pytest.skip("no Perl with URI::Escape here (Debian: liburi-perl)")
+    samples = ["http://openlib.org/home/krichel/", "RePEc:aaa:s:i:\u2013/x", "a b+c~d!e*f'g(h)i", "\U0001f600\x7f\x01", "é"]
+    program = 'binmode STDIN, ":utf8"; while (<STDIN>) { chomp; print uri_escape_utf8($_), "\\n" }'
+    result = subprocess.run(
+        [perl, "-MURI::Escape", "-e", program], input="\n".join(samples), capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split("\n")[: len(samples)] == [ids.escape(sample) for sample in samples]

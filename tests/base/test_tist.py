@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archec import tist as t
+from archec.errors import BadName
+
+tists = st.integers(0, t.MAX_TIST)
+
+
+def test_the_papers_example_with_its_slip_mended() -> None:
+    assert t.invert(1352481230) == "0321842531"
+    assert t.tist_path(1352481230) == "032/184/2531"
+
+
+@given(tists)
+def test_the_directory_of_a_tist_leads_back_to_it(tist: int) -> None:
+    path = t.tist_path(tist)
+    assert [len(part) for part in path.split("/")][:2] == [3, 3]
+    assert t.tist_of_path(path) == tist
+
+
+@given(tists, tists)
+def test_two_tists_never_share_a_directory(one: int, other: int) -> None:
+    assert (t.tist_path(one) == t.tist_path(other)) == (one == other)
+
+
+@pytest.mark.parametrize("path", ["", "032/184", "032/184/2531/x", "03a/184/2531", "0321/84/2531", "../184/2531"])
+def test_what_is_no_directory_of_a_tist(path: str) -> None:
+    with pytest.raises(BadName):
+        t.tist_of_path(path)
+
+
+@given(st.lists(st.floats(0, 2e9), min_size=1, max_size=20))
+def test_software_tists_strictly_increase_whatever_the_clock_does(clock: list[float]) -> None:
+    stamps: list[int] = []
+    for now in clock:
+        stamps.append(t.stamp(stamps[-1] if stamps else None, clock=lambda now=now: now))
+    assert all(a < b for a, b in zip(stamps, stamps[1:], strict=False))
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("2009-05-01", "2009-05-01T00:00:00Z"),
+        ("2009-05", "2009-05-01T00:00:00Z"),
+        ("2009", "2009-01-01T00:00:00Z"),
+        ("2009-05-01T12:30:00+02:00", "2009-05-01T10:30:00Z"),
+        ("1352481230", "2012-11-09T17:13:50Z"),
+        ("1 May 2009 12:00", "2009-05-01T12:00:00Z"),
+    ],
+)
+def test_what_an_operator_types(text: str, when: str) -> None:
+    assert t.iso(t.parse_when(text)) == when
+
+
+@pytest.mark.parametrize("text", ["", "yesterdayish", "2009-13-45", "1e99", "99999-01-01", "1900-01-01"])
+def test_what_is_no_date(text: str) -> None:
+    with pytest.raises(BadName):
+        t.parse_when(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "day"),
+    [
+        ("RePEc_2009-05-01.tar.gz", "2009-05-01"),
+        ("RePEc-2016-04-20.tar.zst", "2016-04-20"),
+        ("RePEc20051301-2005-01-13.tar", "2005-01-13"),
+        ("redif.2012.02.29.tgz", "2012-02-29"),
+        ("RePEc_20090501.tar.gz", "2009-05-01"),
+        ("RePEc_2009-02-30.tar.gz", None),
+        ("RePEc.tar.gz", None),
+        ("RePEc-2016-04.tar.gz", None),
+        ("RePEc-12016-04-20.tar", None),
+    ],
+)
+def test_the_date_in_a_name(name: str, day: str | None) -> None:
+    found = t.date_in_name(name)
+    assert (t.iso(found)[:10] if found is not None else None) == day

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archec.errors import UsageError
+from archec.units import human_duration, human_size, parse_duration, parse_share, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("2000", 2000), ("2kB", 2000), ("2KiB", 2048), ("1.5 MB", 1_500_000), ("2GiB", 2 << 30), ("3T", 3 * 10**12), (7, 7)],
+)
+def test_sizes(text: str | int, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("1h30m", 5400), ("7d", 604800), ("250ms", 0.25), ("2 h", 7200), (3, 3)]
+)
+def test_durations(text: str | int, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(("text", "share"), [("5%", 0.05), ("0.05", 0.05), (1, 1.0), ("100 %", 1.0)])
+def test_shares(text: str | int, share: float) -> None:
+    assert parse_share(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "5 miles", "1h5", True, "nan%"])
+def test_nonsense(text: str | bool) -> None:
+    for parse in (parse_size, parse_duration, parse_share):
+        with pytest.raises(UsageError):
+            parse(text)
+
+
+@given(st.integers(0, 10**18))
+def test_people_can_read_it(count: int) -> None:
+    assert len(human_size(count)) < 14
+    assert len(human_duration(count % 10**8)) < 10

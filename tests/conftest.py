@@ -1,0 +1,69 @@
+"""Fixtures of all tests: a clean environment, and a MongoDB server for those that need one."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pymongo
+import pytest
+from mongod import Mongod, NoMongod, binary
+
+_PROXIES = {"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def clean_environment() -> Iterator[None]:
+    """No setting and no proxy of whoever runs the tests; ``ARCHEC_TEST_*`` is for the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            ours = name.startswith("ARCHEC_") and not name.startswith("ARCHEC_TEST_")
+            if ours or name.lower() in _PROXIES:
+                patch.delenv(name)
+        yield
+
+
+@pytest.fixture(scope="session")
+def mongod_binary() -> Path:
+    """The path of a mongod that runs here; skips with the reason where there is none."""
+    try:
+        return binary()
+    except NoMongod as reason:
+        pytest.skip(f"no MongoDB server: {reason}")
+
+
+@pytest.fixture(scope="session")
+def mongodb_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server up to the database's name: ``$ARCHEC_TEST_MONGODB``, else one of our own."""
+    given = os.environ.get("ARCHEC_TEST_MONGODB")
+    if given:
+        yield given
+        return
+    mongod = Mongod(request.getfixturevalue("mongod_binary"), tmp_path_factory.mktemp("mongod") / "data")
+    try:
+        mongod.start()
+        yield mongod.url("")
+    except NoMongod as reason:
+        pytest.skip(f"no MongoDB server: {reason}")
+    finally:
+        mongod.kill()
+
+
+@pytest.fixture
+def mongodb_url(mongodb_server: str) -> Iterator[str]:
+    """A URL with a database that is fresh, and dropped at the end."""
+    base, _, options = mongodb_server.partition("?")
+    scheme, _, rest = base.partition("://")
+    host, _, database = rest.partition("/")
+    if "@" in host and "authsource=" not in options.lower():
+        options += f"&authSource={database or 'admin'}"
+    name = f"archec_test_{uuid.uuid4().hex[:16]}"
+    url = f"{scheme}://{host}/{name}?{options.lstrip('&')}".rstrip("?")
+    yield url
+    client: pymongo.MongoClient[dict[str, object]] = pymongo.MongoClient(url)
+    try:
+        client.drop_database(name)
+    finally:
+        client.close()

@@ -1,0 +1,95 @@
+"""A disk that is really full: a small file system of our own, or a limit on file sizes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from archec.errors import StorageFailed, StorageFull
+from archec.store.journal import JournalWriter, read_batches
+from archec.store.layout import create
+from archec.store.reader import digest
+from archec.store.writer import Placement, Writer
+
+TIST = 1352481230
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=500", "none", str(place)]
+    try:
+        made = os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        made = False
+    if not made:
+        pytest.skip("a small file system cannot be mounted here (it takes root)")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_bytes_run_out(small_disk: Path) -> None:
+    layout = create(small_disk / "archive")
+    held: list[str] = []
+
+    def fill(writer: Writer, journal: JournalWriter) -> None:
+        for n in range(1000):
+            stored = writer.put(TIST, f"u:{n}", bytes(50_000))
+            writer.commit([Placement(stored.temp, TIST, f"u:{n}", stored.md5)])
+            held.append(f"u:{n}")
+            journal.append([f'{{"id":"u:{n}"}}'], TIST)
+
+    def fill_up(journal: JournalWriter) -> None:
+        for _ in range(1000):
+            journal.append(['"' + "x" * 10_000 + '"'], TIST)
+
+    with Writer(layout) as writer, JournalWriter(layout, TIST) as journal:
+        with pytest.raises(StorageFull, match=str(small_disk)) as caught:
+            fill(writer, journal)
+        assert caught.value.hint
+        assert len(held) > 10
+        with pytest.raises(StorageFull):
+            fill_up(journal)
+        batches = journal.batches
+    assert all(digest(layout, TIST, obi).size == 50_000 for obi in held)
+    assert len(list(read_batches(journal.path))) == batches
+    with JournalWriter(layout, TIST) as again:
+        assert (again.batches, again.torn) == (batches, 0)
+
+
+def test_inodes_run_out(small_disk: Path) -> None:
+    layout = create(small_disk / "archive")
+    with Writer(layout) as writer:
+        with pytest.raises(StorageFull):
+            deque((writer.put(TIST, f"u:{n}", b"") for n in range(1000)), maxlen=0)
+        with pytest.raises(StorageFull):
+            writer.put(TIST + 1, "u:x", b"")
+        with pytest.raises(StorageFull):
+            JournalWriter(layout, TIST)
+
+
+def test_a_limit_on_file_sizes(tmp_path: Path) -> None:
+    layout = create(tmp_path / "archive")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Writer(layout) as writer, JournalWriter(layout, TIST) as journal:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        try:
+            with pytest.raises(StorageFailed, match="File too large"):
+                writer.put(TIST, "u:x", bytes(10_000))
+            journal.append([b"1"], TIST)
+            with pytest.raises(StorageFailed, match="File too large"):
+                journal.append([b'"' + b"x" * 5000 + b'"'], TIST)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert journal.append([b"2"], TIST) == 2
+    assert [batch.lines for batch in read_batches(journal.path)] == [[b"1"], [b"2"]]
+    assert os.listdir(layout.root / layout.directory(TIST, "u:x")) == []

@@ -1,0 +1,168 @@
+"""kill -9 at every named step, and at random ones: what is left is whole, and the next run finishes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import archec
+from archec.errors import UsageError
+from archec.store import failpoints
+from archec.store.durable import is_temp
+from archec.store.journal import journals, read_batches
+from archec.store.layout import Layout, create
+from archec.store.reader import open_obi
+
+TIST = 1352481230
+BATCHES = 6
+SIZE = 12
+
+RUN = f"""
+import json, sys
+from pathlib import Path
+from archec.store.journal import JournalWriter, journals, tidy
+from archec.store.layout import open_layout
+from archec.store.lock import RunLock
+from archec.store.sweep import sweep_parts
+from archec.store.writer import HardLink, Link, Placement, Writer
+
+layout, tist = open_layout(Path(sys.argv[1])), {TIST}
+with RunLock(layout), Writer(layout) as writer:
+    tidy(layout)
+    sweep_parts(layout, [tist, tist + 1])
+    if journals(layout) and journals(layout)[0].finished:
+        sys.exit(0)
+    with JournalWriter(layout, tist) as journal:
+        for k in range(journal.batches, {BATCHES}):
+            batch = []
+            for i in range({SIZE}):
+                obi = f"http://h/{{k}}/{{i}}"
+                stored = writer.put(tist, obi, obi.encode() * 500)
+                batch.append(Placement(stored.temp, tist, obi, stored.md5))
+            links = [Link(tist, f"http://h/{{k}}/from", tist, f"http://h/{{k}}/0")]
+            again = [HardLink(tist, f"http://h/{{k}}/1", tist + 1, f"http://h/{{k}}/1")]
+            outcomes = writer.commit(batch, links, again)
+            kinds = {{outcome.kind for outcome in outcomes}}
+            assert kinds <= {{"stored", "adopted"}}, kinds
+            journal.append([json.dumps([o.tist, o.id]) for o in outcomes], tist + k)
+            print(k, flush=True)
+        journal.finish()
+"""
+
+POINTS = [
+    *(f"store.{step}:{n}" for step in ("before-sync", "after-sync", "after-rename", "after-fsync-dir") for n in (1, 4)),
+    *(f"store.mid-rename:{n}" for n in (1, 2, 13, 40)),
+    *(f"journal.{step}:{n}" for step in ("before-append", "mid-append", "after-append") for n in (1, BATCHES)),
+    "journal.mid-finish",
+    "journal.after-finish-rename",
+]
+
+
+def start(layout: Layout, point: str = "") -> subprocess.Popen[str]:
+    environ = {**os.environ, "PYTHONPATH": str(Path(archec.__file__).parents[1]), failpoints.VARIABLE: point}
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN, str(layout.root)], stdout=subprocess.PIPE, text=True, env=environ
+    )
+
+
+def run(layout: Layout, point: str = "") -> int:
+    with start(layout, point) as child:
+        child.communicate()
+    return child.returncode
+
+
+def check_nothing_half_written(layout: Layout) -> int:
+    """Every name holds the whole of what belongs there, and all that a journal tells of is held."""
+    for folder, _, files in os.walk(layout.root / "032"):
+        for name in files:
+            path = Path(folder, name)
+            if not is_temp(name) and not path.is_symlink():
+                data = path.read_bytes()
+                obi = data[: len(data) // 500]
+                assert data == obi * 500
+                assert path.name == layout.path(TIST, obi.decode()).rpartition("/")[2]
+    batches = [batch for journal in journals(layout) for batch in read_batches(journal.path)]
+    for batch in batches:
+        for line in batch.lines:
+            tist, obi = json.loads(line)
+            with open_obi(layout, tist, obi) as file:
+                assert file.read() == obi.replace("from", "0").encode() * 500
+    return len(batches)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    layout = create(tmp_path_factory.mktemp("undisturbed") / "archive")
+    assert run(layout) == 0
+    return layout
+
+
+Names = Callable[[Layout], dict[str, str | bytes]]
+
+
+def check_same(layout: Layout, undisturbed: Layout, names_in: Names) -> None:
+    assert names_in(layout) == names_in(undisturbed)
+    assert os.listdir(layout.runs) == [f"{TIST}.jsonl.gz"]
+    mine, theirs = (list(read_batches(at.runs / f"{TIST}.jsonl.gz")) for at in (layout, undisturbed))
+    assert mine == theirs
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_a_named_step(flat: Layout, undisturbed: Layout, names_in: Names, point: str) -> None:
+    assert run(flat, point) == -signal.SIGKILL
+    check_nothing_half_written(flat)
+    assert run(flat) == 0
+    assert check_nothing_half_written(flat) == BATCHES
+    check_same(flat, undisturbed, names_in)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_killed_again_and_again_at_any_instant(
+    flat: Layout, undisturbed: Layout, names_in: Names, seed: int
+) -> None:
+    chance = random.Random(seed)
+    committed = 0
+    for _ in range(4):
+        with start(flat) as child:
+            assert child.stdout is not None
+            for _ in range(chance.randrange(3)):
+                line = child.stdout.readline()
+                committed = max(committed, int(line or -1) + 1)
+            child.kill()
+            for line in child.stdout:
+                committed = max(committed, int(line) + 1)
+        assert check_nothing_half_written(flat) >= committed
+    assert run(flat) == 0
+    check_same(flat, undisturbed, names_in)
+
+
+def test_every_fail_point_is_tried() -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in Path(failpoints.__file__).parent.glob("*.py"))
+    named = {part.split('"')[0] for part in source.split('hit("')[1:]}
+    assert named == {point.partition(":")[0] for point in POINTS}
+
+
+def test_unset_and_nonsense(monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh = failpoints._plan.__wrapped__
+    monkeypatch.delenv(failpoints.VARIABLE, raising=False)
+    assert fresh() is None
+    for text in ("a:", "a:0", "a:-1", "a:x", "a:٣"):
+        monkeypatch.setenv(failpoints.VARIABLE, text)
+        with pytest.raises(UsageError, match=failpoints.VARIABLE):
+            fresh()
+    monkeypatch.setenv(failpoints.VARIABLE, "a:2")
+    plan = fresh()
+    monkeypatch.setattr(failpoints, "_plan", lambda: plan)
+    assert not failpoints.armed("a")
+    failpoints.hit("b")
+    failpoints.hit("a")
+    assert failpoints.armed("a")
+    assert not failpoints.armed("b")

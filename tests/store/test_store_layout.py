@@ -1,0 +1,134 @@
+"""The descriptor of an obi store, and f(tist, id) for the ids that a hostile source may send."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archec.errors import ArchecError, ConfigError, CorruptArchive
+from archec.ids import fan
+from archec.store.layout import DESCRIPTOR, NAMASTE, Layout, create, open_layout
+
+TIST = 1352481230
+
+HOSTILE = st.one_of(
+    st.text(min_size=1, max_size=60),
+    st.text(alphabet="/.\0~%–aA \n", min_size=1, max_size=300),
+    st.sampled_from([".", "..", "...", "/", "\0", "a" * 5000, "–" * 5000, "%2E", "x" * 300 + "~" + "0" * 32, "\ud800"]),
+)
+
+
+def test_create_writes_a_tree_that_says_what_it_is(tmp_path: Path) -> None:
+    layout = create(tmp_path / "deep" / "archive", fanout=256)
+    text = (layout.root / NAMASTE).read_text(encoding="utf-8")
+    for word in ("tist", "RePEc%3Aaaa%3Assssss%3A1", "032/184/2531", "runs/", "fanout", "symbolic link", "xxh3"):
+        assert word in text
+    assert json.loads((layout.root / DESCRIPTOR).read_text())["version"] == 1
+    assert layout.runs.is_dir()
+    assert open_layout(layout.root) == layout
+
+
+def test_the_notice_tells_the_truth(tmp_path: Path) -> None:
+    layout = create(tmp_path / "archive")
+    url = "http://openlib.org/home/krichel/"
+    assert layout.path(TIST, url) in (layout.root / NAMASTE).read_text(encoding="utf-8")
+    long = layout.path(TIST, "a" * 400).rpartition("/")[2]
+    assert len(long) == 255
+    assert long[222] == "~"
+
+
+def test_create_again_is_fine_and_another_fanout_is_not(tmp_path: Path) -> None:
+    layout = create(tmp_path / "archive")
+    before = (layout.root / DESCRIPTOR).stat().st_mtime_ns
+    assert create(tmp_path / "archive") == layout
+    assert (layout.root / DESCRIPTOR).stat().st_mtime_ns == before
+    with pytest.raises(ConfigError, match="fan-out of 0 already"):
+        create(tmp_path / "archive", fanout=256)
+    with pytest.raises(ConfigError, match="not possible"):
+        create(tmp_path / "other", fanout=7)
+
+
+def test_create_refuses_a_directory_that_holds_something_else(tmp_path: Path) -> None:
+    (tmp_path / ".gitkeep").touch()
+    (tmp_path / "letters").touch()
+    with pytest.raises(ConfigError, match="'letters'"):
+        create(tmp_path)
+    (tmp_path / "letters").unlink()
+    create(tmp_path)
+
+
+def test_create_where_a_file_is(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ArchecError, match="file"):
+        create(tmp_path / "file")
+
+
+def test_create_carries_on_after_a_crash(tmp_path: Path) -> None:
+    layout = create(tmp_path / "archive")
+    (layout.root / DESCRIPTOR).unlink()
+    (layout.root / ".+1-1.part").touch()
+    assert create(layout.root) == layout
+
+
+def test_open_what_is_not_there(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(ConfigError, match="archec init"):
+            open_layout(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"version": 2}, ConfigError, "version 2"),
+        ({"version": "1"}, CorruptArchive, "no version"),
+        ({"version": True}, CorruptArchive, "no version"),
+        ({"fanout": 16}, CorruptArchive, "fanout"),
+        ({"fanout": False}, CorruptArchive, "fanout"),
+        ({"inversion": "none"}, CorruptArchive, "inversion"),
+        ({"name": None}, CorruptArchive, "name"),
+        ({"max_name": 100}, CorruptArchive, "max_name"),
+        ({"more": 1}, CorruptArchive, "'more'"),
+    ],
+)
+def test_a_descriptor_that_says_something_else(
+    tmp_path: Path, change: dict[str, object], error: type[ArchecError], message: str
+) -> None:
+    path = create(tmp_path / "archive").root / DESCRIPTOR
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(error, match=message) as caught:
+        open_layout(path.parent)
+    assert str(path) in caught.value.message
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 60_000, b"null", b'{"version":1}'])
+def test_a_damaged_descriptor(tmp_path: Path, data: bytes) -> None:
+    path = create(tmp_path / "archive").root / DESCRIPTOR
+    path.write_bytes(data)
+    with pytest.raises(CorruptArchive):
+        open_layout(path.parent)
+
+
+@given(id=HOSTILE, tist=st.integers(0, 253402300799), fanout=st.sampled_from([0, 256]))
+def test_every_id_has_a_path_of_plain_components(id: str, tist: int, fanout: int) -> None:  # noqa: A002
+    layout = Layout(Path("/a"), fanout)
+    path = layout.path(tist, id)
+    assert path.startswith(layout.directory(tist, id) + "/")
+    parts = path.split("/")
+    assert len(parts) == layout.depth + 1
+    for part in parts:
+        assert 0 < len(os.fsencode(part)) <= 255
+        assert part not in (".", "..")
+        assert "\0" not in part
+    if fanout:
+        assert parts[3] == fan(id)
+
+
+@given(one=HOSTILE, two=HOSTILE)
+def test_two_ids_never_share_a_path(one: str, two: str) -> None:
+    layout = Layout(Path("/a"))
+    assert (layout.path(TIST, one) == layout.path(TIST, two)) == (one == two)

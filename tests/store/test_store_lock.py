@@ -1,0 +1,107 @@
+"""The run lock: one run at a time, whatever the file says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import archec
+from archec.errors import Exit, LockHeld, StorageFailed
+from archec.store.layout import Layout
+from archec.store.lock import LOCK, RunLock, holder
+
+HOLD = """
+import sys
+from pathlib import Path
+from archec.store.layout import Layout
+from archec.store.lock import RunLock
+with RunLock(Layout(Path(sys.argv[1])), "a test"):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def start(layout: Layout) -> subprocess.Popen[str]:
+    environ = {**os.environ, "PYTHONPATH": str(Path(archec.__file__).parents[1])}
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(layout.root)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "held\n"
+    return child
+
+
+def test_a_second_run_is_told_who_holds_it(flat: Layout) -> None:
+    with start(flat) as child:
+        with pytest.raises(LockHeld) as caught, RunLock(flat):
+            pass
+        assert f"a test, process {child.pid} on {os.uname().nodename}, since 2" in caught.value.message
+        assert caught.value.exit_code == Exit.LOCKED
+        who = holder(flat)
+        assert who is not None
+        assert who.pid == child.pid
+        child.communicate("done\n")
+    assert holder(flat) is None
+    with RunLock(flat):
+        pass
+
+
+def test_a_killed_run_holds_nothing(flat: Layout) -> None:
+    with start(flat) as child:
+        child.kill()
+        child.communicate()
+    assert b'"pid"' in (flat.root / LOCK).read_bytes()
+    assert holder(flat) is None
+    with RunLock(flat, "gather"):
+        who = holder(flat)
+        assert who is not None
+        assert (who.pid, who.what) == (os.getpid(), "gather")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b'{"pid":"x"}', b'{"pid":1e999}', b"[" * 5000])
+def test_the_text_is_only_text(flat: Layout, content: bytes) -> None:
+    (flat.root / LOCK).write_bytes(content)
+    assert holder(flat) is None
+    with RunLock(flat):
+        (flat.root / LOCK).write_bytes(content)
+        assert holder(flat) is not None
+        with pytest.raises(LockHeld, match="not said which"), RunLock(flat):
+            pass
+
+
+def test_the_same_lock_twice_and_again(flat: Layout) -> None:
+    lock = RunLock(flat)
+    with lock:
+        with pytest.raises(LockHeld, match="already"):
+            lock.__enter__()
+        with pytest.raises(LockHeld), RunLock(flat):
+            pass
+    with lock:
+        pass
+    assert holder(flat) is None
+
+
+def test_looking_never_takes_it(flat: Layout) -> None:
+    assert holder(flat) is None
+    assert not (flat.root / LOCK).exists()
+    with RunLock(flat):
+        pass
+    for _ in range(50):
+        assert holder(flat) is None
+        with RunLock(flat):
+            assert holder(flat) is not None
+
+
+def test_a_lock_that_is_a_link(flat: Layout, tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(b"text")
+    (flat.root / LOCK).symlink_to(tmp_path / "other")
+    with pytest.raises(StorageFailed), RunLock(flat):
+        pass
+    with pytest.raises(StorageFailed):
+        holder(flat)
+    assert (tmp_path / "other").read_bytes() == b"text"
