@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pymongo
@@ -51,19 +51,30 @@ def mongodb_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
         mongod.kill()
 
 
-@pytest.fixture
-def mongodb_url(mongodb_server: str) -> Iterator[str]:
-    """A URL with a database that is fresh, and dropped at the end."""
+@pytest.fixture(scope="session")
+def fresh_mongodb_url(mongodb_server: str) -> Iterator[Callable[[], str]]:
+    """Gives URLs with databases that are fresh, and dropped at the end."""
     base, _, options = mongodb_server.partition("?")
     scheme, _, rest = base.partition("://")
     host, _, database = rest.partition("/")
     if "@" in host and "authsource=" not in options.lower():
         options += f"&authSource={database or 'admin'}"
-    name = f"archec_test_{uuid.uuid4().hex[:16]}"
-    url = f"{scheme}://{host}/{name}?{options.lstrip('&')}".rstrip("?")
-    yield url
-    client: pymongo.MongoClient[dict[str, object]] = pymongo.MongoClient(url)
+    names: list[str] = []
+
+    def fresh() -> str:
+        names.append(f"archec_test_{uuid.uuid4().hex[:16]}")
+        return f"{scheme}://{host}/{names[-1]}?{options.lstrip('&')}".rstrip("?")
+
+    yield fresh
+    client: pymongo.MongoClient[dict[str, object]] = pymongo.MongoClient(mongodb_server)
     try:
-        client.drop_database(name)
+        for name in names:
+            client.drop_database(name)
     finally:
         client.close()
+
+
+@pytest.fixture
+def mongodb_url(fresh_mongodb_url: Callable[[], str]) -> str:
+    """The URL of a database that is fresh."""
+    return fresh_mongodb_url()

@@ -111,7 +111,13 @@ class Mongod:
         self._data.mkdir(parents=True, exist_ok=True)
         log = self._data.parent / f"{self._data.name}.log"
         command = [str(self._mongod), "--dbpath", str(self._data), "--port", str(self.port), "--bind_ip", "127.0.0.1"]
-        command += ["--nounixsocket", "--wiredTigerCacheSizeGB", "0.25", "--setParameter", "diagnosticDataCollectionEnabled=0"]
+        command += [
+            "--nounixsocket",
+            "--wiredTigerCacheSizeGB",
+            "0.25",
+            "--setParameter",
+            "diagnosticDataCollectionEnabled=0",
+        ]
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 command, env=_environment(self._mongod.parent), stdin=subprocess.DEVNULL, stdout=out, stderr=out

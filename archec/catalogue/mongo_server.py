@@ -82,13 +82,15 @@ def connect(url: str) -> Server:
 
 
 def ping(server: Server) -> None:
-    """Waits for the server's first answer, at most 5 s, and refuses one that is too old."""
+    """Waits for the server's first answer, at most 5 s (less if the URL's ``serverSelectionTimeoutMS``
+    is less), and refuses one that is too old."""
+    patience = min(_OPEN_TIMEOUT, server.client.options.server_selection_timeout)
     try:
-        with pymongo.timeout(_OPEN_TIMEOUT):
+        with pymongo.timeout(patience):
             version = tuple(server.client.server_info()["versionArray"][:2])
     except ConnectionFailure as error:
         raise CatalogueGone(
-            f"{server.shown}: no MongoDB server answers there within {_OPEN_TIMEOUT:.0f} s: {_brief(error)}",
+            f"{server.shown}: no MongoDB server answers there within {patience:g} s: {_brief(error)}",
             hint="is mongod running, and are host and port right?",
         ) from error
     except PyMongoError as error:

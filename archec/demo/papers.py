@@ -53,7 +53,8 @@ PAPERS = (
     Paper(1, "Bread Prices and the Length of the Working Day", "Ada Lindqvist", 2009,
           "Bakers work longer where bread is dear.", "/papers/bread.pdf", "application/pdf", "stays as it is"),
     Paper(2, "Do Ferries Lower Rents on Islands?", "Tomás Oliveira", 2009,
-          "A new ferry lowers rents by four percent.", "/papers/ferries.pdf", "application/pdf", "is revised in stage 2"),
+          "A new ferry lowers rents by four percent.", "/papers/ferries.pdf", "application/pdf",
+          "is revised in stage 2"),
     Paper(3, "Umbrella Sharing under Uncertain Weather", "Mei Tanaka", 2009,
           "Shared umbrellas are scarce when it rains.", "/papers/umbrellas.pdf", "application/pdf",
           "is rendered anew at each stage, with the same text"),
@@ -159,8 +160,8 @@ def _text(paper: Paper, version: int) -> str:
     for section in ("Introduction", "Data", "Results", "Conclusion"):
         lines += [
             section,
-            f"This section looks at the claim of the paper: {finding[0].lower()}{finding[1:]}. The observations are "
-            f"{paper.number * 37} in number, and nothing in them is real: {paper.author} is an invention, too.",
+            f"This section looks at the claim of the paper: {finding[0].lower()}{finding[1:]}.",
+            f"The {paper.number * 37} observations are as invented as {paper.author} is.",
             "",
         ]
     return "\n".join(lines)

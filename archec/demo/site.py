@@ -114,7 +114,7 @@ class _Server(ThreadingHTTPServer):
         if isinstance(request, socket.socket):
             with self._guard:
                 self._open.add(request)
-        super().process_request(request, client_address)  # type: ignore[arg-type]
+        super().process_request(request, client_address)
 
     def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
         if isinstance(request, socket.socket):
@@ -152,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self._answer(with_body=False)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
         """Nothing to the terminal: visits are in ``DemoSite.visits``."""
 
     def _answer(self, with_body: bool) -> None:

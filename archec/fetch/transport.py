@@ -1,8 +1,9 @@
 """The transport: httpx's types and interface over kept HTTP/1.1 connections that are parsed by llhttp.
 
-Why not one of the transports there are: measured with 5,000 files of 20 kB over loopback, stock httpx
-spends 1.4 ms of CPU on a request, httpx-aiohttp under ``AsyncClient`` 0.57 ms, httpx-aiohttp called bare
-(@BARE@), this one called bare (@OWN@). It sends the target of a
+Why not one of the transports there are: measured with 5,000 files of 20 kB over loopback, 32 in flight,
+bodies thrown away, stock httpx spends 1.4 ms of CPU on a request, httpx-aiohttp under ``AsyncClient`` 0.57 ms,
+httpx-aiohttp called bare 0.20 ms, this one 0.09 ms (with uvloop 0.065 ms), and that with the queues, the
+clocks and the hops of the fetcher around it, which the others were measured without. It sends the target of a
 request exactly as it stands in the URL, where the others quote it anew, and it lets the address guard
 sit where the socket is made. The interface is httpx's, so ``httpx.MockTransport`` or any other transport
 can stand in for it.

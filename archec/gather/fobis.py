@@ -179,6 +179,8 @@ class FobiPhase:
     # -- hops -------------------------------------------------------------------------------------
 
     def _take(self, hop: Hop, pool: FetchPool, texts: TextPool, feeder: Feeder) -> None:
+        if hop.temp:
+            hop = hop._replace(temp=hop.temp.removeprefix(f"{self._layout.root}/"))
         active = self._active.pop(hop.url, None)
         if active is None:
             self._discard(hop)

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from archec.fetch.sink import TempLike
 from archec.store.layout import Layout
+from archec.store.temp import Temp
 from archec.store.writer import Writer
 
 __all__ = ["StoreSink"]
+
+
+class _Body:
+    """A temporary file of the store whose path is absolute, so that any process can remove it."""
+
+    def __init__(self, temp: Temp, root: str) -> None:
+        self._temp, self._root = temp, root
+        self.write = temp.write
+        self.discard = temp.discard
+
+    def close(self) -> tuple[str, str, str, int]:
+        stored = self._temp.close()
+        return f"{self._root}/{stored.temp}", stored.md5, stored.xxh3, stored.size
 
 
 class StoreSink:
@@ -27,4 +41,4 @@ class StoreSink:
         """A temporary file for the body of ``url``."""
         if self._writer is None:
             self._writer = Writer(self._layout)
-        return self._writer.temp(self._run, url)
+        return _Body(self._writer.temp(self._run, url), str(self._layout.root))

@@ -8,10 +8,11 @@ from hashlib import md5
 from typing import NamedTuple
 
 from archec.catalogue.model import Refipo, TobiVersion
-from archec.errors import ArchecError
-from archec.redif.problems import Problem
-from archec.redif.scan import canonical_text, only_file_urls_differ
-from archec.redif.template import summary_of
+from archec.errors import ArchecError, BadName
+from archec.ids import normalise_url
+from archec.redif.canonical import canonical_text, only_file_urls_differ
+from archec.redif.problems import Problem, shown
+from archec.redif.template import parse
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
 from archec.store.writer import Placement, Writer
@@ -80,16 +81,26 @@ def write_lot(lot: Lot) -> list[Written]:
 
 def describe(text: bytes, path: str, line: int) -> tuple[TobiVersion, Sequence[Problem]]:
     """What the catalogue keeps of a template's text."""
-    summary = summary_of(text.decode("utf-8", "surrogatepass"), path=path, first_line=line)
+    template = parse(text.decode("utf-8", "surrogatepass"), path=path, first_line=line)
+    problems = list(template.problems)
+    refs: dict[Refipo, None] = {}
+    for refipo in template.refipos:
+        try:
+            url = normalise_url(refipo.url_raw)
+        except BadName as error:
+            if refipo.url_raw.strip():
+                problems.append(Problem(shown(path), line, "bad-url", f"{template.id}: {error.message}"))
+            continue
+        refs[Refipo(url, refipo.format, refipo.function, refipo.size, refipo.restriction)] = None
     version = TobiVersion(
         md5(text, usedforsecurity=False).hexdigest(),
         len(text),
         md5(canonical_text(text), usedforsecurity=False).hexdigest(),
-        summary.kind,
-        summary.title,
-        tuple(Refipo(*ref) for ref in summary.refipos),
+        template.kind,
+        template.title,
+        tuple(refs),
     )
-    return version, summary.problems
+    return version, problems
 
 
 def _difference(layout: Layout, job: Job, text: bytes, version: TobiVersion) -> str:

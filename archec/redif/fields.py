@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from itertools import accumulate, repeat
+from operator import add
+from typing import Literal, NamedTuple, cast
 
-from archec.redif.kinds import Family
+from archec.redif.kinds import NO_KIND, Family, Kind, kind_of
 
-__all__ = ["Field", "Role", "Spec", "joined", "pieces", "spec_of", "specified"]
+__all__ = ["Field", "Role", "Spec", "joined", "spec_of", "specified"]
 
 
 class Field(NamedTuple):
@@ -46,7 +48,7 @@ class Spec(NamedTuple):
     listed: bool
 
 
-_NEXT = re.compile(r"\n(?=[A-Za-z][A-Za-z0-9#-]{0,99}[ \t]*:)")
+_NEXT = re.compile(r"\n([A-Za-z][A-Za-z0-9#-]{0,99})[ \t]*:")
 _CONFLICT = ("<<<<<<< ", ">>>>>>> ", "=======", "<<<<<<<", ">>>>>>>", "||||||| ")
 
 _EVERYWHERE = "Template-Type Handle"
@@ -121,7 +123,7 @@ def spec_of(family: Family, raw: str) -> Spec | None:
 
     Names that begin with ``X-`` are local and known everywhere; unknown types know every name.
     """
-    name = raw.strip().lower()
+    name = raw.lower()
     match = _FILE.fullmatch(name)
     if name.startswith("x-"):
         return _file(match, name) if match is not None and match[2] in _LEAVES["file"] else _plain(name, True)
@@ -142,40 +144,45 @@ def spec_of(family: Family, raw: str) -> Spec | None:
     return None
 
 
-def pieces(text: str) -> list[str]:
-    """Cuts a template before each line that begins like a field, whether its name is known or not."""
-    return _NEXT.split(text)
+def specified(text: str, first_line: int) -> tuple[Kind, list[Spec], list[str], list[int]]:
+    """Cuts a template into its fields: its type, and for each field its meaning, all that follows its
+    colon, and its line.
 
-
-def specified(cut: list[str], family: Family, first_line: int) -> list[tuple[Spec, str, int]]:
-    """The fields among the ``pieces`` of a template: (meaning, all that follows the colon, line).
-
-    A piece whose name the family does not know continues the field above it.
+    The text is cut before each line that begins like a field; where the template's type does not know
+    the name, the piece continues the field above it.
     """
-    found: list[tuple[Spec, str, int]] = []
-    unknown: list[str] = []
-    line = first_line
-    other = family == "other"
-    for piece in cut:
-        name, _, value = piece.partition(":")
-        spec = spec_of(family, name)
-        if spec is None or (other and value[:2] == "//"):
-            unknown.append(piece)
-        else:
-            if unknown:
-                _continue(found, unknown)
-                unknown = []
-            found.append((spec, value, line))
-        line += piece.count("\n") + 1
-    if unknown:
-        _continue(found, unknown)
-    return found
+    cut = _NEXT.split("\n" + text)
+    names, values = cut[1::2], cut[2::2]
+    kind = kind_of(joined(values[0])) if values and names[0].lower() == "template-type" else NO_KIND
+    # One pass in C for each column: this is where a full parse spends its time.
+    specs = list(map(spec_of, repeat(kind.family), names))
+    breaks = list(accumulate(map(str.count, values, repeat("\n")), initial=first_line + cut[0].count("\n")))
+    lines = list(map(add, breaks, range(len(names))))
+    if kind.family == "other":
+        specs = [
+            None if value[:2] == "//" and spec is not None and not spec.listed else spec
+            for spec, value in zip(specs, values, strict=True)
+        ]
+    if None in specs:
+        return (kind, *_merged(specs, names, values, lines))
+    return kind, cast("list[Spec]", specs), values, lines
 
 
-def _continue(found: list[tuple[Spec, str, int]], unknown: list[str]) -> None:
-    if found:
-        spec, value, line = found[-1]
-        found[-1] = (spec, "\n".join([value, *unknown]), line)
+def _merged(
+    specs: list[Spec | None], names: list[str], values: list[str], lines: list[int]
+) -> tuple[list[Spec], list[str], list[int]]:
+    """The same columns with unknown names put back into the values that they are part of."""
+    known: list[Spec] = []
+    parts: list[list[str]] = []
+    kept: list[int] = []
+    for spec, name, value, line in zip(specs, names, values, lines, strict=True):
+        if spec is not None:
+            known.append(spec)
+            parts.append([value])
+            kept.append(line)
+        elif parts:
+            parts[-1].append(f"{name}:{value}")
+    return known, ["\n".join(part) for part in parts], kept
 
 
 def joined(raw: str) -> str:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-__all__ = ["KINDS", "REQUIRED", "Family", "Kind", "kind_of"]
+__all__ = ["KINDS", "NO_KIND", "REQUIRED", "Family", "Kind", "kind_of"]
 
 
 Family = Literal["work", "series", "archive", "person", "institution", "other"]
@@ -30,6 +30,9 @@ class Kind(NamedTuple):
         """Whether ReDIF has this type."""
         return self.family != "other"
 
+
+NO_KIND = Kind("", "", "other")
+"""The type of a template that does not say one."""
 
 KINDS: Mapping[str, tuple[str, Family]] = MappingProxyType(
     {

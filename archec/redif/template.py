@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+from operator import itemgetter
 from typing import NamedTuple
 
 from archec.redif.clusters import Cluster, ClusterBuilder, RawRefipo
-from archec.redif.fields import Field, joined, pieces, specified
+from archec.redif.fields import Field, joined, specified
 from archec.redif.handle import handle_in, id_of
 from archec.redif.kinds import Family, kind_of
 from archec.redif.problems import Problem, shown
@@ -13,7 +15,9 @@ from archec.redif.problems import Problem, shown
 __all__ = ["Template", "as_json", "parse"]
 
 _TITLES = ("Title", "Name", "Name-Full", "Primary-Name")
-_new = tuple.__new__  # what a NamedTuple's own constructor calls; half the time in the hottest loop
+_MARKED = frozenset((*_TITLES, "Handle"))
+_NAME = itemgetter(0)
+_FIELD = partial(tuple.__new__, Field)  # what a NamedTuple's own constructor calls, in half the time
 
 
 class Template(NamedTuple):
@@ -60,27 +64,24 @@ def parse(text: str, *, path: str = "", first_line: int = 1) -> Template:
     """
     if "\r" in text:
         text = text.replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n")
-    cut = pieces(text.rstrip())
-    kind = kind_of(joined(cut[0].partition(":")[2]))
+    kind, specs, values, lines = specified(text.rstrip(), first_line)
+    tidy = [joined(value) if "\n" in value else value.strip() for value in values]
+    fields = list(map(_FIELD, zip(map(_NAME, specs), tidy, lines, strict=True)))
     builder = ClusterBuilder()
     add = builder.add
-    fields: list[Field] = []
     handles: list[str] = []
     titles: dict[str, str] = {}
-    for spec, raw, line in specified(cut, kind.family, first_line):
-        name = spec[0]
-        value = joined(raw) if "\n" in raw else raw.strip()
-        field = _new(Field, (name, value, line))
-        fields.append(field)
+    for at, spec in enumerate(specs):
         if spec[2]:
-            add(spec, field)
-        elif name == "Handle":
-            first, *following = raw.split("\n")
-            handles.append(handle_in(first, following))
-        elif name in _TITLES and value:
-            titles.setdefault(name, value)
-        if name == "Primary-Name" and value:
-            titles.setdefault(name, value)
+            add(spec, fields[at])
+        if spec[0] in _MARKED and (value := tidy[at]):
+            if spec[0] != "Handle":
+                titles.setdefault(spec[0], value)
+            elif "\n" in values[at]:
+                first, *following = values[at].split("\n")
+                handles.append(handle_in(first, following))
+            else:
+                handles.append(handle_in(value, ()))
     clusters = builder.clusters()
     handle = next((handle for handle in handles if handle), "")
     obi = id_of(handle)

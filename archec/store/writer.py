@@ -8,6 +8,7 @@ A process that dies in between leaves temporary files, or whole files that the n
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -198,11 +199,8 @@ class Writer:
         where = f"{self.layout.root}/{directory}/{name}"
         if self._disk.symlink(text, name, fd, where):
             return Outcome("stored", tist, id, "")
-        try:
-            if os.readlink(name, dir_fd=fd) == text:
-                return Outcome("adopted", tist, id, "")
-        except OSError:  # it is no link: what it holds is told below
-            return Outcome("occupied", tist, id, self._held(tist, id) or "")
+        if _link_text(name, fd, where) == text:
+            return Outcome("adopted", tist, id, "")
         return Outcome("occupied", tist, id, self._held(tist, id) or "")
 
     def _restate(self, again: HardLink, touched: dict[str, None]) -> Outcome:
@@ -290,6 +288,16 @@ def _temp_parts(temp: str) -> tuple[str, str]:
     if not is_temp(name):
         raise ValueError(f"{temp!r} is not a temporary file")
     return directory, name
+
+
+def _link_text(name: str, dir_fd: int, where: str) -> str | None:
+    """The text of a symbolic link; None for what is not one."""
+    try:
+        return os.readlink(name, dir_fd=dir_fd)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return None
+        raise failure(error, where) from error
 
 
 def _implied(link: Link) -> bool:

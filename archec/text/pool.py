@@ -1,7 +1,8 @@
 """The text pool: worker processes that take text from files, and whose faults stay theirs.
 
 A worker that crashes, hangs or eats memory is replaced and its other files go to the next one. The
-file in its hands gets a reason, after a second try where the worker just died. Used from one thread. It reads the archive and writes nothing there.
+file in its hands gets a reason, after a second try where the worker just died. The pool is used from
+one thread; it reads the archive and writes nothing there.
 """
 
 from __future__ import annotations

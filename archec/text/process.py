@@ -135,7 +135,7 @@ class WorkerProcess:
             if not piece:
                 return False
             *lines, self._unread = (self._unread + piece).split(b"\n")
-            if len(self._unread) > _LINE or not all(self._take(line, done) for line in lines):
+            if not all(self._take(line, done) for line in lines) or len(self._unread) > _LINE:
                 return False
 
     def overdue(self, done: list[TextDone]) -> bool:
@@ -164,7 +164,7 @@ class WorkerProcess:
     def _take(self, line: bytes, done: list[TextDone]) -> bool:
         match = _ANSWER.fullmatch(line)
         if match is None:
-            self.complaint = line.removeprefix(b"! ")[:500].decode("ascii", "replace")
+            self.complaint = line[2:500].decode("ascii", "replace") if line.startswith(b"! ") else ""
             return False
         number, md5, reason = int(match[1]), match[2].decode(), match[3].decode()
         if number == READY:

@@ -65,7 +65,9 @@ def fobi(obi: str, *tists: int, due: int = 0, stamp: int = 1) -> Fobi:
     entries: dict[int, str | None] = {tist: checksum(f"{obi}@{tist}") for tist in tists}
     versions = {str(s): FobiVersion(str(s), 5, checksum(f"text {s}"), "application/pdf") for s in entries.values()}
     notes = {t: FobiNote(t, "new", 200, headers=(("etag", '"x"'), ("x-\0", "\u2013"))) for t in entries}
-    return Fobi(obi, History.of(entries), versions, notes, Visit(50, "new" if tists else "unreachable", 200), due, stamp)
+    return Fobi(
+        obi, History.of(entries), versions, notes, Visit(50, "new" if tists else "unreachable", 200), due, stamp
+    )
 
 
 def lot(number: int, **parts: object) -> Changes:

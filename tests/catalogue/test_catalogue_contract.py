@@ -238,8 +238,6 @@ def test_a_scan_may_write_behind_itself(catalogue: Catalogue) -> None:
     for number, state in enumerate(catalogue.scan_tobis()):
         passed.append(state.id)
         if number % 1000 == 0:
-            fresh = f"{state.id}-"  # sorts at once behind what was passed
-            del fresh
             catalogue.write(lot(2 + number, tobis=[tobi(i, 1, 2) for i in passed[-50:]] + [tobi("!" + state.id)]))
     assert passed == ids
 

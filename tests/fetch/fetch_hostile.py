@@ -1,0 +1,444 @@
+"""A server of bad manners: raw sockets in a thread, one small behaviour for each path."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+
+class Asked(NamedTuple):
+    """A request that arrived; ``headers`` with lower-case names."""
+
+    when: float
+    host: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+
+
+Behaviour = Callable[["Hostile", asyncio.StreamWriter, Asked], Awaitable[bool]]
+BEHAVIOURS: dict[str, Behaviour] = {}
+PORTS = iter(range(20_000, 60_000))
+
+
+def behaviour(function: Behaviour) -> Behaviour:
+    """Registers a behaviour under its name; it returns whether the connection stays open."""
+    BEHAVIOURS["/" + function.__name__.replace("_", "-")] = function
+    return function
+
+
+def body_of(path: str) -> bytes:
+    """What ``/ok`` serves under a path and query."""
+    return (path.encode() + b"\n") * 50
+
+
+class Hostile:
+    """Listens on one port of 127.0.0.1 to 127.0.0.<hosts>; ``close`` when done."""
+
+    def __init__(self, hosts: int = 1, tls: object = None) -> None:
+        self.asked: list[Asked] = []
+        self.counts: Counter[str] = Counter()
+        self.robots: tuple[int, bytes, str] = (404, b"", "")
+        """Status, body and further header lines of /robots.txt."""
+        self.connections = 0
+        self.open = 0
+        self.most_open = 0
+        self._tls = tls
+        self._loop = asyncio.new_event_loop()
+        self._sockets, self.port = _listen(hosts)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+        self._started.wait(10)
+
+    def url(self, path: str, host: int = 1, scheme: str = "http") -> str:
+        return f"{scheme}://127.0.0.{host}:{self.port}{path}"
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+
+        async def start() -> list[asyncio.Server]:
+            return [await asyncio.start_server(self._connected, sock=s, ssl=self._tls) for s in self._sockets]
+
+        servers = self._loop.run_until_complete(start())
+        self._started.set()
+        self._loop.run_forever()
+        for server in servers:
+            server.close()
+        tasks = [task for task in asyncio.all_tasks(self._loop) if not task.done()]
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        try:
+            while await self._one(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
+            pass
+        finally:
+            self.open -= 1
+            writer.close()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        target = head[0].split(" ")[1]
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
+        parts = urlsplit(target)
+        query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        asked = Asked(time.monotonic(), writer.get_extra_info("sockname")[0], parts.path, query, headers)
+        self.asked.append(asked)
+        self.counts[target] += 1
+        if parts.path == "/robots.txt":
+            status, body, extra = self.robots
+            if status == 0:
+                return False
+            answer(writer, status, body, extra)
+            return True
+        first = "/" + parts.path.split("/")[1]
+        return await BEHAVIOURS.get(first, missing)(self, writer, asked)
+
+
+def answer(writer: asyncio.StreamWriter, status: int, body: bytes, extra: str = "", kind: str = "text/plain") -> None:
+    lines = f"HTTP/1.1 {status} Because\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{extra}\r\n"
+    writer.write(lines.encode("latin-1") + body)
+
+
+def _listen(hosts: int) -> tuple[list[socket.socket], int]:
+    for port in PORTS:
+        sockets: list[socket.socket] = []
+        try:
+            for number in range(1, hosts + 1):
+                listener = socket.socket()
+                sockets.append(listener)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind((f"127.0.0.{number}", port))
+            return sockets, port
+        except OSError:
+            for listener in sockets:
+                listener.close()
+    raise OSError("no free port")
+
+
+async def missing(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    answer(writer, 404, b"no such thing")
+    return True
+
+
+@behaviour
+async def ok(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    """A file; with ``wait`` after so many seconds."""
+    await asyncio.sleep(float(asked.query.get("wait", "0")))
+    answer(writer, 200, body_of(asked.path), kind="application/pdf")
+    return True
+
+
+@behaviour
+async def sized(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    answer(writer, 200, b"x" * int(asked.query["size"]))
+    return True
+
+
+@behaviour
+async def never(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    await asyncio.sleep(60)
+    return False
+
+
+@behaviour
+async def drip(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    for _ in range(2000):
+        writer.write(b"x")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+    return False
+
+
+@behaviour
+async def slow_head(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+    for _ in range(2000):
+        writer.write(b"x")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+    return False
+
+
+@behaviour
+async def silent_body(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nxxxx")
+    await asyncio.sleep(60)
+    return False
+
+
+@behaviour
+async def endless(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        writer.write(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+        await writer.drain()
+
+
+@behaviour
+async def until_close(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n" + body_of(asked.path))
+    return False
+
+
+@behaviour
+async def endless_until_close(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.0 200 OK\r\n\r\n")
+    while True:
+        writer.write(b"x" * 65536)
+        await writer.drain()
+
+
+@behaviour
+async def huge(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n")
+    while True:
+        writer.write(b"x" * 65536)
+        await writer.drain()
+
+
+@behaviour
+async def short(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 10)
+    return False
+
+
+@behaviour
+async def long(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n" + b"x" * 1000)
+    return False
+
+
+@behaviour
+async def short_chunks(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+    return False
+
+
+@behaviour
+async def bad_chunks(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzzz\r\n")
+    return False
+
+
+@behaviour
+async def chunked(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n")
+    await writer.drain()
+    writer.write(b"6\r\n world\r\n0\r\nX-Trailer: y\r\n\r\n")
+    return True
+
+
+@behaviour
+async def endless_trailers(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX: ")
+    while True:
+        writer.write(b"x" * 65536)
+        await writer.drain()
+
+
+def reset_of(writer: asyncio.StreamWriter) -> None:
+    raw = writer.get_extra_info("socket")
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+@behaviour
+async def reset(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 100)
+    await writer.drain()
+    await asyncio.sleep(0.02)
+    reset_of(writer)
+    return False
+
+
+@behaviour
+async def reset_at_once(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    reset_of(writer)
+    return False
+
+
+@behaviour
+async def hang_up(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    return False
+
+
+@behaviour
+async def flaky(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    """Breaks off ``fail`` times, then serves."""
+    server.counts["flaky" + asked.path] += 1
+    if server.counts["flaky" + asked.path] <= int(asked.query.get("fail", "1")):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 100)
+        return False
+    answer(writer, 200, body_of(asked.path))
+    return True
+
+
+@behaviour
+async def many_headers(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    answer(writer, 200, b"body", "".join(f"X-{n}: {n}\r\n" for n in range(1000)))
+    return True
+
+
+@behaviour
+async def big_header(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    answer(writer, 200, b"body", "X: " + "x" * 1_000_000 + "\r\n")
+    return True
+
+
+@behaviour
+async def endless_header(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+    while True:
+        writer.write(b"x" * 65536)
+        await writer.drain()
+
+
+@behaviour
+async def endless_1xx(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    while True:
+        writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 100)
+        await writer.drain()
+
+
+@behaviour
+async def interim(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+    answer(writer, 200, body_of(asked.path))
+    return True
+
+
+@behaviour
+async def switching(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nfoo")
+    return False
+
+
+@behaviour
+async def junk_header(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: a\x01b\xff\x7f\r\nETag: \"x\x02\"\r\nContent-Type: text/html\r\n\r\n"
+    writer.write(head + b"ok")
+    return True
+
+
+@behaviour
+async def lf_only(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok")
+    return True
+
+
+@behaviour
+async def zero_nine(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"<html>no head at all</html>")
+    return False
+
+
+@behaviour
+async def junk(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(bytes(range(256)) * 10)
+    return False
+
+
+@behaviour
+async def gzip_transfer(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+    return True
+
+
+@behaviour
+async def gzip_content(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    answer(writer, 200, b"\x1f\x8b this is no gzip", "Content-Encoding: gzip\r\n")
+    return True
+
+
+@behaviour
+async def closer(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    """Promises to keep the connection and closes it."""
+    answer(writer, 200, body_of(asked.path), "Connection: keep-alive\r\n")
+    return False
+
+
+@behaviour
+async def status(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    number = int(asked.path.rpartition("/")[2])
+    if number in (204, 304):
+        writer.write(f"HTTP/1.1 {number} Because\r\n\r\n".encode())
+    else:
+        answer(writer, number, b"" if asked.query.get("empty") else b"so it is")
+    return True
+
+
+@behaviour
+async def later(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    """429 with a Retry-After of ``after`` for ``fail`` times, then the file."""
+    server.counts["later" + asked.path] += 1
+    if server.counts["later" + asked.path] <= int(asked.query.get("fail", "1")):
+        after = unquote(asked.query.get("after", ""))
+        answer(writer, int(asked.query.get("status", "429")), b"", f"Retry-After: {after}\r\n" if after else "")
+    else:
+        answer(writer, 200, body_of(asked.path))
+    return True
+
+
+@behaviour
+async def redirect(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    answer(writer, int(asked.query.get("status", "302")), b"moved", f"Location: {asked.query['to']}\r\n")
+    return True
+
+
+@behaviour
+async def redirect_raw(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    head = b"HTTP/1.1 301 Moved\r\nContent-Length: 0\r\nLocation: /caf\xc3\xa9\x01/x y#part\r\n\r\n"
+    writer.write(head)
+    return True
+
+
+@behaviour
+async def no_location(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    answer(writer, 301, b"")
+    return True
+
+
+@behaviour
+async def tagged(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    """Knows its validators."""
+    etag, date = '"tag-1"', "Sat, 02 May 2009 10:00:00 GMT"
+    given = asked.headers.get("if-none-match") == etag or asked.headers.get("if-modified-since") == date
+    if given:
+        writer.write(f"HTTP/1.1 304 Not Modified\r\nETag: {etag}\r\n\r\n".encode())
+    else:
+        answer(writer, 200, b"tagged", f"ETag: {etag}\r\nLast-Modified: {date}\r\n")
+    return True
+
+
+@contextlib.contextmanager
+def hostile_server(hosts: int = 1, tls: object = None):
+    """A :class:`Hostile` for a with statement."""
+    server = Hostile(hosts, tls)
+    try:
+        yield server
+    finally:
+        server.close()
