@@ -45,6 +45,7 @@ _LOOSE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _PATH_SAFE = "!$&'()*+,;=:@/%"
 _QUERY_SAFE = _PATH_SAFE + "?"
+_LIKE_CUT = re.compile(r".*~[0-9a-f]{32}", re.S)
 _HOST_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _PLAIN_URL = re.compile(
     r"(?:https?|ftp)://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?:/[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)+/?"
@@ -174,12 +175,13 @@ def unescape(name: str) -> str:
 def file_name(obi: str) -> str:
     """The file name of an id: its escaped form, or a prefix, ``~`` and xxh3_128 if over 255 bytes.
 
-    The ids ``.`` and ``..`` have their dots escaped, since no file can have those names.
+    The ids ``.`` and ``..`` have their dots escaped, since no file can have those names; an id whose
+    own name looks like one that was cut is hashed, too, so that no two ids share a name.
     """
     name = escape(obi)
-    if len(name) <= MAX_NAME:
+    if len(name) <= MAX_NAME and not (len(name) > MAX_NAME - 3 and _LIKE_CUT.fullmatch(name)):
         return name if name.strip(".") or len(name) > 2 else name.replace(".", "%2E")
-    cut = MAX_NAME - _HASH_TAIL
+    cut = min(MAX_NAME, len(name)) - _HASH_TAIL
     for back in (1, 2):
         if name[cut - back] == "%":
             cut -= back

@@ -6,10 +6,12 @@ Empty and default parts are left out, keys of histories are tists as text. The r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any, TypeVar
+
+import orjson
 
 from archec.catalogue.model import (
     DataSet,
@@ -46,23 +48,26 @@ __all__ = [
 
 Value = dict[str, Any]
 _T = TypeVar("_T")
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_canonical = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
 def compact(value: object) -> str:
     """JSON text without blanks, keys in the order given."""
-    return _compact(value)
+    return orjson.dumps(value).decode()
 
 
 def canonical(value: object) -> str:
     """JSON text without blanks, keys sorted: equal values give equal text."""
-    return _canonical(value)
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+
+
+@lru_cache(maxsize=16)
+def _defaults(cls: type[Any]) -> tuple[tuple[str, object], ...]:
+    return tuple((f.name, f.default) for f in fields(cls))
 
 
 def slim(item: Any) -> Value:
     """The fields of a flat dataclass that differ from their defaults."""
-    return {f.name: v for f in fields(item) if (v := getattr(item, f.name)) != f.default}
+    return {name: v for name, default in _defaults(type(item)) if (v := getattr(item, name)) != default}
 
 
 def _build(cls: type[_T], value: Mapping[str, Any]) -> _T:

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import orjson
 
 from archec.catalogue.codec import (
     compact,
@@ -142,16 +143,16 @@ def _value(record: Record) -> dict[str, Any]:
             "data_set": record.data_set,
             "kind": record.kind,
             "source": record.source,
-            "options": json.loads(record.options),
+            "options": orjson.loads(record.options),
             "software": record.software,
         }
-    return {"type": "end", "tist": record.tist, "state": record.state, "report": json.loads(record.report or "{}")}
+    return {"type": "end", "tist": record.tist, "state": record.state, "report": orjson.loads(record.report or "{}")}
 
 
 def decode(line: bytes | str, where: str = "journal") -> Record:
     """The record of a journal line; CorruptJournal, naming ``where``, if it is none."""
     try:
-        value = json.loads(line)
+        value = orjson.loads(line)
         return _readers[value["type"]](value)
     except (KeyError, TypeError, ValueError, AttributeError, zlib.error, binascii.Error, ArchecError) as error:
         raise CorruptJournal(f"{where}: not a journal line: {error!r}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
@@ -169,4 +170,4 @@ def _refusal(host: str, address: str) -> str:
 def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or error.strerror or 'protocol error'})"
-    return error.strerror or str(error) or type(error).__name__
+    return os.strerror(error.errno) if error.errno else str(error) or type(error).__name__

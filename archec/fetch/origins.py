@@ -80,7 +80,7 @@ class Origins:
                 url = normalise_url(found)
         except EXPECTED as error:
             fault = fault_of(error)
-            lasting = fault.outcome is Outcome.BLOCKED_ADDRESS
+            lasting = fault.outcome in (Outcome.BLOCKED_ADDRESS, Outcome.BAD_URL)
             return Unknown(fault.outcome, f"robots.txt cannot be had: {fault.message}", lasting)
         except (BadName, ValueError):
             return ALLOW_ALL  # redirects to nowhere: there is no robots.txt

@@ -20,6 +20,7 @@ from archec.fetch import wire
 from archec.fetch.child import Child
 from archec.fetch.orders import Orders
 from archec.fetch.outcome import Outcome
+from archec.fetch.proxy import Proxies
 from archec.fetch.sink import Sink
 from archec.fetch.task import Hop, Task, failure
 from archec.fetch.tuning import Tuning
@@ -72,6 +73,8 @@ class FetchPool:
     """
 
     def __init__(self, config: FetchConfig, agent: str, sink: Sink, tuning: Tuning | None = None) -> None:
+        """Starts nothing yet. Raises ConfigError where a proxy of the configuration or environment is none."""
+        Proxies(config.proxy)
         self._config = config
         self._agent = agent
         self._sink = sink

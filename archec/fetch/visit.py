@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,8 +11,9 @@ from typing import NamedTuple
 import httpx
 
 from archec.config import FetchConfig
-from archec.fetch.faults import EXPECTED, Truncated, fault_of
+from archec.fetch.faults import EXPECTED, Blocked, Truncated, fault_of
 from archec.fetch.flight import Flight
+from archec.fetch.guard import allowed
 from archec.fetch.headers import kept, location_of, raw_headers, retry_after
 from archec.fetch.outcome import Outcome, of_status
 from archec.fetch.sink import Sink, TempLike
@@ -97,7 +99,7 @@ class Visitor:
         loop = asyncio.get_running_loop()
         scheme, _, rest = url.partition("://")
         slash = rest.find("/")
-        if slash <= 0 or not rest.isascii():
+        if slash <= 0 or not (rest.isascii() and rest.isprintable()) or " " in rest:
             raise httpx.UnsupportedProtocol("not a normalised URL")
         headers = self._headers
         if etag or last_modified:
@@ -111,9 +113,14 @@ class Visitor:
         def sent() -> None:
             flight.sent = loop.time()
 
+        try:
+            target = httpx.URL(url) if self._whole_urls else self._origin(url[: len(scheme) + 3 + slash])
+        except httpx.InvalidURL:
+            _refuse_disguised(rest[:slash])
+            raise
         request = httpx.Request(
             "GET",
-            httpx.URL(url) if self._whole_urls else self._origin(url[: len(scheme) + 3 + slash]),
+            target,
             headers=headers,
             stream=_NOTHING,
             extensions={"timeout": self._timeout, "target": rest[slash:].encode("ascii"), "sent": sent},
@@ -239,6 +246,16 @@ class Visitor:
 async def close(response: httpx.Response) -> None:
     """Ends an answer: its connection is kept where the body was read to its end, else closed."""
     await response.stream.aclose()  # type: ignore[union-attr]
+
+
+def _refuse_disguised(host: str) -> None:
+    """Raises Blocked for a private IPv4 address in octal and the like, which httpx takes for no host at all."""
+    try:
+        address = socket.inet_ntoa(socket.inet_aton(host.partition(":")[0]))
+    except OSError:
+        return
+    if not allowed(address):
+        raise Blocked(f"{host} is {address}, which is not a public address")
 
 
 def _header_bytes(value: str) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from archec.catalogue.model import DataSet
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.gather.dataset import choose, newest_member
@@ -13,7 +12,7 @@ from archec.gather.merging import Merged, Present, merge
 from archec.gather.observations import Observations, covers
 from archec.gather.progress import Meter
 from archec.gather.reading import read_data_set
-from archec.gather.report import Report, kind_of
+from archec.gather.report import Report
 from archec.gather.run import Options
 from archec.gather.spool import Spool
 from archec.gather.tobis import is_held_back
@@ -48,15 +47,9 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
             if not chosen.tist:
                 chosen = replace(chosen, tist=newest_member(chosen.path, source.newest))
                 report.data_set = chosen.tist
-            report.files, report.unread, report.read_bytes = reading.files, reading.unread, reading.bytes
-            report.nameless, report.whole = reading.nameless, reading.whole
-            for kind, count in (reading.kinds or {}).items():
-                report.templates[kind_of(kind)] += count
-            archives = reading.archives or {}
-            covered = frozenset(code for code, read in archives.items() if read and code and reading.whole)
-            report.complete = options.complete and reading.whole
-            partial: dict[str, tuple[str, ...]] = dict.fromkeys(frozenset(archives) - covered, ())
-            draft = DataSet(chosen.tist, (), report.complete, covered, partial)
+            reading.tell(report)
+            draft = reading.coverage(chosen.tist, complete=options.complete)
+            report.complete = draft.complete
             observations = Observations(catalogue.data_sets(), catalogue.seen)
             merged = Merged()
             held: Counter[str] = Counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from archec.units import human_size
 
 __all__ = ["Budget", "FobiPhase"]
 
+_CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.I)
 _HEAD = 4096
 _RECENT = 20_000
 _WAIT = 0.05
@@ -241,7 +243,9 @@ class FobiPhase:
         encoding = hop.header("content-encoding")
         if not drop_validators and texts.wants(kind, hop.size):
             self._reading[hop.url] = (active, hop, kind)
-            texts.submit(hop.url, os.path.join(self._layout.root, hop.temp), kind, encoding)
+            charset = _charset(hop.content_type)
+            declared = f"{kind}; charset={charset}" if charset else kind
+            texts.submit(hop.url, os.path.join(self._layout.root, hop.temp), declared, encoding)
             return
         version = FobiVersion(hop.md5, hop.size, None, kind)
         self._finish(active, Seen(hop, version=version, drop_validators=drop_validators), feeder)
@@ -326,6 +330,11 @@ class FobiPhase:
                 self._writer.discard(hop.temp)
             except ArchecError as error:
                 self._report.message = error.message
+
+
+def _charset(content_type: str) -> str:
+    match = _CHARSET.search(content_type)
+    return match[1] if match else ""
 
 
 def _no_record(fobi: Fobi) -> FobiVisit:

@@ -6,9 +6,10 @@ is what makes a run over an unchanged data set cheap.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
+
+import orjson
 
 from archec.catalogue.codec import history_from
 from archec.catalogue.model import TobiState
@@ -47,7 +48,7 @@ def history_of(state: TobiState) -> History:
     """The whole history behind a row of the scan."""
     if state.h is None:
         return History((state.last,), (state.state,))
-    return history_from(json.loads(state.h))
+    return history_from(orjson.loads(state.h))
 
 
 def merge(

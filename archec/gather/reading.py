@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from hashlib import md5
 from typing import NamedTuple
 
+from archec.catalogue.model import DataSet
 from archec.gather.lanes import Lanes
+from archec.gather.report import Report, kind_of
 from archec.gather.spool import FileRow, SeenRow, Spool
 from archec.redif.place import own, place
 from archec.redif.problems import Problem
@@ -54,6 +56,21 @@ class Reading:
     archives: dict[str, bool] | None = None
     superseded: frozenset[int] = frozenset()
     whole: bool = False
+
+    def coverage(self, tist: int, *, complete: bool) -> DataSet:
+        """What the data set covers: archives read whole; ``partial`` are those that are there but were
+        not. One that broke off covers nothing, since what is missing could be behind the break."""
+        archives = self.archives or {}
+        covered = frozenset(code for code, read in archives.items() if read and code and self.whole)
+        partial: dict[str, tuple[str, ...]] = dict.fromkeys(frozenset(archives) - covered, ())
+        return DataSet(tist, (), complete and self.whole, covered, partial)
+
+    def tell(self, report: Report) -> None:
+        """Puts the totals into a run's report."""
+        report.files, report.unread, report.read_bytes = self.files, self.unread, self.bytes
+        report.nameless, report.whole = self.nameless, self.whole
+        for kind, count in (self.kinds or {}).items():
+            report.templates[kind_of(kind)] += count
 
 
 def read_data_set(

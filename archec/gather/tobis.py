@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -17,8 +17,8 @@ from archec.gather.merging import Merged, Present, merge
 from archec.gather.observations import Observations, covers, hash_of, seen_set
 from archec.gather.progress import Meter
 from archec.gather.reading import Reading, read_data_set
-from archec.gather.report import Report, kind_of
-from archec.gather.spool import Spool
+from archec.gather.report import Report
+from archec.gather.spool import SeenRow, Spool
 from archec.gather.writing import Job, Lot, Written, write_lot
 from archec.history import Change, History
 from archec.ids import archive_of
@@ -60,11 +60,12 @@ class TobiPhase:
 
     def merge(self, reading: Reading, name: str) -> None:
         """Merges what was read with the catalogue; ``name`` is the data set's."""
-        draft, unread = self._coverage(reading)
+        draft = reading.coverage(self.tist, complete=self.complete)
+        self.report.complete = draft.complete
         seen, held = self._merge(reading, draft)
         held_back = self._guard(held)
         self._lose(held_back)
-        self._close(name, draft, unread, held_back, seen)
+        self._close(name, draft, held_back, seen)
         self.committer.commit()
 
     # -- reading ----------------------------------------------------------------------------------
@@ -79,21 +80,8 @@ class TobiPhase:
         reading = read_data_set(
             source, self.spool, workers=self.workers, on_problem=self.report.problem, on_progress=progress
         )
-        report = self.report
-        report.files, report.unread, report.read_bytes = reading.files, reading.unread, reading.bytes
-        report.nameless, report.whole = reading.nameless, reading.whole
-        for kind, count in (reading.kinds or {}).items():
-            report.templates[kind_of(kind)] += count
+        reading.tell(self.report)
         return reading
-
-    def _coverage(self, reading: Reading) -> tuple[DataSet, frozenset[str]]:
-        """The data set as far as reading tells, and the archives that are there but not covered."""
-        archives = reading.archives or {}
-        covered = frozenset(code for code, read in archives.items() if read and code and reading.whole)
-        unread = frozenset(archives) - covered
-        complete = self.complete and reading.whole
-        self.report.complete = complete
-        return DataSet(self.tist, (), complete, covered, dict.fromkeys(unread, ())), unread
 
     # -- merging ----------------------------------------------------------------------------------
 
@@ -117,7 +105,7 @@ class TobiPhase:
         found = self.spool.found(reading.superseded)
         losses: list[tuple[str, str]] = []
         with Lanes(write_lot, workers=self.workers, inline=_INLINE) as lanes:
-            waiting: dict[str, tuple[Present, Change]] = {}
+            waiting: dict[str, tuple[Present, Change, SeenRow]] = {}
             jobs: list[Job] = []
             weight = 0
             for item in merge(
@@ -152,7 +140,7 @@ class TobiPhase:
         return dict(seen), held
 
     def _job(
-        self, item: Present, observations: Observations, waiting: dict[str, tuple[Present, Change]]
+        self, item: Present, observations: Observations, waiting: dict[str, tuple[Present, Change, SeenRow]]
     ) -> Job | None:
         obi = item.found.id
         if item.history.conflicts(self.tist, item.md5):
@@ -165,7 +153,7 @@ class TobiPhase:
         row = self.spool.row(item.found.row)
         entry = item.history.entry_at(self.tist)
         before = (entry[0], entry[1]) if entry is not None and entry[1] is not None else None
-        waiting[obi] = (item, change)
+        waiting[obi] = (item, change, row)
         path = row.path.decode("utf-8", "surrogateescape")
         return Job(obi, path, row.line, row.spool, row.start, row.size, before)
 
@@ -175,17 +163,16 @@ class TobiPhase:
             Problem(path, line, "conflict", f"{obi}: other contents are held for the data set of this date")
         )
 
-    def _take(self, results: Iterator[list[Written]], waiting: dict[str, tuple[Present, Change]]) -> None:
+    def _take(self, results: Iterator[list[Written]], waiting: dict[str, tuple[Present, Change, SeenRow]]) -> None:
         for lot in results:
             for written in lot:
                 obi = written.placement.id
-                present, change = waiting.pop(obi)
+                present, change, row = waiting.pop(obi)
                 for problem in written.problems:
                     self.report.problem(problem)
-                self.committer.add(self._present(present, change, written))
+                self.committer.add(self._present(present, change, row, written))
 
-    def _present(self, item: Present, change: Change, written: Written) -> Item:
-        row = self.spool.row(item.found.row)
+    def _present(self, item: Present, change: Change, row: SeenRow, written: Written) -> Item:
         kind = _kind(item.history, self.tist, written.kind)
         self.report.tobis[kind] += 1
         self.report.stored_bytes += written.version.size
@@ -256,13 +243,13 @@ class TobiPhase:
         self,
         name: str,
         draft: DataSet,
-        unread: Collection[str],
         held_back: frozenset[str],
         seen: dict[str, list[int]],
     ) -> None:
         """The data set becomes known: from now on its absences count."""
         for code in held_back:
             seen[code] = [hash_of(obi) for obi in self.spool.ids_of(code)]
+        unread = frozenset(draft.partial)
         partial: dict[str, tuple[str, ...]] = {}
         sets: list[SeenSet] = []
         for code in sorted({*unread, *seen, *held_back}):

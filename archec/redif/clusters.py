@@ -8,13 +8,13 @@ template, and archec does not drop what it can read. Source: ReDIF version 1, se
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from archec.ids import without_userinfo
 from archec.redif.fields import Field, Role, Spec
 
-__all__ = ["Cluster", "ClusterBuilder", "RawRefipo"]
+__all__ = ["Cluster", "RawRefipo", "grouped", "raw_refipo"]
 
 
 _new = tuple.__new__  # what a NamedTuple's own constructor calls; half the time in the hottest loops
@@ -72,57 +72,51 @@ def raw_refipo(prefix: str, fields: Iterable[Field]) -> RawRefipo:
         if value:
             leaves.setdefault(name[size:], value)
     get = leaves.get
-    url = get("URL", "")
-    if url.isspace() or " " in url or "\t" in url or not url.isprintable():
-        url = "".join(url.split())
+    url = "".join(get("URL", "").split())
     if "@" in url:
         url = without_userinfo(url)
     return RawRefipo(url, get("Format", ""), get("Function", ""), get("Size", ""), get("Restriction", ""))
 
 
-class ClusterBuilder:
-    """Sorts a template's fields into clusters, in the order in which they come."""
-
-    __slots__ = ("_open", "_top", "keyless")
-
-    def __init__(self) -> None:
-        self._top: list[_Growing] = []
-        self._open: dict[str, _Growing] = {}
-        self.keyless: list[Field] = []
-
-    def add(self, spec: Spec, field: Field) -> None:
-        """Takes one field of a cluster; ``keyless`` collects those that no key opened."""
-        _, role, prefix, key, parent, _ = spec
-        if not key:
-            cluster = self._open.get(prefix)
-            if cluster is not None:
-                cluster[3].append(field)
-                return
-            self.keyless.append(field)
-        cluster = self._open[prefix] = (role, prefix, field[2], [field], [])
-        if parent:
-            self._parent(parent, field[2])[4].append(cluster)
-            return
-        self._top.append(cluster)
+def grouped(specs: Sequence[Spec], fields: Sequence[Field]) -> tuple[tuple[Cluster, ...], list[Field]]:
+    """A template's clusters in order, and the fields of clusters that no key had opened."""
+    top: list[_Growing] = []
+    keyless: list[Field] = []
+    growing: dict[str, list[Field]] = {}
+    inner_of: dict[str, list[_Growing]] = {}
+    for spec, field in zip(specs, fields, strict=True):
+        prefix = spec[2]
+        if not prefix:
+            continue
+        if not spec[3]:
+            group = growing.get(prefix)
+            if group is not None:
+                group.append(field)
+                continue
+            keyless.append(field)
+        growing[prefix] = group = [field]
+        role, parent = spec[1], spec[4]
         if role == "person":
-            self._open.pop(f"{prefix}-Workplace", None)
+            inner: list[_Growing] = []
+            inner_of[prefix] = inner
+            top.append((role, prefix, group, inner))
+            growing.pop(f"{prefix}-Workplace", None)
+        elif parent:
+            if parent not in inner_of:
+                growing[parent], inner_of[parent] = [], []
+                top.append(("person", parent, growing[parent], inner_of[parent]))
+            inner_of[parent].append((role, prefix, group, _NONE))
+        else:
+            top.append((role, prefix, group, _NONE))
+    return tuple([_grown(one) for one in top]), keyless
 
-    def clusters(self) -> tuple[Cluster, ...]:
-        """All clusters so far that are in no other."""
-        return tuple([_grown(cluster) for cluster in self._top])
 
-    def _parent(self, prefix: str, line: int) -> _Growing:
-        parent = self._open.get(prefix)
-        if parent is None:
-            parent = self._open[prefix] = ("person", prefix, line, [], [])
-            self._top.append(parent)
-        return parent
-
-
-_Growing = tuple[Role, str, int, list[Field], list[Any]]
-"""A cluster that may still grow: role, prefix, line, fields, the clusters inside it."""
+_Growing = tuple[Role, str, list[Field], Sequence[Any]]
+"""A cluster that may still grow: role, prefix, fields, the clusters inside it."""
+_NONE: tuple[()] = ()
 
 
 def _grown(cluster: _Growing) -> Cluster:
-    role, prefix, line, fields, inner = cluster
-    return _new(Cluster, (role, prefix, line, tuple(fields), tuple([_grown(one) for one in inner]) if inner else ()))
+    role, prefix, fields, inner = cluster
+    within = tuple([_grown(one) for one in inner]) if inner else ()
+    return _new(Cluster, (role, prefix, fields[0][2] if fields else within[0][2], tuple(fields), within))

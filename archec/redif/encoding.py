@@ -17,6 +17,7 @@ from archec.redif.sniff import BOM_UTF8
 __all__ = ["Decoded", "decode"]
 
 _HIGH = re.compile(rb"[\x80-\xff]")
+_LATER_MARK = re.compile(rb"\n(?:\xef\xbb\xbf)+(?=template-type[ \t]*:)", re.I)
 _CP1252 = "".join(
     bytes((byte,)).decode("cp1252") if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D) else chr(byte) for byte in range(256)
 )
@@ -37,7 +38,17 @@ class Decoded(NamedTuple):
 
 
 def decode(data: bytes, encoding: str = "") -> Decoded:
-    """The text behind ``data``; ``encoding`` as in a blob: not empty where it is UTF-8 already."""
+    """The text behind ``data``; ``encoding`` as in a blob: not empty where it is UTF-8 already.
+
+    Byte-order marks at the beginning of a later template (files that were put together) go too.
+    """
+    decoded = _decode(data, encoding)
+    if decoded.encoding != "ascii" and b"\n" + BOM_UTF8 in decoded.data:
+        return decoded._replace(data=_LATER_MARK.sub(b"\n", decoded.data))
+    return decoded
+
+
+def _decode(data: bytes, encoding: str) -> Decoded:
     if encoding:
         return Decoded(with_lf(data), encoding, _shifted(data))
     if data[:2] == b"\xff\xfe":

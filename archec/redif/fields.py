@@ -8,15 +8,15 @@ abstract). Sources: ReDIF version 1; field names met in RePEc's archives.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, repeat
 from operator import add
 from typing import Literal, NamedTuple, cast
 
-from archec.redif.kinds import NO_KIND, Family, Kind, kind_of
+from archec.redif.kinds import Family
 
-__all__ = ["Field", "Role", "Spec", "joined", "spec_of", "specified"]
+__all__ = ["Columns", "Field", "Role", "Spec", "cut", "joined", "spec_of", "specified"]
 
 
 class Field(NamedTuple):
@@ -46,6 +46,15 @@ class Spec(NamedTuple):
     key: bool
     parent: str
     listed: bool
+
+
+class Columns(NamedTuple):
+    """The fields of a template, column by column: meaning, all that follows the colon, value, line."""
+
+    specs: Sequence[Spec]
+    raws: Sequence[str]
+    values: Sequence[str]
+    lines: Sequence[int]
 
 
 _NEXT = re.compile(r"\n([A-Za-z][A-Za-z0-9#-]{0,99})[ \t]*:")
@@ -144,35 +153,44 @@ def spec_of(family: Family, raw: str) -> Spec | None:
     return None
 
 
-def specified(text: str, first_line: int) -> tuple[Kind, list[Spec], list[str], list[int]]:
-    """Cuts a template into its fields: its type, and for each field its meaning, all that follows its
-    colon, and its line.
+def cut(text: str) -> tuple[str, list[str], list[str]]:
+    """Cuts a text before each line that begins like a field, whether its name is known or not.
 
-    The text is cut before each line that begins like a field; where the template's type does not know
-    the name, the piece continues the field above it.
+    Gives what stands before the first of them, the names, and all that follows each name's colon.
     """
-    cut = _NEXT.split("\n" + text)
-    names, values = cut[1::2], cut[2::2]
-    kind = kind_of(joined(values[0])) if values and names[0].lower() == "template-type" else NO_KIND
-    # One pass in C for each column: this is where a full parse spends its time.
-    specs = list(map(spec_of, repeat(kind.family), names))
-    breaks = list(accumulate(map(str.count, values, repeat("\n")), initial=first_line + cut[0].count("\n")))
-    lines = list(map(add, breaks, range(len(names))))
-    if kind.family == "other":
-        specs = [
-            None if value[:2] == "//" and spec is not None and not spec.listed else spec
-            for spec, value in zip(specs, values, strict=True)
-        ]
-    if None in specs:
-        return (kind, *_merged(specs, names, values, lines))
-    return kind, cast("list[Spec]", specs), values, lines
+    pieces = _NEXT.split("\n" + text)
+    return pieces[0], pieces[1::2], pieces[2::2]
+
+
+def specified(family: Family, names: list[str], values: list[str], first_line: int) -> Columns:
+    """The fields of one template, from its part of what :func:`cut` gives.
+
+    Where the template's type does not know a name, the piece continues the field above it. A full
+    parse spends most of its time here: the usual template, all of whose names are usual and whose
+    values have one line each, is done column by column in C.
+    """
+    specs: list[Spec | None] = list(map(_usual(family).get, names))
+    lines: Sequence[int] = range(first_line, first_line + len(names))
+    values = [*values[:-1], values[-1].rstrip()]
+    wrapped = "\n" in "".join(values)
+    if wrapped:
+        lines = list(map(add, accumulate(map(str.count, values, repeat("\n")), initial=0), lines))
+    if None in specs or family == "other":
+        specs = [spec or spec_of(family, name) for spec, name in zip(specs, names, strict=True)]
+        if family == "other":
+            specs = [None if spec and spec.prefix == "" and value[:2] == "//" and spec.name != "Handle" else spec for spec, value in zip(specs, values, strict=True)]
+        if None in specs:
+            specs, values, lines = _merged(specs, names, values, lines)
+            wrapped = True
+    tidy = [joined(value) if "\n" in value else value.strip() for value in values] if wrapped else [*map(str.strip, values)]
+    return Columns(cast("list[Spec]", specs), values, tidy, lines)
 
 
 def _merged(
-    specs: list[Spec | None], names: list[str], values: list[str], lines: list[int]
-) -> tuple[list[Spec], list[str], list[int]]:
-    """The same columns with unknown names put back into the values that they are part of."""
-    known: list[Spec] = []
+    specs: list[Spec | None], names: list[str], values: list[str], lines: Sequence[int]
+) -> tuple[list[Spec | None], list[str], list[int]]:
+    """The same columns with what has no meaning put back into the values that it is part of."""
+    known: list[Spec | None] = []
     parts: list[list[str]] = []
     kept: list[int] = []
     for spec, name, value, line in zip(specs, names, values, lines, strict=True):
@@ -183,6 +201,20 @@ def _merged(
         elif parts:
             parts[-1].append(f"{name}:{value}")
     return known, ["\n".join(part) for part in parts], kept
+
+
+@lru_cache(maxsize=8)
+def _usual(family: Family) -> Mapping[str, Spec]:
+    """The meaning of a family's names in their canonical spelling, as nearly all templates have them."""
+    names = f"{_EVERYWHERE} {_PLAIN[family]}".split()
+    names += [f"File-{leaf}" for leaf in ("URL", "Format", "Function", "Size", "Restriction")]
+    names += ["X-Code", "Classification-Jel", "Author-X-Name-First", "Author-X-Name-Last"]
+    for prefix, role in _CLUSTERS[family].items():
+        names += [_spelt(f"{prefix}-{leaf}") for leaf in _LEAVES[role]]
+        if role == "person":
+            names += [_spelt(f"{prefix}-workplace-{leaf}") for leaf in _LEAVES["organisation"]]
+    specs = {name: spec_of(family, name) for name in names}
+    return {name: spec for name, spec in specs.items() if spec is not None}
 
 
 def joined(raw: str) -> str:

@@ -11,7 +11,7 @@ from archec.redif.encoding import decode
 from archec.redif.handle import handle_in, id_of
 from archec.redif.items import Blob
 from archec.redif.problems import Problem, shown
-from archec.redif.sniff import BOM_UTF8, is_template_name, looks_binary, looks_html
+from archec.redif.sniff import is_template_name, looks_binary, looks_html
 
 __all__ = ["RawTemplate", "Scan", "canonical_text", "only_file_urls_differ", "scan"]
 
@@ -22,7 +22,6 @@ _HANDLE = re.compile(rb"\nhandle[ \t]*:[ \t]*")
 _ONE_LINE = re.compile(rb"\nhandle[ \t]*:[ \t]*([^\s\x1a]+)[ \t]*(?=\n(?:\n|\Z|[a-z][a-z0-9#-]*[ \t]*:))")
 _COMMENTED = re.compile(rb"^#[ \t]*template-type[ \t]*:", re.I | re.M)
 _NOT_COMMENT = re.compile(rb"^(?:[^#\s]|[ \t]+\S)", re.M)
-_MARK = re.compile(rb"\n(?:\xef\xbb\xbf)+(?=template-type)", re.I)
 _CONFLICT = re.compile(rb"^<<<<<<<(?: |$)", re.M)
 _ENCODING_TROUBLE = {
     "mixed-encoding": "some lines are UTF-8, others are read as cp1252",
@@ -64,8 +63,6 @@ def scan(blob: Blob) -> Scan:
     if trouble:
         read = trouble != "utf-16-damaged"
         problems.append(Problem(shown(blob.path), 0, trouble, _ENCODING_TROUBLE[trouble]))
-    if encoding != "ascii" and b"\n" + BOM_UTF8 in data:
-        data = _MARK.sub(b"\n", data)
     lower = data.lower()
     starts = _starts(lower)
     if not starts:

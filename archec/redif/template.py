@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
+from itertools import repeat
 from typing import NamedTuple
 
-from archec.redif.clusters import Cluster, ClusterBuilder, RawRefipo
-from archec.redif.fields import Field, joined, specified
+from archec.redif.clusters import Cluster, RawRefipo, grouped, raw_refipo
+from archec.redif.encoding import decode
+from archec.redif.fields import Field, cut, joined, specified
 from archec.redif.handle import handle_in, id_of
+from archec.redif.items import Blob
 from archec.redif.kinds import Family, kind_of
+from archec.redif.lines import with_lf
 from archec.redif.problems import Problem, shown
 
-__all__ = ["Template", "as_json", "parse"]
+__all__ = ["Template", "as_json", "parse", "parse_blob"]
 
-_TITLES = ("Title", "Name", "Name-Full", "Primary-Name")
-_MARKED = frozenset((*_TITLES, "Handle"))
-_NAME = itemgetter(0)
+_TITLES: Mapping[Family, tuple[str, ...]] = {
+    "work": ("Title",),
+    "series": ("Name", "Title"),
+    "archive": ("Name",),
+    "person": ("Name-Full", "Name"),
+    "institution": ("Primary-Name", "Name"),
+    "other": ("Title", "Name", "Name-Full"),
+}
+"""Where a template's title is, by family; the first that has a value."""
 _FIELD = partial(tuple.__new__, Field)  # what a NamedTuple's own constructor calls, in half the time
 
 
@@ -63,44 +73,67 @@ def parse(text: str, *, path: str = "", first_line: int = 1) -> Template:
     ``path`` and ``first_line`` say where it was found, for problems and the lines of fields.
     """
     if "\r" in text:
-        text = text.replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n")
-    kind, specs, values, lines = specified(text.rstrip(), first_line)
-    tidy = [joined(value) if "\n" in value else value.strip() for value in values]
-    fields = list(map(_FIELD, zip(map(_NAME, specs), tidy, lines, strict=True)))
-    builder = ClusterBuilder()
-    add = builder.add
-    handles: list[str] = []
-    titles: dict[str, str] = {}
-    for at, spec in enumerate(specs):
-        if spec[2]:
-            add(spec, fields[at])
-        if spec[0] in _MARKED and (value := tidy[at]):
-            if spec[0] != "Handle":
-                titles.setdefault(spec[0], value)
-            elif "\n" in values[at]:
-                first, *following = values[at].split("\n")
-                handles.append(handle_in(first, following))
-            else:
-                handles.append(handle_in(value, ()))
-    clusters = builder.clusters()
-    handle = next((handle for handle in handles if handle), "")
-    obi = id_of(handle)
-    problems: list[Problem] = []
-    if not obi or len(handles) > 1 or builder.keyless or "\n<<<<<<<" in text:
-        problems = _problems(shown(path), first_line, text, obi, handles, builder.keyless)
+        text = with_lf(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+    before, names, values = cut(text)
+    if not names:
+        names, values = ["Template-Type"], [""]
+    return _template(names, values, path, first_line + before.count("\n"))
+
+
+def parse_blob(blob: Blob) -> list[Template]:
+    """Every template of a blob, in order: what :func:`parse` makes of each of those that scan finds."""
+    text = decode(blob.data, blob.encoding).data.decode("utf-8")
+    before, names, values = cut(text)
+    starts = [at for at, name in enumerate(names) if len(name) == 13 and name.lower() == "template-type"]
+    templates: list[Template] = []
+    line = blob.first_line + before.count("\n")
+    done = 0
+    ends = [*starts[1:], len(names)]
+    for start, end in zip(starts, ends):  # noqa: B905 - no start, no end
+        line += sum(map(str.count, values[done:start], repeat("\n"))) + start - done
+        templates.append(_template(names[start:end], values[start:end], blob.path, line))
+        done = start
+    return templates
+
+
+def _template(names: list[str], values: list[str], path: str, first_line: int) -> Template:
+    kind = kind_of(joined(values[0]) if names[0].lower() == "template-type" else "")
+    specs, raws, tidy, lines = specified(kind.family, names, values, first_line)
+    canonical = [spec[0] for spec in specs]
+    fields = tuple(map(_FIELD, zip(canonical, tidy, lines)))  # noqa: B905 - strict costs a tenth of the parse
+    clusters, keyless = grouped(specs, fields)
+    handle, again = _handle(canonical, raws)
+    obi = id_of(handle) if handle else ""
+    refipos = tuple([raw_refipo(cluster[1], cluster[3]) for cluster in clusters if cluster[0] == "file"])
+    problems: tuple[Problem, ...] = ()
+    if again or keyless or not obi or "<<<<<<<" in "".join(raws):
+        problems = tuple(_problems(shown(path), first_line, obi, again, keyless, raws, lines))
+    title = _title(kind.family, canonical, tidy)
     return Template(
-        kind.name,
-        kind.version,
-        kind.family,
-        handle,
-        obi,
-        next((titles[name] for name in _TITLES if name in titles), ""),
-        first_line,
-        tuple(fields),
-        clusters,
-        tuple([cluster.refipo() for cluster in clusters if cluster.role == "file"]),
-        tuple(problems),
+        kind.name, kind.version, kind.family, handle, obi, title, first_line, fields, clusters, refipos, problems
     )
+
+
+def _handle(canonical: list[str], raws: Sequence[str]) -> tuple[str, bool]:
+    """The raw handle, and whether there is another after it."""
+    at = -1
+    for _ in range(canonical.count("Handle")):
+        at = canonical.index("Handle", at + 1)
+        first, *following = raws[at].split("\n")
+        handle = handle_in(first, following)
+        if handle:
+            return handle, "Handle" in canonical[at + 1 :]
+    return "", False
+
+
+def _title(family: Family, canonical: list[str], values: Sequence[str]) -> str:
+    for name in _TITLES[family]:
+        at = -1
+        for _ in range(canonical.count(name)):
+            at = canonical.index(name, at + 1)
+            if values[at]:
+                return values[at]
+    return ""
 
 
 def as_json(template: Template) -> dict[str, object]:
@@ -136,17 +169,16 @@ def _cluster_json(cluster: Cluster) -> dict[str, object]:
 
 
 def _problems(
-    path: str, first_line: int, text: str, obi: str, handles: list[str], keyless: list[Field]
-) -> list[Problem]:
-    problems = [
-        Problem(path, field.line, "cluster-without-key", f"{field.name} stands before the field that opens its cluster")
-        for field in keyless
-    ]
+    path: str, first_line: int, obi: str, again: bool, keyless: list[Field], raws: Sequence[str], lines: Sequence[int]
+) -> Iterator[Problem]:
+    for field in keyless:
+        message = f"{field.name} stands before the field that opens its cluster"
+        yield Problem(path, field.line, "cluster-without-key", message)
     if not obi:
-        problems.append(Problem(path, first_line, "no-handle", "the template has no handle and is not stored"))
-    if len(handles) > 1:
-        problems.append(Problem(path, first_line, "two-handles", f"more than one handle; {obi} is the first"))
-    for number, line in enumerate(text.split("\n") if "\n<<<<<<<" in text else ()):
-        if line.startswith(("<<<<<<<", ">>>>>>>")):
-            problems.append(Problem(path, first_line + number, "conflict-marker", "a conflict marker of a merge"))
-    return problems
+        yield Problem(path, first_line, "no-handle", "the template has no handle and is not stored")
+    if again:
+        yield Problem(path, first_line, "two-handles", f"more than one handle; {obi} is the first")
+    for raw, line in zip(raws, lines, strict=True):
+        for more, text in enumerate(raw.split("\n") if "\n<<<<<<<" in raw else ()):
+            if more and text.startswith("<<<<<<<"):
+                yield Problem(path, line + more, "conflict-marker", "a conflict marker of a merge")

@@ -51,7 +51,7 @@ class WorkerProcess:
     def __init__(self, orders: Orders) -> None:
         """Starts the process in a session of its own; OSError where the system refuses."""
         self._process = subprocess.Popen(
-            (sys.executable, "-I", "-c", COMMAND, orders.to_json(), json.dumps([p for p in sys.path if p])),
+            (sys.executable, "-I", "-c", COMMAND, orders.to_json(), json.dumps([p or os.getcwd() for p in sys.path])),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
