@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -30,6 +31,8 @@ from archec.ids import host_of
 
 __all__ = ["Fetcher", "Transports"]
 
+_MOST_KEPT = 1024
+"""Unused connections that are kept at most, where the limit of open files allows it."""
 _FULL = frozenset({28, 122})  # ENOSPC, EDQUOT
 
 
@@ -49,7 +52,7 @@ def transports(
     if resolver is None:
         resolver = SystemResolver(tuning.dns_threads, tuning.dns_ttl)
     proxies = Proxies(config.proxy)
-    keep = 2 * max(concurrency, 32)
+    keep = max(2 * concurrency, min(_MOST_KEPT, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
     web = DirectTransport(Connector(guard, resolver, tuning), proxies, keep, tuning.keep_idle)
     if proxies.covers("ftp"):
         return Transports(web, web, whole_urls=False)

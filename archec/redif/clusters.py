@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from archec.ids import without_userinfo
-from archec.redif.fields import Field, Role, Spec
+from archec.redif.fields import Role, Row, Spec
 
 __all__ = ["Cluster", "RawRefipo", "grouped", "raw_refipo"]
 
@@ -37,22 +37,19 @@ class Cluster(NamedTuple):
     """A person, an organisation or a file inside a template.
 
     ``prefix`` is what the names of its fields begin with (``Author``, ``Author-Workplace``,
-    ``File``); ``fields`` keep their whole names.
+    ``File``); ``rows`` are its own fields as pairs of their whole canonical name and
+    their value; those of the clusters inside it are theirs.
     """
 
     role: Role
     prefix: str
-    line: int
-    fields: tuple[Field, ...]
+    rows: tuple[Row, ...]
     clusters: tuple[Cluster, ...] = ()
 
     def get(self, leaf: str) -> str:
         """The first value of the field ``<prefix>-<leaf>`` that is not empty, else ``""``."""
-        name = f"{self.prefix}-{leaf}"
-        for field in self.fields:
-            if field.name == name and field.value:
-                return field.value
-        return ""
+        wanted = f"{self.prefix}-{leaf}"
+        return next((value for name, value in self.rows if name == wanted and value), "")
 
     @property
     def name(self) -> str:
@@ -61,14 +58,14 @@ class Cluster(NamedTuple):
 
     def refipo(self) -> RawRefipo:
         """What a file cluster refers to."""
-        return raw_refipo(self.prefix, self.fields)
+        return raw_refipo(self.prefix, self.rows)
 
 
-def raw_refipo(prefix: str, fields: Iterable[Field]) -> RawRefipo:
-    """The refipo in the fields of a file cluster; of a field that is repeated, the first value counts."""
+def raw_refipo(prefix: str, rows: Iterable[Row]) -> RawRefipo:
+    """The refipo in the rows of a file cluster; of a field that is repeated, the first value counts."""
     size = len(prefix) + 1
     leaves: dict[str, str] = {}
-    for name, value, _ in fields:
+    for name, value in rows:
         if value:
             leaves.setdefault(name[size:], value)
     get = leaves.get
@@ -78,23 +75,22 @@ def raw_refipo(prefix: str, fields: Iterable[Field]) -> RawRefipo:
     return RawRefipo(url, get("Format", ""), get("Function", ""), get("Size", ""), get("Restriction", ""))
 
 
-def grouped(specs: Sequence[Spec], fields: Sequence[Field]) -> tuple[tuple[Cluster, ...], list[Field]]:
+def grouped(specs: Iterable[Spec], rows: Iterable[Row]) -> tuple[tuple[Cluster, ...], list[Row]]:
     """A template's clusters in order, and the fields of clusters that no key had opened."""
     top: list[_Growing] = []
-    keyless: list[Field] = []
-    growing: dict[str, list[Field]] = {}
+    keyless: list[Row] = []
+    growing: dict[str, list[Row]] = {}
     inner_of: dict[str, list[_Growing]] = {}
-    for spec, field in zip(specs, fields, strict=True):
+    for spec, row in zip(specs, rows):  # noqa: B905 - as many of the one as of the other
         prefix = spec[2]
         if not prefix:
             continue
         if not spec[3]:
-            group = growing.get(prefix)
-            if group is not None:
-                group.append(field)
+            if prefix in growing:
+                growing[prefix].append(row)
                 continue
-            keyless.append(field)
-        growing[prefix] = group = [field]
+            keyless.append(row)
+        growing[prefix] = group = [row]
         role, parent = spec[1], spec[4]
         if role == "person":
             inner: list[_Growing] = []
@@ -111,12 +107,11 @@ def grouped(specs: Sequence[Spec], fields: Sequence[Field]) -> tuple[tuple[Clust
     return tuple([_grown(one) for one in top]), keyless
 
 
-_Growing = tuple[Role, str, list[Field], Sequence[Any]]
+_Growing = tuple[Role, str, list[Row], Sequence[Any]]
 """A cluster that may still grow: role, prefix, fields, the clusters inside it."""
 _NONE: tuple[()] = ()
 
 
 def _grown(cluster: _Growing) -> Cluster:
-    role, prefix, fields, inner = cluster
-    within = tuple([_grown(one) for one in inner]) if inner else ()
-    return _new(Cluster, (role, prefix, fields[0][2] if fields else within[0][2], tuple(fields), within))
+    role, prefix, rows, inner = cluster
+    return _new(Cluster, (role, prefix, tuple(rows), tuple([_grown(one) for one in inner]) if inner else _NONE))

@@ -14,9 +14,10 @@ from typing import NamedTuple
 from archec.redif.lines import with_lf
 from archec.redif.sniff import BOM_UTF8
 
-__all__ = ["Decoded", "decode"]
+__all__ = ["Decoded", "decode", "decode_text"]
 
 _HIGH = re.compile(rb"[\x80-\xff]")
+_LATER = b"\n" + BOM_UTF8
 _LATER_MARK = re.compile(rb"\n(?:\xef\xbb\xbf)+(?=template-type[ \t]*:)", re.I)
 _CP1252 = "".join(
     bytes((byte,)).decode("cp1252") if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D) else chr(byte) for byte in range(256)
@@ -42,30 +43,47 @@ def decode(data: bytes, encoding: str = "") -> Decoded:
 
     Byte-order marks at the beginning of a later template (files that were put together) go too.
     """
-    decoded = _decode(data, encoding)
-    if decoded.encoding != "ascii" and b"\n" + BOM_UTF8 in decoded.data:
+    data, label = _bare(data, encoding)
+    if label.startswith("utf-16") and not encoding:
+        decoded = _utf16(data, label)
+    elif data.isascii():
+        return Decoded(data, "ascii" if label == "utf-8" else label)
+    else:
+        try:
+            codecs.utf_8_decode(data, "strict", True)
+            decoded = Decoded(data, label, _shifted(data) if encoding else "")
+        except UnicodeDecodeError:
+            decoded = _by_line(data)
+    if _LATER in decoded.data:
         return decoded._replace(data=_LATER_MARK.sub(b"\n", decoded.data))
     return decoded
 
 
-def _decode(data: bytes, encoding: str) -> Decoded:
+def decode_text(data: bytes, encoding: str = "") -> str:
+    """What :func:`decode` gives, as a string: the short way where only the text is wanted."""
+    bare, label = _bare(data, encoding)
+    if encoding or not label.startswith("utf-16"):
+        try:
+            text = codecs.utf_8_decode(bare, "strict", True)[0]
+        except UnicodeDecodeError:
+            return decode(data, encoding).data.decode("utf-8")
+        if "\n\ufeff" not in text:
+            return text
+    return decode(data, encoding).data.decode("utf-8")
+
+
+def _bare(data: bytes, encoding: str) -> tuple[bytes, str]:
+    """``data`` without its mark, and the encoding that the mark names; LF as line end but in UTF-16."""
     if encoding:
-        return Decoded(with_lf(data), encoding, _shifted(data))
+        return with_lf(data), encoding
     if data[:2] == b"\xff\xfe":
-        return _utf16(data[2:], "utf-16le")
+        return data[2:], "utf-16le"
     if data[:2] == b"\xfe\xff":
-        return _utf16(data[2:], "utf-16be")
+        return data[2:], "utf-16be"
     label = "utf-8"
     while data.startswith(BOM_UTF8):
         data, label = data[3:], "utf-8-bom"
-    data = with_lf(data)
-    if data.isascii():
-        return Decoded(data, "ascii" if label == "utf-8" else label)
-    try:
-        codecs.utf_8_decode(data, "strict", True)
-    except UnicodeDecodeError:
-        return _by_line(data)
-    return Decoded(data, label)
+    return with_lf(data), label
 
 
 def _utf16(data: bytes, encoding: str) -> Decoded:

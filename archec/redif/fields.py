@@ -10,13 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, repeat
-from operator import add
 from typing import Literal, NamedTuple, cast
 
 from archec.redif.kinds import Family
 
-__all__ = ["Columns", "Field", "Role", "Spec", "cut", "joined", "spec_of", "specified"]
+__all__ = ["Columns", "Field", "Role", "Row", "Spec", "cut", "joined", "spec_of", "specified"]
 
 
 class Field(NamedTuple):
@@ -26,6 +24,9 @@ class Field(NamedTuple):
     value: str
     line: int
 
+
+Row = tuple[str, str]
+"""Canonical name and value of a field: what templates and clusters hold, being the cheapest."""
 
 Role = Literal["plain", "person", "organisation", "file"]
 """What a cluster describes; ``plain`` is a field of the template itself."""
@@ -49,15 +50,14 @@ class Spec(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The fields of a template, column by column: meaning, all that follows the colon, value, line."""
+    """The fields of a template, column by column: meaning, all that follows the colon, value."""
 
-    specs: Sequence[Spec]
-    raws: Sequence[str]
-    values: Sequence[str]
-    lines: Sequence[int]
+    specs: list[Spec]
+    raws: list[str]
+    values: list[str]
 
 
-_NEXT = re.compile(r"\n([A-Za-z][A-Za-z0-9#-]{0,99})[ \t]*:")
+_NEXT = re.compile(r"\n([A-Za-z][A-Za-z0-9#-]{0,99})[ \t]*:[ \t]*")
 _CONFLICT = ("<<<<<<< ", ">>>>>>> ", "=======", "<<<<<<<", ">>>>>>>", "||||||| ")
 
 _EVERYWHERE = "Template-Type Handle"
@@ -162,45 +162,41 @@ def cut(text: str) -> tuple[str, list[str], list[str]]:
     return pieces[0], pieces[1::2], pieces[2::2]
 
 
-def specified(family: Family, names: list[str], values: list[str], first_line: int) -> Columns:
+def specified(family: Family, names: list[str], raws: list[str]) -> Columns:
     """The fields of one template, from its part of what :func:`cut` gives.
 
     Where the template's type does not know a name, the piece continues the field above it. A full
-    parse spends most of its time here: the usual template, all of whose names are usual and whose
-    values have one line each, is done column by column in C.
+    parse spends most of its time here, which is why the usual template is done column by column in C.
     """
     specs: list[Spec | None] = list(map(_usual(family).get, names))
-    lines: Sequence[int] = range(first_line, first_line + len(names))
-    values = [*values[:-1], values[-1].rstrip()]
-    wrapped = "\n" in "".join(values)
-    if wrapped:
-        lines = list(map(add, accumulate(map(str.count, values, repeat("\n")), initial=0), lines))
     if None in specs or family == "other":
         specs = [spec or spec_of(family, name) for spec, name in zip(specs, names, strict=True)]
         if family == "other":
-            specs = [None if spec and spec.prefix == "" and value[:2] == "//" and spec.name != "Handle" else spec for spec, value in zip(specs, values, strict=True)]
+            specs = list(map(_unless_url, specs, raws))
         if None in specs:
-            specs, values, lines = _merged(specs, names, values, lines)
-            wrapped = True
-    tidy = [joined(value) if "\n" in value else value.strip() for value in values] if wrapped else [*map(str.strip, values)]
-    return Columns(cast("list[Spec]", specs), values, tidy, lines)
+            specs, raws = _merged(specs, names, raws)
+    values = list(map(str.strip, raws))
+    if "\n" in "".join(values):
+        values = [joined(raw) if "\n" in raw else value for raw, value in zip(raws, values, strict=True)]
+    return Columns(cast("list[Spec]", specs), raws, values)
 
 
-def _merged(
-    specs: list[Spec | None], names: list[str], values: list[str], lines: Sequence[int]
-) -> tuple[list[Spec | None], list[str], list[int]]:
+def _unless_url(spec: Spec | None, value: str) -> Spec | None:
+    """No field at all where an unknown type has ``https://`` at the beginning of a line."""
+    return None if spec is not None and spec.role == "plain" and value[:2] == "//" and spec.name != "Handle" else spec
+
+
+def _merged(specs: list[Spec | None], names: list[str], raws: list[str]) -> tuple[list[Spec | None], list[str]]:
     """The same columns with what has no meaning put back into the values that it is part of."""
     known: list[Spec | None] = []
     parts: list[list[str]] = []
-    kept: list[int] = []
-    for spec, name, value, line in zip(specs, names, values, lines, strict=True):
+    for spec, name, raw in zip(specs, names, raws, strict=True):
         if spec is not None:
             known.append(spec)
-            parts.append([value])
-            kept.append(line)
+            parts.append([raw])
         elif parts:
-            parts[-1].append(f"{name}:{value}")
-    return known, ["\n".join(part) for part in parts], kept
+            parts[-1].append(f"{name}:{raw}")
+    return known, ["\n".join(part) for part in parts]
 
 
 @lru_cache(maxsize=8)
@@ -213,6 +209,7 @@ def _usual(family: Family) -> Mapping[str, Spec]:
         names += [_spelt(f"{prefix}-{leaf}") for leaf in _LEAVES[role]]
         if role == "person":
             names += [_spelt(f"{prefix}-workplace-{leaf}") for leaf in _LEAVES["organisation"]]
+    names += ["Template-type", "Author-WorkPlace-Name", *map(str.lower, names)]
     specs = {name: spec_of(family, name) for name in names}
     return {name: spec for name, spec in specs.items() if spec is not None}
 

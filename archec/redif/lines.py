@@ -19,9 +19,12 @@ def with_lf(data: bytes) -> bytes:
         return data
     if b"\n" not in data:
         return data.replace(b"\r", b"\n")
-    data = data.replace(b"\r\r\n", b"\n").replace(b"\r\n", b"\n")
+    data = data.replace(b"\r\n", b"\n")
+    if b"\r" not in data:
+        return data
+    data = data.replace(b"\r\n", b"\n")
     if b"\r\n" not in data:
-        return data.replace(b"\r", b"\n") if b"\r" in data else data
+        return data.replace(b"\r", b"\n")
     return _RETURNS.sub(_line_ends, data)
 
 

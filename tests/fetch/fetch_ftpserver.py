@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 
 
 class FtpServer:
@@ -81,7 +82,7 @@ class FtpServer:
             return "213 20090502100000" if known else "550 no date"
         return "200 fine" if command == "TYPE" else "502 what?"
 
-    def _retrieve(self, say: object, listener: socket.socket, path: str) -> None:
+    def _retrieve(self, say: Callable[[str], None], listener: socket.socket, path: str) -> None:
         replies = {"denied": "550 Permission denied", "busy": "450 busy", "odd": "553 name not allowed"}
         if path in replies or path not in self.files and path != "endless":
             say(replies.get(path, "550 no such file"))
@@ -92,6 +93,7 @@ class FtpServer:
             if path == "endless":
                 while not self._over.is_set():
                     data.sendall(b"x" * 65536)
+                return
             if path == "silent":
                 self._over.wait(30)
             body = self.files[path]
@@ -99,5 +101,5 @@ class FtpServer:
         say("426 broken off" if path == "broken" else "226 done")
 
 
-def _speaker(client: socket.socket):
+def _speaker(client: socket.socket) -> Callable[[str], None]:
     return lambda text: client.sendall(text.encode("latin-1") + b"\r\n")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -43,7 +44,7 @@ def body_of(path: str) -> bytes:
 class Hostile:
     """Listens on one port of 127.0.0.1 to 127.0.0.<hosts>; ``close`` when done."""
 
-    def __init__(self, hosts: int = 1, tls: object = None) -> None:
+    def __init__(self, hosts: int = 1, tls: ssl.SSLContext | None = None) -> None:
         self.asked: list[Asked] = []
         self.counts: Counter[str] = Counter()
         self.robots: tuple[int, bytes, str] = (404, b"", "")
@@ -434,8 +435,48 @@ async def tagged(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) ->
     return True
 
 
+class _Slow(asyncio.Protocol):
+    """Answers every request after a fixed time, at the least cost."""
+
+    def __init__(self, latency: float) -> None:
+        self._latency = latency
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        asyncio.get_running_loop().call_later(self._latency, self._answer)
+
+    def _answer(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+
 @contextlib.contextmanager
-def hostile_server(hosts: int = 1, tls: object = None):
+def slow_hosts(hosts: int, latency: float) -> Iterator[list[str]]:
+    """Origins that answer everything after ``latency`` seconds."""
+    sockets, port = _listen(hosts)
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        for listener in sockets:
+            await loop.create_server(lambda: _Slow(latency), sock=listener)
+
+    loop.run_until_complete(serve())
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield [f"http://127.0.0.{number}:{port}" for number in range(1, hosts + 1)]
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+        for listener in sockets:
+            listener.close()
+
+
+@contextlib.contextmanager
+def hostile_server(hosts: int = 1, tls: ssl.SSLContext | None = None) -> Iterator[Hostile]:
     """A :class:`Hostile` for a with statement."""
     server = Hostile(hosts, tls)
     try:

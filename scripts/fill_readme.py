@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""Writes anew what README.md says that the program prints, by running its commands.
+
+    python scripts/fill_readme.py
+
+To be run when a test says that README.md is out of date; look at the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / part) for part in ("", "tests/project")]
+
+from readme_blocks import README, alike, outputs  # noqa: E402
+
+
+def main() -> None:
+    text = README.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "steps").mkdir()
+        changed = 0
+        for block, printed in reversed(outputs(text, Path(scratch))):
+            if alike(printed) != alike(block.text):
+                shown = re.sub(re.escape(scratch) + r"/(?:steps|demo)", "/home/me", printed).strip()
+                text = text[: block.start] + shown + "\n" + text[block.end :]
+                changed += 1
+    README.write_text(text, encoding="utf-8")
+    print(f"{changed} blocks written anew")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""What the tests of gathering share: an archive in a folder, tarballs, runs, and what must always hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import archec
+from archec.catalogue.dump import dump
+from archec.catalogue.open import open_catalogue
+from archec.config import Config, as_yaml, load
+from archec.gather.progress import Silent
+from archec.gather.recover import rebuild
+from archec.gather.report import Report
+from archec.gather.run import Options, gather
+from archec.lookup.obi import held_at
+from archec.store.durable import is_temp
+from archec.store.journal import journals, read_batches
+from archec.store.layout import Layout, create, open_layout
+
+QUICK: dict[str, object] = {
+    "workers": 1,
+    "min_free": 0,
+    "lost_grace": "0s",
+    "fetch.revisit_min": "0s",
+    "fetch.revisit_max": "0s",
+    "fetch.delay": "0s",
+    "fetch.retries": 0,
+    "fetch.robots": "ignore",
+    "fetch.workers": 1,
+    "fetch.idle_timeout": "5s",
+    "fetch.allow_networks": ["127.0.0.0/8"],
+}
+"""Settings that make a test short: on loopback, without waiting, everything due at once."""
+
+ROOT = Path(archec.__file__).parents[1]
+
+
+# -- archives and data sets ---------------------------------------------------------------------------
+
+
+def make(folder: Path, settings: Mapping[str, object] | None = None, *, fanout: int = 0) -> Config:
+    """A fresh archive in ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "config.yaml"
+    path.write_text(as_yaml({**QUICK, **(settings or {})}), encoding="utf-8")
+    config = load(path, environ={})
+    create(config.store_path, fanout=fanout)
+    config.data_path.mkdir(parents=True, exist_ok=True)
+    return config
+
+
+def change(config: Config, settings: Mapping[str, object]) -> Config:
+    """The archive with other settings."""
+    path = config.base / "config.yaml"
+    path.write_text(as_yaml({**QUICK, **settings}), encoding="utf-8")
+    return load(path, environ={})
+
+
+class Member(NamedTuple):
+    """One member of a tarball: a file, or a directory where ``data`` is None."""
+
+    path: str
+    data: bytes | None
+    mtime: int = 1_000_000_000
+
+
+def tarball(path: Path, members: Iterable[Member]) -> Path:
+    """Writes an uncompressed or, by its name, a gzip tarball; gives its path."""
+    with tarfile.open(path, "w:gz" if path.name.endswith("gz") else "w", format=tarfile.GNU_FORMAT) as tar:
+        for member in members:
+            info = tarfile.TarInfo(member.path)
+            info.mtime = member.mtime
+            if member.data is None:
+                info.type = tarfile.DIRTYPE
+                tar.addfile(info)
+            else:
+                info.size = len(member.data)
+                tar.addfile(info, io.BytesIO(member.data))
+    return path
+
+
+def template(handle: str, title: str = "A title", urls: Sequence[str] = ()) -> str:
+    """A small paper, article by article the same but for its title."""
+    files = "".join(f"File-URL: {url}\n" for url in urls)
+    return f"Template-Type: ReDIF-Paper 1.0\nTitle: {title}\n{files}Handle: {handle}\n"
+
+
+def write_papers(config: Config, urls: Sequence[str], *, archive: str = "aaa", title: str = "A title") -> None:
+    """The current data set: one template for each URL."""
+    folder = config.data_path / archive / "sss"
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = [template(f"RePEc:{archive}:sss:{n}", title, [url]) for n, url in enumerate(urls)]
+    (folder / "papers.rdf").write_text("\n".join(texts), encoding="utf-8")
+
+
+# -- runs ---------------------------------------------------------------------------------------------
+
+
+def run(config: Config, file: Path | None = None, **options: object) -> Report:
+    """One run in this process."""
+    options.setdefault("fetch", file is None)
+    if "accept" in options:
+        options["accept"] = frozenset(options["accept"])  # type: ignore[call-overload]
+    return gather(config, Options(file=file, **options), Silent())  # type: ignore[arg-type]
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a command line that runs this very code."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **(extra or {})}
+
+
+class Done(NamedTuple):
+    """What a command came to."""
+
+    code: int
+    out: bytes
+    err: str
+
+
+def archec_cli(
+    config: Config | None, *arguments: object, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Done:
+    """Runs ``python -m archec`` for real."""
+    command = [sys.executable, "-m", "archec", *map(str, arguments)]
+    if config is not None:
+        command += ["--config", str(config.base / "config.yaml")]
+    done = subprocess.run(command, capture_output=True, check=False, env=environment(env), cwd=cwd, timeout=300)
+    return Done(done.returncode, done.stdout, done.stderr.decode())
+
+
+def start_cli(config: Config, *arguments: object, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Starts ``python -m archec`` in a process group of its own."""
+    command = [sys.executable, "-m", "archec", *map(str, arguments), "--config", str(config.base / "config.yaml")]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(env), start_new_session=True
+    )
+
+
+def kill(child: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> int:
+    """Signals a process and waits for its end."""
+    child.send_signal(number)
+    child.communicate(timeout=60)
+    return child.returncode
+
+
+def until(condition: Callable[[], bool], within: float = 30.0) -> bool:
+    """Waits for something that another process does; whether it came."""
+    deadline = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+# -- what must always hold ----------------------------------------------------------------------------
+
+
+def lines(config: Config, *, everything: bool = False) -> list[str]:
+    """The catalogue's dump."""
+    catalogue = open_catalogue(config.database, base=config.base)
+    try:
+        return list(dump(catalogue, everything=everything))
+    finally:
+        catalogue.close()
+
+
+def histories(config: Config) -> dict[str, dict[int, str | None]]:
+    """The histories of all tobis and fobis that were ever held, by id."""
+    catalogue = open_catalogue(config.database, base=config.base)
+    try:
+        found = {tobi.id: tobi.history.as_dict() for tobi in catalogue.all_tobis()}
+        found |= {fobi.id: fobi.history.as_dict() for fobi in catalogue.all_fobis() if len(fobi.history)}
+        return found
+    finally:
+        catalogue.close()
+
+
+def outcomes(config: Config) -> dict[str, str]:
+    """The outcome of the last visit of every fobi, ``""`` where there was none."""
+    catalogue = open_catalogue(config.database, base=config.base)
+    try:
+        return {fobi.id: fobi.visit.outcome if fobi.visit else "" for fobi in catalogue.all_fobis()}
+    finally:
+        catalogue.close()
+
+
+def store_files(layout: Layout) -> dict[str, str]:
+    """All that lies in the obi store proper: relative path -> md5 of a file, ``-> target`` of a link."""
+    found: dict[str, str] = {}
+    for folder, _, names in os.walk(layout.root):
+        for name in names:
+            path = Path(folder, name)
+            relative = str(path.relative_to(layout.root))
+            if relative.count("/") < 3:
+                continue
+            if path.is_symlink():
+                found[relative] = f"-> {path.readlink()}"
+            else:
+                found[relative] = hashlib.md5(path.read_bytes()).hexdigest()
+    return found
+
+
+def temporary_files(config: Config) -> list[str]:
+    """Whatever a run should not leave: temporary files in the store, scratch space."""
+    left = [str(path) for path in config.store_path.rglob("*") if is_temp(path.name)]
+    return left + ([str(path) for path in config.work_path.iterdir()] if config.work_path.exists() else [])
+
+
+def check(config: Config, *, whole: bool = True) -> None:
+    """Asserts invariants 2, 3 and 5: all that is known resolves to its bytes; no leavings (where a run has
+    ended: ``whole``); a rebuilt catalogue is the same to the byte."""
+    layout = open_layout(config.store_path)
+    catalogue = open_catalogue(config.database, base=config.base)
+    try:
+        for obi in (*catalogue.all_tobis(), *catalogue.all_fobis()):
+            check_normal(obi.id, obi.history.as_dict())
+            assert set(obi.notes) == set(obi.history.tists), obi.id
+            for tist, md5 in obi.history:
+                if md5 is None:
+                    continue
+                assert md5 in obi.versions or obi.notes[tist].kind == "restated", obi.id
+                held = held_at(layout, catalogue, obi, tist)
+                with held.open(layout) as file:
+                    data = file.read()
+                assert (held.tist, hashlib.md5(data).hexdigest()) == (tist, md5), obi.id
+                if md5 in obi.versions:
+                    assert obi.versions[md5].size == len(data), obi.id
+    finally:
+        catalogue.close()
+    if whole:
+        assert temporary_files(config) == []
+    check_journals(layout)
+    check_rebuild(config)
+
+
+def check_normal(obi: str, history: Mapping[int, str | None]) -> None:
+    """Asserts that a history holds changes only, and does not begin with a loss."""
+    states = list(history.values())
+    assert list(history) == sorted(history), obi
+    assert not states or states[0] is not None, obi
+    assert all(a != b for a, b in zip(states, states[1:], strict=False)), obi
+
+
+def check_journals(layout: Layout) -> None:
+    """Asserts that nothing is told twice: no incidence is put by two batches in the same way in a row."""
+    last: dict[bytes, bytes] = {}
+    for journal in journals(layout):
+        for batch in read_batches(journal.path):
+            for line in batch.lines:
+                if line.startswith((b'{"type":"tobi"', b'{"type":"fobi"')):
+                    obi = line.split(b'"id":"', 1)[1].split(b'"', 1)[0]
+                    assert last.get(obi) != line, f"{obi!r} is journalled twice: {line!r}"
+                    last[obi] = line
+
+
+def check_rebuild(config: Config) -> None:
+    """Asserts invariant 3."""
+    url = "sqlite:///rebuilt.sqlite"
+    for path in config.base.glob("rebuilt.sqlite*"):
+        path.unlink()
+    fresh = open_catalogue(url, base=config.base, create=True)
+    try:
+        rebuild(open_layout(config.store_path), fresh)
+    finally:
+        fresh.close()
+    other = dataclasses.replace(config, database=url)
+    assert lines(other, everything=True) == lines(config, everything=True)
