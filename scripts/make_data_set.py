@@ -20,11 +20,15 @@ from typing import BinaryIO
 
 REPEATED = 0.13
 HOSTS = 400
-WORDS = """market growth labour wage policy trade model evidence panel shock price risk credit bank tax firm
-household inequality education health innovation network monetary fiscal exchange rate inflation capital
-demand supply equilibrium learning uncertainty information contract auction game theory estimation data
-regional urban rural development migration energy climate emission productivity technology export import
-economía política prévision économétrie Wachstum für über señal coûts naïve""".split()
+WORDS = (
+    "market", "growth", "labour", "wage", "policy", "trade", "model", "evidence", "panel", "shock", "price", "risk",
+    "credit", "bank", "tax", "firm", "household", "inequality", "education", "health", "innovation", "network",
+    "monetary", "fiscal", "exchange", "rate", "inflation", "capital", "demand", "supply", "equilibrium", "learning",
+    "uncertainty", "information", "contract", "auction", "game", "theory", "estimation", "data", "regional",
+    "urban", "rural", "development", "migration", "energy", "climate", "emission", "productivity", "technology",
+    "export", "import", "economía", "política", "prévision", "économétrie", "Wachstum", "für", "über", "señal",
+    "coûts", "naïve",
+)  # fmt: skip
 
 
 def words(rnd: random.Random, count: int) -> str:
@@ -82,7 +86,8 @@ def files(count: int, changed: float, seed: int) -> Iterator[tuple[str, bytes]]:
             f"URL: http://www.{archive}.example.org/RePEc/{archive}/\nMaintainer-Email: m@example.org\n"
         ).encode()
         yield f"RePEc/{archive}/{archive}seri.rdf", (
-            f"Template-Type: ReDIF-Series 1.0\nHandle: RePEc:{archive}:series\nName: Papers\nMaintainer-Email: m@example.org\n"
+            f"Template-Type: ReDIF-Series 1.0\nHandle: RePEc:{archive}:series\nName: Papers\n"
+            "Maintainer-Email: m@example.org\n"
         ).encode()
         made += 2
         last = a == archives - 1

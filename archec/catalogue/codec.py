@@ -61,13 +61,13 @@ def canonical(value: object) -> str:
 
 
 @lru_cache(maxsize=16)
-def _defaults(cls: type[Any]) -> tuple[tuple[str, object], ...]:
+def _defaults(cls: Any) -> tuple[tuple[str, object], ...]:
     return tuple((f.name, f.default) for f in fields(cls))
 
 
 def slim(item: Any) -> Value:
     """The fields of a flat dataclass that differ from their defaults."""
-    return {name: v for name, default in _defaults(type(item)) if (v := getattr(item, name)) != default}
+    return {name: v for name, default in _defaults(item.__class__) if (v := getattr(item, name)) != default}
 
 
 def _build(cls: type[_T], value: Mapping[str, Any]) -> _T:
@@ -214,13 +214,16 @@ def run_from(value: Mapping[str, Any]) -> Run:
 
 def data_set_value(data_set: DataSet) -> Value:
     """A data set as JSON values; its archives sorted."""
-    return {
+    value: Value = {
         "tist": data_set.tist,
         "names": list(data_set.names),
         "complete": data_set.complete,
         "covered": sorted(data_set.covered),
         "partial": {code: list(keys) for code, keys in sorted(data_set.partial.items())},
     }
+    if data_set.guarded:
+        value["guarded"] = sorted(data_set.guarded)
+    return value
 
 
 def data_set_from(value: Mapping[str, Any]) -> DataSet:
@@ -232,6 +235,7 @@ def data_set_from(value: Mapping[str, Any]) -> DataSet:
             value["complete"],
             frozenset(value["covered"]),
             {code: tuple(keys) for code, keys in value["partial"].items()},
+            frozenset(value.get("guarded", ())),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise CatalogueError(f"a catalogue document is not a data set: {error!r}") from error

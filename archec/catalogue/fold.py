@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from archec.catalogue.model import (
+    CORE,
     Changes,
     DataSet,
     Fobi,
@@ -136,12 +137,14 @@ def fold_data_set(old: DataSet | None, new: DataSet) -> DataSet:
         elif code not in covered:
             keys = {*old.partial.get(code, ()), *new.partial.get(code, ())}
             partial[code] = tuple(sorted(keys))
+    core = [d.guarded for d in (old, new) if CORE in d.covered]
     return DataSet(
         new.tist,
         tuple(sorted({*old.names, *new.names})),
         old.complete or new.complete,
         frozenset(covered),
         {code: keys for code, keys in sorted(partial.items()) if code not in covered},
+        frozenset.intersection(*core) if core else old.guarded | new.guarded,
     )
 
 

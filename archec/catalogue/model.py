@@ -14,6 +14,7 @@ from typing import NamedTuple
 from archec.history import History
 
 __all__ = [
+    "CORE",
     "Changes",
     "DataSet",
     "DueFobi",
@@ -31,6 +32,9 @@ __all__ = [
     "TobiVersion",
     "Visit",
 ]
+
+CORE = "all"
+"""The core archive: its directory holds the archive and series templates of all archives."""
 
 
 class Refipo(NamedTuple):
@@ -191,7 +195,8 @@ class DataSet:
 
     ``covered`` are the archive codes whose directory was read whole; with ``complete`` also every
     archive that is in neither map. ``partial`` maps archive codes that are not covered to the keys
-    of the seen sets that say which of their handles were there.
+    of the seen sets that say which of their handles were there. ``guarded`` are archives whose losses
+    were held back: the core archive's directory is no evidence for them either.
     """
 
     tist: int
@@ -199,6 +204,7 @@ class DataSet:
     complete: bool = False
     covered: frozenset[str] = frozenset()
     partial: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    guarded: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,16 +53,21 @@ CREATE TABLE seen (key TEXT PRIMARY KEY, ids BLOB NOT NULL);
 """
 
 _NEW = "'archec init' makes one, 'archec rebuild' fills it from the archive folder"
+_ACCESS = "check owners and modes; readers, too, must be able to write its folder, for SQLite's -wal and -shm beside it"
 _REBUILD = "move the file away and run 'archec rebuild': the archive folder holds all that it said"
 
 
 def connect(path: Path, *, create: bool, read_only: bool) -> sqlite3.Connection:
     """A checked connection in autocommit mode. Raises :class:`CatalogueError`."""
-    if create and not path.parent.is_dir():
-        raise CatalogueError(f"{path}: there is no folder {path.parent}")
-    if not create and not path.exists():
-        raise CatalogueError(f"{path}: there is no such catalogue", hint=_NEW)
-    mode = "ro" if read_only else "rwc" if create else "rw"
+    try:
+        if create and not path.parent.is_dir():
+            raise CatalogueError(f"{path}: there is no folder {path.parent}")
+        if not create and not path.exists():
+            raise CatalogueError(f"{path}: there is no such catalogue", hint=_NEW)
+    except OSError as error:
+        raise CatalogueError(f"{path}: the catalogue cannot be reached: {error.strerror}") from error
+    # A reader that may not write leaves -wal and -shm behind, where there were none; one that only does not, does not.
+    mode = "rwc" if create and not read_only else "ro" if read_only and _has_log(path) else "rw"
     with translated(path):
         connection = sqlite3.connect(
             f"{path.as_uri()}?mode={mode}", uri=True, timeout=_BUSY, isolation_level=None, check_same_thread=False
@@ -92,11 +97,16 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, create: bool, read_o
         connection.execute("COMMIT")
     _check(connection, path)
     if read_only:
+        connection.execute("PRAGMA query_only = ON")
         return
     _use_wal(connection, path)
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 8192")
     connection.execute("PRAGMA journal_size_limit = 100000000")
+
+
+def _has_log(path: Path) -> bool:
+    return path.with_name(path.name + "-wal").exists()
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
@@ -145,16 +155,13 @@ def _translate(error: sqlite3.Error, path: Path) -> ArchecError:
             hint="is another archec, or an SQLite shell, in the middle of a transaction?",
         )
     if "readonly" in text:
-        return CatalogueError(f"{path}: the catalogue cannot be written to", hint="check the owner and the mode")
+        return CatalogueError(f"{path}: the catalogue cannot be written to", hint=_ACCESS)
     if "not a database" in text:
         return CatalogueError(f"{path}: this is not an SQLite database", hint=_REBUILD)
     if "malformed" in text or "decode to UTF-8" in text:
         return CatalogueError(f"{path}: the catalogue is damaged: {text}", hint=_REBUILD)
     if "unable to open" in text:
-        return CatalogueError(
-            f"{path}: the catalogue cannot be opened",
-            hint="archec needs to read the file and to write its folder, where SQLite keeps -wal and -shm beside it",
-        )
+        return CatalogueError(f"{path}: the catalogue cannot be opened", hint=_ACCESS)
     return CatalogueError(f"{path}: SQLite refused: {text}")
 
 

@@ -15,7 +15,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, load
 from archec.errors import LockHeld, StorageFailed
-from archec.gather.recover import catch_up
+from archec.gather.recover import CATCH_UP, catch_up, is_behind
 from archec.store.layout import Layout, open_layout
 from archec.store.lock import RunLock
 
@@ -65,8 +65,9 @@ def opened(config_file: Path | None) -> Iterator[Archive]:
     catalogue = open_catalogue(config.database, base=config.base, create=True)
     try:
         try:
-            with RunLock(layout, "catch up"):
-                catch_up(layout, catalogue)
+            if is_behind(layout, catalogue):
+                with RunLock(layout, CATCH_UP):
+                    catch_up(layout, catalogue)
         except (LockHeld, StorageFailed):
             click.get_current_context().meta["archec.behind"] = True
         yield Archive(config, layout, catalogue)

@@ -60,7 +60,7 @@ def _lines(row: Row) -> list[str]:
     suspect = f"  suspect: {row.suspect}" if row.suspect else ""
     lines = [f"{head}  md5 {row.md5}  {size}{http}  {row.type or ''}{suspect}".rstrip()]
     lines += [f"    -> {url} ({status})" for url, status in row.redirects]
-    lines.append(f"    {row.path or 'no bytes found: run archec check'}")
+    lines.append(f"    {row.path or 'its bytes are not in the store'}")
     return lines
 
 

@@ -45,9 +45,14 @@ def _terminate(number: int, frame: object) -> None:
 def main() -> NoReturn:
     """The console script. Every error that archec raises on purpose is one message and a code."""
     signal.signal(signal.SIGTERM, _terminate)
+    code: int | None = None
     try:
-        code = cli.main(standalone_mode=False)
+        # Not cli.main(): it turns a broken pipe into exit code 1.
+        with cli.make_context("archec", sys.argv[1:]) as context:
+            cli.invoke(context)
         sys.stdout.flush()
+    except click.exceptions.Exit as asked:
+        code = asked.exit_code
     except click.ClickException as error:
         error.show()
         code = error.exit_code

@@ -1,5 +1,82 @@
-"""stub until lint"""
+"""``archec redif``: templates parsed, with what is wrong in them; a lint for archive maintainers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
 import click
+
+from archec.cli.common import config_option, echo_json, json_option
+from archec.config import DEFAULT_FILE, Config, load
+from archec.errors import Exit
+from archec.redif.lint import lint_file
+from archec.redif.problems import Problem
+from archec.redif.template import Template
+from archec.redif.template import as_json as template_value
+
+__all__ = ["redif"]
+
+
 @click.command()
-def redif() -> None:
-    """x"""
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.option("--quiet", is_flag=True, help="Problems only, no templates.")
+@click.option("--strict", is_flag=True, help="Exit with 1 where there is any problem.")
+@json_option
+@config_option
+@click.pass_context
+def redif(
+    context: click.Context, files: tuple[Path, ...], quiet: bool, strict: bool, as_json: bool, config_file: Path | None
+) -> None:
+    """Parse ReDIF FILEs and print their templates and every problem, with file and line.
+
+    Needs no archive. With --json one object a line: {"type": "template", ...} or
+    {"type": "problem", ...}.
+    """
+    config = load(config_file) if config_file or Path(DEFAULT_FILE).exists() else Config()
+    kinds: Counter[str] = Counter()
+    codes: Counter[str] = Counter()
+    for file in files:
+        for item in lint_file(file, max_file=config.max_template_file):
+            if isinstance(item, Problem):
+                codes[item.code] += 1
+                _problem(item, as_json)
+            else:
+                kinds[item.kind] += 1
+                if not quiet:
+                    _template(file, item, as_json)
+    told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
+    wrong = ", ".join(f"{count} {code}" for code, count in sorted(codes.items())) or "none"
+    click.echo(f"templates: {told}\nproblems: {wrong}", err=True)
+    if strict and codes:
+        context.exit(int(Exit.OPERATOR_ERROR))
+
+
+def _problem(problem: Problem, as_json: bool) -> None:
+    if as_json:
+        echo_json(
+            {
+                "type": "problem",
+                "path": problem.path,
+                "line": problem.line,
+                "code": problem.code,
+                "message": problem.message,
+            }
+        )
+        return
+    place = f"{problem.path}:{problem.line}" if problem.line else problem.path
+    click.echo(f"{place}: {problem.code}: {problem.message}")
+
+
+def _template(file: Path, template: Template, as_json: bool) -> None:
+    if as_json:
+        value = template_value(template)
+        value.pop("problems", None)
+        echo_json({"type": "template", "path": str(file), **value})
+        return
+    click.echo(f"{file}:{template.line}: {template.kind} {template.id or '(no handle)'}")
+    if template.title:
+        click.echo(f"    {template.title}")
+    for refipo in template.refipos:
+        click.echo(f"    {refipo.url_raw}{'  ' + refipo.format if refipo.format else ''}")
+

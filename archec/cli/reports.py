@@ -41,7 +41,8 @@ def gather_table(value: dict[str, Any]) -> str:
         if fetch["deferred"]:
             rows.append(("", f"{fetch['deferred']:,} put off to the next run with their hosts"))
     rows.append(("stored", human_size(value["stored_bytes"])))
-    rows.append(("took", ", ".join(f"{phase} {human_duration(s)}" for phase, s in value["seconds"].items())))
+    if value["seconds"]:
+        rows.append(("took", ", ".join(f"{phase} {human_duration(s)}" for phase, s in value["seconds"].items())))
     if value["message"]:
         rows.append(("message", value["message"]))
     lines = [f"{label:<11} {text}" for label, text in rows]

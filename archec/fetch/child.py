@@ -17,9 +17,10 @@ from archec.fetch.orders import Orders
 __all__ = ["Child"]
 
 _BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); sys.modules['httpx._main'] = None; "
     "from archec.fetch.worker import main; main(int(sys.argv[1]))"
 )
+"""httpx's own command line stays out of a worker: it would bring in rich, click and pygments for nothing."""
 _SEND_TIMEOUT = 30.0
 """A worker that does not take a message for so long hangs, and is treated as dead."""
 

@@ -96,14 +96,15 @@ class Fetcher:
             Manners(config.per_host, config.delay, config.max_delay, config.host_failures, self._tuning.penalty)
         )
         self._flights: set[Flight] = set()
+        self._runners: set[asyncio.Task[None]] = set()
         self._open = True
         self._timer: asyncio.TimerHandle | None = None
         self._ticker = self._loop.call_later(self._tuning.tick, self._tick)
 
     @property
     def in_flight(self) -> int:
-        """Requests that are under way."""
-        return len(self._flights)
+        """Requests that are under way, and bodies that are still being written."""
+        return len(self._runners)
 
     def retune(self, concurrency: int) -> None:
         """Sets how many requests may be in flight."""
@@ -133,7 +134,7 @@ class Fetcher:
         self._ticker.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        runners = [flight.runner for flight in self._flights]
+        runners = list(self._runners)
         for runner in runners:
             runner.cancel()
         await asyncio.gather(*runners, return_exceptions=True)
@@ -150,10 +151,16 @@ class Fetcher:
             if job is None:
                 self._arm(now)
                 return
-            flight = Flight(now)
+            flight = Flight(now, released=partial(self._release, job))
             self._flights.add(flight)
             flight.runner = runner = self._loop.create_task(self._run(job, flight))
+            self._runners.add(runner)
             runner.add_done_callback(partial(self._landed, job, flight))
+
+    def _release(self, job: Job, flight: Flight) -> None:
+        self._flights.discard(flight)
+        self._hosts.done(job.host)
+        self._pump()
 
     def _arm(self, now: float) -> None:
         when = self._hosts.next_time()
@@ -172,7 +179,7 @@ class Fetcher:
     def _tick(self) -> None:
         now = self._loop.time()
         for flight in self._flights:
-            if flight.overdue(now, self._config, self._tuning):
+            if flight.overdue(now, self._config, self._tuning) and flight.runner is not None:
                 flight.runner.cancel()
         if isinstance(self._carriers.web, DirectTransport):
             self._carriers.web.sweep(now)
@@ -192,9 +199,8 @@ class Fetcher:
             self._stop_storing(kind(f"the body of {job.task.url} cannot be written: {error.strerror or error}"))
 
     def _landed(self, job: Job, flight: Flight, runner: asyncio.Task[None]) -> None:
-        """Whatever ended the runner: the slot is free, and no task is left without an answer."""
-        self._flights.discard(flight)
-        self._hosts.done(job.host)
+        """Whatever ended the runner: no task is left without an answer, and its place is free."""
+        self._runners.discard(runner)
         if runner.cancelled():
             if self._open and flight.verdict:
                 self._emit(job.serial, failure(job.task.url, Outcome.TIMEOUT, flight.verdict))
@@ -202,7 +208,7 @@ class Fetcher:
             self._loop.call_exception_handler({"message": f"fetching {job.task.url} broke", "exception": error})
             message = f"a fault of archec: {type(error).__name__}"
             self._emit(job.serial, failure(job.task.url, Outcome.UNREACHABLE, message))
-        self._pump()
+        flight.release()
 
     async def _attempt(self, job: Job, flight: Flight) -> Visit | None:
         """How an attempt ended; None where the job went back to its queue."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from archec.config import FetchConfig
 from archec.fetch.tuning import Tuning
@@ -20,8 +21,10 @@ class Flight:
     """
 
     started: float
-    runner: Any = None
-    """The asyncio task that carries it, to be cancelled where a limit is passed."""
+    runner: asyncio.Task[None] | None = None
+    """What carries it, to be cancelled where a limit is passed."""
+    released: Callable[[Flight], None] | None = None
+    """Called once, when the request is over, though its body may still have to be written."""
     sent: float = 0.0
     body: float = 0.0
     """When the head of the answer was there."""
@@ -31,6 +34,12 @@ class Flight:
     verdict: str = ""
     lasting: bool = False
     """Whether it makes no sense to try again in this run."""
+
+    def release(self) -> None:
+        """The request is over: its place may be taken by another."""
+        released, self.released = self.released, None
+        if released is not None:
+            released(self)
 
     def overdue(self, now: float, config: FetchConfig, tuning: Tuning) -> bool:
         """Whether a limit of time is passed; says so once."""

@@ -196,6 +196,8 @@ class H1Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
+        if self._transport is not None:
+            self._transport.close()  # one over TLS does not know by itself that it is closed
         if self._complete or self._error is not None:
             return
         reason = "reset" if exc is not None else "closed"

@@ -141,15 +141,18 @@ class _Body(httpx.AsyncByteStream):
     def __init__(self, transport: DirectTransport, key: object, connection: H1Connection) -> None:
         self._transport = transport
         self._key = key
-        self._connection = connection
+        self._connection: H1Connection | None = connection
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        read = self._connection.read
-        while data := await read():
-            yield data
+        if self._connection is not None:
+            read = self._connection.read
+            while data := await read():
+                yield data
 
     async def aclose(self) -> None:
-        self._transport.give_back(self._key, self._connection)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._transport.give_back(self._key, connection)
 
 
 def _head(target: bytes, netloc: bytes, request: httpx.Request, proxy: Proxy | None) -> bytes:

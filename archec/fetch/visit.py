@@ -25,6 +25,8 @@ __all__ = ["Visit", "Visitor"]
 _NOTHING = httpx.ByteStream(b"")
 _REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
 _ORIGINS = 4096
+_SMALL = 1 << 18
+"""A body up to this size is written when it is there, a larger one while it comes in."""
 
 
 class Visit(NamedTuple):
@@ -178,26 +180,33 @@ class Visitor:
             return self._too_large(task, flight, response, fields)
         loop = asyncio.get_running_loop()
         temp: TempLike | None = None
+        small: list[bytes] = []
         try:
             async for chunk in response.stream:  # type: ignore[union-attr]
                 flight.received += len(chunk)
+                flight.last = loop.time()
                 if flight.received > limit:
                     return self._too_large(task, flight, response, fields)
                 self._progress(len(chunk))
-                if temp is None:
-                    temp = self._sink.temp(task.url)
-                temp.write(chunk)
-                flight.last = loop.time()
+                small.append(chunk)
+                if flight.received > _SMALL:
+                    temp = temp or self._sink.temp(task.url)
+                    temp.write(small.pop() if len(small) == 1 else b"".join(small))
+                    small.clear()
             if 0 <= length != flight.received and response.status_code not in (204, 205):
                 raise Truncated(f"{flight.received} of {length} bytes came")
-            if temp is None:
-                temp = self._sink.temp(task.url)
+            hop = self._hop(task, flight, response, "body", None, "", fields)
+            await close(response)
+            flight.release()
+            await asyncio.sleep(0)  # the next request goes out before this body is written
+            temp = temp or self._sink.temp(task.url)
+            if small:
+                temp.write(small[0] if len(small) == 1 else b"".join(small))
             done, temp = temp, None
             path, md5, xxh3, size = done.close()
         finally:
             if temp is not None:
                 temp.discard()
-        hop = self._hop(task, flight, response, "body", None, "", fields)
         return Visit(hop._replace(temp=path, md5=md5, xxh3=xxh3, size=size))
 
     def _too_large(self, task: Task, flight: Flight, response: httpx.Response, fields: dict[str, str]) -> Visit:

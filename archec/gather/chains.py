@@ -34,11 +34,15 @@ class Chains:
     def __len__(self) -> int:
         return len(self._leads_to)
 
-    def follow(self, hop: Hop, target: str) -> str:
+    def follow(self, hop: Hop, target: str, *, own: bool) -> str:
         """Notes that ``hop.url`` redirects to ``target``: ``""``, or the outcome that ends the chain
-        (``redirect-loop``, ``too-many-redirects``)."""
+        (``redirect-loop``, ``too-many-redirects``).
+
+        ``own``: the URL stands for itself and is not only a hop of others, so that its chain is counted from it
+        on. Whoever waits for it may then be too far from the end; who releases it counts that.
+        """
         url = hop.url
-        depth = self._depth.get(url, 0) + 1
+        depth = (0 if own else self._depth.get(url, 0)) + 1
         if depth > self._most:
             return "too-many-redirects"
         step: str | None = target

@@ -18,7 +18,7 @@ from archec.catalogue.records import Record, encode
 from archec.errors import StorageFailed, StorageFull
 from archec.store.failpoints import hit
 from archec.store.journal import JournalWriter
-from archec.store.writer import HardLink, Link, Placement, Writer
+from archec.store.writer import HardLink, Link, Outcome, Placement, Writer
 
 __all__ = ["Committer", "Item"]
 
@@ -34,14 +34,14 @@ class Item:
     fresh: bool = False
 
 
-OnOccupied = Callable[[Item, str], "Item | None"]
+OnRefused = Callable[[Item, Outcome], None]
 
 
 class Committer:
     """Collects items and commits them when there are ``most`` or ``seconds`` have passed.
 
-    ``on_occupied(item, md5)`` is asked where other bytes already stand at an item's path: it
-    returns the item to record instead, or None to drop it.
+    An item is dropped, and ``on_refused`` told, where other bytes already stand at one of its paths, or where
+    the bytes that it states again are not held: the catalogue never names what the disk does not hold.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Committer:
         self._items: list[Item] = []
         self._since = clock()
         self._stamp = catalogue.position().stamp
-        self.on_occupied: OnOccupied = lambda item, md5: None
+        self.on_refused: OnRefused = lambda item, outcome: None
         self.adopted = 0
         self._min_free = min_free
 
@@ -124,13 +124,13 @@ class Committer:
         if not (placements or links or restated):
             return items
         outcomes = self._writer.commit(placements, links, restated)
-        changed: dict[int, Item | None] = {}
-        for item, outcome in zip(placing, outcomes[: len(placing)], strict=True):
-            if outcome.kind == "occupied":
-                changed[id(item)] = self.on_occupied(item, outcome.md5)
-            elif outcome.kind == "adopted":
+        linking = [item for item in items for _ in item.links]
+        owners = placing + linking + [item for item in items for _ in item.restated]
+        refused: set[int] = set()
+        for item, outcome in zip(owners, outcomes, strict=True):
+            if outcome.kind == "adopted":
                 self.adopted += 1
-        if not changed:
-            return items
-        kept = [changed.get(id(item), item) for item in items]
-        return [item for item in kept if item is not None]
+            elif outcome.kind != "stored" and id(item) not in refused:
+                refused.add(id(item))
+                self.on_refused(item, outcome)
+        return [item for item in items if id(item) not in refused] if refused else items

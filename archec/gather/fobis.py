@@ -7,13 +7,13 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Fobi, FobiVersion
 from archec.catalogue.records import FobiVisit
 from archec.config import Config
-from archec.errors import ArchecError, BadName, NotHeld
+from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fetch.pool import FetchPool
 from archec.fetch.task import Hop, Task
 from archec.gather.chains import Chains
@@ -25,7 +25,7 @@ from archec.gather.visits import Effect, Seen, visit_for
 from archec.ids import normalise_url
 from archec.store.layout import Layout
 from archec.store.reader import digest
-from archec.store.writer import Link, Placement, Writer
+from archec.store.writer import HardLink, Link, Placement, Writer
 from archec.text.pool import TextPool
 from archec.text.sniff import sniff
 from archec.units import human_size
@@ -35,6 +35,8 @@ __all__ = ["Budget", "FobiPhase"]
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.I)
 _HEAD = 4096
 _RECENT = 20_000
+_MOST_AGAIN = 200_000
+"""So many files of hosts that were given up are tried again in the same run; the rest in the next."""
 _WAIT = 0.05
 
 
@@ -87,15 +89,17 @@ class FobiPhase:
         self._bytes = 0
         self._deferred: list[str] = []
         self._second_chance = True
+        self._began: float | None = None
 
     def fetch(self, pool: FetchPool, texts: TextPool, feeder: Feeder, *, last_pass: bool) -> tuple[bool, list[str]]:
         """Visits the whole plan, or as much as the budget allows.
 
         Gives whether the budget stopped it, and the URLs whose hosts were given up and that a later
-        pass may try again (none in the ``last_pass``, which records them).
+        pass may try again (none in the ``last_pass``, and none where there is a budget: it records them).
         """
-        self._second_chance = not last_pass
-        began = self._clock()
+        limited = bool(self._budget.files or self._budget.bytes or self._budget.seconds)
+        self._second_chance = not last_pass and not limited
+        began = self._began = self._clock() if self._began is None else self._began
         window = max(256, 4 * self._config.fetch.concurrency)
         total = self._started + feeder.left
         self._meter.phase("fetching files" if not last_pass else "fetching again", total or None)
@@ -148,7 +152,10 @@ class FobiPhase:
         tasks: list[Task] = []
         for url in urls:
             fobi = fobis.get(url, Fobi(url))
-            if self._under_way(url) or self._visited(url, fobi) is not None:
+            if self._plan_too(url):
+                self._started += 1
+                continue
+            if self._visited(url, fobi) is not None:
                 feeder.done(url)
                 continue
             self._started += 1
@@ -166,6 +173,18 @@ class FobiPhase:
     def _under_way(self, url: str) -> bool:
         return url in self._active or url in self._redirecting or url in self._reading
 
+    def _plan_too(self, url: str) -> bool:
+        """Whether a URL of the plan is under way already, as some other one's target; it is planned then."""
+        for under_way in (self._active, self._redirecting):
+            active = under_way.get(url)
+            if active is not None:
+                under_way[url] = replace(active, planned=True)
+                return True
+        read = self._reading.get(url)
+        if read is not None:
+            self._reading[url] = (replace(read[0], planned=True), *read[1:])
+        return read is not None
+
     def _visited(self, url: str, fobi: Fobi | None) -> Effect | None:
         """What this run knows of the URL already."""
         effect = self._recent.get(url)
@@ -176,7 +195,17 @@ class FobiPhase:
         held = state is not None and fobi.visit.checked == self._run
         version = fobi.versions.get(state) if held and state is not None else None
         place = (entry[0], url) if entry is not None else None
-        return Effect(_no_record(fobi), fobi.visit.outcome, False, version, place)
+        hops = self._hops_from(fobi) if version is not None else 0
+        return Effect(_no_record(fobi), fobi.visit.outcome, False, version, place, hops)
+
+    def _hops_from(self, fobi: Fobi) -> int:
+        """How many redirects led from a URL to its contents when it was last visited."""
+        hops, step = 0, fobi.visit
+        while step is not None and step.target and hops <= self._config.fetch.max_redirects:
+            hops += 1
+            further = self._catalogue.fobis([step.target]).get(step.target)
+            step = further.visit if further is not None else None
+        return hops
 
     # -- hops -------------------------------------------------------------------------------------
 
@@ -210,7 +239,7 @@ class FobiPhase:
         except BadName as error:
             self._finish(active, Seen(hop, outcome="bad-url", message=f"redirects to: {error.message}"), feeder)
             return
-        ended = self._chains.follow(hop, target)
+        ended = self._chains.follow(hop, target, own=active.known)
         if ended:
             self._finish(active, Seen(hop, outcome=ended, target=target), feeder)
             return
@@ -220,7 +249,8 @@ class FobiPhase:
         known = self._catalogue.fobis([target]).get(target)
         effect = self._visited(target, known)
         if effect is not None:
-            self._release(target, effect, Hop(target, "failed", status=effect.record.visit.status), feeder)
+            status = effect.record.visit.status
+            self._release(target, effect, Hop(target, "failed", status=status, deferred=effect.deferred), feeder)
             return
         fobi = known or Fobi(target)
         self._active[target] = _Active(fobi, known is not None, False)
@@ -251,10 +281,16 @@ class FobiPhase:
         self._finish(active, Seen(hop, version=version, drop_validators=drop_validators), feeder)
 
     def _orphan(self, hop: Hop) -> Hop | None:
-        """Bytes that a killed run placed and did not journal: they stay, and are taken for its own."""
+        """Bytes that a killed run placed and did not journal: they stay, and are taken for its own.
+
+        A name that leads nowhere (a redirect whose target a power failure took) will lead somewhere again
+        when the target has been fetched.
+        """
+        if not os.path.lexists(os.path.join(self._layout.root, self._layout.path(self._run, hop.url))):
+            return None
         try:
             found = digest(self._layout, self._run, hop.url)
-        except NotHeld:
+        except (NotHeld, CorruptArchive):
             return None
         return hop._replace(md5=found.md5, size=found.size, temp="", xxh3="")
 
@@ -269,27 +305,32 @@ class FobiPhase:
 
     def _finish(self, active: _Active, seen: Seen, feeder: Feeder) -> None:
         fobi, hop = active.fobi, seen.hop
-        if hop.deferred and self._second_chance and active.planned:
-            self._deferred.append(fobi.id)
-            feeder.done(fobi.id)
+        if hop.deferred and self._second_chance and len(self._deferred) < _MOST_AGAIN:
+            if active.planned:
+                self._deferred.append(fobi.id)
+                feeder.done(fobi.id)
             for waiter in self._chains.release(fobi.id):
                 waiting = self._redirecting.pop(waiter.url)
                 again = waiter.hop._replace(deferred=True)
                 self._finish(waiting, Seen(again, outcome=seen.outcome or "unreachable", target=fobi.id), feeder)
             return
         effect = visit_for(self._config, fobi, seen, self._run)
+        effect = replace(effect, hops=seen.hops, deferred=hop.deferred)
         placement: Placement | None = None
         links: tuple[Link, ...] = ()
+        own: tuple[HardLink, ...] = ()
         if effect.keep and seen.target and seen.place is not None:
             links = (Link(self._run, fobi.id, *seen.place),)
         elif effect.keep and hop.temp:
             placement = Placement(hop.temp, self._run, fobi.id, hop.md5)
             self._report.stored_bytes += hop.size
+        elif effect.keep:
+            own = (HardLink(self._run, fobi.id, self._run, fobi.id),)  # an orphan: brought to the disk for sure
         elif hop.temp:
             self._discard(hop)
         held = effect.version is not None
         if active.known or held:
-            self._committer.add(Item(effect.record, placement, links))
+            self._committer.add(Item(effect.record, placement, links, own))
             self._report.fobis[effect.outcome] += 1
             if effect.record.note is not None and effect.record.note.kind in ("lost", "returned"):
                 self._report.fobis[effect.record.note.kind] += 1
@@ -309,15 +350,26 @@ class FobiPhase:
             if effect.version is None:
                 failed = waiter.hop._replace(status=hop.status or waiter.hop.status, deferred=hop.deferred)
                 seen = Seen(failed, outcome=effect.outcome, target=url, message=hop.message)
+            elif effect.hops >= self._config.fetch.max_redirects:
+                seen = Seen(waiter.hop, outcome="too-many-redirects", target=url)
             else:
-                seen = Seen(
+                seen = self._own_orphan(waiter.hop, effect.version) or Seen(
                     waiter.hop,
                     version=effect.version,
                     unchanged=effect.outcome == "not-modified",
                     target=url,
                     place=effect.place,
+                    hops=effect.hops + 1,
                 )
             self._finish(waiting, seen, feeder)
+
+    def _own_orphan(self, hop: Hop, version: FobiVersion) -> Seen | None:
+        """What a killed run placed as a URL's own body before the URL began to redirect, if it did."""
+        held = self._orphan(hop) if self._resumed else None
+        if held is None or held.md5 == version.md5:
+            return None
+        found = FobiVersion(held.md5, held.size, None, self._sniff(held))
+        return Seen(held, version=found, drop_validators=True)
 
     def _remember(self, url: str, effect: Effect) -> None:
         self._recent[url] = effect

@@ -13,13 +13,10 @@ from functools import lru_cache
 
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
-from archec.catalogue.model import DataSet, SeenSet
+from archec.catalogue.model import CORE, DataSet, SeenSet
 from archec.ids import archive_of, item_of
 
-__all__ = ["CORE", "Observations", "covers", "hash_of", "seen_set"]
-
-CORE = "all"
-"""The core archive: its directory holds the archive and series templates of all archives."""
+__all__ = ["Observations", "covers", "hash_of", "seen_set"]
 
 
 def covers(data_set: DataSet, handle: str) -> bool:
@@ -29,7 +26,7 @@ def covers(data_set: DataSet, handle: str) -> bool:
         return False
     if _covers_archive(data_set, archive):
         return True
-    return not item_of(handle) and CORE in data_set.covered
+    return not item_of(handle) and CORE in data_set.covered and archive not in data_set.guarded
 
 
 def _covers_archive(data_set: DataSet, archive: str) -> bool:

@@ -129,7 +129,7 @@ def _tasks(
                 yield _Task(blobs, str(spool.folder)), size
                 blobs, size = [], 0
         elif isinstance(item, Unread):
-            spool.add((), [FileRow(os.fsencode(item.path), 2 * member + 1, place(item.path).archive, 0)])
+            spool.add((), [FileRow(os.fsencode(item.path), 2 * member + 1, _archive_behind(item.path), 0)])
             reading.files += 1
             reading.unread += 1
             on_problem(item.problem)
@@ -137,6 +137,13 @@ def _tasks(
             directories.add(place(item.path + "/-").archive)
     if blobs:
         yield _Task(blobs, str(spool.folder)), size
+
+
+def _archive_behind(path: str) -> str:
+    """The archive that something unread belongs to: the one it lies in, else the one that it may be
+    itself (a link, or a directory that cannot be entered, in place of an archive's directory)."""
+    code = place(path).archive or place(path + "/-").archive
+    return code if code.isalnum() else ""
 
 
 def _read_chunk(task: _Task) -> _Result:

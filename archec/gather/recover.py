@@ -13,7 +13,10 @@ from archec.errors import CorruptArchive
 from archec.store.journal import JournalFile, journals, read_batches
 from archec.store.layout import Layout
 
-__all__ = ["LastRun", "catch_up", "last_run", "rebuild"]
+__all__ = ["CATCH_UP", "LastRun", "catch_up", "is_behind", "last_run", "rebuild"]
+
+CATCH_UP = "catch up"
+"""What the run lock says where a reader holds it for a moment."""
 
 _HEADS = (b'{"type":"run"', b'{"type":"end"', b'{"type":"data-set"')
 
@@ -80,9 +83,21 @@ def catch_up(layout: Layout, catalogue: Catalogue, *, told: Told = _quiet) -> in
             hint="is it the catalogue of another archive? 'archec rebuild' makes a fresh one",
         )
     behind = [f for f in files if f.tist >= position.run]
-    if len(behind) == 1 and behind[0].finished and _ended(catalogue, position.run):
+    if _is_level(catalogue, behind, position):
         return 0
     return _follow(layout, catalogue, behind, position, told)
+
+
+def is_behind(layout: Layout, catalogue: Catalogue) -> bool:
+    """Whether there may be something to catch up with; cheap, and takes no lock."""
+    position = catalogue.position()
+    return not _is_level(catalogue, [f for f in journals(layout) if f.tist >= position.run], position)
+
+
+def _is_level(catalogue: Catalogue, behind: Sequence[JournalFile], position: Position) -> bool:
+    if not behind:
+        return not position.run
+    return len(behind) == 1 and behind[0].finished and _ended(catalogue, position.run)
 
 
 def _ended(catalogue: Catalogue, run: int) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from archec import __version__
@@ -16,29 +18,32 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
-from archec.errors import Exit, UsageError
+from archec.errors import Exit, LockHeld, UsageError
 from archec.fetch.pool import FetchPool
 from archec.gather.commit import Committer, Item
 from archec.gather.dataset import Chosen, choose, newest_member
 from archec.gather.fobis import Budget, FobiPhase
 from archec.gather.plan import Feeder, make_plan
 from archec.gather.progress import Meter
-from archec.gather.recover import LastRun, catch_up, last_run
+from archec.gather.recover import CATCH_UP, LastRun, catch_up, last_run
 from archec.gather.report import Report
 from archec.gather.sink import StoreSink
 from archec.gather.spool import Spool
 from archec.gather.tobis import TobiPhase
+from archec.redif.problems import Problem
 from archec.redif.source import open_source
 from archec.store.journal import JournalWriter, tidy
 from archec.store.layout import Layout, open_layout
-from archec.store.lock import RunLock
+from archec.store.lock import RunLock, holder
 from archec.store.sweep import sweep_parts, sweep_runs
-from archec.store.writer import Writer
+from archec.store.writer import Outcome, Writer
 from archec.text.pool import TextPool
 from archec.tist import stamp
 
 __all__ = ["Options", "exit_code", "gather"]
 
+_PATIENCE = 60.0
+"""Seconds to wait for a reader that is just bringing the catalogue up to date."""
 _TOBI_LOT = (2000, 10.0)
 _FOBI_LOT = (500, 3.0)
 
@@ -73,14 +78,15 @@ def gather(config: Config, options: Options, meter: Meter) -> Report:
     """One run. Raises an ArchecError where it had to stop; what was committed is kept and the run
     can be resumed."""
     layout = open_layout(config.store_path)
-    with RunLock(layout, "gather"), ExitStack() as stack:
+    with ExitStack() as stack:
+        _lock(stack, layout)
         catalogue = open_catalogue(config.database, base=config.base, create=True)
         stack.callback(catalogue.close)
         tidy(layout)
         catch_up(layout, catalogue)
         last = last_run(layout)
         if last is not None:
-            _sweep(layout, last)
+            _sweep(config, layout, last)
         if options.resume and last is not None and last.resumable:
             return _Run(config, layout, catalogue, meter, stack, last, options).resume()
         if last is not None and not last.journal.finished:
@@ -88,9 +94,24 @@ def gather(config: Config, options: Options, meter: Meter) -> Report:
         return _Run(config, layout, catalogue, meter, stack, last, options).begin()
 
 
-def _sweep(layout: Layout, last: LastRun) -> None:
-    """Removes the temporary files that a killed run left."""
+def _lock(stack: ExitStack, layout: Layout) -> None:
+    """Takes the run lock; waits only for a reader that catches up, not for another run."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            stack.enter_context(RunLock(layout, "gather"))
+            return
+        except LockHeld:
+            who = holder(layout)
+            if time.monotonic() > deadline or (who is not None and who.what != CATCH_UP):
+                raise
+            time.sleep(0.02)
+
+
+def _sweep(config: Config, layout: Layout, last: LastRun) -> None:
+    """Removes the temporary files and the scratch space that a killed run left."""
     sweep_runs(layout)
+    shutil.rmtree(config.work_path / str(last.journal.tist), ignore_errors=True)
     if not last.journal.finished:
         tists = {last.journal.tist}
         if last.start is not None and last.start.data_set:
@@ -167,6 +188,7 @@ class _Run:
         committer = Committer(
             writer, journal, self._catalogue, run=run, most=_TOBI_LOT[0], seconds=_TOBI_LOT[1], min_free=config.min_free
         )
+        committer.on_refused = partial(_refused, report)
         spool = stack.enter_context(Spool(config.work_path / str(run)))
         if not resumed:
             self._announce(committer, run, chosen)
@@ -183,14 +205,13 @@ class _Run:
                     report.data_set = chosen.tist
                     self._announce(committer, run, chosen)
                 phase.merge(reading, chosen.path.name)
-            committer.add(Item(RunEnd(run, "running", compact(report.as_value()))))
-            committer.commit()
         report.state = "held-back" if report.held_back else "done"
         if self._options.fetch:
             committer.pace(*_FOBI_LOT)
             with _timed(report, "files"):
                 if self._fetch(committer, writer, spool, report, run, resumed=resumed):
                     report.state = "budget"
+                sweep_parts(self._layout, {run})  # of fetching processes that died
         committer.add(Item(RunEnd(run, report.state, compact(report.as_value()))))
         committer.commit()
         if report.state != "budget":
@@ -232,6 +253,13 @@ class _Run:
                     return False
                 spool.replan(again)
         return False
+
+
+def _refused(report: Report, item: Item, outcome: Outcome) -> None:
+    """Something could not be kept, because other bytes are held in its place; says so in the report."""
+    report.conflicts += 1
+    message = "what it would state again is not held" if outcome.kind == "missing" else "other bytes are held there"
+    report.problem(Problem(f"{outcome.id} at {outcome.tist}", 0, "occupied", f"was not recorded: {message}"))
 
 
 @contextmanager

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from archec.catalogue.codec import compact
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, SeenSet, TobiNote, TobiVersion
-from archec.catalogue.records import TobiChange
+from archec.catalogue.records import RunEnd, TobiChange
 from archec.config import Config
 from archec.gather.commit import Committer, Item
 from archec.gather.lanes import Lanes
@@ -25,7 +26,7 @@ from archec.ids import archive_of
 from archec.redif.problems import Problem
 from archec.redif.source import Source
 from archec.store.layout import Layout
-from archec.store.writer import HardLink
+from archec.store.writer import HardLink, Placement
 
 __all__ = ["TobiPhase", "is_held_back"]
 
@@ -143,7 +144,7 @@ class TobiPhase:
         self, item: Present, observations: Observations, waiting: dict[str, tuple[Present, Change, SeenRow]]
     ) -> Job | None:
         obi = item.found.id
-        if item.history.conflicts(self.tist, item.md5):
+        if self._conflicts(item, observations):
             row = self.spool.row(item.found.row)
             self._conflict(obi, row.path.decode("utf-8", "backslashreplace"), row.line)
             return None
@@ -157,6 +158,13 @@ class TobiPhase:
         path = row.path.decode("utf-8", "surrogateescape")
         return Job(obi, path, row.line, row.spool, row.start, row.size, before)
 
+    def _conflicts(self, item: Present, observations: Observations) -> bool:
+        """Whether another data set of this date is known that says something else of the tobi."""
+        history = item.history
+        if history.conflicts(self.tist, item.md5):
+            return True
+        return history.at(self.tist) is not None and observations.observes(item.found.id, self.tist)
+
     def _conflict(self, obi: str, path: str, line: int) -> None:
         self.report.conflicts += 1
         self.report.problem(
@@ -166,22 +174,19 @@ class TobiPhase:
     def _take(self, results: Iterator[list[Written]], waiting: dict[str, tuple[Present, Change, SeenRow]]) -> None:
         for lot in results:
             for written in lot:
-                obi = written.placement.id
-                present, change, row = waiting.pop(obi)
+                present, change, row = waiting.pop(written.id)
                 for problem in written.problems:
                     self.report.problem(problem)
                 self.committer.add(self._present(present, change, row, written))
 
     def _present(self, item: Present, change: Change, row: SeenRow, written: Written) -> Item:
-        kind = _kind(item.history, self.tist, written.kind)
+        kind = _kind(item.history, self.tist, written.how)
         self.report.tobis[kind] += 1
-        self.report.stored_bytes += written.version.size
-        notes: dict[int, TobiNote] = {}
+        self.report.stored_bytes += written.size
         path = row.path.decode("utf-8", "backslashreplace")
-        notes[self.tist] = TobiNote(self.run, kind, path, row.line, row.encoding)
-        if written.version.md5 != item.md5:
-            raise AssertionError(f"{item.found.id}: the spool gave other bytes than were read")
-        return self._item(item.found.id, row.handle, item.history, change, notes, written.version, written)
+        notes = {self.tist: TobiNote(self.run, kind, path, row.line, row.encoding)}
+        placement = Placement(written.temp, self.tist, written.id, written.md5)
+        return self._item(written.id, row.handle, item.history, change, notes, written.version(), placement)
 
     def _item(
         self,
@@ -191,7 +196,7 @@ class TobiPhase:
         change: Change,
         notes: dict[int, TobiNote],
         version: TobiVersion | None,
-        written: Written | None,
+        placement: Placement | None,
     ) -> Item:
         restated: list[HardLink] = []
         entry = history.entry_at(self.tist)
@@ -201,7 +206,6 @@ class TobiPhase:
             notes[tist] = TobiNote(self.run, "restated" if state is not None else "lost")
             if state is not None and entry is not None:
                 restated.append(HardLink(entry[0], obi, tist, obi))
-        placement = written.placement if written is not None else None
         if placement is not None and change.put.get(self.tist) is None:
             self.committer.discard(placement.temp)  # held at this tist by the entry before it
             placement = None
@@ -263,8 +267,10 @@ class TobiPhase:
         for item in sets:
             self.committer.add(Item(item))
         record = replace(
-            draft, names=(name,), covered=draft.covered - held_back, partial=partial
+            draft, names=(name,), covered=draft.covered - held_back, partial=partial, guarded=held_back
         )
+        # In this order: a run that is known to be merged has its report.
+        self.committer.add(Item(RunEnd(self.run, "running", compact(self.report.as_value()))))
         self.committer.add(Item(record))
 
 

@@ -22,7 +22,7 @@ class Seen:
     then ``version`` describes them. ``unchanged``: the server said so (304). ``target`` is the id that
     the URL redirected to; ``place`` the (tist, id) under which the contents are held already, None
     for a body that is still to be stored. ``drop_validators``: the body kept is not the one that the
-    headers speak of.
+    headers speak of. ``hops``: how many redirects lead from the URL to the contents.
     """
 
     hop: Hop
@@ -33,17 +33,23 @@ class Seen:
     place: tuple[int, str] | None = None
     message: str = ""
     drop_validators: bool = False
+    hops: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The record of a visit, and whether its contents are to be kept under the run's tist."""
+    """The record of a visit, and whether its contents are to be kept under the run's tist.
+
+    ``hops`` and ``deferred`` are those of the visit, for whoever redirects here.
+    """
 
     record: FobiVisit
     outcome: str
     keep: bool
     version: FobiVersion | None
     place: tuple[int, str] | None
+    hops: int = 0
+    deferred: bool = False
 
 
 def visit_for(config: Config, fobi: Fobi, seen: Seen, run: int) -> Effect:

@@ -8,14 +8,14 @@ from hashlib import md5
 from typing import NamedTuple
 
 from archec.catalogue.model import Refipo, TobiVersion
-from archec.errors import ArchecError, BadName
-from archec.ids import normalise_url
+from archec.errors import ArchecError
 from archec.redif.canonical import canonical_text, only_file_urls_differ
-from archec.redif.problems import Problem, shown
+from archec.redif.problems import Problem
+from archec.redif.refipos import checked
 from archec.redif.template import parse
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
-from archec.store.writer import Placement, Writer
+from archec.store.writer import Writer
 
 __all__ = ["Job", "Lot", "Written", "describe", "write_lot"]
 
@@ -42,16 +42,28 @@ class Lot(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A file that lies under a temporary name, and what its template says.
+    """A file that lies under a temporary name, and what its template says; plain values, since it
+    comes from another process.
 
-    ``kind`` is how it differs from the entry before it: ``new``, ``changed``, ``cosmetic`` or
-    ``file-url``.
+    ``how`` is how it differs from the entry before it: ``new``, ``changed``, ``cosmetic`` or
+    ``file-url``; ``refs`` are the fields of its refipos.
     """
 
-    placement: Placement
-    version: TobiVersion
+    id: str
+    temp: str
+    md5: str
+    size: int
+    text: str
     kind: str
+    title: str
+    refs: Sequence[tuple[str, ...]]
+    how: str
     problems: Sequence[Problem]
+
+    def version(self) -> TobiVersion:
+        """What the catalogue keeps of the contents."""
+        refs = tuple([Refipo(*ref) for ref in self.refs])
+        return TobiVersion(self.md5, self.size, self.text, self.kind, self.title, refs)
 
 
 def write_lot(lot: Lot) -> list[Written]:
@@ -65,13 +77,15 @@ def write_lot(lot: Lot) -> list[Written]:
             if fd is None:
                 fd = texts[job.spool] = os.open(os.path.join(lot.folder, f"texts-{job.spool}"), os.O_RDONLY)
             text = os.pread(fd, job.size, job.start)
-            version, problems = describe(text, job.path, job.line)
-            temp = writer.temp(lot.tist, job.id)
-            temp.write(text)
-            stored = temp.close()
-            kind = _difference(lot.layout, job, text, version)
-            placement = Placement(stored.temp, lot.tist, job.id, stored.md5)
-            written.append(Written(placement, version, kind, problems))
+            stored = writer.put(lot.tist, job.id, text)
+            canonical = canonical_text(text)
+            same = canonical is text
+            checksum = stored.md5 if same else md5(canonical, usedforsecurity=False).hexdigest()
+            kind, title, refs, problems = describe(text, job.path, job.line)
+            how = _difference(lot.layout, job, text, checksum)
+            written.append(
+                Written(job.id, stored.temp, stored.md5, job.size, checksum, kind, title, refs, how, problems)
+            )
     finally:
         for fd in texts.values():
             os.close(fd)
@@ -79,31 +93,21 @@ def write_lot(lot: Lot) -> list[Written]:
     return written
 
 
-def describe(text: bytes, path: str, line: int) -> tuple[TobiVersion, Sequence[Problem]]:
-    """What the catalogue keeps of a template's text."""
+def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[tuple[str, ...]], list[Problem]]:
+    """What a template's text says that the catalogue keeps: type, title, refipos; and what is wrong."""
     template = parse(text.decode("utf-8", "surrogatepass"), path=path, first_line=line)
     problems = list(template.problems)
-    refs: dict[Refipo, None] = {}
-    for refipo in template.refipos:
-        try:
-            url = normalise_url(refipo.url_raw)
-        except BadName as error:
-            if refipo.url_raw.strip():
-                problems.append(Problem(shown(path), line, "bad-url", f"{template.id}: {error.message}"))
-            continue
-        refs[Refipo(url, refipo.format, refipo.function, refipo.size, refipo.restriction)] = None
-    version = TobiVersion(
-        md5(text, usedforsecurity=False).hexdigest(),
-        len(text),
-        md5(canonical_text(text), usedforsecurity=False).hexdigest(),
-        template.kind,
-        template.title,
-        tuple(refs),
-    )
-    return version, problems
+    refs: dict[tuple[str, ...], None] = {}
+    for raw in template.refipos:
+        refipo = checked(raw, path, line, template.id)
+        if isinstance(refipo, Problem):
+            problems.append(refipo)
+        else:
+            refs[tuple(refipo)] = None
+    return template.kind, template.title, list(refs), problems
 
 
-def _difference(layout: Layout, job: Job, text: bytes, version: TobiVersion) -> str:
+def _difference(layout: Layout, job: Job, text: bytes, checksum: str) -> str:
     if job.before is None:
         return "new"
     try:
@@ -111,6 +115,6 @@ def _difference(layout: Layout, job: Job, text: bytes, version: TobiVersion) -> 
             before = file.read()
     except ArchecError:
         return "changed"  # fixity is verify's concern; the new text is kept either way
-    if md5(canonical_text(before), usedforsecurity=False).hexdigest() == version.text:
+    if md5(canonical_text(before), usedforsecurity=False).hexdigest() == checksum:
         return "cosmetic"
     return "file-url" if only_file_urls_differ(before, text) else "changed"

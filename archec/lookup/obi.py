@@ -87,7 +87,7 @@ def rows(layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi) -> Iterator[Row
             try:
                 path = _locate(layout, catalogue, obi.id, tist).path
             except (NotHeld, CorruptArchive):
-                path = None  # named by 'archec check'; a history must still be shown
+                path = None  # a history must still be shown
         if isinstance(obi, Tobi):
             note, version = obi.notes.get(tist), obi.versions.get(state or "")
             yield Row(

@@ -9,7 +9,7 @@ template, and archec does not drop what it can read. Source: ReDIF version 1, se
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from archec.ids import without_userinfo
 from archec.redif.fields import Role, Row, Spec
@@ -43,8 +43,8 @@ class Cluster(NamedTuple):
 
     role: Role
     prefix: str
-    rows: tuple[Row, ...]
-    clusters: tuple[Cluster, ...] = ()
+    rows: Sequence[Row]
+    clusters: Sequence[Cluster] = ()
 
     def get(self, leaf: str) -> str:
         """The first value of the field ``<prefix>-<leaf>`` that is not empty, else ``""``."""
@@ -75,43 +75,34 @@ def raw_refipo(prefix: str, rows: Iterable[Row]) -> RawRefipo:
     return RawRefipo(url, get("Format", ""), get("Function", ""), get("Size", ""), get("Restriction", ""))
 
 
-def grouped(specs: Iterable[Spec], rows: Iterable[Row]) -> tuple[tuple[Cluster, ...], list[Row]]:
-    """A template's clusters in order, and the fields of clusters that no key had opened."""
-    top: list[_Growing] = []
-    keyless: list[Row] = []
-    growing: dict[str, list[Row]] = {}
-    inner_of: dict[str, list[_Growing]] = {}
-    for spec, row in zip(specs, rows):  # noqa: B905 - as many of the one as of the other
+def grouped(specs: Sequence[Spec], values: Sequence[str]) -> tuple[tuple[Cluster, ...], list[int]]:
+    """A template's clusters in order, and the places of the fields whose cluster no key had opened."""
+    top: list[Cluster] = []
+    keyless: list[int] = []
+    rows_of: dict[str, list[Row]] = {}
+    inner_of: dict[str, list[Cluster]] = {}
+    for at, spec in enumerate(specs):
         prefix = spec[2]
         if not prefix:
             continue
         if not spec[3]:
-            if prefix in growing:
-                growing[prefix].append(row)
+            if prefix in rows_of:
+                rows_of[prefix].append((spec[0], values[at]))
                 continue
-            keyless.append(row)
-        growing[prefix] = group = [row]
+            keyless.append(at)
+        # A cluster is made at once; its lists grow until the end of this function, and never after.
+        rows_of[prefix] = rows = [(spec[0], values[at])]
         role, parent = spec[1], spec[4]
         if role == "person":
-            inner: list[_Growing] = []
+            inner: list[Cluster] = []
             inner_of[prefix] = inner
-            top.append((role, prefix, group, inner))
-            growing.pop(f"{prefix}-Workplace", None)
+            top.append(_new(Cluster, (role, prefix, rows, inner)))
+            rows_of.pop(f"{prefix}-Workplace", None)
         elif parent:
             if parent not in inner_of:
-                growing[parent], inner_of[parent] = [], []
-                top.append(("person", parent, growing[parent], inner_of[parent]))
-            inner_of[parent].append((role, prefix, group, _NONE))
+                rows_of[parent], inner_of[parent] = [], []
+                top.append(Cluster("person", parent, rows_of[parent], inner_of[parent]))
+            inner_of[parent].append(_new(Cluster, (role, prefix, rows, ())))
         else:
-            top.append((role, prefix, group, _NONE))
-    return tuple([_grown(one) for one in top]), keyless
-
-
-_Growing = tuple[Role, str, list[Row], Sequence[Any]]
-"""A cluster that may still grow: role, prefix, fields, the clusters inside it."""
-_NONE: tuple[()] = ()
-
-
-def _grown(cluster: _Growing) -> Cluster:
-    role, prefix, rows, inner = cluster
-    return _new(Cluster, (role, prefix, tuple(rows), tuple([_grown(one) for one in inner]) if inner else _NONE))
+            top.append(_new(Cluster, (role, prefix, rows, ())))
+    return tuple(top), keyless

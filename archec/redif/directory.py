@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -44,6 +44,7 @@ class DirectoryTree:
         self.bytes_read = 0
         self._member = 0
         self._open: list[int] = []
+        self._items: Generator[Item, None, None] | None = None
         try:
             root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._open.append(root)
@@ -59,7 +60,7 @@ class DirectoryTree:
         return self.bytes_read
 
     def __iter__(self) -> Iterator[Item]:
-        return self._items
+        return iter(()) if self._items is None else self._items
 
     def __enter__(self) -> DirectoryTree:
         return self
@@ -70,13 +71,16 @@ class DirectoryTree:
         self.close()
 
     def close(self) -> None:
-        """Closes every directory that is open; harmless when repeated."""
+        """Ends the iteration and closes every directory that is open; harmless when repeated."""
+        if self._items is not None:
+            self._items.close()
+            self._items = None
         while self._open:
             os.close(self._open.pop())
 
-    def _read(self, root: int) -> Iterator[Item]:
+    def _read(self, root: int) -> Generator[Item, None, None]:
         yield from self._below(root, "")
-        self.whole = bool(self._open)
+        self.whole = True
 
     def _below(self, directory: int, prefix: str) -> Iterator[Item]:
         try:
@@ -85,8 +89,6 @@ class DirectoryTree:
             yield Unread.of(prefix or "?", "unreadable", f"cannot be listed: {error.strerror}")
             return
         for name in names:
-            if not self._open:
-                return  # closed meanwhile
             path = prefix + name
             kind = kinds.get(name, "file")
             self._member += 1
@@ -113,8 +115,7 @@ class DirectoryTree:
         self._open.append(directory)
         yield Directory(path + "/")
         yield from self._below(directory, path + "/")
-        if self._open:
-            os.close(self._open.pop())
+        os.close(self._open.pop())
 
     def _file(self, directory: int, name: str, path: str) -> Iterator[Item]:
         try:
@@ -139,9 +140,7 @@ class DirectoryTree:
             yield item
 
 
-def read_file(
-    file: int, status: os.stat_result, path: str, member: int, max_file: int
-) -> Iterator[Blob | Unread]:
+def read_file(file: int, status: os.stat_result, path: str, member: int, max_file: int) -> Iterator[Blob | Unread]:
     """An open file's blobs; ``status`` is what ``fstat`` said when it was opened."""
     size = status.st_size
     try:

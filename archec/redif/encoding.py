@@ -14,7 +14,7 @@ from typing import NamedTuple
 from archec.redif.lines import with_lf
 from archec.redif.sniff import BOM_UTF8
 
-__all__ = ["Decoded", "decode", "decode_text"]
+__all__ = ["Decoded", "decode"]
 
 _HIGH = re.compile(rb"[\x80-\xff]")
 _LATER = b"\n" + BOM_UTF8
@@ -54,22 +54,9 @@ def decode(data: bytes, encoding: str = "") -> Decoded:
             decoded = Decoded(data, label, _shifted(data) if encoding else "")
         except UnicodeDecodeError:
             decoded = _by_line(data)
-    if _LATER in decoded.data:
+    if b"\xef" in decoded.data and _LATER in decoded.data:
         return decoded._replace(data=_LATER_MARK.sub(b"\n", decoded.data))
     return decoded
-
-
-def decode_text(data: bytes, encoding: str = "") -> str:
-    """What :func:`decode` gives, as a string: the short way where only the text is wanted."""
-    bare, label = _bare(data, encoding)
-    if encoding or not label.startswith("utf-16"):
-        try:
-            text = codecs.utf_8_decode(bare, "strict", True)[0]
-        except UnicodeDecodeError:
-            return decode(data, encoding).data.decode("utf-8")
-        if "\n\ufeff" not in text:
-            return text
-    return decode(data, encoding).data.decode("utf-8")
 
 
 def _bare(data: bytes, encoding: str) -> tuple[bytes, str]:

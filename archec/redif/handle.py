@@ -1,8 +1,8 @@
 """The handle of a template as it is written: which lines of a template belong to its value.
 
-A handle has no white space, so a line that follows it without being indented is only taken for the
-rest of it if it is one word; what stands under the last field of a file (a rule of dashes, a
-closing HTML tag, a lone Ctrl-Z) is not.
+A handle has no white space, so a line that follows it is only taken for the rest of it if it is one
+word; what else stands under the last field of a file (a rule of dashes, a closing HTML tag, a lone
+Ctrl-Z, prose) is not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def handle_in(first: str, following: Iterable[str]) -> str:
             continue
         if _FIELD.match(line) and (handle or not _REPEC.match(line)):
             break
-        if handle and line[0] not in " \t" and not _REST.fullmatch(line):
+        if handle and not _REST.fullmatch(bare):
             break
         handle += bare
     return handle

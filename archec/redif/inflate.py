@@ -11,8 +11,9 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from types import ModuleType
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 import zstandard
 
@@ -130,7 +131,7 @@ def _next_stream(raw: Raw, rest: bytes, magic: bytes) -> bytes:
 
 def _unzstd(raw: Raw) -> Iterator[bytes]:
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
-    with decompressor.stream_reader(_Readable(raw), read_across_frames=True, closefd=False) as reader:
+    with decompressor.stream_reader(cast("BinaryIO", raw), read_across_frames=True, closefd=False) as reader:
         while True:
             try:
                 out = reader.read(CHUNK)
@@ -141,19 +142,11 @@ def _unzstd(raw: Raw) -> Iterator[bytes]:
             yield out
 
 
-class _Readable:
-    """What zstandard reads from."""
-
-    def __init__(self, raw: Raw) -> None:
-        self.read = raw.read
-
-
 def _inflate_module() -> ModuleType:
     try:
-        from isal import isal_zlib
+        return import_module("isal.isal_zlib")
     except ImportError:
         return zlib
-    return isal_zlib
 
 
 _FORMATS: tuple[tuple[bytes, Callable[[Raw], Iterator[bytes]]], ...] = (

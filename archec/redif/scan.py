@@ -13,7 +13,7 @@ from archec.redif.items import Blob
 from archec.redif.problems import Problem, shown
 from archec.redif.sniff import is_template_name, looks_binary, looks_html
 
-__all__ = ["RawTemplate", "Scan", "canonical_text", "only_file_urls_differ", "scan"]
+__all__ = ["RawTemplate", "Scan", "canonical_text", "only_file_urls_differ", "scan", "template_starts"]
 
 _START = b"template-type"
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9#-]*[ \t]*:")
@@ -43,7 +43,7 @@ class RawTemplate(NamedTuple):
     id: str
     text: bytes
     line: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
 
 
 class Scan(NamedTuple):
@@ -64,7 +64,7 @@ def scan(blob: Blob) -> Scan:
         read = trouble != "utf-16-damaged"
         problems.append(Problem(shown(blob.path), 0, trouble, _ENCODING_TROUBLE[trouble]))
     lower = data.lower()
-    starts = _starts(lower)
+    starts = template_starts(lower)
     if not starts:
         if blob.part == 0:
             read = _without_templates(blob, data, problems) and read
@@ -83,7 +83,7 @@ def scan(blob: Blob) -> Scan:
         templates.append(RawTemplate(kind, handle, obi, text, line, index))
         if again or not obi:
             problems.append(_handle_problem(blob.path, line, kind, obi, again))
-    if b"\n<<<<<<<" in data:
+    if b"<" in data and b"\n<<<<<<<" in data:
         match = _CONFLICT.search(data)
         if match is not None:
             at = blob.first_line + data.count(b"\n", 0, match.start())
@@ -91,8 +91,8 @@ def scan(blob: Blob) -> Scan:
     return Scan(templates, problems, encoding, read)
 
 
-def _starts(lower: bytes) -> list[int]:
-    """Where templates start in a text in lower case."""
+def template_starts(lower: bytes) -> list[int]:
+    """Where templates start in a text that was decoded and put in lower case."""
     starts: list[int] = []
     at = lower.find(_START)
     while at >= 0:

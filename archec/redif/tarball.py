@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -63,7 +63,7 @@ class Tarball:
         except Damaged as error:
             self._file.close()
             raise DataSetError(
-                f"{path} is not a tarball: {error}",
+                f"{path} cannot be read as a tarball: {error}",
                 hint="a data set is a directory or a .tar, .tar.gz, .tar.zst, .tar.xz or .tar.bz2 file",
             ) from error
         self._items = self._read()
@@ -85,10 +85,11 @@ class Tarball:
         self.close()
 
     def close(self) -> None:
-        """Closes the file; harmless when repeated."""
+        """Ends the iteration and closes the file; harmless when repeated."""
+        self._items.close()
         self._file.close()
 
-    def _read(self) -> Iterator[Item]:
+    def _read(self) -> Generator[Item, None, None]:
         try:
             yield from self._members()
             self.whole = True
@@ -173,16 +174,17 @@ class Tarball:
                 pass
         directory = kind in (b"5", b"D") or (kind in REGULAR and header.name[-1:] == b"/")
         self._left = 0 if kind in _NO_DATA else _padded(size)
+        key = (path.rstrip("/") + "/" if directory else path) or "?"
         if bad:
-            yield Unread.of(path or "?", "bad-name", bad)
+            yield Unread.of(key, "bad-name", bad)
         elif trouble:
-            yield Unread.of(path or "?", "bad-member", trouble)
+            yield Unread.of(key, "bad-member", trouble)
         elif directory:
             if path:
-                yield Directory(path + "/")
+                yield Directory(key)
         elif kind not in REGULAR:
             code, message = _REFUSED.get(kind, ("bad-member", f"a member of the unknown type {kind!r}"))
-            yield Unread.of(path or "?", code, message)
+            yield Unread.of(key, code, message)
         elif not path:
             yield Unread.of("?", "bad-name", "the name is empty")
         else:

@@ -153,13 +153,26 @@ def test_a_lock_that_is_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     catalogue.close()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_file_that_may_not_be_written(catalogue: SQLiteCatalogue, path: Path) -> None:
+def test_a_file_or_folder_that_may_not_be_used(catalogue: SQLiteCatalogue, path: Path) -> None:
     catalogue.close()
+    path.chmod(0o000)
+    if os.access(path, os.R_OK):
+        pytest.skip("this user may read and write everywhere")
+    for read_only in (True, False):
+        with pytest.raises(CatalogueError, match="cannot be opened"):
+            opened(path, read_only=read_only)
     path.chmod(0o400)
-    with pytest.raises(CatalogueError, match="cannot be"):
-        opened(path).write(lot(1))
-    opened(path, read_only=True).close()
+    reader, writer = opened(path, read_only=True), opened(path)
+    with pytest.raises(CatalogueError, match="cannot be written"):
+        writer.write(lot(1))
+    writer.close()
+    reader.close()
+    path.parent.chmod(0o000)
+    try:
+        with pytest.raises(CatalogueError, match="cannot be reached"):
+            opened(path)
+    finally:
+        path.parent.chmod(0o700)
 
 
 @pytest.mark.parametrize("bad", ["", "xyz", checksum("a")[:-2], checksum("a").upper(), " " + checksum("a")[1:]])

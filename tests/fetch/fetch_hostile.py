@@ -79,12 +79,17 @@ class Hostile:
         self._loop.run_forever()
         for server in servers:
             server.close()
+        self._turn()  # connections that were just accepted reach their handler, which can close them
         tasks = [task for task in asyncio.all_tasks(self._loop) if not task.done()]
         for task in tasks:
             task.cancel()
         self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.run_until_complete(asyncio.sleep(0))
+        self._turn()
         self._loop.close()
+
+    def _turn(self) -> None:
+        for _ in range(10):
+            self._loop.run_until_complete(asyncio.sleep(0))
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -340,8 +345,8 @@ async def switching(server: Hostile, writer: asyncio.StreamWriter, asked: Asked)
 
 @behaviour
 async def junk_header(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: a\x01b\xff\x7f\r\nETag: \"x\x02\"\r\nContent-Type: text/html\r\n\r\n"
-    writer.write(head + b"ok")
+    head = b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: a\x01b\xff\x7f\r\nETag: "x\x02"\r\n'
+    writer.write(head + b"Content-Type: text/html\r\n\r\nok")
     return True
 
 

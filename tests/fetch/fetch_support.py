@@ -14,15 +14,16 @@ from archec.fetch.task import Hop, Task
 from archec.fetch.tuning import Tuning
 
 QUICK = Tuning(
-    rate_grace=0.3, backoff=0.01, penalty=0.05, robots_timeout=1.0, tick=0.02, flush=0.005, stop_grace=3.0, dns_threads=2
-)
+    rate_grace=0.3, backoff=0.01, penalty=0.05, robots_timeout=3.0, tick=0.02, flush=0.005, stop_grace=3.0,
+    dns_threads=2,
+)  # fmt: skip
 
 
 def settings(**changes: object) -> FetchConfig:
     """Settings for loopback; robots ignored unless asked for."""
     quick = FetchConfig(
-        workers=2, concurrency=16, per_host=4, delay=0.0, max_delay=2.0, robots="ignore", connect_timeout=1.0,
-        idle_timeout=0.6, total_timeout=5.0, min_rate=5_000, max_size=1_000_000, retries=1, host_failures=50,
+        workers=2, concurrency=16, per_host=4, delay=0.0, max_delay=2.0, robots="ignore", connect_timeout=2.0,
+        idle_timeout=1.0, total_timeout=8.0, min_rate=5_000, max_size=1_000_000, retries=1, host_failures=50,
         allow_networks=("127.0.0.0/8",),
     )
     return dataclasses.replace(quick, **changes)
@@ -36,8 +37,9 @@ def fetch(
     sink: Sink | None = None,
     tuning: Tuning = QUICK,
     carriers: Transports | None = None,
+    fast: bool = False,
 ) -> list[Hop]:
-    """The hops of the tasks, in the tasks' order. Every task must end, exactly once."""
+    """The hops of the tasks, in the tasks' order. Every task must end, exactly once. ``fast``: on uvloop."""
 
     async def run() -> dict[int, Hop]:
         found: dict[int, Hop] = {}
@@ -66,7 +68,12 @@ def fetch(
             await asyncio.sleep(0)
         return found
 
-    found = asyncio.run(run())
+    if fast:
+        import uvloop
+
+        found = uvloop.run(run())
+    else:
+        found = asyncio.run(run())
     return [found[serial] for serial in range(len(tasks))]
 
 

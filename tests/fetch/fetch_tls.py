@@ -18,8 +18,9 @@ def certificate(folder: Path, address: str) -> tuple[ssl.SSLContext, ssl.SSLCont
     key, cert = folder / "key.pem", folder / "cert.pem"
     subprocess.run(
         [
-            openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-            "-subj", "/CN=archec test", "-addext", f"subjectAltName=IP:{address}", "-keyout", str(key), "-out", str(cert),
+            openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+            "-days", "2", "-subj", "/CN=archec test", "-addext", f"subjectAltName=IP:{address}",
+            "-keyout", str(key), "-out", str(cert),
         ],
         check=True, capture_output=True,
     )  # fmt: skip

@@ -18,7 +18,8 @@ BODY = b"paper\n" * 100_000
 
 @pytest.fixture
 def server() -> Iterator[FtpServer]:
-    server = FtpServer({"pub/a b.pdf": BODY, "broken": BODY, "cut": BODY, "silent": b"x", "caf\xc3\xa9": b"x", "empty": b""})
+    files = {"pub/a b.pdf": BODY, "broken": BODY, "cut": BODY, "silent": b"x", "caf\xc3\xa9": b"x", "empty": b""}
+    server = FtpServer(files)
     try:
         yield server
     finally:

@@ -17,7 +17,8 @@ def test_retry_after() -> None:
     assert retry_after("Sun, 09 Sep 2001 01:47:40 GMT", NOW) == 60
     assert retry_after("Sun, 09 Sep 2001 01:47:40", NOW) == 60
     assert retry_after("Sat, 08 Sep 2001 01:47:40 GMT", NOW) == 0
-    for nonsense in ("", "soon", "-5", "1.5", "\u0663", "Sun, 99 Sep 2001 01:47:40 GMT", "Mon, 01 Jan 0001 00:00:00 +2359"):
+    dates = ("Sun, 99 Sep 2001 01:47:40 GMT", "Mon, 01 Jan 0001 00:00:00 +2359")
+    for nonsense in ("", "soon", "-5", "1.5", "\u0663", *dates):
         assert retry_after(nonsense, NOW) in (None, 0.0)
 
 

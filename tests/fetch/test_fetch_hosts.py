@@ -32,7 +32,8 @@ def test_hosts_take_turns_and_keep_to_their_limit() -> None:
     assert taken == ["a", "b", "a", "b"]
     assert hosts.next_time() is None
     hosts.done(hosts.host("a"))
-    assert (job := hosts.take(0.0)) is not None
+    job = hosts.take(0.0)
+    assert job is not None
     assert job.host.key == "a"
 
 

@@ -152,7 +152,8 @@ def test_tls_is_verified(tmp_path: Path, tls: ssl.TLSVersion) -> None:
         distrusted = fetch_one(folder, url, config)
         connector = Connector(Guard(config.allow_networks), NAMES, QUICK, trust=lambda: client_side)
         web = DirectTransport(connector, Proxies(), 8, 5.0)
-        trusted = fetch(folder, [url, secure.url("/until-close", scheme="https")], config, carriers=Transports(web, web))
+        urls = [url, secure.url("/until-close", scheme="https")]
+        trusted = fetch(folder, urls, config, carriers=Transports(web, web))
         plain = fetch_one(folder, secure.url("/ok"), settings(retries=0, idle_timeout=0.3))
     assert distrusted.outcome is Outcome.UNREACHABLE
     assert "certificate" in distrusted.message

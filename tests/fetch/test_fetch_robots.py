@@ -131,7 +131,7 @@ def test_a_crawl_delay_is_kept(hostile: Hostile, tmp_path: Path) -> None:
     hostile.robots = (200, b"User-agent: *\nCrawl-delay: 0.2", "")
     fetch(tmp_path, [hostile.url(f"/ok/{n}") for n in range(3)], OBEY)
     times = [asked.when for asked in hostile.asked]
-    assert all(later - earlier > 0.19 for earlier, later in zip(times, times[1:], strict=False))
+    assert times[-1] - times[0] > 0.55
 
 
 def test_a_crawl_delay_beyond_the_limit_defers_the_host(hostile: Hostile, tmp_path: Path) -> None:

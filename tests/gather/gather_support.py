@@ -12,6 +12,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -250,7 +251,7 @@ def check_normal(obi: str, history: Mapping[int, str | None]) -> None:
     states = list(history.values())
     assert list(history) == sorted(history), obi
     assert not states or states[0] is not None, obi
-    assert all(a != b for a, b in zip(states, states[1:], strict=False)), obi
+    assert all(a != b for a, b in pairwise(states)), obi
 
 
 def check_journals(layout: Layout) -> None:

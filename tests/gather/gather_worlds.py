@@ -127,7 +127,7 @@ def is_covered(handle: str, data_set: DataSet) -> bool:
 def wholly_read(data_set: DataSet) -> dict[str, bool]:
     """The archives whose directory is there: whether every file of it could be read."""
     files = last_files(data_set).values()
-    found = {code: True for code in data_set.directories}
+    found = dict.fromkeys(data_set.directories, True)
     for file in files:
         code = file.path.split("/")[1]
         found[code] = found.get(code, True) and file.spoilt is None

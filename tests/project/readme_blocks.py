@@ -24,7 +24,7 @@ MARKS = {"sh run", "sh fresh", "sh ci", "text output", "text demo"}
 _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.M | re.S)
 _MARK = "\x1e"
 _ALIKE = (
-    (re.compile(r"(?<!\S)/\S+?/(?=(?:data|config\.yaml)\b)"), "DIR/"),
+    (re.compile(r"(?<!\S)/\S+?/(?=(?:data|config\.yaml|my-archive)\b)"), "DIR/"),
     (re.compile(r"127\.0\.0\.1:[0-9]+"), "127.0.0.1:PORT"),
     (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z"), "TIME"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "MD5"),
@@ -32,6 +32,7 @@ _ALIKE = (
     (re.compile(r"\b[0-9]{10}\b"), "TIST"),
     (re.compile(r"\b[0-9.]+ k?B\b"), "SIZE"),
     (re.compile(r"\b[0-9.]+m?s\b"), "DURATION"),
+    (re.compile(r"\b[0-9]+ journal batches\b"), "BATCHES"),
 )
 
 
@@ -43,6 +44,14 @@ class Block:
     text: str
     start: int
     end: int
+
+
+@dataclass(frozen=True)
+class Played:
+    """A demo that was played: its folder, and what it printed."""
+
+    folder: Path
+    output: str
 
 
 def blocks(text: str) -> list[Block]:
@@ -88,7 +97,7 @@ def checkout_like(scratch: Path) -> Path:
 
 def run_blocks(found: list[Block], scratch: Path) -> list[str]:
     """What each ``sh run`` block prints on stdout; CalledProcessError with stderr where one fails."""
-    script = "set -euo pipefail\n"
+    script = "set -eu\n"
     for block in found:
         if block.mark == "sh run":
             script += f"printf '{_MARK}'\n{block.text}"

@@ -1,0 +1,143 @@
+"""What a maintainer of an archive should know of a ReDIF file: every problem, with file and line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from archec.errors import DataSetError
+from archec.ids import archive_of, series_of
+from archec.redif.directory import read_file
+from archec.redif.encoding import decode
+from archec.redif.fields import spec_of
+from archec.redif.items import Blob, Unread
+from archec.redif.kinds import REQUIRED
+from archec.redif.place import own, place
+from archec.redif.problems import Problem, shown
+from archec.redif.refipos import checked
+from archec.redif.scan import scan
+from archec.redif.template import Template, parse_blob
+
+__all__ = ["lint_file"]
+
+_MAX_HANDLE = 120
+_HANDLE_SIGNS = re.compile(r"[A-Za-z0-9!\"%&'()*+,\-./:<>=?@\\_`{}~]+")
+_LIKE_A_FIELD = re.compile(r"^([A-Z][A-Za-z0-9]*(?:-[A-Za-z0-9#]+)+|DOI|URL)[ \t]*:", re.M)
+_PARTS = {"ReDIF-Archive": 2, "ReDIF-Series": 3}
+
+
+def lint_file(path: Path, *, max_file: int) -> Iterator[Template | Problem]:
+    """Every template of one file, each followed by its problems; what concerns the file comes last.
+
+    The problems of a template are those of ``template.problems`` and more; none comes twice. Raises
+    :class:`DataSetError` where there is no such file; everything else that is wrong with it is a
+    problem.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except (OSError, ValueError) as error:
+        raise DataSetError(f"cannot open {path}: {getattr(error, 'strerror', None) or error}") from error
+    seen: dict[str, int] = {}
+    try:
+        for item in read_file(file, os.fstat(file), str(path), 0, max_file):
+            if isinstance(item, Unread):
+                yield item.problem
+            else:
+                yield from _lint_blob(item, seen)
+    finally:
+        os.close(file)
+
+
+def _lint_blob(blob: Blob, seen: dict[str, int]) -> Iterator[Template | Problem]:
+    raws, problems, encoding, _ = scan(blob)
+    for template in parse_blob(blob):
+        yield template
+        yield from template.problems
+        yield from _template_problems(template, blob.path)
+        if template.id in seen:
+            message = f"{template.id} is the handle of the template in line {seen[template.id]} as well"
+            yield Problem(shown(blob.path), template.line, "duplicate", message)
+        elif template.id:
+            seen[template.id] = template.line
+    yield from (problem for problem in problems if problem.code not in _BY_PARSE)
+    if encoding == "cp1252":
+        message = "neither UTF-8 nor marked as something else; read as cp1252"
+        yield Problem(shown(blob.path), 0, "encoding-guess", message)
+    if raws and blob.part == 0:
+        data = decode(blob.data, blob.encoding).data
+        ignored = data.find(raws[0].text[:13])
+        if any(line.strip() and line[:1] != b"#" for line in data[:ignored].split(b"\n")):
+            yield Problem(shown(blob.path), 1, "text-before-template", "text before the first template is ignored")
+
+
+_BY_PARSE = frozenset(("no-handle", "two-handles", "conflict-marker"))
+"""What scan and parse both find."""
+
+
+def _template_problems(template: Template, path: str) -> Iterator[Problem]:
+    where, line = shown(path), template.line
+    if template.family == "other":
+        yield Problem(where, line, "unknown-type", f"{template.kind!r} is not a template type of ReDIF")
+    for names in REQUIRED.get(template.kind, ()):
+        if not any(template.get(name) for name in names):
+            what = " or ".join(names)
+            yield Problem(where, line, "missing-field", f"{template.kind} {template.id} has no {what}")
+    if template.id:
+        yield from _handle_problems(template, path)
+    yield from _unknown_fields(template, where)
+    lines = iter([field.line for field in template.fields if field.name.endswith("File-URL")])
+    for cluster in template.clusters:
+        if cluster.role != "file":
+            continue
+        at = next(lines, line) if cluster.rows[0][0].endswith("File-URL") else line
+        found = checked(cluster.refipo(), path, at, template.id)
+        if isinstance(found, Problem):
+            yield found
+
+
+def _handle_problems(template: Template, path: str) -> Iterator[Problem]:
+    handle, obi = "".join(template.handle.split()), template.id
+    line = next((field.line for field in template.fields if field.name == "Handle" and field.value), template.line)
+    for trouble in _handle_troubles(template, handle):
+        yield Problem(shown(path), line, "bad-handle", f"{handle[:200]}: {trouble}")
+    there = place(path).archive
+    if template.family in ("person", "institution"):
+        return
+    if there and there != "all" and archive_of(obi) and not own(obi, path):
+        yield Problem(shown(path), line, "misplaced", f"{obi[:200]} belongs elsewhere than in {there}/")
+
+
+def _handle_troubles(template: Template, handle: str) -> Iterator[str]:
+    if not handle.startswith("RePEc:"):
+        yield "it does not begin with RePEc:"
+    if handle != template.handle:
+        yield "it has white space in it"
+    if len(handle) > _MAX_HANDLE:
+        yield f"it has {len(handle)} characters, more than {_MAX_HANDLE}"
+    if not _HANDLE_SIGNS.fullmatch(handle):
+        yield "it has characters that handles must not have"
+    parts = template.id.split(":", 3)
+    wanted = _PARTS.get(template.kind)
+    if template.family == "other" or parts[0] != "RePEc":
+        return
+    if wanted is not None and len(parts) != wanted:
+        yield f"the handle of {template.kind} has {wanted} parts"
+    elif template.family == "work" and (len(parts) != 4 or not parts[3]):
+        yield "the handle of a work has four parts: RePEc:aaa:ssssss:item"
+    if len(archive_of(template.id)) != 3:
+        yield "the archive code does not have three characters"
+    if template.family in ("work", "series") and len(parts) > 2 and len(series_of(template.id)) != 6:
+        yield "the series code does not have six characters"
+
+
+def _unknown_fields(template: Template, where: str) -> Iterator[Problem]:
+    for field, raw in zip(template.fields, template.raws, strict=True):
+        spec = spec_of(template.family, field.name)
+        if spec is not None and not spec.listed:
+            yield Problem(where, field.line, "unknown-field", f"{template.kind} has no field {field.name}")
+        for match in _LIKE_A_FIELD.finditer(raw, 1) if "\n" in raw else ():
+            line = field.line + raw.count("\n", 0, match.start())
+            message = f"{template.kind} has no field {match[1]}; the line is taken as part of {field.name}"
+            yield Problem(where, line, "unknown-field", message)

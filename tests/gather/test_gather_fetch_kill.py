@@ -1,0 +1,265 @@
+"""Files from many hosts that misbehave, and a run that is killed: every file held once, every outcome explained."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from gather_site import Answer, Site, moved, page, pdf
+from gather_support import (
+    archec_cli,
+    check,
+    histories,
+    kill,
+    make,
+    outcomes,
+    run,
+    start_cli,
+    store_files,
+    temporary_files,
+    until,
+    write_papers,
+)
+
+from archec.config import Config
+from archec.store import failpoints
+from archec.store.layout import open_layout
+
+SETTINGS: dict[str, object] = {
+    "fetch.workers": 2,
+    "fetch.host_failures": 1000,
+    "fetch.concurrency": 16,
+    "lost_grace": "7d",
+    "fetch.idle_timeout": "2s",
+}
+
+
+class World:
+    """Many URLs on many hosts. ``expected`` is what each must come to: a body's md5, or an outcome."""
+
+    def __init__(self, stack: ExitStack, hosts: int, urls: int) -> None:
+        self.sites = [stack.enter_context(Site(f"127.0.0.{n + 1}")) for n in range(hosts)]
+        self.urls: list[str] = []
+        self.expected: dict[str, str] = {}
+        self.bodies: set[str] = set()
+        for n in range(urls):
+            self._add(n)
+
+    def _add(self, n: int) -> None:
+        site, other = self.sites[n % len(self.sites)], self.sites[(n * 7 + 1) % len(self.sites)]
+        path, kind = f"/{n}", n % 12
+        url = site.url(path)
+        body = pdf(f"the {n}th") if n % 2 else page(f"the {n}th")
+        md5 = hashlib.md5(body.body).hexdigest()
+        answer: Answer | Callable[[int], Answer] = body
+        found = md5
+        if kind == 0:
+            answer = moved(other.url(f"{path}/target"), 302)
+            other[f"{path}/target"] = body
+            self.expected[other.url(f"{path}/target")] = md5
+        elif kind == 1:
+            answer, found = page("gone", 404), "gone"
+        elif kind == 2:
+            answer = once(Answer(fault="reset"), body)
+        elif kind == 3:
+            answer = once(page("sick", 500), body)
+        elif kind == 4:
+            answer = once(Answer(200, body.body[:9], fault="short"), body)
+        elif kind == 5:
+            answer, found = page("no", 403), "forbidden"
+        elif kind == 6:
+            answer, found = page("always sick", 500), "server-error"
+        elif kind == 7:
+            answer, found = moved(path), "redirect-loop"
+        site[path] = answer
+        self.urls.append(url)
+        self.expected[url] = found
+        if len(found) == 32:
+            self.bodies.add(md5)
+
+    @property
+    def asked(self) -> int:
+        return sum(len(site.asked) for site in self.sites)
+
+    def assert_whole(self, config: Config, *, resumed: bool) -> None:
+        """Every reachable file is held, once; what is not held has an outcome that says why."""
+        known, visits = histories(config), outcomes(config)
+        for url, found in self.expected.items():
+            if len(found) == 32:
+                assert list(known[url].values()) == [found], url
+                assert visits[url] in ("new", "same"), url
+            else:
+                assert url not in known
+                assert visits[url] == found, url
+        if resumed:
+            files = Counter(md5 for md5 in store_files(open_layout(config.store_path)).values() if md5[0] != "-")
+            assert {md5: files[md5] for md5 in self.bodies} == dict.fromkeys(self.bodies, 1)
+        check(config)
+
+
+def once(first: Answer, later: Answer) -> Callable[[int], Answer]:
+    return lambda before: later if before else first
+
+
+def ends_well(config: Config, world: World, seed: int, kills: int, *, resume: bool) -> None:
+    """Kills the run at random instants, then lets it finish."""
+    chance = random.Random(seed)
+    step = len(world.urls) // (kills + 1)
+    arguments = ["gather", *(["--resume"] if resume else [])]
+    for _ in range(kills):
+        target = world.asked + chance.randrange(1, 2 * step)
+        child = start_cli(config, *arguments)
+        until(lambda: child.poll() is not None or world.asked >= target, 60.0)  # noqa: B023
+        kill(child)
+    done = archec_cli(config, *arguments)
+    assert done.code == 0, done.err
+    assert temporary_files(config) == []
+    for _ in range(2):
+        run(config)
+    world.assert_whole(config, resumed=resume)
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_200_urls_20_hosts(memory_folder: Callable[[], Path], resume: bool) -> None:
+    with ExitStack() as stack:
+        world = World(stack, 20, 200)
+        config = make(memory_folder(), SETTINGS)
+        write_papers(config, world.urls)
+        ends_well(config, world, 1 + resume, 3, resume=resume)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_2000_urls_20_hosts_10_kills(tmp_path: Path, seed: int) -> None:
+    with ExitStack() as stack:
+        world = World(stack, 20, 2000)
+        config = make(tmp_path / "archive", {**SETTINGS, "fetch.retries": 2})
+        write_papers(config, world.urls)
+        ends_well(config, world, seed, 10, resume=seed == 1)
+
+
+POINTS = ["store.mid-rename:40", "store.after-fsync-dir:3", "journal.mid-append:3", "catalogue.before-write:3"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_a_step_of_the_file_phase(memory_folder: Callable[[], Path], point: str) -> None:
+    with ExitStack() as stack:
+        world = World(stack, 4, 60)
+        config = make(memory_folder(), SETTINGS)
+        write_papers(config, world.urls)
+        done = archec_cli(config, "gather", env={failpoints.VARIABLE: point})
+        assert done.code == -signal.SIGKILL, done.err
+        done = archec_cli(config, "gather", "--resume")
+        assert done.code == 0, done.err
+        run(config)
+        world.assert_whole(config, resumed=True)
+
+
+# -- what was placed and not journalled, and is something else when the run carries on ---------------
+
+
+def placed_but_not_told(config: Config, urls: list[str]) -> None:
+    """A run that dies when the files are in their places, before the journal hears of them."""
+    write_papers(config, urls)
+    archec_cli(config, "gather", "--no-fetch")
+    done = archec_cli(config, "gather", env={failpoints.VARIABLE: "journal.before-append:3"})
+    assert done.code == -signal.SIGKILL, done.err
+
+
+def resumed(config: Config) -> None:
+    done = archec_cli(config, "gather", "--resume")
+    assert done.code == 0, done.err
+    check(config)
+
+
+def test_a_body_that_changed_before_the_run_went_on(memory_folder: Callable[[], Path]) -> None:
+    config = make(memory_folder(), SETTINGS)
+    with Site() as site:
+        site["/a"] = pdf("one", ETag='"1"')
+        placed_but_not_told(config, [site.url("/a")])
+        site["/a"] = pdf("two", ETag='"2"')
+        resumed(config)
+        assert list(histories(config)[site.url("/a")].values()) == [hashlib.md5(pdf("one").body).hexdigest()]
+        run(config)
+        assert len(histories(config)[site.url("/a")]) == 2, "the validators of what is not held are not believed"
+        check(config)
+
+
+def test_a_body_that_became_a_redirect_before_the_run_went_on(memory_folder: Callable[[], Path]) -> None:
+    config = make(memory_folder(), SETTINGS)
+    with Site() as site:
+        site["/a"], site["/b"] = pdf("one"), pdf("two")
+        placed_but_not_told(config, [site.url("/a")])
+        site["/a"] = moved("/b")
+        resumed(config)
+        run(config)
+        check(config)
+        assert len(histories(config)[site.url("/a")]) == 2
+
+
+def test_a_redirect_that_became_a_body_before_the_run_went_on(memory_folder: Callable[[], Path]) -> None:
+    config = make(memory_folder(), SETTINGS)
+    with Site() as site:
+        site["/a"], site["/b"] = moved("/b"), pdf("two")
+        placed_but_not_told(config, [site.url("/a")])
+        site["/a"] = pdf("one")
+        resumed(config)
+        run(config)
+        check(config)
+        assert len(histories(config)[site.url("/a")]) == 2
+
+
+def test_two_urls_that_differ_by_a_slash_are_not_taken_for_each_other(memory_folder: Callable[[], Path]) -> None:
+    """Looking one up finds the other where only one is there; a resumed run must not fall for it."""
+    config = make(memory_folder(), SETTINGS)
+    with Site() as site:
+        site["/a"], site["/a/"] = pdf("without"), pdf("with")
+        write_papers(config, [site.url("/a"), site.url("/a/")])
+        done = archec_cli(config, "gather", "--max-files", 1)
+        assert done.code == 5, done.err
+        resumed(config)
+        found = histories(config)
+        for path, text in (("/a", "without"), ("/a/", "with")):
+            assert list(found[site.url(path)].values()) == [hashlib.md5(pdf(text).body).hexdigest()]
+
+
+def test_a_worker_that_dies_does_not_hurt_the_run(memory_folder: Callable[[], Path]) -> None:
+    """The fetching processes are killed in mid-run; the run goes on and leaves nothing behind."""
+    import os
+
+    with ExitStack() as stack:
+        world = World(stack, 4, 120)
+        config = make(memory_folder(), {**SETTINGS, "fetch.delay": "10ms", "fetch.per_host": 1})
+        write_papers(config, world.urls)
+        child = start_cli(config, "gather")
+        assert until(lambda: world.asked >= 20)
+        victims = children_of(child.pid)
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        _, err = child.communicate(timeout=120)
+        assert child.returncode == 0, err
+        assert victims
+        assert temporary_files(config) == []
+        run(config)
+        check(config)
+
+
+def children_of(pid: int) -> list[int]:
+    """The fetching processes of a run."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int(entry.joinpath("stat").read_text().rpartition(")")[2].split()[1])
+                command = entry.joinpath("cmdline").read_bytes()
+            except (OSError, IndexError):
+                continue
+            if parent == pid and b"archec.fetch" in command:
+                found.append(int(entry.name))
+    return found

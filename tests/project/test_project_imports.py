@@ -1,0 +1,85 @@
+"""Imports run in one direction: that of the picture in docs/architecture.md."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+from readme_blocks import ROOT, blocks
+
+PACKAGE = ROOT / "archec"
+BESIDE = {("demo", "gather")}
+"""The imports that run sideways: the demo is a gathering of a small web site."""
+
+
+def floors() -> list[list[str]]:
+    """The rows of rooms in the picture, from the top down."""
+    picture = blocks((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))[0].text
+    there = rooms()
+    named = (re.split(" {6,}", line.strip())[0] for line in picture.splitlines())
+    rows = ([word for word in re.findall("[a-z]+", line) if word in there] for line in named)
+    return [row for row in rows if row]
+
+
+def rooms() -> set[str]:
+    """The folders and modules that lie directly in the package."""
+    found = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    return found | {path.stem for path in PACKAGE.glob("*.py") if not path.stem.startswith("__")}
+
+
+def room_of(path: Path) -> str:
+    """The room in which a module lies; empty for the package's own ``__init__`` and ``__main__``."""
+    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return "" if first.startswith("__") else first
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and room of every import of the package in a module, also of those inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}:{node.lineno}: a relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "archec" and len(parts) > 1 and not parts[1].startswith("__"):
+                yield node.lineno, parts[1]
+
+
+def test_every_room_is_in_the_picture_once() -> None:
+    drawn = [room for row in floors() for room in row]
+    assert sorted(drawn) == sorted(rooms())
+
+
+def test_every_room_has_its_paragraph() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## The rooms")[2]
+    told = set(re.findall(r"`([a-z]+)`", " ".join(re.findall(r"^\*\*(.+?)\*\*", text, re.M | re.S))))
+    assert told == rooms()
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_run_downwards(path: Path) -> None:
+    floor = {room: number for number, row in enumerate(floors()) for room in row}
+    ground = len(floors()) - 1
+    here = room_of(path)
+    for line, there in imported(path):
+        if not here or here == there or (here, there) in BESIDE:
+            continue
+        downwards = floor[here] < floor[there] or floor[here] == floor[there] == ground
+        assert downwards, f"{path}:{line}: {here} imports {there}, which is not below it"
+
+
+def test_no_two_rooms_need_each_other() -> None:
+    needs: dict[str, set[str]] = {room: set() for room in rooms()}
+    for path in PACKAGE.rglob("*.py"):
+        here = room_of(path)
+        if here:
+            needs[here] |= {there for _, there in imported(path)} - {here}
+    TopologicalSorter(needs).prepare()  # raises CycleError, which names them
