@@ -108,6 +108,8 @@ def read_data_set(
     reading.superseded = spool.superseded()
     reading.archives = {code: True for code in directories if code} | spool.archives(reading.superseded)
     reading.whole = source.whole
+    if source.damage is not None:
+        on_problem(source.damage)
     return reading
 
 

@@ -144,7 +144,7 @@ def test_2000_urls_20_hosts_10_kills(tmp_path: Path, seed: int) -> None:
         ends_well(config, world, seed, 10, resume=seed == 1)
 
 
-POINTS = ["store.mid-rename:40", "store.after-fsync-dir:3", "journal.mid-append:3", "catalogue.before-write:3"]
+POINTS = ["store.mid-rename:80", "store.after-fsync-dir:2", "journal.mid-append:4", "catalogue.before-write:4"]
 
 
 @pytest.mark.parametrize("point", POINTS)
