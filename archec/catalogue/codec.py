@@ -51,13 +51,20 @@ _T = TypeVar("_T")
 
 
 def compact(value: object) -> str:
-    """JSON text without blanks, keys in the order given."""
-    return orjson.dumps(value).decode()
+    """JSON text without blanks, keys in the order given; CatalogueError for what JSON cannot hold."""
+    return _dumps(value, 0)
 
 
 def canonical(value: object) -> str:
     """JSON text without blanks, keys sorted: equal values give equal text."""
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    return _dumps(value, orjson.OPT_SORT_KEYS)
+
+
+def _dumps(value: object, option: int) -> str:
+    try:
+        return orjson.dumps(value, option=option).decode()
+    except orjson.JSONEncodeError as error:
+        raise CatalogueError(f"cannot be written as JSON: {error}") from error
 
 
 @lru_cache(maxsize=16)

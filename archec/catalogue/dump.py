@@ -6,9 +6,10 @@ archec ran or in which order data sets were replayed (design, invariants 3 and 4
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Literal
+
+import orjson
 
 from archec.catalogue.codec import canonical, data_set_value, fobi_value, history_value, run_value, tobi_value
 from archec.catalogue.interface import Catalogue
@@ -48,8 +49,8 @@ def _states(tobi: TobiState) -> object:
     if tobi.h is None:
         return {str(tobi.last): tobi.state}
     try:
-        return json.loads(tobi.h)
-    except ValueError as error:
+        return orjson.loads(tobi.h)
+    except orjson.JSONDecodeError as error:
         raise CatalogueError(f"the history of {tobi.id!r} in the catalogue is not JSON") from error
 
 

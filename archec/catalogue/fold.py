@@ -107,21 +107,22 @@ def fold_fobi(fobi: Fobi | None, visit: FobiVisit, stamp: int) -> Fobi:
     """A fobi after a visit."""
     if fobi is None:
         fobi = Fobi(visit.id)
-    fobi = replace(fobi, visit=visit.visit, due=visit.due)
     if not visit.put:
-        return fobi
+        return Fobi(fobi.id, fobi.history, fobi.versions, fobi.notes, visit.visit, visit.due, fobi.stamp)
     versions = dict(fobi.versions)
     if visit.version is not None:
         versions[visit.version.md5] = visit.version
     notes = dict(fobi.notes)
     if visit.note is not None:
         notes.update(dict.fromkeys(visit.put, visit.note))
-    return replace(
-        fobi,
-        history=fobi.history.apply(Change(visit.put)),
-        versions=dict(sorted(versions.items())),
-        notes=dict(sorted(notes.items())),
-        stamp=stamp,
+    return Fobi(
+        fobi.id,
+        fobi.history.apply(Change(visit.put)),
+        dict(sorted(versions.items())),
+        dict(sorted(notes.items())),
+        visit.visit,
+        visit.due,
+        stamp,
     )
 
 

@@ -82,7 +82,6 @@ def connect(path: Path, *, create: bool, read_only: bool) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, *, create: bool, read_only: bool) -> None:
-    connection.execute("PRAGMA cache_size = -65536")  # 64 MB: vi is written in random order
     if _is_empty(connection):
         if not create:
             raise CatalogueError(f"{path}: this file is empty, not a catalogue", hint=_NEW)
@@ -96,6 +95,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, create: bool, read_o
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
     _check(connection, path)
+    # 64 MB, as vi is written in random order; said after the page size, by which SQLite divides it.
+    connection.execute("PRAGMA cache_size = -65536")
     if read_only:
         connection.execute("PRAGMA query_only = ON")
         return

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Any, cast
+
+import orjson
 
 from archec.catalogue.codec import (
     compact,
@@ -45,7 +46,7 @@ def tobi_row(tobi: Tobi, n: int) -> tuple[str, int, str | None, str | None, int,
     history = tobi.history
     if len(history.tists) == 1:
         return tobi.id, history.tists[0], history.states[0], None, tobi.stamp, n
-    h = compact(history_value(history))
+    h = _text(history_value(history))
     return tobi.id, history.last or 0, history.states[-1] if history.states else None, h, tobi.stamp, n
 
 
@@ -56,12 +57,12 @@ def fobi_row(fobi: Fobi, n: int) -> tuple[str, int, int, bool | None, int]:
 
 def tobi_doc(tobi: Tobi) -> str:
     """The text of ``mi_doc``."""
-    return compact(tobi_value(tobi))
+    return _text(tobi_value(tobi))
 
 
 def fobi_doc(fobi: Fobi) -> str:
     """The text of ``mo_doc``."""
-    return compact(fobi_value(fobi))
+    return _text(fobi_value(fobi))
 
 
 def tobi_of(doc: str) -> Tobi:
@@ -76,7 +77,7 @@ def fobi_of(fobi: str, doc: str | None) -> Fobi:
 
 def run_row(run: Run) -> tuple[int, str]:
     """The row of ``runs``."""
-    return run.tist, compact(run_value(run))
+    return run.tist, _text(run_value(run))
 
 
 def run_of(doc: str) -> Run:
@@ -86,7 +87,7 @@ def run_of(doc: str) -> Run:
 
 def data_set_row(data_set: DataSet) -> tuple[int, str]:
     """The row of ``data_sets``."""
-    return data_set.tist, compact(data_set_value(data_set))
+    return data_set.tist, _text(data_set_value(data_set))
 
 
 def data_set_of(doc: str) -> DataSet:
@@ -115,10 +116,17 @@ def place_of(row: tuple[bytes, int, str]) -> TextPlace:
     return TextPlace(row[0].hex(), row[1], row[2])
 
 
+def _text(value: dict[str, Any]) -> str:
+    try:
+        return compact(value)
+    except orjson.JSONEncodeError as error:
+        raise CatalogueError(f"a value cannot be kept in the catalogue: {error}") from error
+
+
 def _parsed(doc: str) -> dict[str, Any]:
     try:
-        value = json.loads(doc)
-    except (ValueError, RecursionError) as error:
+        value = orjson.loads(doc)
+    except orjson.JSONDecodeError as error:
         raise CatalogueError(f"a catalogue document is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise CatalogueError("a catalogue document is not a JSON object")

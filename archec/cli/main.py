@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from typing import NoReturn
@@ -42,6 +43,13 @@ def _terminate(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
+def _reader_has_gone() -> bool:
+    """Whether stdout is a pipe that nobody reads any more: other broken pipes are no reason to be content."""
+    poll = select.poll()
+    poll.register(1, select.POLLOUT)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
 def main() -> NoReturn:
     """The console script. Every error that archec raises on purpose is one message and a code."""
     signal.signal(signal.SIGTERM, _terminate)
@@ -60,12 +68,12 @@ def main() -> NoReturn:
         click.echo("archec: interrupted; what was done is kept", err=True)
         code = Exit.INTERRUPTED
     except ArchecError as error:
-        click.echo(f"archec: {error.message}", err=True)
-        if error.hint:
-            click.echo(f"        {error.hint}", err=True)
+        click.echo(f"archec: {error}", err=True)
         code = error.exit_code
     except BrokenPipeError:
-        # Whoever read our output has gone; nothing is left to tell.
+        if not _reader_has_gone():
+            raise
+        # Nothing is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = Exit.DONE
     sys.exit(int(code or 0))

@@ -6,7 +6,10 @@ from typing import Literal, NamedTuple
 
 from archec.fetch.outcome import Outcome
 
-__all__ = ["Hop", "HopKind", "Task", "failure"]
+__all__ = ["HEAD", "Hop", "HopKind", "Task", "failure"]
+
+HEAD = 1536
+"""So many bytes of a body come with its hop, for who wants to know what it is."""
 
 HopKind = Literal["body", "redirect", "not-modified", "failed"]
 
@@ -56,6 +59,8 @@ class Hop(NamedTuple):
     elapsed: float = 0.0
     """Seconds of the last attempt, from its start to the last byte."""
     deferred: bool = False
+    head: bytes = b""
+    """The first :data:`HEAD` bytes of a body, where they were at hand."""
 
     def header(self, name: str) -> str:
         """The first kept header of this lower-case name, or ``""``."""

@@ -17,7 +17,7 @@ from archec.fetch.guard import allowed
 from archec.fetch.headers import kept, location_of, raw_headers, retry_after
 from archec.fetch.outcome import Outcome, of_status
 from archec.fetch.sink import Sink, TempLike
-from archec.fetch.task import Hop, HopKind, Task
+from archec.fetch.task import HEAD, Hop, HopKind, Task
 from archec.fetch.tuning import Tuning
 
 __all__ = ["Visit", "Visitor"]
@@ -181,6 +181,7 @@ class Visitor:
         loop = asyncio.get_running_loop()
         temp: TempLike | None = None
         small: list[bytes] = []
+        head = b""
         try:
             async for chunk in response.stream:  # type: ignore[union-attr]
                 flight.received += len(chunk)
@@ -188,6 +189,8 @@ class Visitor:
                 if flight.received > limit:
                     return self._too_large(task, flight, response, fields)
                 self._progress(len(chunk))
+                if len(head) < HEAD:
+                    head += chunk[: HEAD - len(head)]
                 small.append(chunk)
                 if flight.received > _SMALL:
                     temp = temp or self._sink.temp(task.url)
@@ -207,7 +210,7 @@ class Visitor:
         finally:
             if temp is not None:
                 temp.discard()
-        return Visit(hop._replace(temp=path, md5=md5, xxh3=xxh3, size=size))
+        return Visit(hop._replace(temp=path, md5=md5, xxh3=xxh3, size=size, head=head))
 
     def _too_large(self, task: Task, flight: Flight, response: httpx.Response, fields: dict[str, str]) -> Visit:
         message = f"larger than {self._config.max_size} bytes"

@@ -9,7 +9,7 @@ from archec.config import Config
 from archec.errors import DataSetError, UsageError
 from archec.tist import date_in_name, iso
 
-__all__ = ["Chosen", "choose", "newest_member"]
+__all__ = ["Chosen", "choose", "newest_member", "printable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,16 @@ class Chosen:
     path: Path
     kind: str
     tist: int
+
+    @property
+    def source(self) -> str:
+        """The path fit for reports and journals, which are UTF-8."""
+        return printable(self.path)
+
+
+def printable(path: Path) -> str:
+    """A path as text; bytes of it that are not UTF-8 are written as escapes."""
+    return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def choose(config: Config, file: Path | None, as_of: int | None, run: int) -> Chosen:

@@ -35,9 +35,10 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
     Sees what the catalogue holds: what a killed run has left between journal and catalogue is not in it.
     """
     layout = open_layout(config.store_path)
-    run = stamp()
+    known = journals(layout)
+    run = stamp(known[-1].tist if known else None)
     chosen = choose(config, options.file, options.as_of, run)
-    report = Report(run, chosen.tist, chosen.kind, str(chosen.path), state="dry-run")
+    report = Report(run, chosen.tist, chosen.kind, chosen.source, state="dry-run")
     with (
         open_source(chosen.path, max_file=config.max_template_file) as source,
         _scratch(config, run) as spool,

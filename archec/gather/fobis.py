@@ -34,6 +34,11 @@ __all__ = ["Budget", "FobiPhase"]
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.I)
 _HEAD = 4096
+_WINDOW = 1024
+"""So many files are handed to the fetchers at least, so that they never wait for a commit."""
+_TEXTS = 256
+_LAST_MINUTE = 60.0
+"""Seconds that files under way have when bytes or time are used up."""
 _RECENT = 20_000
 _MOST_AGAIN = 200_000
 """So many files of hosts that were given up are tried again in the same run; the rest in the next."""
@@ -100,15 +105,17 @@ class FobiPhase:
         limited = bool(self._budget.files or self._budget.bytes or self._budget.seconds)
         self._second_chance = not last_pass and not limited
         began = self._began = self._clock() if self._began is None else self._began
-        window = max(256, 4 * self._config.fetch.concurrency)
+        window = max(_WINDOW, 8 * self._config.fetch.concurrency)
         total = self._started + feeder.left
         self._meter.phase("fetching files" if not last_pass else "fetching again", total or None)
         spent = False
         while True:
             spent = spent or self._spent(began)
-            if not spent and not texts.pending > window:
+            if not spent and not texts.pending > _TEXTS:
                 self._feed(pool, feeder, window - len(self._active) - len(self._redirecting), feeder.left)
                 spent = self._spent(began)
+            if self._exhausted(began) and self._active:
+                self._wind_up(pool, texts, feeder)
             if not self._active and not self._reading:
                 if spent or not feeder.left:
                     break
@@ -124,6 +131,13 @@ class FobiPhase:
         self._committer.commit()
         return spent and bool(feeder.left), self._deferred
 
+    def _wind_up(self, pool: FetchPool, texts: TextPool, feeder: Feeder) -> None:
+        """Finishes what is under way and forgets what is only queued: it stays due."""
+        for hop in pool.stop(drain=True, within=_LAST_MINUTE):
+            self._take(hop, pool, texts, feeder)
+        self._active.clear()
+        self._redirecting.clear()
+
     def abandon(self) -> None:
         """Drops what is on its way and keeps what is done: a run that is stopped."""
         for _, hop, _ in self._reading.values():
@@ -133,10 +147,14 @@ class FobiPhase:
     # -- feeding ----------------------------------------------------------------------------------
 
     def _spent(self, began: float) -> bool:
+        files = self._budget.files
+        return bool(files and self._started >= files) or self._exhausted(began)
+
+    def _exhausted(self, began: float) -> bool:
+        """Whether bytes or time are used up, so that nothing more may begin."""
         budget = self._budget
         return bool(
-            (budget.files and self._started >= budget.files)
-            or (budget.bytes and self._bytes >= budget.bytes)
+            (budget.bytes and self._bytes >= budget.bytes)
             or (budget.seconds and self._clock() - began >= budget.seconds)
         )
 
@@ -254,7 +272,8 @@ class FobiPhase:
             return
         fobi = known or Fobi(target)
         self._active[target] = _Active(fobi, known is not None, False)
-        pool.submit([self._task(fobi)])
+        if not self._exhausted(self._began or 0.0):
+            pool.submit([self._task(fobi)])
 
     def _body(self, active: _Active, hop: Hop, texts: TextPool, feeder: Feeder) -> None:
         fobi = active.fobi
@@ -297,6 +316,8 @@ class FobiPhase:
     def _sniff(self, hop: Hop) -> str:
         if not hop.size:
             return hop.content_type or "application/octet-stream"
+        if hop.head and hop.temp:
+            return sniff(hop.head, hop.content_type, hop.header("content-encoding"))
         path = hop.temp or self._layout.path(self._run, hop.url)
         with open(os.path.join(self._layout.root, path), "rb") as file:
             return sniff(file.read(_HEAD), hop.content_type, hop.header("content-encoding"))
@@ -315,7 +336,8 @@ class FobiPhase:
                 self._finish(waiting, Seen(again, outcome=seen.outcome or "unreachable", target=fobi.id), feeder)
             return
         effect = visit_for(self._config, fobi, seen, self._run)
-        effect = replace(effect, hops=seen.hops, deferred=hop.deferred)
+        if seen.hops or hop.deferred:
+            effect = replace(effect, hops=seen.hops, deferred=hop.deferred)
         placement: Placement | None = None
         links: tuple[Link, ...] = ()
         own: tuple[HardLink, ...] = ()

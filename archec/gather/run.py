@@ -21,7 +21,7 @@ from archec.config import Config
 from archec.errors import Exit, LockHeld, UsageError
 from archec.fetch.pool import FetchPool
 from archec.gather.commit import Committer, Item
-from archec.gather.dataset import Chosen, choose, newest_member
+from archec.gather.dataset import Chosen, choose, newest_member, printable
 from archec.gather.fobis import Budget, FobiPhase
 from archec.gather.plan import Feeder, make_plan
 from archec.gather.progress import Meter
@@ -42,10 +42,12 @@ from archec.tist import stamp
 
 __all__ = ["Options", "exit_code", "gather"]
 
+_QUEUE = 64
+"""Files of one host that are handed to the fetchers ahead of time."""
 _PATIENCE = 60.0
 """Seconds to wait for a reader that is just bringing the catalogue up to date."""
 _TOBI_LOT = (2000, 10.0)
-_FOBI_LOT = (500, 3.0)
+_FOBI_LOT = (1000, 3.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ class _Run:
         previous = self._last.journal.tist if self._last is not None else None
         run = stamp(previous)
         chosen = choose(self._config, self._options.file, self._options.as_of, run)
-        report = Report(run, chosen.tist, chosen.kind, str(chosen.path))
+        report = Report(run, chosen.tist, chosen.kind, chosen.source)
         return self._go(run, chosen, report, resumed=False, merged=False)
 
     def resume(self) -> Report:
@@ -161,7 +163,7 @@ class _Run:
         if last is None or last.start is None:
             raise UsageError("there is no run to resume")
         start, options = last.start, self._options
-        if options.file is not None and str(options.file.absolute()) != start.source:
+        if options.file is not None and printable(options.file.absolute()) != start.source:
             raise UsageError(
                 f"the run to resume, {start.tist}, reads {start.source}, not {options.file}",
                 hint="resume it without -f, or run without --resume",
@@ -204,7 +206,7 @@ class _Run:
                     phase = replace(phase, tist=chosen.tist)
                     report.data_set = chosen.tist
                     self._announce(committer, run, chosen)
-                phase.merge(reading, chosen.path.name)
+                phase.merge(reading, printable(Path(chosen.path.name)))
         report.state = "held-back" if report.held_back else "done"
         if self._options.fetch:
             committer.pace(*_FOBI_LOT)
@@ -219,7 +221,7 @@ class _Run:
         return report
 
     def _announce(self, committer: Committer, run: int, chosen: Chosen) -> None:
-        start = RunStart(run, chosen.tist, chosen.kind, str(chosen.path), self._options.as_text(), __version__)
+        start = RunStart(run, chosen.tist, chosen.kind, chosen.source, self._options.as_text(), __version__)
         committer.add(Item(start))
         committer.commit()
 
@@ -239,7 +241,7 @@ class _Run:
         sink = StoreSink(self._layout, run)
         with TextPool(config.text) as texts:
             for last_pass in (False, True):
-                feeder = Feeder(spool, 4 * config.fetch.per_host)
+                feeder = Feeder(spool, max(_QUEUE, 2 * config.fetch.per_host))
                 with FetchPool(config.fetch, config.agent, sink) as pool:
                     try:
                         spent, again = phase.fetch(pool, texts, feeder, last_pass=last_pass)

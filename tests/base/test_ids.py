@@ -71,7 +71,8 @@ def test_urls(raw: str, url: str) -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        "file:///C:/x", "hhttp://a/", "www.ex.org/x", "http:///x", "http://a:99999/", "http://a:b/", "", "http:", "//x/",
+        "file:///C:/x", "hhttp://a/", "www.ex.org/x", "http:///x", "http://a:99999/", "http://a:b/", "", "http:",
+        "//x/",
         "mailto:a@b", "http://[::1/", "http://a..b/", "http://" + "a" * 64 + "/x", "http://" + "a." * 200 + "de/x/y",
         "javascript:alert(1)", "http://%ff/",
     ],
@@ -150,7 +151,7 @@ def test_perls_own_escaping_gives_the_same() -> None:
     perl = shutil.which("perl")
     if perl is None or subprocess.run([perl, "-MURI::Escape", "-e1"], capture_output=True, check=False).returncode:
         pytest.skip("no Perl with URI::Escape here (Debian: liburi-perl)")
-    samples = ["http://openlib.org/home/krichel/", "RePEc:aaa:s:i:\u2013/x", "a b+c~d!e*f'g(h)i", "\U0001f600\x7f\x01", "é"]
+    samples = ["http://openlib.org/home/krichel/", "RePEc:aaa:s:i:\u2013/x", "a b+c~d!e*f'g(h)i", "\U0001f600\x7f\x01"]
     program = 'binmode STDIN, ":utf8"; while (<STDIN>) { chomp; print uri_escape_utf8($_), "\\n" }'
     result = subprocess.run(
         [perl, "-MURI::Escape", "-e", program], input="\n".join(samples), capture_output=True, text=True, check=True

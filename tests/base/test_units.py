@@ -10,14 +10,14 @@ from archec.units import human_duration, human_size, parse_duration, parse_share
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("2000", 2000), ("2kB", 2000), ("2KiB", 2048), ("1.5 MB", 1_500_000), ("2GiB", 2 << 30), ("3T", 3 * 10**12), (7, 7)],
+    [("2000", 2000), ("2kB", 2000), ("2KiB", 2048), ("1.5 MB", 1_500_000), ("2GiB", 2 << 30), (7, 7)],
 )
 def test_sizes(text: str | int, size: int) -> None:
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("90s", 90), ("1h30m", 5400), ("7d", 604800), ("250ms", 0.25), ("2 h", 7200), (3, 3)]
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("1h30m", 5400), ("7d", 604800), ("250ms", 0.25), (3, 3)]
 )
 def test_durations(text: str | int, seconds: float) -> None:
     assert parse_duration(text) == seconds

@@ -1,0 +1,406 @@
+"""The commands as a shell sees them: what they print, their exit codes, their one line for every error."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from gather_support import (
+    ROOT,
+    archec_cli,
+    check,
+    environment,
+    make,
+    run,
+    tarball,
+    temporary_files,
+    write_papers,
+)
+from gather_support import Member as TarMember
+from gather_support import template as paper
+
+from archec.config import Config
+from archec.demo.papers import PAPERS
+from archec.demo.show import make_archive, play
+from archec.demo.site import DemoSite
+from archec.errors import Exit
+from archec.gather.progress import Silent
+from archec.tist import iso
+
+
+@pytest.fixture(scope="module")
+def demo(memory_folder: Callable[[], Path]) -> Config:
+    """The archive of the demo, after its three gatherings."""
+    config = make_archive(memory_folder() / "demo")
+    for _ in play(config, Silent()):
+        pass
+    return config
+
+
+@pytest.fixture
+def folder(memory_folder: Callable[[], Path]) -> Path:
+    return memory_folder()
+
+
+@pytest.fixture(scope="module")
+def urls(demo: Config) -> dict[str, str]:
+    """The demo's URLs by what happens to them."""
+    text = (demo.data_path / "dmo/wpaper/2009.rdf").read_text()
+    base = re.search(r"File-URL: (http://[^/]+)/", text)
+    assert base is not None
+    return {word: f"{base[1]}{p.path}" for p in PAPERS for word in ("revised", "goes away", "chain") if word in p.story}
+
+
+# -- history ------------------------------------------------------------------------------------------
+
+
+def history(config: Config, obi: str) -> dict[str, object]:
+    done = archec_cli(config, "history", obi, "--json")
+    assert (done.code, done.err) == (0, ""), done
+    value = json.loads(done.out)
+    assert isinstance(value, dict)
+    return value
+
+
+INCIDENCE = {
+    "tist", "time", "kind", "how", "md5", "size", "path", "redirects", "status", "type", "reason", "suspect",
+}  # fmt: skip
+
+
+def test_history_of_a_template(demo: Config) -> None:
+    value = history(demo, "RePEc:dmo:wpaper:2011-11")
+    assert set(value) == {"id", "kind", "held", "incidences"}
+    assert (value["id"], value["kind"], value["held"]) == ("RePEc:dmo:wpaper:2011-11", "tobi", True)
+    incidences = value["incidences"]
+    assert isinstance(incidences, list)
+    assert [i["kind"] for i in incidences] == ["appeared", "lost", "returned"]
+    for i in incidences:
+        assert set(i) == INCIDENCE
+        assert i["time"] == iso(i["tist"])
+        assert (i["md5"] is None) == (i["path"] is None) == (i["kind"] == "lost")
+        if i["path"]:
+            data = (demo.store_path / i["path"]).read_bytes()
+            assert (hashlib.md5(data).hexdigest(), len(data)) == (i["md5"], i["size"])
+    assert incidences[1]["reason"]
+
+
+def test_history_of_files(demo: Config, urls: dict[str, str]) -> None:
+    value = history(demo, urls["revised"])
+    assert set(value) == {"id", "kind", "held", "incidences", "visit", "due"}
+    assert [i["kind"] for i in value["incidences"]] == ["appeared", "changed"]  # type: ignore[attr-defined]
+    value = history(demo, urls["goes away"])
+    assert [i["kind"] for i in value["incidences"]] == ["appeared", "lost"]  # type: ignore[attr-defined]
+    assert value["held"] is False
+    value = history(demo, urls["chain"])
+    assert value["incidences"][0]["redirects"] == [  # type: ignore[index]
+        [urls["chain"] + "/latest", 302], [urls["chain"].replace("/go/5", "/papers/tolls.pdf"), 301],
+    ]  # fmt: skip
+
+
+def test_history_for_people(demo: Config, urls: dict[str, str]) -> None:
+    done = archec_cli(demo, "history", urls["chain"])
+    text = done.out.decode()
+    assert text.startswith(urls["chain"] + "\n")
+    assert "-> " in text
+    assert "last visit" in text
+    done = archec_cli(demo, "history", "RePEc:dmo:wpaper:2011-11")
+    assert "lost: not in its archive's directory" in done.out.decode()
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["RePEc:dmo:wpaper:2011-11", "repec:DMO:WPAPER:2011-11", " RePEc:dmo:wpaper:2011-11\t", "REPEC: dmo : wpaper:2011-11"],
+)
+def test_spellings_of_handles(demo: Config, spelling: str) -> None:
+    assert history(demo, spelling)["id"] == "RePEc:dmo:wpaper:2011-11"
+    assert archec_cli(demo, "get", spelling).out.startswith(b"Template-Type:")
+
+
+def test_spellings_of_urls(demo: Config, urls: dict[str, str]) -> None:
+    url = urls["revised"]
+    host, _, path = url.removeprefix("http://").partition("/")
+    for spelling in (
+        url, f"HTTP://{host}/{path}", f" {url} ", f"{url}#page=2", f"http://user:pw@{host}/{path}",
+        f"http://{host}/x/../{path}", f"http://{host}/./{path}", url.replace("ferries", "f%65rries"), url + "/",
+    ):  # fmt: skip
+        assert history(demo, spelling)["id"] == url, spelling
+        assert archec_cli(demo, "get", spelling).out.startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("obi", "code"),
+    [
+        ("RePEc:xyz:none:1", 7), ("http://127.0.0.1/never-heard-of", 7), ("", 2), ("RePEc:", 2), ("http://", 2),
+        ("http://[", 2), ("nonsense", 7), ("\u2013", 7), ("http://h/\ud800", 7), ("a" * 100_000, 7),
+    ],
+)  # fmt: skip
+def test_what_is_not_there(demo: Config, obi: str, code: int) -> None:
+    for command in (["history"], ["get"], ["history", "--json"]):
+        done = archec_cli(demo, *command, os.fsdecode(obi.encode("utf-8", "surrogatepass")))
+        assert (done.code, done.out) == (code, b""), done
+        assert len(done.err.splitlines()) == 1
+        assert done.err.startswith("archec: ")
+
+
+# -- get ----------------------------------------------------------------------------------------------
+
+
+def test_get_at_a_time(demo: Config, urls: dict[str, str], folder: Path) -> None:
+    incidences = history(demo, urls["revised"])["incidences"]
+    assert isinstance(incidences, list)
+    for i in incidences:
+        for when in (str(i["tist"]), i["time"], i["time"].replace("T", " ").replace("Z", " +0000")):
+            done = archec_cli(demo, "get", urls["revised"], "--at", when)
+            assert done.code == 0, done.err
+            assert hashlib.md5(done.out).hexdigest() == i["md5"]
+            assert str(i["tist"]) in done.err
+    first = incidences[0]["tist"]
+    done = archec_cli(demo, "get", urls["revised"], "--at", first - 1)
+    assert (done.code, done.out) == (7, b"")
+    assert "it was found" in done.err
+    assert archec_cli(demo, "get", urls["revised"], "--at", "1999").code == 7
+    assert archec_cli(demo, "get", urls["goes away"]).code == 7
+    assert archec_cli(demo, "get", urls["goes away"], "--at", first).code == 0
+    assert archec_cli(demo, "get", urls["revised"], "--at", "not a date").code == 2
+    target = folder / "x.pdf"
+    done = archec_cli(demo, "get", urls["revised"], "-o", target)
+    assert (done.code, done.out) == (0, b"")
+    assert hashlib.md5(target.read_bytes()).hexdigest() == incidences[-1]["md5"]
+    assert archec_cli(demo, "get", urls["revised"], "-o", folder / "no/such/folder").code == 1
+
+
+def test_get_follows_redirects(demo: Config, urls: dict[str, str]) -> None:
+    done = archec_cli(demo, "get", urls["chain"])
+    assert done.out.startswith(b"%PDF")
+    assert "tolls.pdf" in done.err
+
+
+# -- gather, rebuild, dump ----------------------------------------------------------------------------
+
+REPORT = {
+    "run", "run_time", "state", "message", "data_set", "files", "templates", "tobis", "held_back", "fobis", "fetch",
+    "stored_bytes", "problems", "seconds",
+}  # fmt: skip
+
+
+def test_the_report(folder: Path) -> None:
+    config = make(folder / "archive")
+    with DemoSite() as site:
+        from archec.demo.dataset import write_data_set
+
+        write_data_set(config.data_path, 1, site.base_url)
+        done = archec_cli(config, "gather", "--json")
+        assert (done.code, done.err) == (0, "")
+        value = json.loads(done.out)
+        assert set(value) == REPORT
+        assert set(value["data_set"]) == {"tist", "time", "kind", "source", "whole", "complete"}
+        assert set(value["files"]) == {"read", "unreadable", "bytes"}
+        assert set(value["templates"]) == {"total", "by_type", "without_handle", "duplicates", "conflicts"}
+        assert set(value["tobis"]) == {
+            "new", "changed", "cosmetic", "file-url", "returned", "same", "lost", "held_back",
+        }  # fmt: skip
+        assert set(value["fetch"]) == {"requests", "bytes", "deferred"}
+        assert set(value["problems"]) == {"by_code", "first"}
+        assert set(value["problems"]["first"][0]) == {"path", "line", "code", "message"}
+        assert set(value["seconds"]) == {"templates", "files"}
+        assert value["templates"]["by_type"] == {"ReDIF-Archive": 1, "ReDIF-Paper": 13, "ReDIF-Series": 1}
+        table = archec_cli(config, "gather").out.decode()
+    assert "15 same" in table
+    assert "bad-url" in table
+    check(config)
+
+
+def test_rebuild(demo: Config, folder: Path) -> None:
+    whole = archec_cli(demo, "dump", "--all").out
+    done = archec_cli(demo, "rebuild", "--json", "--database", f"sqlite:///{folder}/other.sqlite")
+    value = json.loads(done.out)
+    assert set(value) == {
+        "database", "batches", "tobis_held", "tobis_lost", "fobis_held", "fobis_lost", "fobis_never",
+    }  # fmt: skip
+    other = archec_cli(demo, "dump", "--all", env={"ARCHEC_DATABASE": f"sqlite:///{folder}/other.sqlite"})
+    assert other.out == whole
+    assert archec_cli(demo, "rebuild").code == 0
+    assert archec_cli(demo, "dump", "--all").out == whole
+
+
+def test_dump(demo: Config) -> None:
+    for arguments in ([], ["--all"], ["--json"]):
+        done = archec_cli(demo, "dump", *arguments)
+        assert (done.code, done.err) == (0, "")
+        values = [json.loads(line) for line in done.out.splitlines()]
+        assert all("id" in value and "collection" in value for value in values)
+        mi = [value["id"] for value in values if value["collection"] == "mi"]
+        assert mi == sorted(mi)
+        assert len(mi) == 15
+
+
+# -- exit codes and errors ----------------------------------------------------------------------------
+
+
+def test_the_table_of_exit_codes() -> None:
+    """The manual, the help and the code know the same codes."""
+    manual = ROOT / "docs/operations.md"
+    told = {int(m[1]) for m in re.finditer(r"^\| (\d+) \|", manual.read_text(encoding="utf-8"), re.M)}
+    assert told == {int(code) for code in Exit}
+    text = archec_cli(None, "--help").out.decode().partition("Exit codes:")[2]
+    assert {int(n) for n in re.findall(r"\d+", text)} == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("nmae: x\n", "name"),
+        ("fetch:\n  concurency: 3\n", "fetch.concurrency"),
+        ("workers: many\n", "workers"),
+        ("workers: -1\n", "workers"),
+        ("max_loss: 200%\n", "max_loss"),
+        ("fetch: 3\n", "fetch"),
+        ("fetch:\n  robots: perhaps\n", "robots"),
+        ("fetch:\n  allow_networks: [nonsense]\n", "allow_networks"),
+        ("- a\n- list\n", "config.yaml"),
+        ("name: [\n", "config.yaml:"),
+        ("name: \x00\n", "config.yaml"),
+        ("object_store: nowhere\n", "nowhere"),
+        ("object_store: ''\n", "layout.json"),
+        ("ReDIF_directory: nowhere\n", "nowhere"),
+        ("database: sqlite:///no/such/folder/x.sqlite\n", "no/such/folder"),
+        ("database: oracle://x/y\n", "oracle"),
+        ("work_directory: config.yaml\n", "config.yaml"),
+        ("max_size: 5\n", "max_size"),
+    ],
+)
+def test_a_wrong_configuration_is_one_line(folder: Path, text: str, told: str) -> None:
+    config = make(folder / "archive")
+    (config.base / "config.yaml").write_text(text)
+    done = archec_cli(config, "gather", "--no-fetch", "--json")
+    assert (done.code, done.out) == (1, b""), done
+    assert len(done.err.splitlines()) == 1, done.err
+    assert told in done.err
+
+
+def test_no_configuration(folder: Path) -> None:
+    done = archec_cli(None, "gather", cwd=folder)
+    assert done.code == 1
+    assert "archec init" in done.err
+    done = archec_cli(None, "gather", "--config", folder / "none.yaml")
+    assert (done.code, len(done.err.splitlines())) == (1, 1)
+    (folder / "config.yaml").write_bytes(b"\xff\xfe\0")
+    assert archec_cli(None, "gather", cwd=folder).code == 1
+    (folder / "config.yaml").unlink()
+    (folder / "config.yaml").mkdir()
+    assert archec_cli(None, "gather", cwd=folder).code == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["gather", "--no-such-option"], ["gather", "--max-files", "0"], ["gather", "--max-files", "x"],
+        ["gather", "--max-bytes", "much"], ["gather", "--max-time", "long"], ["gather", "--as-of", "some day"],
+        ["gather", "--as-of", "2999-01-01"], ["gather", "--accept-losses", "a b"], ["no-such-command"], ["history"],
+        ["init", "a", "b"], ["init", "--fanout", "3"],
+    ],
+)  # fmt: skip
+def test_usage(folder: Path, arguments: list[str]) -> None:
+    make(folder)
+    done = archec_cli(None, *arguments, cwd=folder)
+    assert done.code == 2, done
+    assert "Traceback" not in done.err
+
+
+def test_the_environment_names_the_configuration(demo: Config, folder: Path) -> None:
+    config = str(demo.base / "config.yaml")
+    done = archec_cli(None, "history", "RePEc:dmo", cwd=folder, env={"ARCHEC_CONFIG": config})
+    assert done.code == 0
+
+
+def test_a_file_that_is_not_there(demo: Config, folder: Path) -> None:
+    done = archec_cli(demo, "gather", "-f", folder / "RePEc_2001-01-01.tar.gz", "--no-fetch")
+    assert (done.code, len(done.err.splitlines())) == (1, 1)
+
+
+# -- pipes --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["dump"], ["get", "RePEc:aaa:sss:big"], ["history", "RePEc:aaa:sss:1"]])
+def test_a_reader_that_leaves(folder: Path, arguments: list[str]) -> None:
+    config = make(folder / "archive")
+    texts = [paper(f"RePEc:aaa:sss:{n}") for n in range(3000)] + [paper("RePEc:aaa:sss:big", "x" * 1_000_000)]
+    run(config, tarball(folder / "RePEc_2001-01-01.tar", [TarMember("RePEc/aaa/sss/p.rdf", "\n".join(texts).encode())]))
+    command = [sys.executable, "-m", "archec", *arguments, "--config", str(config.base / "config.yaml")]
+    read, write = os.pipe()
+    child = subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE, env=environment())
+    os.close(write)
+    if arguments[0] != "history":
+        assert os.read(read, 10)
+    os.close(read)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    assert b"Traceback" not in err
+    assert b"Exception" not in err
+
+
+def test_interrupted_before_it_begins(demo: Config) -> None:
+    command = [sys.executable, "-m", "archec", "dump", "--all", "--config", str(demo.base / "config.yaml")]
+    read, write = os.pipe()
+    with open(read, "rb"):
+        child = subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE, env=environment())
+        os.close(write)
+        child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=60)
+    assert child.returncode in (130, -signal.SIGTERM, 0)
+
+
+# -- init ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(folder: Path) -> Iterator[Path]:
+    yield folder / "new" / "archive of mine"
+
+
+def test_init_then_gather(fresh: Path) -> None:
+    done = archec_cli(None, "init", fresh)
+    assert (done.code, done.err) == (0, "")
+    assert {path.name for path in fresh.iterdir()} == {"config.yaml", "archive", "data"}
+    done = archec_cli(None, "gather", cwd=fresh)
+    assert (done.code, done.err) == (0, ""), done
+    done = archec_cli(None, "gather", "--no-fetch", "--json", cwd=fresh)
+    assert json.loads(done.out)["templates"]["total"] == 0
+    done = archec_cli(None, "dump", cwd=fresh)
+    assert (done.code, done.out) == (0, b"")
+    for arguments in ([], ["--fanout", "256"]):
+        done = archec_cli(None, "init", fresh, *arguments)
+        assert done.code in (1, 2)
+        assert "already" in done.err
+    from archec.config import load
+
+    config = load(fresh / "config.yaml", environ={})
+    write_papers(config, [])
+    (config.data_path / "aaa/sss/papers.rdf").write_text(paper("RePEc:aaa:sss:1"))
+    assert archec_cli(config, "gather", "--no-fetch").code == 0
+    assert archec_cli(config, "get", "RePEc:aaa:sss:1").out.decode() == paper("RePEc:aaa:sss:1")
+    assert temporary_files(config) == []
+    check(config)
+
+
+def test_init_with_fanout_and_database(fresh: Path) -> None:
+    done = archec_cli(None, "init", fresh, "--fanout", "256", "--database", "sqlite:///data/other.sqlite")
+    assert done.code == 0, done.err
+    assert archec_cli(None, "gather", cwd=fresh).code == 0
+    assert (fresh / "data/other.sqlite").exists()
+
+
+def test_init_where_it_cannot(folder: Path) -> None:
+    (folder / "file").write_text("in the way")
+    for place in (folder / "file", folder / "file" / "below"):
+        done = archec_cli(None, "init", place)
+        assert done.code in (1, 2), done
+        assert "Traceback" not in done.err

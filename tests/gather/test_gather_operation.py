@@ -1,0 +1,409 @@
+"""Running it: the lock, budgets, signals, dry runs, a full disk; always with the real command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from gather_site import Answer, Site, moved, pdf
+from gather_support import (
+    Member,
+    archec_cli,
+    change,
+    check,
+    histories,
+    kill,
+    lines,
+    make,
+    outcomes,
+    run,
+    start_cli,
+    store_files,
+    tarball,
+    template,
+    temporary_files,
+    until,
+    write_papers,
+)
+
+from archec.config import Config
+from archec.gather.recover import CATCH_UP
+from archec.store import failpoints
+from archec.store.layout import open_layout
+from archec.store.lock import RunLock, holder
+
+
+@pytest.fixture
+def folder(memory_folder: Callable[[], Path]) -> Path:
+    return memory_folder()
+
+
+@pytest.fixture
+def config(folder: Path) -> Config:
+    return make(folder / "archive")
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with Site() as made:
+        yield made
+
+
+def many(path: Path, count: int, title: str = "A title") -> Path:
+    texts = [template(f"RePEc:aaa:sss:{n}", f"{title} {n}") for n in range(count)]
+    return tarball(path, [Member("RePEc/aaa/sss/p.rdf", "\n".join(texts).encode())])
+
+
+@contextmanager
+def slow_run(config: Config, site: Site, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A run that is in the middle of fetching: it has one file, and waits for the target of another."""
+    gate = threading.Event()
+
+    def stuck(before: int) -> Answer:
+        gate.wait(60)
+        return pdf("at last")
+
+    config = change(config, {"fetch.per_host": 1})
+    site["/a"] = Answer(200, b"\0\1\2", {"Content-Type": "application/octet-stream"})
+    site["/b"], site["/stuck"] = moved("/stuck"), stuck
+    write_papers(config, [site.url("/a"), site.url("/b")])
+    child = start_cli(config, "gather", *arguments)
+    try:
+        assert until(lambda: site.count("/stuck") > 0)
+        yield child
+    finally:
+        gate.set()
+        if child.poll() is None:
+            kill(child)
+
+
+# -- the lock -----------------------------------------------------------------------------------------
+
+
+def test_a_second_run_says_who_is_there_and_leaves(config: Config, site: Site) -> None:
+    with slow_run(config, site) as child:
+        for command in (["gather"], ["gather", "--no-fetch"], ["rebuild"]):
+            done = archec_cli(config, *command)
+            assert done.code == 4, done
+            assert str(child.pid) in done.err
+            assert "gather" in done.err
+        assert archec_cli(config, "gather", "--dry-run").code == 0, "a dry run needs no lock"
+        done = archec_cli(config, "history", "RePEc:aaa:sss:0")
+        assert done.code == 0, "reading goes on"
+    assert archec_cli(config, "gather", "--resume").code == 0
+    check(config)
+
+
+def test_a_run_waits_for_a_reader_that_catches_up(config: Config, folder: Path) -> None:
+    file = many(folder / "RePEc_2001-01-01.tar", 3)
+    layout = open_layout(config.store_path)
+    lock = RunLock(layout, CATCH_UP)
+    lock.__enter__()
+    child = start_cli(config, "gather", "-f", str(file), "--no-fetch")
+    timer = threading.Timer(1.5, lock.__exit__, (None, None, None))
+    timer.start()
+    child.communicate(timeout=60)
+    timer.join()
+    assert child.returncode == 0
+
+
+def test_reading_takes_no_lock_where_nothing_is_behind(config: Config, folder: Path) -> None:
+    run(config, many(folder / "RePEc_2001-01-01.tar", 3))
+    with RunLock(open_layout(config.store_path), "gather"):
+        before = holder(open_layout(config.store_path))
+        assert archec_cli(config, "history", "RePEc:aaa:sss:1").code == 0
+        assert holder(open_layout(config.store_path)) == before
+
+
+# -- budgets ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("budget", [("--max-files", "3"), ("--max-bytes", "70"), ("--max-time", "1ms")])
+def test_a_budget_stops_a_run_that_can_be_resumed(config: Config, site: Site, budget: tuple[str, str]) -> None:
+    config = change(config, {"fetch.per_host": 1})
+    for n in range(40):
+        site[f"/{n}"] = pdf(str(n))
+    write_papers(config, [site.url(f"/{n}") for n in range(40)])
+    done = archec_cli(config, "gather", *budget, "--json")
+    assert done.code == 5, done.err
+    report = json.loads(done.out)
+    assert report["state"] == "budget"
+    fetched = report["fobis"].get("new", 0)
+    assert fetched < 40
+    if budget[0] == "--max-files":
+        assert fetched == 3
+        done = archec_cli(config, "gather", "--resume", *budget, "--json")
+        assert (done.code, json.loads(done.out)["fobis"]["new"]) == (5, 6)
+    check(config)
+    done = archec_cli(config, "gather", "--resume", "--json")
+    assert done.code == 0, done.err
+    report = json.loads(done.out)
+    assert (report["state"], report["fobis"], report["tobis"]["new"]) == ("done", {"new": 40}, 40)
+    assert [site.count(f"/{n}") for n in range(40)] == [1] * 40
+    assert len({tist for history in histories(config).values() for tist in history}) == 1, "it is one run"
+    check(config)
+
+
+def test_a_budget_that_is_enough(config: Config, site: Site) -> None:
+    for n in range(3):
+        site[f"/{n}"] = pdf(str(n))
+    write_papers(config, [site.url(f"/{n}") for n in range(3)])
+    assert archec_cli(config, "gather", "--max-files", 3).code == 0
+    assert archec_cli(config, "gather", "--max-files", 2).code == 5
+    assert archec_cli(config, "gather", "--max-files", 9).code == 0
+    assert temporary_files(config) == []
+
+
+def test_new_files_come_first(config: Config, site: Site) -> None:
+    for n in range(8):
+        site[f"/{n}"] = pdf(str(n))
+    write_papers(config, [site.url(f"/{n}") for n in range(4)])
+    run(config)
+    write_papers(config, [site.url(f"/{n}") for n in range(8)])
+    site.forget()
+    done = archec_cli(config, "gather", "--max-files", 4)
+    assert done.code == 5
+    assert sorted(path for path, _ in site.asked) == ["/4", "/5", "/6", "/7"]
+
+
+def test_a_plain_run_after_a_budget_begins_anew(config: Config, site: Site) -> None:
+    for n in range(5):
+        site[f"/{n}"] = pdf(str(n))
+    write_papers(config, [site.url(f"/{n}") for n in range(5)])
+    assert archec_cli(config, "gather", "--max-files", 2).code == 5
+    assert archec_cli(config, "gather").code == 0
+    assert set(outcomes(config).values()) == {"new", "same"}
+    check(config)
+
+
+def test_resume_with_another_tarball(config: Config, site: Site, folder: Path) -> None:
+    site["/0"], site["/1"] = pdf("0"), pdf("1")
+    write_papers(config, [site.url("/0"), site.url("/1")])
+    assert archec_cli(config, "gather", "--max-files", 1).code == 5
+    done = archec_cli(config, "gather", "--resume", "-f", many(folder / "RePEc_2001-01-01.tar", 1))
+    assert done.code == 2
+    assert archec_cli(config, "gather", "--resume", "--no-fetch").code == 0
+    assert archec_cli(config, "gather", "--resume").code == 0, "nothing to resume: a run as any other"
+    check(config)
+
+
+# -- signals ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["process", "group"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_while_it_fetches(config: Config, site: Site, number: int, group: bool) -> None:
+    with slow_run(config, site) as child:
+        if group:
+            os.killpg(child.pid, number)
+        else:
+            child.send_signal(number)
+        _, err = child.communicate(timeout=30)
+    assert child.returncode == 130, err
+    assert b"interrupted" in err
+    assert b"Traceback" not in err
+    assert temporary_files(config) == []
+    check(config)
+    assert site.url("/a") in histories(config), "what had come is kept"
+    done = archec_cli(config, "gather", "--resume")
+    assert done.code == 0, done.err
+    assert site.count("/a") == 1
+    assert len({tist for history in histories(config).values() for tist in history}) == 1
+    check(config)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_while_it_reads(folder: Path, number: int) -> None:
+    config = make(folder / "archive", {"workers": 2})
+    file = many(folder / "RePEc_2001-01-01.tar", 12_000)
+    child = start_cli(config, "gather", "-f", str(file), "--no-fetch")
+    journal = config.store_path / "runs"
+    assert until(lambda: any(path.stat().st_size for path in journal.iterdir()))
+    os.killpg(child.pid, number)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 130, err
+    assert b"Traceback" not in err
+    done = archec_cli(config, "gather", "--resume", "--no-fetch")
+    assert done.code == 0, done.err
+    assert len(histories(config)) == 12_000
+    assert temporary_files(config) == []
+    plain = make(folder / "plain")
+    run(plain, file)
+    assert lines(plain) == lines(config)
+
+
+# -- dry runs -----------------------------------------------------------------------------------------
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """All names below a folder, with their bytes and times."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        state = path.lstat()
+        data = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        found[str(path)] = data + str((state.st_mode, state.st_mtime_ns if not path.is_dir() else 0)).encode()
+    return found
+
+
+def test_a_dry_run_changes_nothing(config: Config, folder: Path, site: Site) -> None:
+    site["/0"], site["/1"] = pdf("0"), moved("/0")
+    write_papers(config, [site.url("/0"), site.url("/1")])
+    before = everything(folder)
+    done = archec_cli(config, "gather", "--dry-run", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["tobis"]["new"] == 2
+    assert everything(folder) == before, "not even a catalogue"
+    assert not site.asked
+    run(config)
+    write_papers(config, [site.url("/0")], title="Another title")
+    before, asked = everything(folder), len(site.asked)
+    done = archec_cli(config, "gather", "--dry-run", "--json")
+    report = json.loads(done.out)
+    assert (done.code, report["state"], report["tobis"]["changed"], report["tobis"]["lost"]) == (0, "dry-run", 1, 1)
+    assert report["fobis"] == {"due": 2}
+    assert everything(folder) == before
+    assert len(site.asked) == asked
+    check(config)
+
+
+def test_a_dry_run_over_what_a_killed_run_left(config: Config, folder: Path) -> None:
+    run(config, many(folder / "RePEc_2001-01-01.tar", 5))
+    file = many(folder / "RePEc_2001-01-02.tar", 5, "Another")
+    done = archec_cli(config, "gather", "-f", file, env={failpoints.VARIABLE: "catalogue.before-write:2"})
+    assert done.code == -signal.SIGKILL
+    before = everything(folder)
+    assert archec_cli(config, "gather", "-f", file, "--dry-run").code == 0
+    after = everything(folder)
+    assert {path for path in before | after if before.get(path) != after.get(path)} <= {
+        str(config.base / "data/catalogue.sqlite-shm")
+    }
+
+
+def test_a_dry_run_says_that_losses_would_be_held_back(config: Config, folder: Path) -> None:
+    run(config, many(folder / "RePEc_2001-01-01.tar", 60))
+    file = many(folder / "RePEc_2001-01-02.tar", 3)
+    done = archec_cli(config, "gather", "-f", file, "--dry-run", "--json")
+    assert done.code == 3
+    assert json.loads(done.out)["held_back"] == {"aaa": 57}
+    done = archec_cli(config, "gather", "-f", file, "--dry-run", "--accept-losses", "RePEc:AAA", "--json")
+    assert (done.code, json.loads(done.out)["tobis"]["lost"]) == (0, 57)
+    assert archec_cli(config, "gather", "-f", file, "--no-fetch").code == 3
+    assert archec_cli(config, "gather", "-f", file, "--no-fetch", "--accept-losses", "aaa").code == 0
+    check(config)
+
+
+# -- a full disk --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Path]:
+    place.mkdir(parents=True)
+    try:
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(place)]
+        made = os.geteuid() == 0 and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        made = False
+    if not made:
+        pytest.skip("a small file system cannot be mounted here (it takes root)")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.parametrize("what", ["store", "database", "work", "all"])
+def test_a_full_disk(folder: Path, what: str) -> None:
+    """Whatever of the archive lies on the disk that is full: the run stops cleanly, and goes on with more room."""
+    count = 4000
+    file = many(folder / "RePEc_2001-01-01.tar", count)
+    with ExitStack() as stack:
+        place = stack.enter_context(small_disk(folder / "small", "10m"))
+        filler = place / "filler"
+        room = {"store": 6_000_000, "database": 1_000_000, "work": 200_000, "all": 4_000_000}[what]
+        filler.write_bytes(bytes(10_000_000 - room))
+        inside: dict[str, object] = {
+            "store": {"object_store": str(place / "archive")},
+            "database": {"database": f"sqlite:///{place}/catalogue.sqlite"},
+            "work": {"work_directory": str(place / "work")},
+            "all": {
+                "object_store": str(place / "archive"),
+                "database": f"sqlite:///{place}/catalogue.sqlite",
+                "work_directory": str(place / "work"),
+            },
+        }[what]  # type: ignore[assignment]
+        config = make(folder / "archive", inside)  # type: ignore[arg-type]
+        done = archec_cli(config, "gather", "-f", file, "--no-fetch")
+        assert done.code == 1, done
+        assert "no space left" in done.err.lower(), done.err
+        assert "Traceback" not in done.err
+        filler.unlink()
+        subprocess.run(["mount", "-o", "remount,size=200m", str(place)], check=True)
+        done = archec_cli(config, "gather", "-f", file, "--no-fetch", "--resume")
+        assert done.code == 0, done.err
+        assert temporary_files(config) == []
+        check(config)
+        plain = make(folder / "plain")
+        run(plain, file)
+        assert lines(plain) == lines(config)
+        assert store_files(open_layout(plain.store_path)) == store_files(open_layout(config.store_path))
+
+
+def test_a_disk_that_gets_full_while_fetching(folder: Path, site: Site) -> None:
+    with small_disk(folder / "small", "6m") as place:
+        config = make(folder / "archive", {"object_store": str(place / "archive")})
+        for n in range(20):
+            site[f"/{n}"] = Answer(200, bytes([65 + n]) * 500_000, {"Content-Type": "application/octet-stream"})
+        write_papers(config, [site.url(f"/{n}") for n in range(20)])
+        done = archec_cli(config, "gather")
+        assert done.code == 1, done
+        assert "no space left" in done.err.lower()
+        assert "Traceback" not in done.err
+        check(config)
+        subprocess.run(["mount", "-o", "remount,size=100m", str(place)], check=True)
+        done = archec_cli(config, "gather", "--resume")
+        assert done.code == 0, done.err
+        assert temporary_files(config) == []
+        assert set(outcomes(config).values()) == {"new"}
+        check(config)
+
+
+def test_a_disk_that_is_kept_from_getting_full(folder: Path) -> None:
+    with small_disk(folder / "small", "20m") as place:
+        config = make(folder / "archive", {"object_store": str(place / "archive"), "min_free": "50%"})
+        (place / "filler").write_bytes(bytes(12_000_000))
+        file = many(folder / "RePEc_2001-01-01.tar", 5)
+        done = archec_cli(config, "gather", "-f", file, "--no-fetch")
+        assert done.code == 1
+        assert "50.0% of the disk" in done.err
+        (place / "filler").unlink()
+        assert archec_cli(config, "gather", "-f", file, "--no-fetch", "--resume").code == 0
+        check(config)
+
+
+def test_a_catalogue_of_another_archive(config: Config, folder: Path) -> None:
+    run(config, many(folder / "RePEc_2001-01-01.tar", 3))
+    other = make(folder / "other")
+    shutil.copy(config.base / "data/catalogue.sqlite", other.base / "data/catalogue.sqlite")
+    done = archec_cli(other, "gather", "--no-fetch")
+    assert done.code == 6, done.err
+    assert "rebuild" in done.err
+    assert archec_cli(other, "rebuild").code == 0
+    assert archec_cli(other, "gather", "--no-fetch").code == 0
+    check(other)
+
+
+def test_a_catalogue_that_is_gone_is_made_again(config: Config, folder: Path) -> None:
+    run(config, many(folder / "RePEc_2001-01-01.tar", 3))
+    before = lines(config, everything=True)
+    for path in (config.base / "data").glob("catalogue.sqlite*"):
+        path.unlink()
+    assert archec_cli(config, "history", "RePEc:aaa:sss:1").code == 0
+    assert lines(config, everything=True) == before
