@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
-from archec.catalogue.records import Record, encode
+from archec.catalogue.records import Record, TobiChange, encode
 from archec.errors import StorageFailed, StorageFull
 from archec.store.failpoints import hit
 from archec.store.journal import JournalWriter
@@ -34,11 +34,17 @@ class Item:
     fresh: bool = False
 
 
+_MOST_WEIGHT = 32_000_000
+"""Bytes of journal lines, roughly, after which a lot is committed however few its items are."""
+
 OnRefused = Callable[[Item, Outcome], None]
 
 
 class Committer:
     """Collects items and commits them when there are ``most`` or ``seconds`` have passed.
+
+    A context manager. (Committing in a thread was tried: the many short system calls and the run's own
+    work take the interpreter from each other, and both get slower. Worker processes go on meanwhile.)
 
     An item is dropped, and ``on_refused`` told, where other bytes already stand at one of its paths, or where
     the bytes that it states again are not held: the catalogue never names what the disk does not hold.
@@ -57,17 +63,32 @@ class Committer:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._writer, self._journal, self._catalogue = writer, journal, catalogue
+        self._discarder: Writer | None = None
         self._run, self._most, self._seconds, self._clock = run, most, seconds, clock
         self._items: list[Item] = []
+        self._weight = 0
         self._since = clock()
         self._stamp = catalogue.position().stamp
         self.on_refused: OnRefused = lambda item, outcome: None
         self.adopted = 0
         self._min_free = min_free
 
+    def __enter__(self) -> Committer:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the store; what still waits is not committed."""
+        if self._discarder is not None:
+            self._discarder.close()
+
     def discard(self, temp: str) -> None:
         """Removes a temporary file that is not needed after all."""
-        self._writer.discard(temp)
+        if self._discarder is None:
+            self._discarder = Writer(self._writer.layout)
+        self._discarder.discard(temp)
 
     def pace(self, most: int, seconds: float) -> None:
         """Lots of at most ``most`` items, committed after ``seconds`` at the latest."""
@@ -78,7 +99,8 @@ class Committer:
         if not self._items:
             self._since = self._clock()
         self._items.append(item)
-        if len(self._items) >= self._most:
+        self._weight += _weight(item.record)
+        if len(self._items) >= self._most or self._weight >= _MOST_WEIGHT:
             self.commit()
 
     def tick(self) -> None:
@@ -88,9 +110,11 @@ class Committer:
 
     def commit(self) -> None:
         """Commits all that waits."""
-        items, self._items = self._items, []
-        if not items:
-            return
+        if self._items:
+            items, self._items, self._weight = self._items, [], 0
+            self._commit(items)
+
+    def _commit(self, items: list[Item]) -> None:
         self._check_space()
         items = self._place(items)
         if not items:
@@ -134,3 +158,10 @@ class Committer:
                 refused.add(id(item))
                 self.on_refused(item, outcome)
         return [item for item in items if id(item) not in refused] if refused else items
+
+
+def _weight(record: Record) -> int:
+    """Roughly the bytes of a record's journal line."""
+    if isinstance(record, TobiChange) and record.version is not None:
+        return 600 + len(record.version.title) + 200 * len(record.version.refs)
+    return 1000

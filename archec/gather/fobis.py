@@ -25,7 +25,7 @@ from archec.gather.visits import Effect, Seen, visit_for
 from archec.ids import normalise_url
 from archec.store.layout import Layout
 from archec.store.reader import digest
-from archec.store.writer import HardLink, Link, Placement, Writer
+from archec.store.writer import HardLink, Link, Placement
 from archec.text.pool import TextPool
 from archec.text.sniff import sniff
 from archec.units import human_size
@@ -72,7 +72,6 @@ class FobiPhase:
         layout: Layout,
         catalogue: Catalogue,
         committer: Committer,
-        writer: Writer,
         report: Report,
         meter: Meter,
         *,
@@ -82,7 +81,7 @@ class FobiPhase:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config, self._layout, self._catalogue = config, layout, catalogue
-        self._committer, self._writer, self._report, self._meter = committer, writer, report, meter
+        self._committer, self._report, self._meter = committer, report, meter
         self._run, self._resumed, self._budget, self._clock = run, resumed, budget, clock
         self._chains = Chains(config.fetch.max_redirects)
         self._active: dict[str, _Active] = {}
@@ -401,7 +400,7 @@ class FobiPhase:
     def _discard(self, hop: Hop) -> None:
         if hop.temp:
             try:
-                self._writer.discard(hop.temp)
+                self._committer.discard(hop.temp)
             except ArchecError as error:
                 self._report.message = error.message
 

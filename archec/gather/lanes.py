@@ -7,6 +7,7 @@ weight are worked off in the caller. Workers ignore Ctrl-C (the caller decides) 
 from __future__ import annotations
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
@@ -18,7 +19,10 @@ from typing import Generic, TypeVar
 
 from archec.errors import ArchecError
 
-__all__ = ["Lanes"]
+__all__ = ["RARELY", "Lanes"]
+
+RARELY = (100_000, 50, 100)
+"""Thresholds of the garbage collector for work that makes many objects and no cycles."""
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -27,6 +31,7 @@ _PR_SET_PDEATHSIG = 1
 
 def _start(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.set_threshold(*RARELY)
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     except (OSError, AttributeError):
@@ -38,7 +43,7 @@ def _start(parent: int) -> None:
 class Lanes(Generic[_Task, _Result]):
     """Runs ``work`` over tasks; results come in no particular order.
 
-    ``work`` must be a function that another process can import. At most ``2 * workers + 1`` tasks
+    ``work`` must be a function that another process can import. At most ``6 * workers`` tasks
     wait, so memory is bounded by what a task and a result take.
     """
 
@@ -67,7 +72,7 @@ class Lanes(Generic[_Task, _Result]):
             self._pool = ProcessPoolExecutor(
                 self._workers, multiprocessing.get_context("spawn"), _start, (os.getpid(),)
             )
-        while len(self._running) > 2 * self._workers:
+        while len(self._running) >= 6 * self._workers:
             self._reap(block=True)
         self._running.add(self._pool.submit(self._work, task))
 

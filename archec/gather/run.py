@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ from archec.fetch.pool import FetchPool
 from archec.gather.commit import Committer, Item
 from archec.gather.dataset import Chosen, choose, newest_member, printable
 from archec.gather.fobis import Budget, FobiPhase
+from archec.gather.lanes import RARELY
 from archec.gather.plan import Feeder, make_plan
 from archec.gather.progress import Meter
 from archec.gather.recover import CATCH_UP, LastRun, catch_up, last_run
@@ -46,7 +48,7 @@ _QUEUE = 64
 """Files of one host that are handed to the fetchers ahead of time."""
 _PATIENCE = 60.0
 """Seconds to wait for a reader that is just bringing the catalogue up to date."""
-_TOBI_LOT = (2000, 10.0)
+_TOBI_LOT = (8000, 10.0)
 _FOBI_LOT = (1000, 3.0)
 
 
@@ -81,6 +83,7 @@ def gather(config: Config, options: Options, meter: Meter) -> Report:
     can be resumed."""
     layout = open_layout(config.store_path)
     with ExitStack() as stack:
+        stack.enter_context(_rare_collections())
         _lock(stack, layout)
         catalogue = open_catalogue(config.database, base=config.base, create=True)
         stack.callback(catalogue.close)
@@ -124,9 +127,11 @@ def _sweep(config: Config, layout: Layout, last: LastRun) -> None:
 def _lay_to_rest(layout: Layout, catalogue: Catalogue, last: LastRun) -> None:
     """Closes the journal of a run that nobody resumes."""
     run = last.journal.tist
-    with JournalWriter(layout, run) as journal, Writer(layout) as writer:
+    with ExitStack() as stack:
+        journal = stack.enter_context(JournalWriter(layout, run))
+        writer = stack.enter_context(Writer(layout))
         if last.start is not None and last.state == "running":
-            committer = Committer(writer, journal, catalogue, run=run)
+            committer = stack.enter_context(Committer(writer, journal, catalogue, run=run))
             committer.add(Item(RunEnd(run, "interrupted", last.report or "{}")))
             committer.commit()
         journal.finish()
@@ -187,9 +192,10 @@ class _Run:
         source = None if merged else stack.enter_context(open_source(chosen.path, max_file=config.max_template_file))
         journal = stack.enter_context(JournalWriter(self._layout, run))
         writer = stack.enter_context(Writer(self._layout))
-        committer = Committer(
-            writer, journal, self._catalogue, run=run, most=_TOBI_LOT[0], seconds=_TOBI_LOT[1], min_free=config.min_free
+        committer = stack.enter_context(
+            Committer(writer, journal, self._catalogue, run=run, min_free=config.min_free)
         )
+        committer.pace(*_TOBI_LOT)
         committer.on_refused = partial(_refused, report)
         spool = stack.enter_context(Spool(config.work_path / str(run)))
         if not resumed:
@@ -211,7 +217,7 @@ class _Run:
         if self._options.fetch:
             committer.pace(*_FOBI_LOT)
             with _timed(report, "files"):
-                if self._fetch(committer, writer, spool, report, run, resumed=resumed):
+                if self._fetch(committer, spool, report, run, resumed=resumed):
                     report.state = "budget"
                 sweep_parts(self._layout, {run})  # of fetching processes that died
         committer.add(Item(RunEnd(run, report.state, compact(report.as_value()))))
@@ -226,7 +232,7 @@ class _Run:
         committer.commit()
 
     def _fetch(
-        self, committer: Committer, writer: Writer, spool: Spool, report: Report, run: int, *, resumed: bool
+        self, committer: Committer, spool: Spool, report: Report, run: int, *, resumed: bool
     ) -> bool:
         """The file phase: whether the budget stopped it."""
         config, budget = self._config, self._options.budget
@@ -235,7 +241,7 @@ class _Run:
         if not make_plan(spool, self._catalogue.due(run), most):
             return False
         phase = FobiPhase(
-            config, self._layout, self._catalogue, committer, writer, report, self._meter,
+            config, self._layout, self._catalogue, committer, report, self._meter,
             run=run, resumed=resumed, budget=budget,
         )  # fmt: skip
         sink = StoreSink(self._layout, run)
@@ -262,6 +268,17 @@ def _refused(report: Report, item: Item, outcome: Outcome) -> None:
     report.conflicts += 1
     message = "what it would state again is not held" if outcome.kind == "missing" else "other bytes are held there"
     report.problem(Problem(f"{outcome.id} at {outcome.tist}", 0, "occupied", f"was not recorded: {message}"))
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """A lot holds many small objects and no cycles; looking for cycles at the usual pace costs a tenth of a run."""
+    before = gc.get_threshold()
+    gc.set_threshold(*RARELY)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @contextmanager

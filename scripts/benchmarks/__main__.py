@@ -26,7 +26,13 @@ from benchmarks.outcome import Report
 from benchmarks.running import BenchmarkError
 
 BENCHMARKS: dict[str, ModuleType] = {"parse": parse, "templates": templates, "fetch": fetch, "catalogue": catalogue}
-_SLOW_CREATION = 300.0
+_SLOW_CREATION = 80.0
+"""Microseconds to create a file from which on something is wrong with the file system."""
+_REMOVED = ".archec-bench-removed"
+_SHORT = 20.0
+"""Benchmarks that took less, in seconds, have removed nothing to speak of."""
+_REST = 310.0
+"""Seconds after a large deletion in which ext4 is slow to create files."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--json", action="store_true", help="print one JSON document")
     common.add_argument("--folder", type=Path, help="where to make the new folder that is worked in (default: /tmp)")
     common.add_argument("--keep", action="store_true", help="leave that folder where it is, and say which it is")
+    common.add_argument("--no-wait", action="store_true", help="begin at once after another benchmark's deletions")
     common.add_argument("--touch", type=int, metavar="MB", help="memory to touch first (default: by benchmark)")
     top = argparse.ArgumentParser(
         prog="scripts/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -60,7 +67,10 @@ def main() -> None:
     try:
         if arguments.folder is not None:
             arguments.folder.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f"archec-bench-{arguments.benchmark}-", dir=arguments.folder))
+        parent = arguments.folder or Path(tempfile.gettempdir())
+        if not arguments.no_wait:
+            _rest(parent / _REMOVED)
+        scratch = Path(tempfile.mkdtemp(prefix=f"archec-bench-{arguments.benchmark}-", dir=parent))
     except OSError as error:
         raise SystemExit(f"scripts/bench: {error.filename}: {error.strerror}") from error
     os.chmod(scratch, 0o755)  # a web server that runs as nobody reads what is in it
@@ -68,6 +78,7 @@ def main() -> None:
     try:
         report = _prepared(arguments, module, scratch)
         module.measure(arguments, scratch, report)
+        _probe(scratch / "probe after", report, "afterwards")
     except BenchmarkError as error:
         raise SystemExit(f"scripts/bench: {error}") from error
     finally:
@@ -76,6 +87,8 @@ def main() -> None:
         else:
             say(f"{time.monotonic() - began:.0f} s; removing {scratch}")
             shutil.rmtree(scratch, ignore_errors=True)
+            if time.monotonic() - began > _SHORT:
+                (parent / _REMOVED).touch()
     if report.load.others > BUSY:
         share = f"others used {report.load.others:.2f} cores on average"
         report.warnings.append(f"the machine was busy ({share}): repeat it when it is quiet")
@@ -97,15 +110,31 @@ def _prepared(arguments: argparse.Namespace, module: ModuleType, scratch: Path) 
         {"archec": archec.__version__, "Python": platform.python_version()},
     )
     touch_memory((module.TOUCH if arguments.touch is None else arguments.touch) * 2**20)
-    creation = file_creation(scratch / "probe")
-    if creation > _SLOW_CREATION:
-        report.warnings.append(f"creating a file takes {creation:.0f} µs here: a busy disk, or many files just deleted")
+    _probe(scratch / "probe before", report, "before")
     watch = Watch()
     time.sleep(0.5)
     others = watch.load().others
     if others > BUSY:
         say(f"WARNING: others use {others:.2f} cores of this machine now; numbers will be off.")
     return report
+
+
+def _probe(folder: Path, report: Report, when: str) -> None:
+    creation = file_creation(folder)
+    report.machine[f"file_creation_{when}"] = f"{creation:.0f} µs to create a file {when}"
+    if creation > _SLOW_CREATION:
+        report.warnings.append(f"{creation:.0f} µs to create a file {when}: a busy disk, or much was just deleted")
+
+
+def _rest(removed: Path) -> None:
+    """Waits until the last benchmark's deletions here are forgotten."""
+    try:
+        left = removed.stat().st_mtime + _REST - time.time()
+    except FileNotFoundError:
+        return
+    if left > 0:
+        say(f"Waiting {left:.0f} s: ext4 is slow to create files after what the last benchmark removed (--no-wait).")
+        time.sleep(min(left, _REST))
 
 
 def _plain(value: object) -> object:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -103,9 +104,7 @@ def _uvloop() -> str:
 Make = Callable[[str, int, int], Workload]
 
 
-def _small(
-    arguments: argparse.Namespace, folder: Path, report: Report, clients: dict[str, Client], make: Make
-) -> None:
+def _small(arguments: argparse.Namespace, folder: Path, report: Report, clients: dict[str, Client], make: Make) -> None:
     workload = make("small", arguments.files, arguments.size)
     whole, phase = _side_by_side(arguments, folder, report, clients, workload, "files/s", workload.files)
     for name, goal in (("wget", 1.0), ("aria2c", 3.0), ("Scrapy", 3.0)):
@@ -114,9 +113,7 @@ def _small(
             report.compare(phase, whole[name])
 
 
-def _large(
-    arguments: argparse.Namespace, folder: Path, report: Report, clients: dict[str, Client], make: Make
-) -> None:
+def _large(arguments: argparse.Namespace, folder: Path, report: Report, clients: dict[str, Client], make: Make) -> None:
     workload = make("large", arguments.large_files, arguments.large_size)
     megabytes = workload.files * workload.size / 1e6
     whole, phase = _side_by_side(arguments, folder, report, clients, workload, "MB/s", megabytes)
@@ -152,8 +149,7 @@ def _side_by_side(
     group = f"{workload.files:,} files of {workload.size:,} bytes, {HOSTS} hosts"
     measures = {}
     for name, rounds in done.items():
-        cpu = sum(one.cpu for one in rounds) / len(rounds)
-        note = f"{cpu:.2f} s CPU, {max(one.largest for one in rounds) / 2**20:.0f} MiB largest process"
+        note = f"{statistics.median(one.cpu for one in rounds):.2f} s CPU"
         measures[name] = report.add(group, name, unit, [amount / one.wall for one in rounds], note)
         if name == "archec":
             phase = report.add(group, "archec, files phase", unit, phases)

@@ -101,8 +101,15 @@ class Report:
         return measure
 
     def compare(self, one: Measure, other: Measure, limit: float | None = None, *, name: str = "") -> None:
-        """Adds the ratio of two measures' medians, and its goal."""
-        ratio = one.median / other.median if other.median else 0.0
+        """Adds the ratio of two measures, and its goal.
+
+        It is the median of the ratios of the rounds, in which the two ran one after the other: what others
+        do to the machine in the meantime matters less to it than to the ratio of the medians.
+        """
+        if len(one.values) == len(other.values):
+            ratio = statistics.median(a / b for a, b in zip(one.values, other.values, strict=True))
+        else:
+            ratio = one.median / other.median
         self.figures.append(Figure(name or f"{one.group}: {one.name} / {other.name}", ratio, "x", limit))
 
     @property

@@ -80,9 +80,7 @@ def _synthetic(folder: Path, templates: int) -> Path:
     return corpus
 
 
-def _peers(
-    arguments: argparse.Namespace, corpus: Path, folder: Path, report: Report
-) -> dict[str, list[str | Path]]:
+def _peers(arguments: argparse.Namespace, corpus: Path, folder: Path, report: Report) -> dict[str, list[str | Path]]:
     """The commands of the peers that are there; the report says which are not, and why."""
     commands: dict[str, list[str | Path]] = {}
     if arguments.redif_py is None:

@@ -30,7 +30,9 @@ class Finished(NamedTuple):
     """A command that has ended well.
 
     ``wall`` and ``cpu`` are seconds, the latter of all its processes. ``peak`` is the largest sum of their
-    proportional set sizes (0 where it was not watched), ``largest`` the largest resident set of one; bytes.
+    proportional set sizes, ``largest`` the largest resident set that one of them ever had, in bytes; both
+    are 0 where memory was not watched. (What ``wait4`` says of it is no use: a child is born with its
+    parent's peak.)
     """
 
     wall: float
@@ -78,7 +80,7 @@ def run(
             raise
         finally:
             wall = time.perf_counter() - began
-            peak = sampler.stop() if sampler else 0
+            peak, largest = sampler.stop() if sampler else (0, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         load = watch.load()
         out.seek(0)
@@ -87,7 +89,7 @@ def run(
     if process.returncode not in codes:
         shown = " ".join(str(word) for word in command)
         raise BenchmarkError(f"{shown}\nexit code {process.returncode}\n{errors[-2000:] or output[-2000:]}")
-    return Finished(wall, usage.ru_utime + usage.ru_stime, peak, usage.ru_maxrss * 1024, load, output)
+    return Finished(wall, usage.ru_utime + usage.ru_stime, peak, largest, load, output)
 
 
 class _Sampler(threading.Thread):
@@ -96,25 +98,27 @@ class _Sampler(threading.Thread):
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
         self._pid = pid
-        self._peak = 0
+        self._peak = self._largest = 0
         self._stop_now = threading.Event()
         self.start()
 
     def run(self) -> None:
         while not self._stop_now.wait(_SAMPLES):
-            self._peak = max(self._peak, sum(map(_pss, (self._pid, *descendants(self._pid)))))
+            pids = (self._pid, *descendants(self._pid))
+            self._peak = max(self._peak, sum(_bytes(pid, "smaps_rollup", "Pss:") for pid in pids))
+            self._largest = max(self._largest, *(_bytes(pid, "status", "VmHWM:") for pid in pids))
 
-    def stop(self) -> int:
-        """The peak in bytes."""
+    def stop(self) -> tuple[int, int]:
+        """The peak of all and that of the largest, in bytes."""
         self._stop_now.set()
         self.join()
-        return self._peak
+        return self._peak, self._largest
 
 
-def _pss(pid: int) -> int:
+def _bytes(pid: int, file: str, name: str) -> int:
     try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
+        for line in Path(f"/proc/{pid}/{file}").read_text(errors="replace").splitlines():
+            if line.startswith(name):
                 return int(line.split()[1]) * 1024
     except OSError:
         return 0
