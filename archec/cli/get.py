@@ -30,9 +30,12 @@ def get(obi: str, when: str | None, output: Path | None, config_file: Path | Non
 
     Redirects are followed. Says on stderr which tist it is. Exits with 7 where nothing was held then.
     """
-    tist = parse_when(when) if when is not None else int(time.time())
+    tist = parse_when(when) if when is not None else None
     with opened(config_file) as archive:
-        held = held_at(archive.layout, archive.catalogue, find(archive.catalogue, obi), tist)
+        found = find(archive.catalogue, obi)
+        if tist is None:  # runs that follow each other within a second have tists that have not come yet
+            tist = max(int(time.time()), found.history.last or 0)
+        held = held_at(archive.layout, archive.catalogue, found, tist)
         with held.open(archive.layout) as source:
             if output is None:
                 shutil.copyfileobj(source, sys.stdout.buffer)

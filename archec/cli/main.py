@@ -19,7 +19,6 @@ from archec.cli.history import history
 from archec.cli.init import init
 from archec.cli.rebuild import rebuild
 from archec.cli.redif import redif
-from archec.cli.serve import serve
 from archec.errors import ArchecError, Exit
 
 __all__ = ["cli", "main"]
@@ -36,7 +35,7 @@ def cli() -> None:
     """A time-addressed dark archive for RePEc: what was there at any moment, bit for bit."""
 
 
-for _command in (init, gather, demo, history, get, dump, rebuild, redif, serve):
+for _command in (init, gather, demo, history, get, dump, rebuild, redif):
     cli.add_command(_command)
 
 

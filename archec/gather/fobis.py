@@ -94,6 +94,7 @@ class FobiPhase:
         self._deferred: list[str] = []
         self._second_chance = True
         self._began: float | None = None
+        self._forgotten = False
 
     def fetch(self, pool: FetchPool, texts: TextPool, feeder: Feeder, *, last_pass: bool) -> tuple[bool, list[str]]:
         """Visits the whole plan, or as much as the budget allows.
@@ -128,14 +129,17 @@ class FobiPhase:
             self._committer.tick()
             self._meter.at(self._done, f"{human_size(self._bytes)}, {len(self._active)} under way", total)
         self._committer.commit()
-        return spent and bool(feeder.left), self._deferred
+        return spent and (bool(feeder.left) or self._forgotten), self._deferred
 
     def _wind_up(self, pool: FetchPool, texts: TextPool, feeder: Feeder) -> None:
-        """Finishes what is under way and forgets what is only queued: it stays due."""
+        """Finishes what is under way and forgets what is only queued: it stays due.
+
+        Whoever redirects to a file whose text is still being read is finished with it.
+        """
         for hop in pool.stop(drain=True, within=_LAST_MINUTE):
             self._take(hop, pool, texts, feeder)
+        self._forgotten = self._forgotten or bool(self._active)
         self._active.clear()
-        self._redirecting.clear()
 
     def abandon(self) -> None:
         """Drops what is on its way and keeps what is done: a run that is stopped."""

@@ -17,6 +17,7 @@ from archec.redif.place import own, place
 from archec.redif.problems import Problem
 from archec.redif.scan import scan
 from archec.redif.source import Blob, Source, Unread
+from archec.store.durable import failure
 
 __all__ = ["Reading", "read_data_set"]
 
@@ -150,6 +151,13 @@ def _archive_behind(path: str) -> str:
 
 def _read_chunk(task: _Task) -> _Result:
     """Reads some files; their templates' texts go to this process's own text file of the spool."""
+    try:
+        return _read(task)
+    except OSError as error:
+        raise failure(error, task.folder) from error
+
+
+def _read(task: _Task) -> _Result:
     number = os.getpid()
     rows: list[SeenRow] = []
     files: list[FileRow] = []

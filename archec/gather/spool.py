@@ -10,6 +10,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,11 +79,12 @@ class Spool:
             folder.mkdir(parents=True)
         except OSError as error:
             raise StorageFailed(f"{folder}: cannot make the work directory: {error.strerror}") from error
-        self._db = sqlite3.connect(folder / "spool.sqlite", isolation_level=None)
-        self._db.executescript(
-            "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE; PRAGMA cache_size=-32000;"
-        )
-        self._db.executescript(_SCHEMA)
+        with _told(folder):
+            self._db = sqlite3.connect(folder / "spool.sqlite", isolation_level=None)
+            self._db.executescript(
+                "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE; PRAGMA cache_size=-32000;"
+            )
+            self._db.executescript(_SCHEMA)
         self._texts: dict[int, int] = {}
 
     def __enter__(self) -> Spool:
@@ -105,13 +107,11 @@ class Spool:
 
     def add(self, rows: Iterable[SeenRow], files: Iterable[FileRow]) -> None:
         """Adds what a reading worker found."""
-        try:
+        with _told(self.folder):
             self._db.execute("BEGIN")
             self._db.executemany("INSERT INTO seen VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", rows)
             self._db.executemany("INSERT INTO files VALUES (?,?,?,?)", files)
             self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise _storage(self.folder, error) from error
 
     def superseded(self) -> frozenset[int]:
         """Members of a tarball that a later member of the same path replaces."""
@@ -180,9 +180,10 @@ class Spool:
 
     def add_losses(self, losses: Iterable[tuple[str, str]]) -> None:
         """Adds (archive, id) of tobis that the data set says are lost."""
-        self._db.execute("BEGIN")
-        self._db.executemany("INSERT INTO losses VALUES (?,?)", losses)
-        self._db.execute("COMMIT")
+        with _told(self.folder):
+            self._db.execute("BEGIN")
+            self._db.executemany("INSERT INTO losses VALUES (?,?)", losses)
+            self._db.execute("COMMIT")
 
     def loss_counts(self) -> dict[str, int]:
         """How many losses each archive would have."""
@@ -196,16 +197,15 @@ class Spool:
 
     def add_plan(self, rows: Iterable[tuple[str, int, str]]) -> None:
         """Adds (host, rank, url) of files to visit."""
-        try:
+        with _told(self.folder):
             self._db.execute("BEGIN")
             self._db.executemany("INSERT OR IGNORE INTO plan VALUES (?,?,?)", rows)
             self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise _storage(self.folder, error) from error
 
     def replan(self, urls: Iterable[str]) -> None:
         """Replaces the plan by these URLs, in this order."""
-        self._db.execute("DELETE FROM plan")
+        with _told(self.folder):
+            self._db.execute("DELETE FROM plan")
         self.add_plan((host_of(url), rank, url) for rank, url in enumerate(urls))
 
     def plan_hosts(self) -> list[tuple[int, str, int]]:
@@ -217,6 +217,14 @@ class Spool:
         return self._db.execute(
             "SELECT rank, url FROM plan WHERE host=? AND rank>? ORDER BY rank LIMIT ?", (host, rank, limit)
         ).fetchall()
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _storage(folder, error) from error
 
 
 def _storage(folder: Path, error: sqlite3.Error) -> StorageFull | StorageFailed:

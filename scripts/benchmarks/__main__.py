@@ -42,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--folder", type=Path, help="where to make the new folder that is worked in (default: /tmp)")
     common.add_argument("--keep", action="store_true", help="leave that folder where it is, and say which it is")
     common.add_argument("--no-wait", action="store_true", help="begin at once after another benchmark's deletions")
+    common.add_argument("--probe", type=int, default=5000, help="files to create, to see how long it takes")
     common.add_argument("--touch", type=int, metavar="MB", help="memory to touch first (default: by benchmark)")
     top = argparse.ArgumentParser(
         prog="scripts/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -52,8 +53,8 @@ def parser() -> argparse.ArgumentParser:
         one = commands.add_parser(
             name,
             parents=[common],
-            help=text.splitlines()[0],
-            description=text,
+            help=text.splitlines()[0].replace("%", "%%"),
+            description=text.replace("%", "%%"),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.options(one)
@@ -78,7 +79,7 @@ def main() -> None:
     try:
         report = _prepared(arguments, module, scratch)
         module.measure(arguments, scratch, report)
-        _probe(scratch / "probe after", report, "afterwards")
+        _probe(scratch / "probe after", arguments.probe, report, "afterwards")
     except BenchmarkError as error:
         raise SystemExit(f"scripts/bench: {error}") from error
     finally:
@@ -110,7 +111,7 @@ def _prepared(arguments: argparse.Namespace, module: ModuleType, scratch: Path) 
         {"archec": archec.__version__, "Python": platform.python_version()},
     )
     touch_memory((module.TOUCH if arguments.touch is None else arguments.touch) * 2**20)
-    _probe(scratch / "probe before", report, "before")
+    _probe(scratch / "probe before", arguments.probe, report, "before")
     watch = Watch()
     time.sleep(0.5)
     others = watch.load().others
@@ -119,8 +120,8 @@ def _prepared(arguments: argparse.Namespace, module: ModuleType, scratch: Path) 
     return report
 
 
-def _probe(folder: Path, report: Report, when: str) -> None:
-    creation = file_creation(folder)
+def _probe(folder: Path, files: int, report: Report, when: str) -> None:
+    creation = file_creation(folder, files)
     report.machine[f"file_creation_{when}"] = f"{creation:.0f} µs to create a file {when}"
     if creation > _SLOW_CREATION:
         report.warnings.append(f"{creation:.0f} µs to create a file {when}: a busy disk, or much was just deleted")

@@ -138,7 +138,7 @@ def touch_memory(size: int) -> None:
         subprocess.run([sys.executable, "-c", _TOUCH, str(size)], check=True)
 
 
-def file_creation(folder: Path, files: int = 5000) -> float:
+def file_creation(folder: Path, files: int) -> float:
     """Mean microseconds to create a file in ``folder``, which is made: about 20 where all is well.
 
     ext4 passes over the inodes that were freed in the last five minutes, one by one, for every file that is

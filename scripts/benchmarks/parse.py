@@ -44,6 +44,9 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
         report.warnings.append("a synthetic corpus: the goals are those for real data (CORPUS_DIR)")
     if not corpus.is_dir():
         raise BenchmarkError(f"{corpus} is no folder")
+    corpus = corpus.absolute()
+    if not redif_files(corpus):
+        raise BenchmarkError(f"{corpus} holds no *.rdf and no *.redif")
     commands = {"archec": _python("parse", corpus), "archec, scan and parse": _python("scan-parse", corpus)}
     commands |= _peers(arguments, corpus, folder, report)
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in commands}
@@ -88,8 +91,9 @@ def _peers(arguments: argparse.Namespace, corpus: Path, folder: Path, report: Re
     elif not Path(arguments.redif_py).is_file():
         report.skipped["redif.py"] = f"there is no {arguments.redif_py}"
     else:
-        commands["redif.py, no clusters"] = _python("redif-py", corpus, arguments.redif_py)
-        commands["redif.py + collect"] = _python("redif-py-collect", corpus, arguments.redif_py)
+        peer = Path(arguments.redif_py).absolute()
+        commands["redif.py, no clusters"] = _python("redif-py", corpus, peer)
+        commands["redif.py + collect"] = _python("redif-py-collect", corpus, peer)
     perl = find("perl")
     if arguments.redif_perl is None:
         report.skipped["ReDIF-perl"] = "not named (--redif-perl DIR)"

@@ -103,10 +103,12 @@ class _Sampler(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        while not self._stop_now.wait(_SAMPLES):
+        while True:
             pids = (self._pid, *descendants(self._pid))
             self._peak = max(self._peak, sum(_bytes(pid, "smaps_rollup", "Pss:") for pid in pids))
             self._largest = max(self._largest, *(_bytes(pid, "status", "VmHWM:") for pid in pids))
+            if self._stop_now.wait(_SAMPLES):
+                return
 
     def stop(self) -> tuple[int, int]:
         """The peak of all and that of the largest, in bytes."""

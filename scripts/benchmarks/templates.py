@@ -57,7 +57,7 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
         ("rerun", max(one.rerun.peak for one in rounds), large.rerun.peak),
     ):
         of = f"peak memory, {large.templates:,} / {rounds[0].templates:,} templates, {name}"
-        report.figures.append(at_most(of, large_peak / small_peak, FLAT, "x"))
+        report.figures.append(at_most(of, large_peak / max(1, small_peak), FLAT, "x"))
 
 
 def _one(folder: Path, arguments: argparse.Namespace, report: Report) -> _Pass:

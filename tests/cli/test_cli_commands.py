@@ -9,13 +9,14 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from gather_support import (
     ROOT,
     archec_cli,
+    archec_inline,
     check,
     environment,
     make,
@@ -63,7 +64,7 @@ def urls(demo: Config) -> dict[str, str]:
 
 
 def history(config: Config, obi: str) -> dict[str, object]:
-    done = archec_cli(config, "history", obi, "--json")
+    done = archec_inline(config, "history", obi, "--json")
     assert (done.code, done.err) == (0, ""), done
     value = json.loads(done.out)
     assert isinstance(value, dict)
@@ -117,11 +118,14 @@ def test_history_for_people(demo: Config, urls: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     "spelling",
-    ["RePEc:dmo:wpaper:2011-11", "repec:DMO:WPAPER:2011-11", " RePEc:dmo:wpaper:2011-11\t", "REPEC: dmo : wpaper:2011-11"],
-)
+    [
+        "RePEc:dmo:wpaper:2011-11", "repec:DMO:WPAPER:2011-11", " RePEc:dmo:wpaper:2011-11\t",
+        "REPEC: dmo : wpaper:2011-11",
+    ],
+)  # fmt: skip
 def test_spellings_of_handles(demo: Config, spelling: str) -> None:
     assert history(demo, spelling)["id"] == "RePEc:dmo:wpaper:2011-11"
-    assert archec_cli(demo, "get", spelling).out.startswith(b"Template-Type:")
+    assert archec_inline(demo, "get", spelling).out.startswith(b"Template-Type:")
 
 
 def test_spellings_of_urls(demo: Config, urls: dict[str, str]) -> None:
@@ -132,7 +136,7 @@ def test_spellings_of_urls(demo: Config, urls: dict[str, str]) -> None:
         f"http://{host}/x/../{path}", f"http://{host}/./{path}", url.replace("ferries", "f%65rries"), url + "/",
     ):  # fmt: skip
         assert history(demo, spelling)["id"] == url, spelling
-        assert archec_cli(demo, "get", spelling).out.startswith(b"%PDF")
+        assert archec_inline(demo, "get", spelling).out.startswith(b"%PDF")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ def test_spellings_of_urls(demo: Config, urls: dict[str, str]) -> None:
 )  # fmt: skip
 def test_what_is_not_there(demo: Config, obi: str, code: int) -> None:
     for command in (["history"], ["get"], ["history", "--json"]):
-        done = archec_cli(demo, *command, os.fsdecode(obi.encode("utf-8", "surrogatepass")))
+        done = archec_inline(demo, *command, os.fsdecode(obi.encode("utf-8", "surrogatepass")))
         assert (done.code, done.out) == (code, b""), done
         assert len(done.err.splitlines()) == 1
         assert done.err.startswith("archec: ")
@@ -158,27 +162,27 @@ def test_get_at_a_time(demo: Config, urls: dict[str, str], folder: Path) -> None
     assert isinstance(incidences, list)
     for i in incidences:
         for when in (str(i["tist"]), i["time"], i["time"].replace("T", " ").replace("Z", " +0000")):
-            done = archec_cli(demo, "get", urls["revised"], "--at", when)
+            done = archec_inline(demo, "get", urls["revised"], "--at", when)
             assert done.code == 0, done.err
             assert hashlib.md5(done.out).hexdigest() == i["md5"]
             assert str(i["tist"]) in done.err
     first = incidences[0]["tist"]
-    done = archec_cli(demo, "get", urls["revised"], "--at", first - 1)
+    done = archec_inline(demo, "get", urls["revised"], "--at", first - 1)
     assert (done.code, done.out) == (7, b"")
     assert "it was found" in done.err
-    assert archec_cli(demo, "get", urls["revised"], "--at", "1999").code == 7
-    assert archec_cli(demo, "get", urls["goes away"]).code == 7
-    assert archec_cli(demo, "get", urls["goes away"], "--at", first).code == 0
-    assert archec_cli(demo, "get", urls["revised"], "--at", "not a date").code == 2
+    assert archec_inline(demo, "get", urls["revised"], "--at", "1999").code == 7
+    assert archec_inline(demo, "get", urls["goes away"]).code == 7
+    assert archec_inline(demo, "get", urls["goes away"], "--at", first).code == 0
+    assert archec_inline(demo, "get", urls["revised"], "--at", "not a date").code == 2
     target = folder / "x.pdf"
-    done = archec_cli(demo, "get", urls["revised"], "-o", target)
+    done = archec_inline(demo, "get", urls["revised"], "-o", target)
     assert (done.code, done.out) == (0, b"")
     assert hashlib.md5(target.read_bytes()).hexdigest() == incidences[-1]["md5"]
-    assert archec_cli(demo, "get", urls["revised"], "-o", folder / "no/such/folder").code == 1
+    assert archec_inline(demo, "get", urls["revised"], "-o", folder / "no/such/folder").code == 1
 
 
 def test_get_follows_redirects(demo: Config, urls: dict[str, str]) -> None:
-    done = archec_cli(demo, "get", urls["chain"])
+    done = archec_inline(demo, "get", urls["chain"])
     assert done.out.startswith(b"%PDF")
     assert "tolls.pdf" in done.err
 
@@ -214,26 +218,26 @@ def test_the_report(folder: Path) -> None:
         assert value["templates"]["by_type"] == {"ReDIF-Archive": 1, "ReDIF-Paper": 13, "ReDIF-Series": 1}
         table = archec_cli(config, "gather").out.decode()
     assert "15 same" in table
-    assert "bad-url" in table
+    assert value["problems"]["by_code"] == {"bad-url": 1}
     check(config)
 
 
 def test_rebuild(demo: Config, folder: Path) -> None:
-    whole = archec_cli(demo, "dump", "--all").out
-    done = archec_cli(demo, "rebuild", "--json", "--database", f"sqlite:///{folder}/other.sqlite")
+    whole = archec_inline(demo, "dump", "--all").out
+    done = archec_inline(demo, "rebuild", "--json", "--database", f"sqlite:///{folder}/other.sqlite")
     value = json.loads(done.out)
     assert set(value) == {
         "database", "batches", "tobis_held", "tobis_lost", "fobis_held", "fobis_lost", "fobis_never",
     }  # fmt: skip
-    other = archec_cli(demo, "dump", "--all", env={"ARCHEC_DATABASE": f"sqlite:///{folder}/other.sqlite"})
+    other = archec_inline(demo, "dump", "--all", env={"ARCHEC_DATABASE": f"sqlite:///{folder}/other.sqlite"})
     assert other.out == whole
-    assert archec_cli(demo, "rebuild").code == 0
-    assert archec_cli(demo, "dump", "--all").out == whole
+    assert archec_inline(demo, "rebuild").code == 0
+    assert archec_inline(demo, "dump", "--all").out == whole
 
 
 def test_dump(demo: Config) -> None:
     for arguments in ([], ["--all"], ["--json"]):
-        done = archec_cli(demo, "dump", *arguments)
+        done = archec_inline(demo, "dump", *arguments)
         assert (done.code, done.err) == (0, "")
         values = [json.loads(line) for line in done.out.splitlines()]
         assert all("id" in value and "collection" in value for value in values)
@@ -280,23 +284,23 @@ def test_the_table_of_exit_codes() -> None:
 def test_a_wrong_configuration_is_one_line(folder: Path, text: str, told: str) -> None:
     config = make(folder / "archive")
     (config.base / "config.yaml").write_text(text)
-    done = archec_cli(config, "gather", "--no-fetch", "--json")
+    done = archec_inline(config, "gather", "--no-fetch", "--json")
     assert (done.code, done.out) == (1, b""), done
     assert len(done.err.splitlines()) == 1, done.err
     assert told in done.err
 
 
 def test_no_configuration(folder: Path) -> None:
-    done = archec_cli(None, "gather", cwd=folder)
+    done = archec_inline(None, "gather", cwd=folder)
     assert done.code == 1
     assert "archec init" in done.err
-    done = archec_cli(None, "gather", "--config", folder / "none.yaml")
+    done = archec_inline(None, "gather", "--config", folder / "none.yaml")
     assert (done.code, len(done.err.splitlines())) == (1, 1)
     (folder / "config.yaml").write_bytes(b"\xff\xfe\0")
-    assert archec_cli(None, "gather", cwd=folder).code == 1
+    assert archec_inline(None, "gather", cwd=folder).code == 1
     (folder / "config.yaml").unlink()
     (folder / "config.yaml").mkdir()
-    assert archec_cli(None, "gather", cwd=folder).code == 1
+    assert archec_inline(None, "gather", cwd=folder).code == 1
 
 
 @pytest.mark.parametrize(
@@ -310,19 +314,19 @@ def test_no_configuration(folder: Path) -> None:
 )  # fmt: skip
 def test_usage(folder: Path, arguments: list[str]) -> None:
     make(folder)
-    done = archec_cli(None, *arguments, cwd=folder)
+    done = archec_inline(None, *arguments, cwd=folder)
     assert done.code == 2, done
     assert "Traceback" not in done.err
 
 
 def test_the_environment_names_the_configuration(demo: Config, folder: Path) -> None:
     config = str(demo.base / "config.yaml")
-    done = archec_cli(None, "history", "RePEc:dmo", cwd=folder, env={"ARCHEC_CONFIG": config})
+    done = archec_inline(None, "history", "RePEc:dmo", cwd=folder, env={"ARCHEC_CONFIG": config})
     assert done.code == 0
 
 
 def test_a_file_that_is_not_there(demo: Config, folder: Path) -> None:
-    done = archec_cli(demo, "gather", "-f", folder / "RePEc_2001-01-01.tar.gz", "--no-fetch")
+    done = archec_inline(demo, "gather", "-f", folder / "RePEc_2001-01-01.tar.gz", "--no-fetch")
     assert (done.code, len(done.err.splitlines())) == (1, 1)
 
 
@@ -362,8 +366,8 @@ def test_interrupted_before_it_begins(demo: Config) -> None:
 
 
 @pytest.fixture
-def fresh(folder: Path) -> Iterator[Path]:
-    yield folder / "new" / "archive of mine"
+def fresh(folder: Path) -> Path:
+    return folder / "new" / "archive of mine"
 
 
 def test_init_then_gather(fresh: Path) -> None:
@@ -401,6 +405,6 @@ def test_init_with_fanout_and_database(fresh: Path) -> None:
 def test_init_where_it_cannot(folder: Path) -> None:
     (folder / "file").write_text("in the way")
     for place in (folder / "file", folder / "file" / "below"):
-        done = archec_cli(None, "init", place)
+        done = archec_inline(None, "init", place)
         assert done.code in (1, 2), done
         assert "Traceback" not in done.err

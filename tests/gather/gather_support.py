@@ -16,9 +16,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 import archec
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
+from archec.cli.main import main
 from archec.config import Config, as_yaml, load
 from archec.gather.progress import Silent
 from archec.gather.recover import rebuild
@@ -138,6 +141,33 @@ def archec_cli(
         command += ["--config", str(config.base / "config.yaml")]
     done = subprocess.run(command, capture_output=True, check=False, env=environment(env), cwd=cwd, timeout=300)
     return Done(done.returncode, done.stdout, done.stderr.decode())
+
+
+def archec_inline(
+    config: Config | None, *arguments: object, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Done:
+    """The same within this process, without a process's start: for what only prints and leaves."""
+    command = ["archec", *map(str, arguments)]
+    if config is not None:
+        command += ["--config", str(config.base / "config.yaml")]
+    out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", command)
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        for name, value in (env or {}).items():
+            patch.setenv(name, value)
+        if cwd is not None:
+            patch.chdir(cwd)
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    out.flush()
+    return Done(code if isinstance(code, int) else -1, out.buffer.getvalue(), err.getvalue())  # type: ignore[attr-defined]
 
 
 def start_cli(config: Config, *arguments: object, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:

@@ -128,7 +128,7 @@ def test_reading_takes_no_lock_where_nothing_is_behind(config: Config, folder: P
 
 @pytest.mark.parametrize("budget", [("--max-files", "3"), ("--max-bytes", "70"), ("--max-time", "1ms")])
 def test_a_budget_stops_a_run_that_can_be_resumed(config: Config, site: Site, budget: tuple[str, str]) -> None:
-    config = change(config, {"fetch.per_host": 1})
+    config = change(config, {"fetch.per_host": 1, "fetch.delay": "20ms"})
     for n in range(40):
         site[f"/{n}"] = pdf(str(n))
     write_papers(config, [site.url(f"/{n}") for n in range(40)])
@@ -223,7 +223,7 @@ def test_interrupted_while_it_fetches(config: Config, site: Site, number: int, g
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_while_it_reads(folder: Path, number: int) -> None:
     config = make(folder / "archive", {"workers": 2})
-    file = many(folder / "RePEc_2001-01-01.tar", 12_000)
+    file = many(folder / "RePEc_2001-01-01.tar", 4_000)
     child = start_cli(config, "gather", "-f", str(file), "--no-fetch")
     journal = config.store_path / "runs"
     assert until(lambda: any(path.stat().st_size for path in journal.iterdir()))
@@ -233,7 +233,7 @@ def test_interrupted_while_it_reads(folder: Path, number: int) -> None:
     assert b"Traceback" not in err
     done = archec_cli(config, "gather", "--resume", "--no-fetch")
     assert done.code == 0, done.err
-    assert len(histories(config)) == 12_000
+    assert len(histories(config)) == 4_000
     assert temporary_files(config) == []
     plain = make(folder / "plain")
     run(plain, file)
@@ -322,12 +322,12 @@ def small_disk(place: Path, size: str) -> Iterator[Path]:
 @pytest.mark.parametrize("what", ["store", "database", "work", "all"])
 def test_a_full_disk(folder: Path, what: str) -> None:
     """Whatever of the archive lies on the disk that is full: the run stops cleanly, and goes on with more room."""
-    count = 4000
+    count = 1500
     file = many(folder / "RePEc_2001-01-01.tar", count)
     with ExitStack() as stack:
-        place = stack.enter_context(small_disk(folder / "small", "10m"))
+        place = stack.enter_context(small_disk(folder / "small", "10000000"))
         filler = place / "filler"
-        room = {"store": 6_000_000, "database": 1_000_000, "work": 200_000, "all": 4_000_000}[what]
+        room = {"store": 2_500_000, "database": 300_000, "work": 100_000, "all": 2_500_000}[what]
         filler.write_bytes(bytes(10_000_000 - room))
         inside: dict[str, object] = {
             "store": {"object_store": str(place / "archive")},
@@ -407,3 +407,25 @@ def test_a_catalogue_that_is_gone_is_made_again(config: Config, folder: Path) ->
         path.unlink()
     assert archec_cli(config, "history", "RePEc:aaa:sss:1").code == 0
     assert lines(config, everything=True) == before
+
+
+def test_a_budget_that_is_used_up_while_a_target_is_read(config: Config, site: Site) -> None:
+    """The bytes are used up, the text of a file is still being taken out, and others wait for that file."""
+    gate = threading.Event()
+
+    def late(before: int) -> Answer:
+        gate.wait(0.5)
+        return pdf("late")
+
+    site["/a"], site["/c"] = moved("/b"), late
+    site["/b"] = Answer(200, b"<!DOCTYPE html><p>words</p>" * 1000, {"Content-Type": "text/html"})
+    for n in range(50):
+        site[f"/d{n}"] = pdf(str(n))
+    write_papers(config, [site.url(path) for path in ("/a", "/c", *(f"/d{n}" for n in range(50)))])
+    done = archec_cli(config, "gather", "--max-bytes", "20000", "--json")
+    assert done.code in (0, 5), done.err
+    check(config)
+    done = archec_cli(config, "gather", "--resume", "--json")
+    assert done.code == 0, done.err
+    assert set(outcomes(config).values()) <= {"new", "same", "not-modified"}
+    check(config)

@@ -48,6 +48,7 @@ def test_what_the_tests_import_is_in_their_extra() -> None:
     known = required(SETUP["options"]["install_requires"])
     for extra in ("test", "fast"):
         known |= required(SETUP["options.extras_require"][extra])
+    known |= {folder.name for folder in (ROOT / "scripts").iterdir() if folder.is_dir()}
     assert {name: path for name, path in imported(ROOT / "tests").items() if name not in known} == {}
 
 

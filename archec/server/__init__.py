@@ -1,1 +1,0 @@
-"""The HTTP server that capabilities join, each with its own routes."""

@@ -1,0 +1,166 @@
+"""The benchmarks run, in small, and say what they should: medians, ratios, goals, who was left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from readme_blocks import ROOT
+
+SCRIPTS = ROOT / "scripts"
+PEER = """
+CLUSTERS = {"author-name"}
+def decode(data, hint=[]):
+    text = data.decode("cp1252", "replace")
+    if "template-type" not in text.lower():
+        raise RuntimeError("Decoding Error")
+    return text
+def load(text):
+    return [[("template-type", part)] for part in text.lower().split("template-type:")[1:]]
+def collect(records):
+    return dict(records)
+"""
+
+
+def bench(folder: Path, *arguments: str, path: str | None = None, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Runs a benchmark in a folder of its own."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("ARCHEC_")}
+    small = ("--folder", str(folder), "--touch", "0", "--probe", "50", "--no-wait")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments, *small],
+        env={**environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{SCRIPTS}", "PATH": path or environ["PATH"]},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == code, done.stderr
+    assert not list(folder.glob("archec-bench-*")), "the folder that was worked in is still there"
+    return done
+
+
+def report(folder: Path, *arguments: str, path: str | None = None) -> dict[str, Any]:
+    """What a benchmark says in JSON; what every benchmark must say is looked at here."""
+    value: dict[str, Any] = json.loads(bench(folder, *arguments, "--json", path=path).stdout)
+    assert value["benchmark"] == arguments[0]
+    assert value["date"] > "2020"
+    assert {"cpu", "memory", "system", "file_system"} <= set(value["machine"])
+    assert {"archec", "Python"} <= set(value["versions"])
+    assert set(value["load"]) == {"others_cores", "steal_cores", "busy"}
+    assert value["measures"]
+    for measure in value["measures"]:
+        assert min(measure["values"]) <= measure["median"] <= max(measure["values"])
+        assert measure["median"] > 0, measure
+    return value
+
+
+def ratios(value: dict[str, Any]) -> dict[str, float]:
+    return {figure["name"]: figure["value"] for figure in value["ratios"]}
+
+
+def test_parse(tmp_path: Path) -> None:
+    (tmp_path / "redif.py").write_text(PEER)
+    small = ("parse", "--templates", "300", "--rounds", "2", "--redif-py", str(tmp_path / "redif.py"))
+    value = report(tmp_path, *small)
+    assert ratios(value)["archec / redif.py + collect, MB/s of CPU"] > 0
+    assert value["measures"][0]["median"] == 300
+    assert list(value["skipped"]) == ["ReDIF-perl"]
+    assert any("synthetic" in warning for warning in value["warnings"])
+
+
+def test_parse_says_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.RDF").write_text("Template-Type: ReDIF-Paper 1.0\nHandle: RePEc:a:b:c\n" * 400)
+    peers = ("--redif-py", "nowhere.py", "--redif-perl", str(tmp_path))
+    done = bench(tmp_path, "parse", "corpus", "--rounds", "1", *peers)
+    assert "1 files, 0.02 MB, 400 templates: corpus" in done.stdout
+    assert "skipped:  redif.py: there is no nowhere.py" in done.stdout
+    assert "skipped:  ReDIF-perl: " in done.stdout
+    (tmp_path / "none").mkdir()
+    assert "none holds no *.rdf" in bench(tmp_path, "parse", "none", code=1).stderr
+    assert "corpse is no folder" in bench(tmp_path, "parse", "corpse", code=1).stderr
+
+
+@pytest.mark.slow
+def test_templates(tmp_path: Path) -> None:
+    value = report(tmp_path, "templates", "--templates", "400", "--times", "2")
+    found = ratios(value)
+    assert {"400 templates: first run", "400 templates: rerun", "800 templates: first run"} <= set(found)
+    assert found["400 templates: first run / tar -xzf"] > 0
+    assert found["peak memory, 800 / 400 templates, first run"] > 0.5
+    goals = {figure["name"]: figure["goal"] for figure in value["ratios"] if "goal" in figure}
+    assert goals["400 templates: first run"] == "at least 6,000 templates/s"
+    assert goals["400 templates: first run, memory"] == "at most 512 MiB"
+
+
+@pytest.mark.slow
+def test_fetch(tmp_path: Path) -> None:
+    sizes = ("--files", "60", "--size", "3000", "--large-files", "4", "--large-size", "80000", "--rounds", "1")
+    slow = ("--slow-hosts", "4", "--slow-files", "4", "--latency", "0.05")
+    value = report(tmp_path, "fetch", *sizes, *slow)
+    found = ratios(value)
+    assert "Scrapy" in value["skipped"]
+    possible = "16 files of 4 hosts that answer after 50 ms"
+    assert found[f"{possible}: archec, files phase / concurrency / latency"] > 0
+    there = {(measure["group"], measure["name"]) for measure in value["measures"]}
+    assert (possible, "as the hosts see it") in there
+    for group in ("60 files of 3,000 bytes, 20 hosts", "4 files of 80,000 bytes, 20 hosts"):
+        assert ((group, "archec") in there) == ("nginx" not in value["skipped"])
+        for peer in ("wget", "aria2c"):
+            runs = peer not in value["skipped"] and "nginx" not in value["skipped"]
+            assert (f"{group}: archec / {peer}" in found) == runs
+
+
+@pytest.mark.slow
+def test_fetch_says_who_is_left_out(tmp_path: Path) -> None:
+    sizes = ("--files", "20", "--size", "300", "--rounds", "1", "--parts", "small", "slow", "--slow-hosts", "2")
+    done = bench(tmp_path, "fetch", *sizes, "--slow-files", "2", "--scrapy", "/nowhere/python", path=str(tmp_path))
+    if "skipped:  nginx" not in done.stdout:
+        assert "skipped:  wget: not found" in done.stdout
+        assert "skipped:  aria2c: not found" in done.stdout
+        assert "skipped:  Scrapy: /nowhere/python: " in done.stdout
+
+
+@pytest.mark.slow
+def test_catalogue(tmp_path: Path) -> None:
+    value = report(tmp_path, "catalogue", "--rows", "20000")
+    deep = "SQLite, 20,000 documents: page of 1,000 by id, at 90 % / at 10 %"
+    assert ratios(value)[deep] > 0
+    assert value["skipped"] == {"MongoDB": "not named (--mongodb URL|auto)"}
+    few = bench(tmp_path, "catalogue", "--rows", "100", code=1)
+    assert "--rows must be 20,000 or more" in few.stderr
+
+
+def test_a_goal_that_is_missed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    from benchmarks.machine import Load
+    from benchmarks.outcome import Report, at_most
+
+    made = Report("x", "2026", {"cpu": "one"}, {}, loads=[Load(0.5, 0.0, 1.0), Load(0.1, 0.0, 3.0)])
+    one, other = made.add("g", "a", "MB/s", [2, 3, 30]), made.add("g", "b", "MB/s", [4, 6, 10])
+    made.compare(one, other, 1.0)
+    made.compare(one, made.add("g", "c", "MB/s", [6]))
+    made.figures.append(at_most("memory", 100, 512, "MiB"))
+    text = made.as_text().splitlines()
+    assert "load:     others used 0.20 cores on average, steal 0.00" in text
+    assert [line.split() for line in text[-3:]] == [
+        ["g:", "a", "/", "b", "0.50x", "at", "least", "1.00x", "MISSED"],
+        ["g:", "a", "/", "c", "0.50x"],
+        ["memory", "100", "MiB", "at", "most", "512", "MiB", "met"],
+    ]
+
+
+def test_the_script_finds_its_python() -> None:
+    environ = {**os.environ, "VIRTUAL_ENV": sys.prefix}
+    done = subprocess.run(
+        [SCRIPTS / "bench", "--help"], env=environ, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("parse", "templates", "fetch", "catalogue"):
+        assert f"\n    {name} " in done.stdout
