@@ -185,6 +185,16 @@ def kill(child: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> int:
     return child.returncode
 
 
+def end(child: subprocess.Popen[bytes]) -> None:
+    """Ends a process, if it has not ended by itself, and closes its pipes."""
+    if child.poll() is None:
+        child.kill()
+    for pipe in (child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
+    child.wait(timeout=60)
+
+
 def until(condition: Callable[[], bool], within: float = 30.0) -> bool:
     """Waits for something that another process does; whether it came."""
     deadline = time.monotonic() + within

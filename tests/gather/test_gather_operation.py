@@ -19,8 +19,8 @@ from gather_support import (
     archec_cli,
     change,
     check,
+    end,
     histories,
-    kill,
     lines,
     make,
     outcomes,
@@ -81,8 +81,7 @@ def slow_run(config: Config, site: Site, *arguments: str) -> Iterator[subprocess
         yield child
     finally:
         gate.set()
-        if child.poll() is None:
-            kill(child)
+        end(child)
 
 
 # -- the lock -----------------------------------------------------------------------------------------

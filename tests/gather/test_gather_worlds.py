@@ -20,7 +20,7 @@ from archec.store.layout import open_layout
 from archec.store.reader import open_obi
 
 QUICK = settings(max_examples=35, deadline=None, suppress_health_check=list(HealthCheck))
-LONG = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
+LONG = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
 
 orders = st.lists(st.integers(0, 3), min_size=0, max_size=3)
 
