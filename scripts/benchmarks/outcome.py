@@ -166,7 +166,7 @@ class Report:
             for figure in self.figures:
                 verdict = {None: "", True: "met", False: "MISSED"}[figure.met]
                 value = f"{number(figure.value)}{_unit(figure.unit)}"
-                yield f"  {figure.name:{width}}{value:>14}  {figure.goal:24}{verdict}".rstrip()
+                yield f"  {figure.name:{width}}{value:>14}  {figure.goal:28}{verdict}".rstrip()
 
 
 def _unit(unit: str) -> str:
