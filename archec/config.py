@@ -11,17 +11,29 @@ import dataclasses
 import difflib
 import ipaddress
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from archec.errors import ArchecError, ConfigError
 from archec.units import parse_duration, parse_share, parse_size
 
-__all__ = ["Config", "FetchConfig", "TextConfig", "as_yaml", "load", "parse"]
+__all__ = [
+    "Collection",
+    "Config",
+    "FetchConfig",
+    "FormatConfig",
+    "OaiConfig",
+    "ServerConfig",
+    "TextConfig",
+    "as_yaml",
+    "load",
+    "parse",
+]
 
 DEFAULT_FILE = "config.yaml"
 ENVIRONMENT = "ARCHEC_CONFIG"
@@ -87,6 +99,123 @@ def _robots(value: object) -> str:
     if value not in ("obey", "ignore"):
         raise ValueError("must be 'obey' or 'ignore'")
     return str(value)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise ValueError("must be text or a list of texts")
+    return tuple(items)
+
+
+def _port(value: object) -> int:
+    if _count(value) > 65535:
+        raise ValueError("must be a port, 0 to 65535")
+    return _count(value)
+
+
+def _web(value: object) -> str:
+    text = _text(value).rstrip("/")
+    if text and not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:_-]+(/[A-Za-z0-9._~%/-]*)?", text):
+        raise ValueError("must be an http:// or https:// URL without a query, or empty")
+    return text
+
+
+def _one_of(*allowed: str) -> Callable[[object], str]:
+    def kind(value: object) -> str:
+        if value not in allowed:
+            raise ValueError(f"must be {' or '.join(allowed)}")
+        return str(value)
+
+    return kind
+
+
+def _some_of(*allowed: str) -> Callable[[object], tuple[str, ...]]:
+    def kind(value: object) -> tuple[str, ...]:
+        items = _texts(value)
+        if not set(items) <= set(allowed):
+            raise ValueError(f"must be a list of some of {', '.join(allowed)}")
+        return items
+
+    return kind
+
+
+def _domain(value: object) -> str:
+    text = _text(value)
+    if text and not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z][a-zA-Z0-9-]*)+", text):
+        raise ValueError("must be a domain name with a dot, such as archive.example.org")
+    return text
+
+
+def _emails(value: object) -> tuple[str, ...]:
+    items = _texts(value)
+    if not all(re.fullmatch(r"[^\s@<>&]+@([^\s@.<>&]+\.)+[^\s@.<>&]+", item) for item in items):
+        raise ValueError("must be a list of mail addresses")
+    return items
+
+
+def _stamp(value: object) -> str:
+    text = _text(value)
+    if text and not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", text):
+        raise ValueError("must be a time like '2009-05-01T00:00:00Z' in quotation marks, or empty")
+    return text
+
+
+class FormatConfig(NamedTuple):
+    """A metadata format: its prefix, the entry point of its class, its schema and namespace; the last
+    two are empty for archec's own."""
+
+    metadataFormat: str  # noqa: N815 - the keys have these names since the thesis
+    metadataFormatClass: str  # noqa: N815
+    metadataFormatSchema: str = ""  # noqa: N815
+    metadataFormatNamespace: str = ""  # noqa: N815
+
+
+def _formats(value: object) -> tuple[FormatConfig, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"must be a list of names, or of groups with {', '.join(FormatConfig._fields)}")
+    found = []
+    for item in value:
+        if isinstance(item, str):
+            found.append(FormatConfig(item, item))
+        elif isinstance(item, dict) and set(item) == set(FormatConfig._fields):
+            found.append(FormatConfig(**{key: _text(one) for key, one in item.items()}))
+        else:
+            raise ValueError(f"{item!r} is neither a name nor a group with {', '.join(FormatConfig._fields)}")
+        if not re.fullmatch(r"[A-Za-z0-9_.!~*'()-]+", found[-1].metadataFormat):
+            raise ValueError(f"{found[-1].metadataFormat!r} cannot be a metadataPrefix")
+    return tuple(found)
+
+
+class Collection(NamedTuple):
+    """A collection of the operator's: what is in any of these archives (``aaa``), series
+    (``aaa:ssssss``), hosts (domains, with all below them) or was noted in these runs (software tists)."""
+
+    name: str
+    title: str = ""
+    archives: tuple[str, ...] = ()
+    series: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    runs: tuple[int, ...] = ()
+
+
+def _collections(value: object) -> tuple[Collection, ...]:
+    if not isinstance(value, dict) or not all(isinstance(item, dict) for item in value.values()):
+        raise ValueError("must be groups: NAME: {title: ..., archives: [aaa], series: [aaa:ssssss], ...}")
+    found = []
+    for name, group in value.items():
+        if not name or not isinstance(name, str):
+            raise ValueError(f"{name!r} cannot be the name of a collection")
+        unknown = set(group) - set(Collection._fields[1:])
+        if unknown:
+            raise ValueError(f"{name}: unknown key {sorted(map(str, unknown))[0]}")
+        runs = group.get("runs", [])
+        parts = {key: tuple(t.lower() for t in _texts(group.get(key, []))) for key in ("archives", "series", "hosts")}
+        parts["series"] = tuple(one.removeprefix("repec:") for one in parts["series"])
+        if not isinstance(runs, list):
+            raise ValueError(f"{name}: runs must be a list of software tists")
+        found.append(Collection(name, _text(group.get("title", "")), **parts, runs=tuple(map(_count, runs))))
+    return tuple(found)
 
 
 def _s(default: Any, kind: Callable[[object], Any], doc: str, yaml_default: object = None) -> Any:
@@ -157,6 +286,77 @@ class TextConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class OaiConfig:
+    """The OAI-PMH data provider. Most names are those of the protocol."""
+
+    repositoryName: str = _s("", _text, "Name of the repository; empty: that of the archive.")  # noqa: N815
+    repositoryIdentifier: str = _s(  # noqa: N815
+        "", _domain, "The domain in all identifiers, oai:DOMAIN:...; empty: the host of server.url. Never change it."
+    )
+    baseURL: str = _s("", _web, "The address told to harvesters; empty: server.url, else as asked, with /oai.")  # noqa: N815
+    adminEmail: tuple[str, ...] = _s(  # noqa: N815
+        (), _emails, "Mail addresses of the administrators; none: fetch.contact, if it is one.", []
+    )
+    earliestDatestamp: str = _s("", _stamp, "Lower bound of all datestamps; empty: computed.")  # noqa: N815
+    deletedRecord: str = _s(  # noqa: N815
+        "persistent", _one_of("persistent", "transient"), "persistent: losses are told for ever; or transient."
+    )
+    items: str = _s("both", _one_of("both", "tobi", "fobi"), "What is served: tobi (templates), fobi (files), both.")
+    sets: tuple[str, ...] = _s(
+        ("archive", "RePEc", "type", "dom", "mim", "col"),
+        _some_of("archive", "RePEc", "type", "dom", "mim", "col"),
+        "The trees of sets; none: the repository has no sets.",
+        ["archive", "RePEc", "type", "dom", "mim", "col"],
+    )
+    collections: tuple[Collection, ...] = _s(
+        (), _collections, "Sets col:NAME, e.g. {north: {title: The North, archives: [aaa], hosts: [nber.org]}}.", {}
+    )
+    metadataFormats: tuple[FormatConfig, ...] = _s(  # noqa: N815
+        tuple(FormatConfig(name, name) for name in ("oai_dc", "redif", "amf")),
+        _formats,
+        "Names of archec's formats; for others groups with metadataFormat (prefix), metadataFormatClass (entry point), "
+        "metadataFormatSchema, metadataFormatNamespace.",
+        ["oai_dc", "redif", "amf"],
+    )
+    numOfRecords: int = _s(100, _positive, "Records, headers or sets on a page.")  # noqa: N815
+    liveTime: float = _s(86400.0, _duration, "How long a resumption token is good for.", "24h")  # noqa: N815
+    max_page: int = _s(4_000_000, _size, "A page ends early when its records are larger than this.", "4MB")
+    max_lists: int = _s(16, _positive, "List requests in work at once; over it 503 with Retry-After.")
+    retry_after: float = _s(10.0, _duration, "The Retry-After of such an answer.", "10s")
+    provenance: str = _s(
+        "http://repec.org/", _text, "Where the templates come from, in each record's provenance; empty: none."
+    )
+    description: tuple[str, ...] = _s(
+        (), _texts, "More description containers of Identify: XML, or the path of a file with it.", []
+    )
+    friends: tuple[str, ...] = _s((), _texts, "Base URLs of befriended repositories.", [])
+    content: str = _s("", _text, "eprints description: what the repository holds; text or URL.")
+    metadataPolicy: str = _s("", _text, "eprints description: how metadata may be used; text or URL.")  # noqa: N815
+    dataPolicy: str = _s("", _text, "eprints description: how files may be used; text or URL.")  # noqa: N815
+    submissionPolicy: str = _s("", _text, "eprints description: how things get here; text or URL.")  # noqa: N815
+    rights: str = _s("", _web, "URL of the rights statement for all metadata; empty: none.")
+    index: str = _s("data/oai.sqlite", _text, "The index of an SQLite catalogue; made anew where it is missing.")
+    secret: str = _s(
+        "data/oai.secret", _text, "File with the secret that signs tokens, made on first use; or ARCHEC_OAI_SECRET."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """The HTTP server that ``archec serve`` starts."""
+
+    host: str = _s("127.0.0.1", _text, "Address to listen on; 0.0.0.0 or '::' for all.")
+    port: int = _s(8080, _port, "Port to listen on; 0: any that is free.")
+    url: str = _s("", _web, "Public address of the server, without a path of a capability; empty: as asked.")
+    max_connections: int = _s(10_000, _positive, "Connections at once; over it 503.")
+    max_body: int = _s(64_000, _size, "Largest body of a request.", "64kB")
+    idle_timeout: float = _s(30.0, _duration, "A connection without a whole request for this long is closed.", "30s")
+    send_timeout: float = _s(60.0, _duration, "One whose client takes in nothing for this long is closed.", "60s")
+    stop_timeout: float = _s(30.0, _duration, "How long requests in work may go on when the server stops.", "30s")
+    access_log: str = _s("-", _text, "Access log: a file, '-' for stdout, or empty for none.")
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The whole configuration. Relative paths are relative to the folder of the file."""
 
@@ -187,6 +387,8 @@ class Config:
     min_free: float = _s(0.01, _share, "A run stops cleanly when less than this share of the disk is left.", "1%")
     fetch: FetchConfig = _group(FetchConfig, "Fetching files.")  # noqa: RUF009
     text: TextConfig = _group(TextConfig, "Taking text out of files.")  # noqa: RUF009
+    server: ServerConfig = _group(ServerConfig, "The HTTP server, 'archec serve'.")  # noqa: RUF009
+    oai: OaiConfig = _group(OaiConfig, "The OAI-PMH data provider, at /oai of the server.")  # noqa: RUF009
 
     def path(self, value: str) -> Path:
         """A path setting, made absolute."""

@@ -6,19 +6,13 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
 from typing import NoReturn
 
 import click
 
 from archec import __version__
-from archec.cli.demo import demo
-from archec.cli.dump import dump
-from archec.cli.gather import gather
-from archec.cli.get import get
-from archec.cli.history import history
-from archec.cli.init import init
-from archec.cli.rebuild import rebuild
-from archec.cli.redif import redif
 from archec.errors import ArchecError, Exit
 
 __all__ = ["cli", "main"]
@@ -29,14 +23,42 @@ back; 4 another run holds the lock; 5 stopped by its budget, resumable;
 6 corrupted archive; 7 not held then; 130 interrupted, state kept."""
 
 
-@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+_COMMANDS = ("init", "gather", "demo", "history", "get", "dump", "rebuild", "redif", "serve", "verify", "check")
+"""Each is a function of its own name in a module of its own name here."""
+
+
+class _Commands(MutableMapping[str, click.Command]):
+    """The commands, imported one by one when they are asked for: most need little of archec."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in _COMMANDS:
+            raise KeyError(name)
+        command = getattr(import_module(f"archec.cli.{name}"), name)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"archec.cli.{name}.{name} is not a command")
+        return command
+
+    def __setitem__(self, name: str, command: click.Command) -> NoReturn:
+        raise TypeError("commands are listed, not added")
+
+    def __delitem__(self, name: str) -> NoReturn:
+        raise TypeError("commands are listed, not removed")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+
+@click.group(
+    commands=_Commands(),
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="archec")
 def cli() -> None:
     """A time-addressed dark archive for RePEc: what was there at any moment, bit for bit."""
-
-
-for _command in (init, gather, demo, history, get, dump, rebuild, redif):
-    cli.add_command(_command)
 
 
 def _terminate(number: int, frame: object) -> None:

@@ -1,0 +1,77 @@
+"""Agreement: what the catalogue says of the entries that a lot of journal lines names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import islice
+
+import orjson
+
+from archec.audit.entries import Entry
+from archec.catalogue.codec import history_from
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import TobiState
+from archec.errors import CatalogueError
+from archec.history import History
+
+__all__ = ["histories", "objection"]
+
+_TOBI = "RePEc:"
+_SLACK = 2000
+
+
+def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, History]:
+    """The histories of those of ``ids`` that the catalogue knows."""
+    tobis = [obi for obi in ids if obi.startswith(_TOBI)]
+    found = _scanned(catalogue, tobis)
+    rest = [obi for obi in tobis if obi not in found]
+    if rest:
+        found.update((obi, tobi.history) for obi, tobi in catalogue.tobis(rest).items())
+    if len(tobis) < len(ids):
+        fobis = [obi for obi in ids if not obi.startswith(_TOBI)]
+        found.update((obi, fobi.history) for obi, fobi in catalogue.fobis(fobis).items())
+    return found
+
+
+def _scanned(catalogue: Catalogue, ids: Collection[str]) -> dict[str, History]:
+    """Most of ``ids``, where they lie densely among all: a scan costs a tenth of asking for each."""
+    if len(ids) < 2:
+        return {}
+    wanted, least, most = set(ids), min(ids), max(ids)
+    found: dict[str, History] = {}
+    for state in islice(catalogue.scan_tobis(least), 4 * len(ids) + _SLACK):
+        if state.id in wanted:
+            found[state.id] = _history(state)
+        if state.id >= most:
+            break
+    return found
+
+
+def _history(state: TobiState) -> History:
+    if state.h is None:
+        return History((state.last,), (state.state,))
+    try:
+        return history_from(orjson.loads(state.h))
+    except ValueError as error:
+        raise CatalogueError(f"the history of {state.id} in the catalogue is no history: {error}") from error
+
+
+def objection(entry: Entry, history: History | None) -> tuple[str, str] | None:
+    """Where the catalogue does not say what the journal says: what it says (an md5, "lost" or "") in words.
+
+    An entry that only repeats the one before it is dropped from a history (its bytes stay), so the state
+    in force at its tist counts. Gives the catalogue's md5 (or "") and a sentence.
+    """
+    there = history.entry_at(entry.tist) if history is not None else None
+    if there is None:
+        return "", "the catalogue does not know it"
+    tist, state = there
+    if state == entry.md5:
+        return None
+    if state is None:
+        return "", f"the catalogue has it as lost from {tist} on"
+    if tist != entry.tist:
+        return "", f"the catalogue has nothing of that tist, and at {tist} the md5 {state}"
+    return state, f"the catalogue says {state}"
+
+

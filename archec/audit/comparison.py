@@ -1,0 +1,228 @@
+"""Comparison: journals, names on disk and catalogue against each other, in memory that does not grow.
+
+Each side goes through a :class:`archec.audit.sieve.Sieve` as keys; what does not agree is named in a
+second reading, which is needed only where there is such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+
+from archec.audit.agreement import histories, objection
+from archec.audit.entries import Entry, key_of, told_by
+from archec.audit.findings import Finding
+from archec.audit.journalcheck import Change
+from archec.audit.sieve import KEY, Sieve
+from archec.audit.strangers import MOST
+from archec.audit.walk import Tell
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.records import FobiVisit
+from archec.errors import CorruptArchive, CorruptJournal, NotHeld
+from archec.history import History
+from archec.ids import slash_variant
+from archec.store.journal import journals, read_batches
+from archec.store.layout import Layout
+from archec.store.reader import locate
+
+__all__ = ["Comparison", "Differences", "tell_differences"]
+
+_JOURNALS, _DISK, _CATALOGUE = 0, 1, 2
+_WIDTH = KEY + 1 + 16
+_HELD, _IMPLIED, _LOST, _DROPPED = b"h", b"i", b"l", b"d"
+_HELD_LATER, _IMPLIED_LATER = b"H", b"I"  # the catalogue has not followed the journals so far
+_NO_MD5 = bytes(16)
+
+
+@dataclass(slots=True)
+class Differences:
+    """Keys of what does not agree, at most some of each kind, and how many more there are."""
+
+    missing: set[bytes] = field(default_factory=set)
+    strange: set[bytes] = field(default_factory=set)
+    twice: set[bytes] = field(default_factory=set)
+    catalogue: set[bytes] = field(default_factory=set)
+    more: int = 0
+
+    def add(self, kind: set[bytes], keys: set[bytes]) -> None:
+        """Adds to one of the sets what there is room for."""
+        room = max(0, MOST - len(kind))
+        kind.update(islice(keys, room))
+        self.more += max(0, len(keys) - room)
+
+
+class Comparison:
+    """Takes the three sides one after the other, then says how they differ. A context manager."""
+
+    def __init__(self, layout: Layout, scratch: Path) -> None:
+        self._layout = layout
+        self._sieve = Sieve(scratch, (_WIDTH, KEY, _WIDTH))
+        self.names = 0
+
+    # -- the sides --------------------------------------------------------------------------------
+
+    def journalled(self, change: Change) -> None:
+        """What a journal says; raises ValueError where its values make no sense."""
+        record, layout = change.record, self._layout
+        target = record.note.target if isinstance(record, FobiVisit) and record.note is not None else ""
+        records: list[bytes] = []
+        if not isinstance(record, FobiVisit) and change.followed:
+            for tist in record.drop:
+                records += (key_of(layout.path(tist, record.id)), _DROPPED, _NO_MD5)
+        for tist, state in record.put.items():
+            key = key_of(layout.path(tist, record.id))
+            if state is None:
+                if change.followed:
+                    records += (key, _LOST, _NO_MD5)
+            else:
+                md5 = _md5(state)
+                implied = bool(target) and target == slash_variant(record.id)
+                if implied and self._found_by_variant(tist, record.id):
+                    records += (key, _IMPLIED if change.followed else _IMPLIED_LATER, md5)
+                else:
+                    records += (key, _HELD if change.followed else _HELD_LATER, md5)
+        if records:
+            self._sieve.add(_JOURNALS, b"".join(records))
+
+    def _found_by_variant(self, tist: int, obi: str) -> bool:
+        """Whether a redirect by a final slash only, which needs no name of its own, leads to something."""
+        try:
+            locate(self._layout, tist, obi)
+        except (NotHeld, CorruptArchive):
+            return False
+        return True
+
+    def on_disk(self, path: str) -> None:
+        """A name that lies in the store."""
+        self.names += 1
+        self._sieve.add(_DISK, key_of(path))
+
+    def catalogued(self, obi: str, history: History) -> None:
+        """What the catalogue says; raises ValueError where its values make no sense."""
+        records: list[bytes] = []
+        for tist, state in history:
+            records += (
+                key_of(self._layout.path(tist, obi)),
+                _LOST if state is None else _HELD,
+                _NO_MD5 if state is None else _md5(state),
+            )
+        self._sieve.add(_CATALOGUE, b"".join(records))
+
+    # -- what comes of it -------------------------------------------------------------------------
+
+    def differences(self, *, with_catalogue: bool) -> Differences:
+        """How the sides differ."""
+        found = Differences()
+        for journalled, there, catalogued in self._sieve.parts():
+            held, implied, history, twice = self._replayed(journalled)
+            names = set(self._sieve.split(_DISK, there))
+            found.add(found.twice, twice)
+            found.add(found.missing, held.keys() - names)
+            found.add(found.strange, names - held.keys() - implied)
+            if with_catalogue:
+                theirs = {record[:KEY]: record[KEY:] for record in self._sieve.split(_CATALOGUE, catalogued)}
+                found.add(found.catalogue, {key for key, _ in theirs.items() ^ history.items()})
+        return found
+
+    def _replayed(self, records: bytes) -> tuple[dict[bytes, bytes], set[bytes], dict[bytes, bytes], set[bytes]]:
+        """What the journals say in the end: md5s by path, paths that need no name, states, contradictions."""
+        held: dict[bytes, bytes] = {}
+        history: dict[bytes, bytes] = {}
+        implied: set[bytes] = set()
+        twice: set[bytes] = set()
+        for record in self._sieve.split(_JOURNALS, records):
+            key, what, md5 = record[:KEY], record[KEY : KEY + 1], record[KEY + 1 :]
+            if what == _DROPPED:
+                history.pop(key, None)
+                continue
+            if what in (_IMPLIED, _IMPLIED_LATER):
+                implied.add(key)
+            elif what != _LOST and held.setdefault(key, md5) != md5:
+                twice.add(key)
+            if what not in (_HELD_LATER, _IMPLIED_LATER):
+                history[key] = _LOST + md5 if what == _LOST else _HELD + md5
+        return held, implied, history, twice
+
+    def close(self) -> None:
+        """Removes what lies in scratch space."""
+        self._sieve.close()
+
+    def __enter__(self) -> Comparison:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def tell_differences(layout: Layout, catalogue: Catalogue | None, found: Differences, tell: Tell) -> None:
+    """Reads the journals again, and the catalogue where that is needed, to name what does not agree."""
+    missing, twice, differing = set(found.missing), set(found.twice), set(found.catalogue)
+    if missing or twice or differing:
+        for entry, state in _told_again(layout):
+            path = layout.path(entry.tist, entry.id)
+            key = key_of(path)
+            about = (path, entry.tist, entry.id, entry.md5)
+            if key in missing and state is not None:
+                missing.discard(key)
+                tell(_about("missing", *about, "is not there"))
+            if key in twice and state is not None:
+                tell(_about("two-contents", *about, f"a journal says {entry.md5}, and another line something else"))
+            if key in differing and catalogue is not None:
+                differing.discard(key)
+                tell(_disagreement(catalogue, entry, state, path))
+    if differing and catalogue is not None:
+        for obi, history in _documents(catalogue):
+            for tist, state in history:
+                path = layout.path(tist, obi)
+                if key_of(path) in differing:
+                    told = f"the catalogue says {state or 'that it was lost then'}"
+                    tell(_about("journal-lacks", path, tist, obi, state or "", told))
+
+
+def _told_again(layout: Layout) -> Iterator[tuple[Entry, str | None]]:
+    for journal in journals(layout):
+        with suppress(CorruptJournal):
+            for batch in read_batches(journal.path):
+                for line in batch.lines:
+                    with suppress(CorruptJournal):
+                        told = told_by(line, journal.path.name)
+                        if told is not None:
+                            for tist, state in told.put.items():
+                                yield Entry(tist, told.id, state or "", -1, told.target), state
+
+
+def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: str) -> Finding:
+    history = histories(catalogue, [entry.id]).get(entry.id)
+    about = (path, entry.tist, entry.id, entry.md5)
+    if state is None:
+        there = history.entry_at(entry.tist) if history is not None else None
+        says = "does not know of it" if there is None else f"says {there[1] or 'lost'} from {there[0]} on"
+        return _about("catalogue-disagrees", *about, f"the journals say that it was lost then; the catalogue {says}")
+    theirs = objection(entry, history)
+    if theirs is None:
+        return _about("catalogue-disagrees", *about, "the catalogue has no such entry, or one that was dropped")
+    return _about("catalogue-disagrees" if theirs[0] else "catalogue-lacks", *about, theirs[1])
+
+
+def _documents(catalogue: Catalogue) -> Iterator[tuple[str, History]]:
+    for tobi in catalogue.all_tobis():
+        yield tobi.id, tobi.history
+    for fobi in catalogue.all_fobis():
+        yield fobi.id, fobi.history
+
+
+def _about(code: str, path: str, tist: int, obi: str, md5: str, message: str) -> Finding:
+    return Finding(code, path, message, tist, obi, md5)
+
+
+def _md5(state: str) -> bytes:
+    md5 = bytes.fromhex(state)
+    if len(md5) != 16:
+        raise ValueError(f"{state!r} is no md5")
+    return md5

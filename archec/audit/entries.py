@@ -1,0 +1,89 @@
+"""What a journal line says of a history, read quickly: the audit reads every line of every journal.
+
+:func:`archec.catalogue.records.decode` reads all of a line; fixity needs its id, its entries and
+their md5s only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import orjson
+from xxhash import xxh3_128_digest
+
+from archec.errors import CorruptJournal
+from archec.tist import MAX_TIST
+
+__all__ = ["Entry", "Told", "key_of", "names_something", "told_by"]
+
+_OBIS = (b'{"type":"tobi"', b'{"type":"fobi"')
+
+
+class Entry(NamedTuple):
+    """An obi as noted at a tist: its md5, its size in bytes (-1: not told) and, where its URL
+    redirected, the id that it redirected to."""
+
+    tist: int
+    id: str
+    md5: str
+    size: int
+    target: str
+
+
+class Told(NamedTuple):
+    """What a line says of a history: the entries that it puts there (None: lost), and, of its contents with
+    md5 ``md5``, the size and the id that the URL redirected to."""
+
+    id: str
+    put: dict[int, str | None]
+    md5: str
+    size: int
+    target: str
+
+    def entries(self) -> list[Entry]:
+        """What must be on disk for the line's sake; what is dropped from a history stays there, too."""
+        obi, put, md5, size, target = self
+        return [
+            Entry(tist, obi, state, size if state == md5 else -1, target)
+            for tist, state in put.items()
+            if state is not None
+        ]
+
+
+def names_something(line: bytes) -> bool:
+    """Whether a line may put entries into a history; cheap, and right but for lines that only say a loss."""
+    return line.startswith(_OBIS) and b'"put":{"' in line
+
+
+def told_by(line: bytes, where: str) -> Told | None:
+    """What a line puts into a history, None where it puts nothing there.
+
+    Raises :class:`CorruptJournal`, naming ``where``, for a line that archec does not write.
+    """
+    if not names_something(line):
+        return None
+    try:
+        value = orjson.loads(line)
+        obi, put, version = value["id"], value["put"], value.get("version")
+        states: dict[int, str | None] = {}
+        for raw, state in put.items():
+            tist = int(raw)
+            if not 0 <= tist <= MAX_TIST or (state is not None and len(state) != 32):
+                raise ValueError(f"an entry {raw!r}: {state!r}")
+            states[tist] = state
+        if type(obi) is not str or not obi:
+            raise ValueError("no id")
+        if version is None:
+            return Told(obi, states, "", -1, "")
+        size, note = version["size"], value.get("note")
+        target = note.get("target", "") if note is not None else ""
+        if type(size) is not int or size < 0 or type(target) is not str:
+            raise ValueError(f"a size of {size!r}, a target of {target!r}")
+        return Told(obi, states, value["md5"], size, target)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptJournal(f"{where}: not a journal line: {error!r}") from error
+
+
+def key_of(path: str) -> bytes:
+    """16 bytes that stand for a relative path, and so for a (tist, id)."""
+    return xxh3_128_digest(path.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,113 @@
+"""What an audit finds: each finding has one of these codes, its place, and a sentence for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+__all__ = ["CODES", "Code", "Finding", "Tally"]
+
+
+class Code(NamedTuple):
+    """What a code means; ``grave``: something is wrong, else it is a note that needs no action."""
+
+    meaning: str
+    grave: bool = True
+
+
+CODES: Mapping[str, Code] = MappingProxyType(
+    {
+        # bytes
+        "missing": Code("a journal names it, and it is not there"),
+        "corrupt": Code("its bytes do not have the md5 that is recorded"),
+        "unreadable": Code("the file system refuses to read it"),
+        "not-a-file": Code("a directory, a device or the like stands in its place"),
+        "journal-disagrees": Code("the catalogue names the md5 of its bytes, the journal another one"),
+        "catalogue-disagrees": Code("the journal names its md5, the catalogue another one, or a loss"),
+        "catalogue-lacks": Code("a journal names it, and the catalogue does not"),
+        "journal-lacks": Code("the catalogue names it, and no journal does"),
+        # names on disk
+        "unexpected": Code("nothing that archec puts there"),
+        "orphan": Code("an obi that no journal names, as a run that was killed leaves it", grave=False),
+        "misnamed": Code("its name or its directory is not that of an id"),
+        "directory-link": Code("a link or a file in place of a directory of the store"),
+        "link-escapes": Code("a link that leads out of the store, or to where no obi can be"),
+        "link-dangling": Code("a link that leads to nothing, or in a circle"),
+        "leftover": Code("temporary files that a killed run left", grave=False),
+        # journals
+        "journal-damaged": Code("a journal cannot be read where it must be"),
+        "journal-missing": Code("the catalogue knows of a run that has no journal"),
+        "journal-misnamed": Code("a journal is not that of the run by which it is named"),
+        "journal-line": Code("a line of a journal says what makes no sense"),
+        "journal-torn": Code("the end of an unfinished journal is cut off and does not count", grave=False),
+        "journal-twice": Code("a journal is there both compressed and not", grave=False),
+        "two-contents": Code("journals name two md5s for one path"),
+        # the whole
+        "layout": Code("layout.json is damaged"),
+        "notice": Code("0=archec_1.0 is missing or says something else", grave=False),
+        "catalogue-behind": Code("the catalogue has not followed the journals to their end", grave=False),
+        "catalogue-counts": Code("the catalogue counts other numbers than it holds"),
+        "catalogue-unreadable": Code("the catalogue cannot be opened or read"),
+        "not-compared": Code("could not be judged, because of another finding", grave=False),
+    }
+)
+"""Every code that a :class:`Finding` can have; the docs print this table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that an audit found.
+
+    ``path`` is relative to the archive folder (or names the catalogue); ``tist`` and ``id`` say which obi
+    it is about, -1 and empty where none; ``md5`` is what it should have, ``found`` what its bytes have.
+    ``mended`` says what was done about it, empty where nothing was.
+    """
+
+    code: str
+    path: str
+    message: str
+    tist: int = -1
+    id: str = ""
+    md5: str = ""
+    found: str = ""
+    mended: str = ""
+
+    @property
+    def grave(self) -> bool:
+        """Whether something is wrong and has not been mended."""
+        return CODES[self.code].grave and not self.mended
+
+    def as_value(self) -> dict[str, object]:
+        """The JSON object that the commands print; keys without a value are left out."""
+        value: dict[str, object] = {"finding": self.code, "grave": self.grave, "path": self.path}
+        if self.tist >= 0:
+            value |= {"tist": self.tist, "id": self.id}
+        told = {"md5": self.md5, "found": self.found, "message": self.message, "mended": self.mended}
+        return value | {key: text for key, text in told.items() if text}
+
+    def __str__(self) -> str:
+        text = f"{self.code}: {self.path}: {self.message}"
+        return f"{text}; {self.mended}" if self.mended else text
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts findings: ``wrong`` those that are grave and stand, ``mended``, and the ``notes``."""
+
+    by_code: Counter[str] = field(default_factory=Counter)
+    wrong: int = 0
+    mended: int = 0
+    notes: int = 0
+
+    def add(self, finding: Finding) -> None:
+        """One more."""
+        self.by_code[finding.code] += 1
+        if finding.mended:
+            self.mended += 1
+        elif finding.grave:
+            self.wrong += 1
+        else:
+            self.notes += 1

@@ -1,0 +1,200 @@
+"""Fixity: whether the bytes of an entry are there, and are those that journal and catalogue name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from os import close, readv
+from types import TracebackType
+
+from archec.audit.agreement import histories, objection
+from archec.audit.entries import Entry
+from archec.audit.findings import Finding
+from archec.audit.folders import Folders
+from archec.audit.links import judge
+from archec.audit.pace import Pace
+from archec.catalogue.interface import Catalogue
+from archec.errors import ArchecError, CorruptArchive, NotHeld
+from archec.ids import is_url, slash_variant
+from archec.store.layout import Layout
+from archec.store.reader import Located, locate
+from archec.store.temp import new_md5
+
+__all__ = ["Inspector"]
+
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_READ = 1 << 20
+_NOT_A_FILE = frozenset({errno.EISDIR, errno.ENXIO, errno.ENODEV, errno.EINVAL})
+
+
+class Inspector:
+    """Looks at entries one by one: one for each process, a context manager. ``read`` counts bytes.
+
+    Without a catalogue the journal's md5 alone counts.
+    """
+
+    def __init__(self, layout: Layout, catalogue: Catalogue | None, pace: Pace) -> None:
+        self._layout, self._catalogue, self._pace = layout, catalogue, pace
+        self._folders = Folders(layout)
+        self._buffer = memoryview(bytearray(_READ))
+        self._views: Sequence[memoryview] = (self._buffer,)
+        self._paced = pace.limits
+        self.read = 0
+
+    def inspect(self, entries: Sequence[Entry], paths: Sequence[str], *, compare: bool = True) -> list[Finding]:
+        """What is wrong with these entries, which lie at these paths; ``compare``: also between the
+        journals and the catalogue."""
+        catalogue = self._catalogue if compare else None
+        known = histories(catalogue, {entry.id for entry in entries}) if catalogue is not None else {}
+        findings: list[Finding] = []
+        for entry, path in zip(entries, paths, strict=True):
+            theirs = objection(entry, known.get(entry.id)) if catalogue is not None else None
+            wrong = self._look(entry, path)
+            if theirs is None:
+                if wrong:
+                    findings += wrong
+            else:
+                findings.append(_settled(entry, path, wrong, *theirs))
+        return findings
+
+    def inspect_one(self, entry: Entry, *, compare: bool = True) -> Finding | None:
+        """What is wrong with one entry, None where nothing is."""
+        found = self.inspect([entry], [self._layout.path(entry.tist, entry.id)], compare=compare)
+        return found[0] if found else None
+
+    def close(self) -> None:
+        """Closes what is open; not the catalogue."""
+        self._folders.close()
+
+    def refresh(self) -> None:
+        """Forgets open directories: something was moved."""
+        self._folders.forget()
+
+    def __enter__(self) -> Inspector:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- one entry --------------------------------------------------------------------------------
+
+    def _look(self, entry: Entry, path: str) -> Iterable[Finding]:
+        directory, _, name = path.rpartition("/")
+        try:
+            folder = self._folders.fd(directory)
+            if folder is None:
+                return self._elsewhere(entry, path)
+            fd = os.open(name, _OPEN, dir_fd=folder)
+        except FileNotFoundError:
+            return self._elsewhere(entry, path)
+        except CorruptArchive as error:
+            return [_finding("missing", entry, path, error.message)]
+        except ArchecError as error:
+            return [_finding("unreadable", entry, path, error.message)]
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return self._redirect(entry, path, folder)
+            if error.errno in _NOT_A_FILE:
+                return [_finding("not-a-file", entry, path, "cannot be opened as a file")]
+            return [_finding("unreadable", entry, path, error.strerror or str(error))]
+        return self._hash(entry, path, fd)
+
+    def _hash(self, entry: Entry, path: str, fd: int) -> Iterable[Finding]:
+        """Reads an open file to its end, and closes it."""
+        buffer, views, size = self._buffer, self._views, 0
+        try:
+            count = readv(fd, views)
+            md5 = new_md5(buffer[:count])
+            while count:
+                size += count
+                if self._paced:
+                    self._pace.passed(count)
+                count = readv(fd, views)
+                if count:
+                    md5.update(buffer[:count])
+            if not size and not stat.S_ISREG(os.fstat(fd).st_mode):
+                return [_finding("not-a-file", entry, path, "a device, pipe or socket")]
+        except OSError as error:
+            code = "not-a-file" if error.errno in _NOT_A_FILE else "unreadable"
+            return [_finding(code, entry, path, error.strerror or str(error))]
+        finally:
+            close(fd)
+        self.read += size
+        found = md5.hexdigest()
+        if found == entry.md5:
+            return ()
+        told = f"{size} bytes with md5 {found}"
+        wanted = f"{entry.size} bytes with md5 {entry.md5}" if entry.size >= 0 else f"md5 {entry.md5}"
+        return [_finding("corrupt", entry, path, f"{told}, where the journal says {wanted}", found)]
+
+    def _redirect(self, entry: Entry, path: str, folder: int | None) -> Iterable[Finding]:
+        """A link: it must lead, within the store, to the bytes of the entry, which are looked at once only."""
+        try:
+            text = os.readlink(path.rpartition("/")[2], dir_fd=folder)
+        except OSError as error:
+            return [_finding("unreadable", entry, path, error.strerror or str(error))]
+        wrong = judge(self._layout, self._folders, path, text)
+        if wrong is not None:
+            return [_finding(wrong[0], entry, path, wrong[1])]
+        try:
+            return self._at(entry, path, locate(self._layout, entry.tist, entry.id))
+        except (CorruptArchive, NotHeld) as error:
+            return [_finding("link-dangling", entry, path, error.message)]
+
+    def _at(self, entry: Entry, path: str, located: Located) -> Iterable[Finding]:
+        last = located.hops[-1] if located.hops else None
+        if last is not None and last.id is not None and self._holds(last.id, last.tist, entry.md5):
+            return ()  # a body with an entry of its own, which is looked at in its turn
+        directory, _, name = located.path.rpartition("/")
+        try:
+            folder = self._folders.fd(directory)
+            fd = os.open(name, _OPEN, dir_fd=folder)
+        except OSError as error:
+            return [_finding("unreadable", entry, path, f"{located.path}: {error.strerror}")]
+        return self._hash(entry, path, fd)
+
+    def _holds(self, obi: str, tist: int, md5: str) -> bool:
+        """Whether the catalogue knows these bytes as those of another obi at exactly that tist."""
+        if self._catalogue is None:
+            return False
+        history = histories(self._catalogue, [obi]).get(obi)
+        return history is not None and history.entry_at(tist) == (tist, md5)
+
+    def _elsewhere(self, entry: Entry, path: str) -> Iterable[Finding]:
+        """No such name: fine where the URL redirected to the one that differs by a final slash only."""
+        variant = slash_variant(entry.id) if is_url(entry.id) else None
+        if variant is not None and variant == entry.target:
+            try:
+                return self._at(entry, path, self._variant(entry, variant))
+            except (CorruptArchive, NotHeld):
+                return [_finding("missing", entry, path, f"and neither is {variant}, to which it redirected")]
+        return [_finding("missing", entry, path, "is not there")]
+
+    def _variant(self, entry: Entry, variant: str) -> Located:
+        try:
+            return locate(self._layout, entry.tist, entry.id)
+        except NotHeld:
+            fobi = self._catalogue.fobis([variant]).get(variant) if self._catalogue is not None else None
+            there = fobi.history.entry_at(entry.tist) if fobi is not None else None
+            if there is None or there[1] != entry.md5:
+                raise
+            return locate(self._layout, there[0], variant)
+
+
+def _settled(entry: Entry, path: str, wrong: Iterable[Finding], theirs: str, told: str) -> Finding:
+    """One finding where journal and catalogue disagree: whose side the bytes are on."""
+    for finding in wrong:
+        if finding.code == "corrupt" and theirs and finding.found == theirs:
+            message = f"its bytes have the md5 that the catalogue names, {theirs}; the journal says {entry.md5}"
+            return _finding("journal-disagrees", entry, path, message, theirs)
+        return _finding(finding.code, entry, path, f"{finding.message}; and {told}", finding.found)
+    code = "catalogue-disagrees" if theirs or "lost" in told else "catalogue-lacks"
+    return _finding(code, entry, path, f"its bytes are those of the journal, and {told}", entry.md5)
+
+
+def _finding(code: str, entry: Entry, path: str, message: str, found: str = "") -> Finding:
+    return Finding(code, path, message, entry.tist, entry.id, entry.md5, found)

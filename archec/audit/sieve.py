@@ -1,0 +1,98 @@
+"""Sieve: compares streams too large for memory, by cutting them into parts that are not.
+
+Each side gives records of one width that begin with a 16-byte key (:func:`archec.audit.entries.key_of`).
+Records go into 256 parts by the first byte of their key; beyond some 64 MB the parts lie in files.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from archec.errors import StorageFailed
+from archec.store.durable import failure
+
+__all__ = ["KEY", "Sieve"]
+
+KEY = 16
+_PARTS = 256
+_IN_MEMORY = 64 << 20
+
+
+class Sieve:
+    """``widths`` are the sizes in bytes of a record of each side; files go below ``folder``. A context manager."""
+
+    def __init__(self, folder: Path, widths: Sequence[int], *, in_memory: int = _IN_MEMORY) -> None:
+        self._folder, self._widths, self._in_memory = folder, tuple(widths), in_memory
+        self._parts = [[bytearray() for _ in range(_PARTS)] for _ in widths]
+        self._size = 0
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    def add(self, side: int, records: bytes) -> None:
+        """More records of a side, one after the other."""
+        width, parts = self._widths[side], self._parts[side]
+        for start in range(0, len(records), width):
+            parts[records[start]] += records[start : start + width]
+        self._size += len(records)
+        if self._size >= self._in_memory:
+            self._spill()
+
+    def parts(self) -> Iterator[tuple[bytes, ...]]:
+        """For each part the records of every side, in the order in which they were added."""
+        for number in range(_PARTS):
+            yield tuple(self._whole(side, number) for side in range(len(self._widths)))
+
+    def split(self, side: int, records: bytes) -> Iterator[bytes]:
+        """The records of a side one by one."""
+        width = self._widths[side]
+        return (records[start : start + width] for start in range(0, len(records), width))
+
+    def _whole(self, side: int, number: int) -> bytes:
+        rest = bytes(self._parts[side][number])
+        if self._scratch is None:
+            return rest
+        path = self._path(self._scratch, side, number)
+        try:
+            return path.read_bytes() + rest if path.exists() else rest
+        except OSError as error:
+            raise failure(error, path) from error
+
+    def _spill(self) -> None:
+        path = self._folder
+        try:
+            if self._scratch is None:
+                path.mkdir(parents=True, exist_ok=True)
+                self._scratch = tempfile.TemporaryDirectory(prefix="audit-", dir=path)
+            for side, parts in enumerate(self._parts):
+                for number, part in enumerate(parts):
+                    if part:
+                        path = self._path(self._scratch, side, number)
+                        with open(path, "ab") as file:
+                            file.write(part)
+                        part.clear()
+        except OSError as error:
+            raise failure(error, path) from error
+        self._size = 0
+
+    @staticmethod
+    def _path(scratch: tempfile.TemporaryDirectory[str], side: int, number: int) -> Path:
+        return Path(scratch.name, f"{side}-{number:02x}")
+
+    def close(self) -> None:
+        """Removes the files."""
+        scratch, self._scratch = self._scratch, None
+        if scratch is not None:
+            try:
+                scratch.cleanup()
+            except OSError as error:
+                raise StorageFailed(f"{scratch.name}: {error.strerror}") from error
+
+    def __enter__(self) -> Sieve:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

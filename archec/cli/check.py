@@ -1,0 +1,60 @@
+"""``archec check``: the structure of an archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from archec.audit.checks import CheckSummary, check_layout
+from archec.audit.checks import check as check_archive
+from archec.audit.fixes import Fixes
+from archec.audit.opening import opened_for_audit
+from archec.cli.common import config_option, echo_json, json_option
+from archec.cli.verify import teller
+from archec.config import load
+from archec.errors import Exit
+from archec.gather.progress import meter_for
+from archec.units import human_duration
+
+__all__ = ["check"]
+
+
+@click.command()
+@click.option("--fix", is_flag=True, help="Mend what is safe to mend: leftovers, a catalogue that is behind.")
+@json_option
+@config_option
+@click.pass_context
+def check(context: click.Context, fix: bool, as_json: bool, config_file: Path | None) -> None:
+    """Check that journals, names on disk, links and catalogue fit together.
+
+    Reads no file's bytes: that is what 'archec verify' does. Without --fix nothing is changed at all; with
+    it nothing that has a final name is removed, and no run can work meanwhile. Exits with 6 where
+    something is wrong.
+    """
+    config = load(config_file)
+    tell = teller(as_json=as_json)
+    summary = check_layout(config, tell)
+    if summary is None:
+        meter = meter_for()
+        try:
+            with opened_for_audit(config, following=fix, lock="check" if fix else "") as archive:
+                summary = check_archive(archive, meter, tell, Fixes(archive.layout) if fix else None)
+        finally:
+            meter.close()
+    if as_json:
+        echo_json(summary.as_value())
+    else:
+        for line in _lines(summary):
+            click.echo(line)
+    if not summary.clean:
+        context.exit(Exit.CORRUPT)
+
+
+def _lines(summary: CheckSummary) -> list[str]:
+    tally = summary.tally
+    head = (
+        f"Checked {summary.journals:,} journals with {summary.lines:,} lines, and {summary.names:,} names, in "
+        f"{human_duration(summary.seconds)}: {tally.wrong:,} wrong, {tally.mended:,} mended, {tally.notes:,} notes."
+    )
+    return [head, *(f"  {code}: {count:,}" for code, count in sorted(tally.by_code.items()))]

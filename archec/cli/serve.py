@@ -1,0 +1,66 @@
+"""``archec serve``: the HTTP server."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import socket
+from pathlib import Path
+
+import click
+
+from archec.cli.common import Archive, config_option, opened
+from archec.oai.follow import Follower
+from archec.oai.index import open_index
+from archec.oai.repository import NOWHERE, make_repository
+from archec.oai.router import OaiCapability
+from archec.oai.sets import SetRules
+from archec.oai.source import CatalogueSource
+from archec.server.app import make_app
+from archec.server.run import listen, log_accesses, make_server
+
+__all__ = ["serve"]
+
+
+@click.command()
+@click.option("--host", metavar="ADDRESS", help="Listen on this address instead of server.host.")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="Listen on this port; 0: any that is free.")
+@config_option
+def serve(host: str | None, port: int | None, config_file: Path | None) -> None:
+    """Serve the archive over HTTP: OAI-PMH at /oai, /healthz, /metrics.
+
+    Reads the archive only; runs may be at work meanwhile, and what they commit is served some seconds
+    later. Stops gracefully on SIGTERM and SIGINT. Put a web server with TLS in front of it.
+    """
+    with opened(config_file) as archive:
+        _serve(archive, host, port)
+
+
+def _serve(archive: Archive, host: str | None, port: int | None) -> None:
+    config = archive.config
+    server = dataclasses.replace(
+        config.server,
+        host=config.server.host if host is None else host,
+        port=config.server.port if port is None else port,
+    )
+    logging.basicConfig(level=logging.INFO, format="archec: %(message)s")
+    log_accesses(server.access_log, config.base)
+    with contextlib.ExitStack() as stack:
+        index = open_index(config.database, config.path(config.oai.index))
+        stack.callback(index.close)
+        repository = make_repository(config, index, CatalogueSource(archive.layout, archive.catalogue))
+        if repository.domain == NOWHERE:
+            click.echo("archec: set server.url or oai.repositoryIdentifier before harvesters come", err=True)
+        follower = Follower(archive.catalogue, index, SetRules(config.oai.sets, config.oai.collections))
+        listener = stack.enter_context(listen(server))
+        click.echo(f"archec: serving http://{_shown(listener)}/oai", err=True)
+        running = make_server(make_app([OaiCapability(config, repository, follower)]), server)
+        # After a graceful stop uvicorn raises the signal again that it caught.
+        with contextlib.suppress(KeyboardInterrupt):
+            running.run(sockets=[listener])
+
+
+def _shown(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

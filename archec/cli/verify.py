@@ -1,0 +1,101 @@
+"""``archec verify``: fixity, and repair from a second copy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from archec.audit.copies import open_copy
+from archec.audit.findings import Finding
+from archec.audit.opening import opened_for_audit
+from archec.audit.passes import Scope
+from archec.audit.repair import Repair
+from archec.audit.verify import Summary
+from archec.audit.verify import verify as verify_archive
+from archec.audit.walk import Tell
+from archec.cli.common import config_option, echo_json, json_option
+from archec.config import load
+from archec.errors import CatalogueError, Exit, UsageError
+from archec.gather.progress import meter_for
+from archec.tist import iso
+from archec.units import human_duration, human_size, parse_duration, parse_share, parse_size
+
+__all__ = ["teller", "verify"]
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Check everything; this is the default.")
+@click.option("--sample", metavar="SHARE", help="Check this share of the files, e.g. 5%, least recently checked first.")
+@click.option("--max-time", metavar="DURATION", help="Check for so long, e.g. 2h, least recently checked first.")
+@click.option("--rate", metavar="SIZE", default="0", help="Read at most so much a second, e.g. 50MB.")
+@click.option("--repair-from", "copy", metavar="DIR|URL", help="Repair from this copy of the archive folder.")
+@json_option
+@config_option
+@click.pass_context
+def verify(
+    context: click.Context,
+    everything: bool,
+    sample: str | None,
+    max_time: str | None,
+    rate: str,
+    copy: str | None,
+    as_json: bool,
+    config_file: Path | None,
+) -> None:
+    """Hash what is held, and compare it with the journals and the catalogue.
+
+    Remembers what was checked when, and goes on from there; what is known to be bad comes first. With
+    --repair-from, what is missing or bad is put back where the copy's md5 fits; a bad file is moved to
+    archive/quarantine, never overwritten. Exits with 6 where something is wrong and was not repaired.
+    """
+    if sum((everything, sample is not None, max_time is not None)) > 1:
+        raise UsageError("--all, --sample and --max-time exclude each other")
+    scope = Scope(
+        parse_share(sample) if sample is not None else None,
+        parse_duration(max_time) if max_time is not None else 0.0,
+        parse_size(rate),
+    )
+    with opened_for_audit(load(config_file), following=True) as archive:
+        repair = None
+        if copy is not None:
+            if archive.catalogue is None:
+                raise CatalogueError(archive.findings[-1].message, hint="a repair needs the catalogue")
+            source = context.with_resource(open_copy(copy, archive.layout))
+            repair = Repair(archive.config, archive.layout, archive.catalogue, source)
+        meter = meter_for()
+        try:
+            summary = verify_archive(archive, scope, meter, teller(as_json=as_json), repair)
+        finally:
+            meter.close()
+    if as_json:
+        echo_json(summary.as_value())
+    else:
+        for line in _lines(summary):
+            click.echo(line)
+    if not summary.clean:
+        context.exit(Exit.CORRUPT)
+
+
+def teller(*, as_json: bool) -> Tell:
+    """Prints a finding as it comes: a line of text, or of JSON."""
+
+    def tell(finding: Finding) -> None:
+        if as_json:
+            echo_json(finding.as_value())
+        else:
+            click.echo(str(finding).encode("utf-8", "backslashreplace"))
+
+    return tell
+
+
+def _lines(summary: Summary) -> list[str]:
+    tally = summary.tally
+    head = (
+        f"Checked {summary.files:,} files, {human_size(summary.read)}, in {human_duration(summary.seconds)}: "
+        f"{tally.wrong:,} wrong, {tally.mended:,} mended, {tally.notes:,} notes."
+    )
+    lines = [head, *(f"  {code}: {count:,}" for code, count in sorted(tally.by_code.items()))]
+    if summary.oldest:
+        lines.append(f"The oldest check of what was ever checked is of {iso(summary.oldest)}.")
+    return lines

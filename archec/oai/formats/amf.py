@@ -1,0 +1,96 @@
+"""``amf``: the Academic Metadata Format that RePEc's own gateway offered; for tobis.
+
+Vocabulary: amf.openlib.org, "nagano". Nouns are text, collection, person and organization; what another
+template says better is referred to by its handle.
+"""
+
+from __future__ import annotations
+
+from archec.ids import archive_of, series_of
+from archec.oai.formats.base import XSI, Context, Item, RecordFormat, TobiItem
+from archec.oai.formats.dc import date_of, split_words
+from archec.oai.xml import attribute, clean, element, text
+from archec.redif.clusters import Cluster
+from archec.redif.template import Template
+
+__all__ = ["Amf"]
+
+NAMESPACE = "http://amf.openlib.org"
+SCHEMA = "http://amf.openlib.org/2001/amf.xsd"
+_NOUNS = {"work": "text", "series": "collection", "archive": "collection", "person": "person"}
+_TYPES = {
+    "ReDIF-Paper": "preprint", "ReDIF-Article": "article", "ReDIF-Book": "book", "ReDIF-Chapter": "bookitem",
+}  # fmt: skip
+
+
+class Amf(RecordFormat):
+    """``amf`` for tobis."""
+
+    kinds = ("tobi",)
+    schema = SCHEMA
+    namespace = NAMESPACE
+
+    def metadata(self, item: Item, context: Context) -> str:
+        """The ``amf`` element with one noun."""
+        if not isinstance(item, TobiItem):
+            raise TypeError("amf has no records for files")
+        template = item.template
+        noun = _NOUNS.get(template.family, "organization" if template.family == "institution" else "text")
+        body = "".join(_work(template) if noun == "text" else _other(template, noun))
+        return (
+            f'<amf xmlns="{NAMESPACE}" xmlns:xsi="{XSI}" xsi:schemaLocation="{NAMESPACE} {self.schema_url(context)}">'
+            f'<{noun} id="info:lib/{attribute(template.handle or item.tobi.id)}">{body}</{noun}></amf>'
+        )
+
+
+def _work(template: Template) -> list[str]:
+    get, every = template.get, template.all
+    parts = _values("title", template.title)
+    parts += _values("type", _TYPES.get(template.kind, ""))
+    parts += _values("abstract", *every("Abstract"))
+    parts += _values("keywords", *(word for words in every("Keywords") for word in split_words(words, "[,;]")))
+    parts += [
+        f'<classification scheme="jel">{text(code)}</classification>'
+        for codes in every("Classification-JEL")
+        for code in split_words(codes, r"[\s,;]+")
+    ]
+    date = date_of(get("Creation-Date")) or date_of(get("Publication-Date")) or date_of(get("Year"))
+    parts += _values("date", date)
+    for refipo in template.refipos:
+        if refipo.url_raw:
+            file = _values("url", refipo.url_raw) + _values("format", refipo.format)
+            file += _values("function", refipo.function) + _values("restriction", refipo.restriction)
+            parts.append(f"<file>{''.join(file)}</file>")
+    parts += _values("displaypage", *("".join(url.split()) for url in every("Order-URL")))
+    parts += [f"<hasauthor>{_person(one)}</hasauthor>" for one in template.clusters_of("Author")]
+    parts += [f"<haseditor>{_person(one)}</haseditor>" for one in template.clusters_of("Editor")]
+    serial = _values("journaltitle", get("Journal")) + _values("volume", get("Volume")) + _values("issue", get("Issue"))
+    pages = get("Pages").replace("--", "-").partition("-")
+    serial += _values("startpage", pages[0].strip()) + _values("endpage", pages[2].strip())
+    parts += [f"<serial>{''.join(serial)}</serial>"] if serial else []
+    archive, series = archive_of(template.id), series_of(template.id)
+    if archive and series:
+        parts.append(f'<ispartof><collection ref="info:lib/RePEc:{attribute(f"{archive}:{series}")}"/></ispartof>')
+    return parts
+
+
+def _other(template: Template, noun: str) -> list[str]:
+    parts = _values("title" if noun == "collection" else "name", template.title)
+    parts += _values("description" if noun == "collection" else "note", template.get("Description"))
+    parts += _values("email", template.get("Email") or template.get("Maintainer-Email"))
+    parts += _values("homepage", template.get("Homepage") or template.get("URL"))
+    return parts
+
+
+def _person(cluster: Cluster) -> str:
+    parts = _values("name", cluster.name) + _values("givenname", cluster.get("Name-First"))
+    parts += _values("familyname", cluster.get("Name-Last")) + _values("email", cluster.get("Email"))
+    parts += _values("homepage", cluster.get("Homepage"))
+    for place in cluster.clusters:
+        if place.name:
+            parts.append(f"<ispartof><organization>{element('name', place.name)}</organization></ispartof>")
+    return f"<person>{''.join(parts)}</person>"
+
+
+def _values(name: str, *values: str) -> list[str]:
+    return [element(name, value) for value in values if clean(value).strip()]

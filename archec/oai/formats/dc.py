@@ -1,0 +1,198 @@
+"""``oai_dc``: unqualified Dublin Core, which every repository must have.
+
+The mapping from ReDIF is the table in ``docs/oai.md``. What is not known is left out, never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from archec.catalogue.model import Fobi
+from archec.ids import archive_of, series_of
+from archec.oai.formats.base import XSI, Context, FobiItem, Item, RecordFormat, TobiItem
+from archec.oai.sets import last_held
+from archec.oai.xml import text
+from archec.redif.clusters import Cluster, RawRefipo
+from archec.redif.template import Template
+from archec.tist import iso
+
+__all__ = ["DublinCore", "date_of", "person", "split_words"]
+
+NAMESPACE = "http://www.openarchives.org/OAI/2.0/oai_dc/"
+SCHEMA = "http://www.openarchives.org/OAI/2.0/oai_dc.xsd"
+_OPEN = (
+    f'<oai_dc:dc xmlns:oai_dc="{NAMESPACE}" xmlns:dc="http://purl.org/dc/elements/1.1/"'
+    f' xmlns:xsi="{XSI}" xsi:schemaLocation="{NAMESPACE} {SCHEMA}">'
+)
+_TYPES = {
+    "ReDIF-Paper": "preprint",
+    "ReDIF-Article": "article",
+    "ReDIF-Book": "book",
+    "ReDIF-Chapter": "bookchapter",
+    "ReDIF-Software": "software",
+}
+_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_DOI = re.compile(r"(?:doi:|(?:https?://)?(?:dx\.)?doi\.org/)?(10\.[0-9]{4,9}/\S+)", re.I)
+_RELATIONS = (
+    "Article-Handle", "Paper-Handle", "Book-Handle", "Chapter-Handle", "Software-Handle", "In-Book", "HasChapter"
+)  # fmt: skip
+
+_SOURCES = (
+    ("Journal", ""), ("Book-Title", ""), ("Series", ""), ("Volume", "volume "), ("Issue", "issue "),
+    ("Number", "number "), ("Chapter", "chapter "), ("Pages", "pages "),
+)  # fmt: skip
+_DESCRIPTIONS = ("Abstract", "Description", "Note")
+_CODES, _WORDS = r"[\s,;]+", r"[,;]"
+
+Pair = tuple[str, str]
+Values = dict[str, list[str]]
+
+
+class DublinCore(RecordFormat):
+    """``oai_dc`` for tobis and fobis."""
+
+    schema = SCHEMA
+    namespace = NAMESPACE
+
+    def metadata(self, item: Item, context: Context) -> str:
+        """The ``oai_dc:dc`` element."""
+        pairs = _of_tobi(item, context) if isinstance(item, TobiItem) else _of_fobi(item, context)
+        seen = dict.fromkeys((name, value) for name, value in pairs if value and not value.isspace())
+        body = "".join([f"<dc:{name}>{text(value)}</dc:{name}>" for name, value in seen])
+        return f"{_OPEN}{body}</oai_dc:dc>"
+
+
+def _of_tobi(item: TobiItem, context: Context) -> list[Pair]:
+    template, values = item.template, item.values
+    pairs: list[Pair] = [("title", template.title or item.tobi.id)]
+    persons = {"Author": "creator", "Editor": "contributor"}
+    found = {"Publisher": list[str](), "Provider": list[str]()}
+    refipos: list[RawRefipo] = []
+    for cluster in template.clusters:
+        if cluster.prefix in persons:
+            pairs.append((persons[cluster.prefix], person(cluster)))
+        elif cluster.prefix in found:
+            found[cluster.prefix].append(cluster.name)
+        elif cluster.role == "file":
+            refipos.append(cluster.refipo())
+    pairs += [
+        ("subject", code) for codes in values.get("Classification-JEL", ()) for code in split_words(codes, _CODES)
+    ]
+    pairs += [("subject", word) for words in values.get("Keywords", ()) for word in split_words(words, _WORDS)]
+    pairs += [("description", one) for name in _DESCRIPTIONS if name in values for one in values[name]]
+    publishers = [name for names in found.values() for name in names if name]
+    series = _series(template)
+    if not publishers and series and template.kind == "ReDIF-Paper":
+        publishers = [context.publisher(series)]
+    pairs += [("publisher", name) for name in publishers]
+    pairs += [("date", date) for date in _dates(values)]
+    pairs.append(("type", _TYPES.get(template.kind) or template.kind.removeprefix("ReDIF-").lower()))
+    pairs += [("format", refipo.format) for refipo in refipos]
+    pairs += [("identifier", one) for one in _identifiers(item, refipos, context)]
+    pairs.append(("source", _source(values)))
+    pairs += [("language", one) for one in values.get("Language", ())]
+    pairs += [("relation", one) for name in _RELATIONS if name in values for one in values[name]]
+    pairs.append(("relation", series))
+    pairs += [("rights", one) for name in ("Restriction", "Copyright") for one in values.get(name, ())]
+    pairs += [("rights", refipo.restriction) for refipo in refipos]
+    return pairs
+
+
+def _of_fobi(item: FobiItem, context: Context) -> Iterator[Pair]:
+    fobi = item.fobi
+    name = fobi.id.partition("?")[0].rstrip("/").rpartition("/")[2]
+    yield "title", name or fobi.id
+    version = fobi.versions.get(last_held(fobi.history) or "")
+    if version is not None:
+        yield "format", version.type
+    yield "type", "file"
+    yield "date", iso(fobi.history.noted[-1])[:10] if fobi.history.noted else ""
+    yield "identifier", fobi.id
+    if not fobi.id.startswith("http"):
+        yield "identifier", context.landing(item.identifier)
+    yield "relation", _target(fobi)
+
+
+def _target(fobi: Fobi) -> str:
+    """The URL that a fobi redirected to when it was noted last."""
+    noted = fobi.history.noted
+    note = fobi.notes.get(noted[-1]) if noted else None
+    return note.target if note is not None else ""
+
+
+def person(cluster: Cluster) -> str:
+    """``Last, First`` where a template gives the parts of a name, else the name as it is."""
+    last, first = cluster.get("Name-Last"), cluster.get("Name-First")
+    return f"{last}, {first}" if last and first else cluster.name
+
+
+def split_words(value: str, at: str) -> list[str]:
+    """The parts of a value, without blanks around them."""
+    return [part.strip() for part in re.split(at, value) if part.strip()]
+
+
+def date_of(value: str) -> str:
+    """``yyyy``, ``yyyy-mm`` or ``yyyy-mm-dd`` as it is, "" for anything else."""
+    match = _DATE.fullmatch(value.strip())
+    if match is None or not value.isascii():
+        return ""
+    _, month, day = match.groups()
+    fits = (month is None or 1 <= int(month) <= 12) and (day is None or 1 <= int(day) <= 31)
+    return match[0] if fits else ""
+
+
+def _dates(values: Values) -> list[str]:
+    """The date of creation, else of publication, else year and month; and that of revision."""
+    created = next((date for name in ("Creation-Date", "Publication-Date") if (date := _first_date(values, name))), "")
+    return [created or _year_and_month(values), _first_date(values, "Revision-Date")]
+
+
+def _first_date(values: Values, name: str) -> str:
+    return date_of(values[name][0]) if name in values else ""
+
+
+def _year_and_month(values: Values) -> str:
+    year = _first_date(values, "Year")
+    if len(year) != 4 or "Month" not in values:
+        return year if len(year) == 4 else ""
+    month = values["Month"][0].strip().lower()
+    if month.isascii() and month.isdigit() and len(month) < 3:
+        return date_of(f"{year}-{month:0>2}") or year
+    numbers = [n for n, name in enumerate(_MONTHS, 1) if len(month) > 2 and name.startswith(month.rstrip("."))]
+    return f"{year}-{numbers[0]:02d}" if len(numbers) == 1 else year
+
+
+def _identifiers(item: TobiItem, refipos: Sequence[RawRefipo], context: Context) -> list[str]:
+    template, values = item.template, item.values
+    found = [template.handle or item.tobi.id]
+    found += [refipo.url_raw for refipo in refipos]
+    found += ["".join(url.split()) for url in values.get("Order-URL", ())]
+    for raw in values.get("DOI", ()):
+        match = _DOI.fullmatch("".join(raw.split()))
+        if match is not None:
+            found.append(f"https://doi.org/{match[1]}")
+    for isbn in values.get("ISBN", ()):
+        found.append(f"urn:isbn:{isbn}" if isbn.replace("-", "").isalnum() else isbn)
+    if template.family != "work":
+        found += [one for name in ("URL", "Homepage") for one in values.get(name, ())]
+    if not any(one.startswith(("http://", "https://")) for one in found):
+        found.append(context.landing(item.identifier))
+    return found
+
+
+def _source(values: Values) -> str:
+    """Where a work was published, in one line."""
+    return ", ".join([label + values[name][0] for name, label in _SOURCES if name in values])
+
+
+def _series(template: Template) -> str:
+    """The handle of the series that a work is in."""
+    if template.family != "work" or template.id.count(":") < 3:
+        return ""
+    archive, series = archive_of(template.id), series_of(template.id)
+    return f"RePEc:{archive}:{series}" if archive and series else ""

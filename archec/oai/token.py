@@ -1,0 +1,116 @@
+"""Resumption tokens: stateless, signed, bound to their request, expiring.
+
+A token is all that is needed to go on: what was asked, where the list goes on, and where it was closed
+when it was asked for first. So it survives restarts, works in any process that has the same secret, and
+gives the same page whenever it is used. Nobody can make or alter one without the secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import os
+import secrets
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from archec.errors import ConfigError, StorageFailed
+
+__all__ = ["ENVIRONMENT", "Token", "Tokens", "load_secret"]
+
+ENVIRONMENT = "ARCHEC_OAI_SECRET"
+_LEAST = 16
+"""Bytes of a secret."""
+_TAG = 16
+"""Bytes of HMAC-SHA-256 that are kept."""
+_FORM = 1
+_LONGEST = 8192
+"""Characters of a token that are looked at."""
+
+
+class Token(NamedTuple):
+    """Where a list goes on.
+
+    ``prefix``, ``set`` and the tists ``start`` and ``end`` are those of the first request, ``end`` after
+    the list was closed; the list goes on behind ``key`` (for lists of items at ``stamp``); ``size`` is
+    how many there are in all and ``cursor`` how many were given, ``expires`` the tist at which the token
+    is void, ``generation`` the index that it is for.
+    """
+
+    verb: str
+    prefix: str
+    set: str
+    start: int
+    end: int
+    stamp: int
+    key: str
+    size: int
+    cursor: int
+    expires: int
+    generation: str
+
+
+class Tokens:
+    """Makes and reads tokens with one secret, for one repository."""
+
+    def __init__(self, secret: bytes, repository: str) -> None:
+        self._key = hmac.digest(secret, b"archec oai " + repository.encode(), sha256)
+
+    def write(self, token: Token) -> str:
+        """The text of a token: letters, digits, ``-`` and ``_``."""
+        body = orjson.dumps([_FORM, *token])
+        return base64.urlsafe_b64encode(self._tag(body) + body).decode("ascii").rstrip("=")
+
+    def read(self, text: str, now: float) -> Token | None:
+        """The token of a text; None where it is not one of ours, was altered, or has expired."""
+        if len(text) > _LONGEST or not text.isascii():
+            return None
+        try:
+            data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            return None
+        tag, body = data[:_TAG], data[_TAG:]
+        if not hmac.compare_digest(tag, self._tag(body)):
+            return None
+        form, *values = orjson.loads(body)
+        if form != _FORM:
+            return None
+        token = Token(*values)
+        return token if now < token.expires and self.write(token) == text else None
+
+    def _tag(self, body: bytes) -> bytes:
+        return hmac.digest(self._key, body, sha256)[:_TAG]
+
+
+def load_secret(path: Path, given: str | None) -> bytes:
+    """The secret: ``given`` (the environment's), else what ``path`` holds, which is made where it is not
+    there. Raises :class:`ConfigError` for one that is too short, :class:`StorageFailed`."""
+    if given:
+        return _checked(given.encode("utf-8", "surrogateescape"), f"${ENVIRONMENT}")
+    fresh = secrets.token_hex(32)
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        if path.exists():
+            return _checked(path.read_bytes().strip(), str(path))
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(fd, "w", encoding="ascii") as file:
+                file.write(fresh + "\n")
+            os.link(part, path)  # whole or not at all, and only by one of two servers that start at once
+        except FileExistsError:
+            return _checked(path.read_bytes().strip(), str(path))
+        finally:
+            part.unlink()
+    except OSError as error:
+        raise StorageFailed(f"{path}: the secret of the resumption tokens cannot be kept: {error.strerror}") from error
+    return fresh.encode()
+
+
+def _checked(secret: bytes, where: str) -> bytes:
+    if len(secret) < _LEAST:
+        raise ConfigError(f"{where}: the secret is shorter than {_LEAST} bytes")
+    return secret

@@ -1,0 +1,1 @@
+"""The HTTP server that capabilities join, each with its own routes."""

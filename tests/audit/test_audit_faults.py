@@ -1,0 +1,395 @@
+"""Faults: each is found and named, repaired where there is a good copy, and nothing else is touched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import NamedTuple
+
+import pytest
+from audit_support import World, checked, clone, codes, flip, rewrite, run_sql, tree, verified
+
+from archec.audit.checks import check_layout
+from archec.audit.findings import Finding
+
+Damage = Callable[[World], None]
+
+
+def at(what: str, damage: Callable[[Path], object]) -> Damage:
+    return lambda world: damage(world.path(what)) and None
+
+
+def truncate(path: Path) -> None:
+    rewrite(path, path.read_bytes()[:-5])
+
+
+def lengthen(path: Path) -> None:
+    rewrite(path, path.read_bytes() + b"\n")
+
+
+def empty(path: Path) -> None:
+    rewrite(path, b"")
+
+
+def link_to_passwd(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+
+
+def link_out(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("../../../../../etc/passwd")
+
+
+def link_to_itself(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def swap(world: World) -> None:
+    one, two = world.path("pdf"), world.path("template")
+    aside = one.with_name("aside")
+    one.rename(aside)
+    two.rename(one)
+    aside.rename(two)
+
+
+def swap_versions(world: World) -> None:
+    one, two = world.path("old page").read_bytes(), world.path("new page").read_bytes()
+    rewrite(world.path("old page"), two)
+    rewrite(world.path("new page"), one)
+
+
+def delete_directory(world: World) -> None:
+    shutil.rmtree(world.path("late").parent)
+
+
+def wrong_link(world: World) -> None:
+    link = world.path("link")
+    link.unlink()
+    link.symlink_to(world.path("old page").name)
+
+
+class Fault(NamedTuple):
+    """What is done, what verify and check say of it (by place), and whether a copy mends it."""
+
+    damage: Damage
+    verify: dict[str, str]
+    check: dict[str, str]
+
+
+FAULTS: dict[str, Fault] = {
+    "flipped bit": Fault(at("pdf", flip), {"pdf": "corrupt"}, {}),
+    "flipped bit in a template": Fault(at("template", flip), {"template": "corrupt"}, {}),
+    "flipped bit under a cut name": Fault(at("cut name", flip), {"cut name": "corrupt"}, {}),
+    "flipped bit under two names": Fault(at("early", flip), {"early": "corrupt", "restated": "corrupt"}, {}),
+    "truncated": Fault(at("old page", truncate), {"old page": "corrupt"}, {}),
+    "longer": Fault(at("old page", lengthen), {"old page": "corrupt"}, {}),
+    "emptied": Fault(at("new page", empty), {"new page": "corrupt"}, {}),
+    "deleted": Fault(at("new page", Path.unlink), {"new page": "missing"}, {"new page": "missing"}),
+    "deleted cut name": Fault(at("cut name", Path.unlink), {"cut name": "missing"}, {"cut name": "missing"}),
+    "deleted restated": Fault(at("restated", Path.unlink), {"restated": "missing"}, {"restated": "missing"}),
+    "deleted link": Fault(at("link", Path.unlink), {"link": "missing"}, {"link": "missing"}),
+    "deleted directory": Fault(delete_directory, {"late": "missing"}, {"late": "missing"}),
+    "swapped": Fault(swap, {"pdf": "corrupt", "template": "corrupt"}, {}),
+    "swapped versions": Fault(swap_versions, {"old page": "corrupt", "new page": "corrupt"}, {}),
+    "link to /etc/passwd": Fault(
+        at("pdf", link_to_passwd), {"pdf": "link-escapes"}, {"pdf": "link-escapes"}
+    ),
+    "relative link to /etc/passwd": Fault(
+        at("template", link_out), {"template": "link-escapes"}, {"template": "link-escapes"}
+    ),
+    "link in a circle": Fault(
+        at("old page", link_to_itself), {"old page": "link-dangling"}, {"old page": "link-dangling"}
+    ),
+    "a redirect's link escapes": Fault(at("link", link_to_passwd), {"link": "link-escapes"}, {"link": "link-escapes"}),
+    "a redirect leads elsewhere": Fault(wrong_link, {"link": "corrupt"}, {}),
+    "directory in place of a file": Fault(at("pdf", directory), {"pdf": "not-a-file"}, {"pdf": "not-a-file"}),
+    "pipe in place of a file": Fault(at("pdf", pipe), {"pdf": "not-a-file"}, {"pdf": "not-a-file"}),
+    "damaged journal": Fault(
+        at("journal", lambda path: flip(path, 200)), {"journal": "journal-damaged"}, {"journal": "journal-damaged"}
+    ),
+    "torn journal": Fault(
+        at("last journal", truncate), {"last journal": "journal-damaged"}, {"last journal": "journal-damaged"}
+    ),
+    "emptied journal": Fault(at("journal", empty), {"journal": "journal-damaged"}, {"journal": "journal-damaged"}),
+    "deleted journal": Fault(
+        at("journal", Path.unlink), {"journal": "journal-missing"}, {"journal": "journal-missing"}
+    ),
+    "deleted last journal": Fault(
+        at("last journal", Path.unlink), {"last journal": "journal-missing"}, {"last journal": "journal-missing"}
+    ),
+}
+
+
+def test_a_sound_archive_is_clean(pristine: World) -> None:
+    before = tree(pristine.config.store_path)
+    summary, findings = verified(pristine)
+    assert (summary.clean, summary.whole, findings) == (True, True, [])
+    assert summary.files > 15
+    structure, findings = checked(pristine)
+    assert (structure.clean, findings, structure.journals) == (True, [], 5)
+    assert tree(pristine.config.store_path) == before
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_is_found_and_named(name: str, world: World) -> None:
+    fault = FAULTS[name]
+    fault.damage(world)
+    damaged = tree(world.config.store_path)
+    summary, findings = verified(world)
+    assert not summary.clean
+    for what, code in fault.verify.items():
+        assert code in codes(findings, world.places[what]), [str(finding) for finding in findings]
+    told = {finding.path for finding in findings if finding.grave}
+    named = {world.places[what] for what in fault.verify}
+    assert named <= told
+    structure, findings = checked(world)
+    assert structure.clean == (not fault.check), [str(finding) for finding in findings]
+    for what, code in fault.check.items():
+        assert code in codes(findings, world.places[what]), [str(finding) for finding in findings]
+    assert tree(world.config.store_path) == damaged, "looking has changed something"
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_is_repaired_and_nothing_else_is_touched(name: str, world: World, pristine: World) -> None:
+    good = tree(pristine.config.store_path)
+    fault = FAULTS[name]
+    fault.damage(world)
+    damaged = tree(world.config.store_path)
+    summary, findings = verified(world, copy=pristine.config.store_path)
+    assert summary.clean, [str(finding) for finding in findings]
+    assert summary.tally.mended >= len(fault.verify)
+    after = tree(world.config.store_path)
+    aside = {path: what for path, what in after.items() if path.startswith("quarantine/")}
+    assert {path: what for path, what in after.items() if path not in aside} == good
+    changed = {path: what for path, what in damaged.items() if good.get(path) != what}
+    assert {path.removeprefix("quarantine/"): what for path, what in aside.items()} == changed
+    assert tree(pristine.config.store_path) == good
+    summary, findings = verified(world)
+    assert (summary.clean, findings) == (True, [])
+    structure, findings = checked(world)
+    assert (structure.clean, findings) == (True, [])
+
+
+@pytest.mark.parametrize("name", ["flipped bit", "deleted", "damaged journal"])
+def test_a_copy_that_is_as_bad_mends_nothing(name: str, world: World, pristine: World, tmp_path: Path) -> None:
+    FAULTS[name].damage(world)
+    copy = clone(world, tmp_path / "copy")
+    damaged = tree(world.config.store_path)
+    summary, findings = verified(world, copy=copy.config.store_path)
+    assert not summary.clean
+    assert not summary.tally.mended
+    assert all("not repaired" in finding.message for finding in findings if finding.grave)
+    assert tree(world.config.store_path) == damaged
+
+
+def test_the_database_is_gone(world: World, pristine: World) -> None:
+    (world.config.base / "data" / "catalogue.sqlite").unlink()
+    before = tree(world.config.store_path)
+    structure, findings = checked(world)
+    assert codes(findings) == ["catalogue-unreadable"]
+    assert not structure.clean
+    assert not (world.config.base / "data" / "catalogue.sqlite").exists()
+    structure, findings = checked(world, fix=True)
+    assert (structure.clean, codes(findings)) == (True, ["catalogue-behind"])
+    assert findings[0].mended
+    assert verified(world)[0].clean
+    assert tree(world.config.store_path) == before
+
+
+def test_verify_makes_a_catalogue_that_is_gone(world: World) -> None:
+    (world.config.base / "data" / "catalogue.sqlite").unlink()
+    summary, findings = verified(world)
+    assert (summary.clean, codes(findings)) == (True, ["catalogue-behind"])
+
+
+def test_a_damaged_database(world: World) -> None:
+    path = world.config.base / "data" / "catalogue.sqlite"
+    path.write_bytes(b"\0" * 20000)
+    for summary, findings in (verified(world), checked(world)):
+        assert not summary.clean
+        assert codes(findings) == ["catalogue-unreadable"]
+
+
+def test_a_database_with_a_damaged_page(world: World) -> None:
+    path = world.config.base / "data" / "catalogue.sqlite"
+    run_sql(world, "PRAGMA wal_checkpoint(TRUNCATE)")
+    data = bytearray(path.read_bytes())
+    for start in range(8192, len(data), 8192):
+        data[start : start + 64] = b"\xff" * 64
+    path.write_bytes(data)
+    summary, findings = checked(world)
+    assert not summary.clean
+    assert set(codes(findings)) <= {"catalogue-unreadable", "catalogue-behind"}
+
+
+def test_the_catalogue_says_something_else(world: World) -> None:
+    wrong = "0" * 32
+    run_sql(world, f"UPDATE mi SET state = '{wrong}', h = NULL WHERE id = 'RePEc:aaa:sss:1'")
+    summary, findings = verified(world)
+    assert not summary.clean
+    assert codes(findings) == ["catalogue-disagrees", "catalogue-lacks"]
+    assert any(wrong in finding.message for finding in findings)
+
+
+def test_the_catalogue_lacks_an_obi_and_has_another(world: World) -> None:
+    run_sql(world, "UPDATE mi SET id = 'RePEc:aaa:sss:9' WHERE id = 'RePEc:aaa:sss:0'")
+    summary, findings = verified(world)
+    assert codes(findings) == ["catalogue-lacks", "catalogue-lacks"]
+    run_sql(
+        world,
+        "UPDATE mi_doc SET doc = replace(doc, '\"id\":\"RePEc:aaa:sss:0\"', '\"id\":\"RePEc:aaa:sss:9\"')",
+    )
+    structure, findings = checked(world)
+    assert codes(findings) == ["catalogue-lacks", "catalogue-lacks", "journal-lacks", "journal-lacks"]
+    assert not structure.clean
+
+
+def test_whose_side_the_bytes_are_on(world: World) -> None:
+    """Bytes, catalogue and journal, each against the two others."""
+    path = world.path("template")
+    forged = path.read_bytes().replace(b"A title", b"B title")
+    md5 = hashlib.md5(forged).hexdigest()
+    rewrite(path, forged)
+    real = hashlib.md5(forged.replace(b"B title", b"A title")).hexdigest()
+    run_sql(
+        world,
+        f"UPDATE mi SET h = replace(h, '{real}', '{md5}')",
+        f"UPDATE mi_doc SET doc = replace(doc, '{real}', '{md5}')",
+    )
+    _, findings = verified(world)
+    assert codes(findings) == ["journal-disagrees"], str(findings[0])
+    assert (findings[0].md5, findings[0].found) == (real, md5)
+
+
+STRANGE: dict[str, tuple[str, str]] = {
+    "{template}x": ("orphan", "orphan"),
+    "{template}%zz": ("misnamed", "misnamed"),
+    "{template} with blanks": ("misnamed", "misnamed"),
+    "{template}ü": ("misnamed", "misnamed"),
+    "999/999/9999/RePEc%3Aaaa%3Asss%3A1": ("unexpected", "unexpected"),
+    "stray": ("unexpected", "unexpected"),
+    "032/stray": ("unexpected", "unexpected"),
+    "032/184/x/y": ("unexpected", "unexpected"),
+    "runs/1.json": ("", "unexpected"),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_what_nobody_put_there(name: str, world: World) -> None:
+    relative = name.format(template=world.places["template"])
+    path = world.config.store_path / relative
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("something")
+    before = tree(world.config.store_path)
+    by_verify, by_check = STRANGE[name]
+    for (summary, findings), code in ((verified(world), by_verify), (checked(world, fix=True), by_check)):
+        assert codes(findings) == ([code] if code else [])
+        assert summary.clean == (code in ("", "orphan"))
+    assert tree(world.config.store_path) == before
+
+
+def test_a_link_that_nobody_put_there(world: World) -> None:
+    path = world.path("template").with_name("http%3A%2F%2Fh%2F")
+    path.symlink_to("/etc/passwd")
+    for summary, findings in (verified(world), checked(world)):
+        assert codes(findings) == ["link-escapes"]
+        assert findings[0].path == str(path.relative_to(world.config.store_path))
+        assert not summary.clean
+    assert path.is_symlink()
+
+
+def test_a_directory_that_leads_away(world: World, tmp_path: Path) -> None:
+    directory = world.path("template").parent
+    shutil.copytree(directory, tmp_path / "elsewhere", symlinks=True)
+    shutil.rmtree(directory)
+    directory.symlink_to(tmp_path / "elsewhere")
+    _, findings = verified(world)
+    assert {"directory-link", "missing"} == set(codes(findings))
+    _, findings = checked(world)
+    assert {"directory-link", "missing", "link-dangling"} >= set(codes(findings)) >= {"directory-link", "missing"}
+
+
+def test_leftovers_are_swept_and_nothing_else(world: World) -> None:
+    good = tree(world.config.store_path)
+    store = world.config.store_path
+    for directory in (store, store / "runs", world.path("pdf").parent, world.path("late").parent):
+        (directory / ".+77-1.part").write_text("half")
+    structure, findings = checked(world)
+    assert structure.clean
+    assert codes(findings) == ["leftover"] * 3
+    structure, findings = checked(world, fix=True)
+    assert all(finding.mended for finding in findings)
+    assert tree(store) == good
+
+
+def test_layout_and_notice(world: World) -> None:
+    flip(world.config.store_path / "0=archec_1.0", 1)
+    structure, findings = checked(world)
+    assert (structure.clean, codes(findings)) == (True, ["notice"])
+    assert check_layout(world.config, lambda finding: None) is None
+    (world.config.store_path / "layout.json").chmod(0o644)
+    (world.config.store_path / "layout.json").write_text("{}")
+    told: list[Finding] = []
+    summary = check_layout(world.config, told.append)
+    assert summary is not None
+    assert not summary.clean
+    assert codes(told) == ["layout"]
+
+
+def test_two_journals_exchanged(world: World) -> None:
+    one, two = world.path("journal"), world.path("last journal")
+    aside = one.with_name("aside")
+    one.rename(aside)
+    two.rename(one)
+    aside.rename(two)
+    structure, findings = checked(world)
+    assert not structure.clean
+    assert codes(findings).count("journal-misnamed") == 2
+
+
+# -- copies behind a web server -------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(pristine: World) -> Iterator[str]:
+    """The URL of the sound archive's folder."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
+            """Nothing to the terminal."""
+
+    handler = partial(Quiet, directory=str(pristine.config.store_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+        thread.join()
+
+
+def test_repair_from_a_url(served: str, world: World, pristine: World) -> None:
+    for name in ("flipped bit", "deleted cut name", "deleted link", "torn journal", "truncated"):
+        FAULTS[name].damage(world)
+    summary, findings = verified(world, copy=served)
+    assert summary.clean, [str(finding) for finding in findings]
+    assert summary.tally.mended == 5
+    after = {path: what for path, what in tree(world.config.store_path).items() if not path.startswith("quarantine")}
+    assert after == tree(pristine.config.store_path)

@@ -1,0 +1,324 @@
+"""Verify: it goes on where it stopped, known bad first; shares, times, rates; runs at work; many files."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from audit_support import World, checked, clone, codes, flip, rewrite, tree, verified
+from gather_site import Site, pdf
+from gather_support import Member, archec_cli, make, run, start_cli, tarball, template, until
+
+from archec.audit import passes, workers
+from archec.audit.memory import Memory, Stretch, memory_path, oldest_check
+from archec.audit.opening import opened_for_audit
+from archec.audit.passes import Scope
+from archec.audit.verify import Summary, verify
+from archec.cli.main import cli
+from archec.config import Config
+from archec.errors import ArchecError, LockHeld, UsageError
+from archec.gather.fobis import Budget
+from archec.gather.progress import Silent
+from archec.store.journal import journals
+from archec.store.layout import open_layout
+from archec.store.lock import RunLock
+
+
+def remembered(config: Config) -> list[Stretch]:
+    with Memory(memory_path(config)) as memory:
+        return memory.stretches()
+
+
+def test_goes_on_where_it_stopped(world: World) -> None:
+    """A share at a time: all is checked once before anything is checked twice."""
+    whole = verified(clone(world, world.config.base.with_name("other")))[0].files
+    assert oldest_check(world.config) is None
+    checked_files, sessions = 0, 0
+    while checked_files < whole:
+        summary, findings = verified(world, scope=Scope(share=0.1))
+        assert (summary.clean, findings, summary.whole) == (True, [], False)
+        assert summary.files > 0
+        checked_files += summary.files
+        sessions += 1
+    assert checked_files == whole
+    assert sessions > 2
+    times = [stretch.at for stretch in remembered(world.config)]
+    assert len(set(times)) == sessions
+    first = min(times)
+    verified(world, scope=Scope(share=0.01))
+    assert oldest_check(world.config) == min(stretch.at for stretch in remembered(world.config)) >= first
+    assert max(stretch.at for stretch in remembered(world.config)) > max(times)
+
+
+def test_a_time_that_is_too_short_still_gets_on(world: World) -> None:
+    whole = verified(clone(world, world.config.base.with_name("other")))[0].files
+    files = 0
+    for _ in range(100):
+        files += verified(world, scope=Scope(seconds=1e-9))[0].files
+        if files >= whole:
+            break
+    assert files == whole
+
+
+def test_what_is_known_to_be_bad_comes_first(world: World) -> None:
+    flip(world.path("new page"))
+    assert codes(verified(world)[1]) == ["corrupt"]
+    summary, findings = verified(world, scope=Scope(share=0.0))
+    assert (summary.files, codes(findings), summary.bad) == (1, ["corrupt"], 1)
+    assert not summary.clean
+    flip(world.path("new page"))
+    summary, findings = verified(world, scope=Scope(share=0.0))
+    assert (summary.clean, findings, summary.bad) == (True, [], 0)
+
+
+def test_each_finding_is_told_once(world: World) -> None:
+    flip(world.path("pdf"))
+    for _ in range(2):
+        summary, findings = verified(world)
+        assert codes(findings) == ["corrupt"]
+        assert summary.tally.wrong == 1
+
+
+def test_losing_the_memory_only_means_to_start_anew(world: World) -> None:
+    verified(world)
+    for path in memory_path(world.config).parent.glob("fixity.sqlite*"):
+        path.unlink()
+    assert oldest_check(world.config) is None
+    assert verified(world)[0].clean
+
+
+def test_what_is_remembered_of_a_run_that_has_gone(world: World) -> None:
+    with Memory(memory_path(world.config)) as memory:
+        memory.checked(5, 1, 9, 1)
+    verified(world)
+    assert 5 not in {stretch.run for stretch in remembered(world.config)}
+
+
+def test_a_bad_file_is_never_overwritten_twice(world: World, pristine: World) -> None:
+    for number in range(3):
+        rewrite(world.path("pdf"), b"bad %d" % number)
+        summary, findings = verified(world, copy=pristine.config.store_path)
+        assert (summary.clean, codes(findings)) == (True, ["corrupt"])
+    aside = {path: world.config.store_path / path for path in tree(world.config.store_path) if path.startswith("quar")}
+    assert sorted(aside) == sorted(
+        f"quarantine/{again}{world.places['pdf']}" for again in ("", "again-2/", "again-3/")
+    )
+    assert {path.read_bytes() for path in aside.values()} == {b"bad 0", b"bad 1", b"bad 2"}
+
+
+def test_no_repair_while_a_run_is_at_work(world: World, pristine: World) -> None:
+    flip(world.path("pdf"))
+    damaged = tree(world.config.store_path)
+    with RunLock(world.layout, "gather"), pytest.raises(LockHeld):
+        verified(world, copy=pristine.config.store_path)
+    assert tree(world.config.store_path) == damaged
+    assert codes(verified(world)[1]) == ["corrupt"]
+
+
+def test_a_run_at_work_is_no_fault(world: World) -> None:
+    """Its temporary files, and its files that are not journalled yet, are its own affair."""
+    last = journals(world.layout)[-1]
+    directory = world.path("new page").parent
+    assert world.layout.directory(last.tist, "x") == str(directory.relative_to(world.config.store_path))
+    (directory / "http%3A%2F%2Fh%2Fnew").write_text("not journalled yet")
+    (directory / ".+1-1.part").write_text("half")
+    with RunLock(world.layout, "gather"):
+        assert codes(verified(world)[1]) == []
+        summary, findings = checked(world)
+        assert (summary.clean, codes(findings)) == (True, ["not-compared"])
+    assert codes(verified(world)[1]) == ["orphan"]
+    assert codes(checked(world)[1]) == ["leftover", "orphan"]
+
+
+# -- unfinished journals ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def paused(tmp_path: Path) -> World:
+    """An archive whose last run stopped at its budget, and whose catalogue has followed all of it."""
+    config = make(tmp_path / "archive")
+    folder = config.data_path / "aaa" / "sss"
+    folder.mkdir(parents=True)
+    with Site() as site:
+        site["/1.pdf"], site["/2.pdf"] = pdf("1"), pdf("2")
+        text = template("RePEc:aaa:sss:1", "T", [site.url("/1.pdf"), site.url("/2.pdf")])
+        (folder / "1.rdf").write_text(text)
+        assert run(config, budget=Budget(files=1), fetch=True).state == "budget"
+    return World(config, {})
+
+
+def journal_of(world: World) -> Path:
+    (journal,) = journals(world.layout)
+    assert not journal.finished
+    return journal.path
+
+
+def test_a_torn_tail_is_a_note(paused: World) -> None:
+    path = journal_of(paused)
+    with path.open("ab") as file:
+        file.write(b'{"type":"fobi","id":"http://h/"')
+    summary, findings = checked(paused)
+    assert (summary.clean, codes(findings)) == (True, ["journal-torn"])
+    assert verified(paused)[0].clean
+
+
+@pytest.mark.parametrize("how", ["torn", "cut", "flipped"])
+def test_damage_to_what_the_catalogue_knows_is_none(paused: World, how: str, tmp_path: Path) -> None:
+    """The last batch of an unfinished journal is lost, and the catalogue has followed it: damage."""
+    copy = clone(paused, tmp_path / "copy")
+    path = journal_of(paused)
+    data = path.read_bytes()
+    start = data.rindex(b"\n", 0, data.rindex(b'{"type":"batch"') - 1) + 1
+    while not data[:start].endswith(b'"}\n') or b'{"type":"batch"' not in data[:start].splitlines()[-1]:
+        start = data.rindex(b"\n", 0, start - 1) + 1
+    if how == "flipped":
+        flip(path, start + 20)
+    else:
+        rewrite(path, data[: start + (20 if how == "torn" else 0)])
+    damaged = tree(paused.config.store_path)
+    name = f"runs/{path.name}"
+    summary, findings = checked(paused)
+    assert not summary.clean
+    assert "journal-damaged" in codes(findings, name)
+    summary, findings = verified(paused)
+    assert not summary.clean
+    assert "journal-damaged" in codes(findings, name)
+    assert tree(paused.config.store_path) == damaged
+    summary, findings = verified(paused, copy=copy.config.store_path)
+    assert summary.clean, [str(finding) for finding in findings]
+    after = {path: what for path, what in tree(paused.config.store_path).items() if "quarantine" not in path}
+    assert after == tree(copy.config.store_path)
+    assert checked(paused)[0].clean
+
+
+def test_an_older_journal_does_not_fit(paused: World, tmp_path: Path) -> None:
+    copy = clone(paused, tmp_path / "copy")
+    theirs = journal_of(copy)
+    data = theirs.read_bytes()
+    rewrite(theirs, data[: data.index(b"\n", data.index(b'{"type":"batch"')) + 1])
+    path = journal_of(paused)
+    rewrite(path, path.read_bytes()[:-20])
+    summary, findings = verified(paused, copy=copy.config.store_path)
+    assert not summary.clean
+    assert any("older" in finding.message for finding in findings)
+
+
+# -- the real command -------------------------------------------------------------------------------
+
+
+def test_commands(world: World, pristine: World) -> None:
+    done = archec_cli(world.config, "verify")
+    assert (done.code, b": 0 wrong, 0 mended, 0 notes." in done.out) == (0, True)
+    done = archec_cli(world.config, "check")
+    assert done.code == 0
+    flip(world.path("pdf"))
+    world.path("new page").unlink()
+    done = archec_cli(world.config, "verify", "--all", "--json")
+    assert done.code == 6
+    *findings, summary = map(json.loads, done.out.splitlines())
+    assert [(f["finding"], f["path"]) for f in findings] == [
+        ("corrupt", world.places["pdf"]),
+        ("missing", world.places["new page"]),
+    ]
+    assert set(findings[0]) == {"finding", "grave", "path", "tist", "id", "md5", "found", "message"}
+    assert (summary["summary"], summary["wrong"], summary["bad"], summary["clean"]) == ("verify", 2, 2, False)
+    done = archec_cli(world.config, "check", "--json")
+    assert done.code == 6
+    assert [json.loads(line).get("finding") for line in done.out.splitlines()] == ["missing", None]
+    done = archec_cli(
+        world.config, "verify", "--sample", "0%", "--rate", "10MB", "--repair-from", pristine.config.store_path
+    )
+    assert done.code == 0, done.out
+    assert done.out.count(b"repaired from") == 2
+    assert archec_cli(world.config, "check", "--fix").code == 0
+
+
+def test_bad_usage(world: World) -> None:
+    config = ["--config", str(world.config.base / "config.yaml")]
+    for arguments in (["--all", "--sample", "5%"], ["--sample", "200%"], ["--max-time", "soon"], ["--rate", "fast"]):
+        with pytest.raises(UsageError):
+            cli.main(["verify", *config, *arguments], standalone_mode=False)
+    own = archec_cli(world.config, "verify", "--repair-from", world.config.store_path)
+    assert (own.code, "this archive itself" in own.err) == (1, True)
+    none = archec_cli(world.config, "verify", "--repair-from", world.config.base)
+    assert (none.code, "is not an archive" in none.err) == (1, True)
+    away = archec_cli(world.config, "verify", "--repair-from", "http://127.0.0.1:1/")
+    assert (away.code, "http://127.0.0.1:1" in away.err) == (1, True)
+    flip(world.config.store_path / "layout.json", 40)
+    assert archec_cli(world.config, "check").code == 6
+
+
+# -- many files ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many(memory_folder: Callable[[], Path]) -> World:
+    """Some thousand templates, so that worker processes are needed."""
+    folder = memory_folder() / "many"
+    config = make(folder, {"workers": 2}, fanout=256)
+    for day in (1, 2):
+        texts = [
+            template(f"RePEc:aaa:sss:{n:05}", f"Title {n if n % 50 else (n, day)}") for n in range(9000)
+        ]
+        member = Member("aaa/sss/papers.rdf", "\n".join(texts).encode())
+        run(config, tarball(folder / f"RePEc_2001-01-0{day}.tar", [member]))
+    return World(config, {})
+
+
+def test_workers_find_every_fault(many: World, memory_folder: Callable[[], Path]) -> None:
+    world = clone(many, memory_folder() / "copy")
+    layout = open_layout(world.config.store_path)
+    paths = [layout.path(978307200, f"RePEc:aaa:sss:{n:05}") for n in range(0, 9000, 1000)]
+    flip(layout.root / paths[0])
+    flip(layout.root / paths[8])
+    (layout.root / paths[4]).unlink()
+    summary, findings = verified(world)
+    assert summary.files == 9180
+    assert sorted((f.code, f.path) for f in findings) == sorted(
+        [("corrupt", paths[0]), ("corrupt", paths[8]), ("missing", paths[4])]
+    )
+    summary, findings = verified(world, copy=many.config.store_path)
+    assert (summary.clean, summary.tally.mended, len(findings)) == (True, 3, 3)
+    assert checked(world)[0].clean
+
+
+def test_interrupted_it_remembers(many: World, memory_folder: Callable[[], Path]) -> None:
+    world = clone(many, memory_folder() / "copy")
+    child = start_cli(world.config, "verify", "--rate", "400kB")
+    try:
+        path = memory_path(world.config)
+        assert until(lambda: path.exists() and bool(remembered(world.config)))
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=60)
+    finally:
+        child.kill()
+        child.communicate()
+    assert child.returncode == 130
+    (stretch, *_) = remembered(world.config)
+    assert stretch.first == 1
+    summary, findings = verified(world, scope=Scope(share=0.01))
+    assert findings == []
+    assert remembered(world.config)[0] == stretch
+
+
+def test_a_worker_that_dies_is_an_error(
+    many: World, memory_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = clone(many, memory_folder() / "copy")
+    monkeypatch.setattr(workers, "_COMMAND", "import os; os._exit(3)")
+    with pytest.raises(ArchecError, match="worker process died"):
+        verified(world)
+
+
+def test_nothing_changes_between_two_engines_of_the_audit(many: World) -> None:
+    """Inline and in workers: the same numbers."""
+    summaries: list[Summary] = []
+    for inline in (0, 10**9):
+        with pytest.MonkeyPatch.context() as patch, opened_for_audit(many.config, following=True) as archive:
+            patch.setattr(passes, "_INLINE", inline)
+            summaries.append(verify(archive, Scope(), Silent(), lambda finding: None))
+    one, two = summaries
+    assert (one.files, one.read, one.tally) == (two.files, two.read, two.tally)

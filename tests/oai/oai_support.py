@@ -1,0 +1,223 @@
+"""What the tests of OAI-PMH share: a small repository with a clock of its own, schemas, a walk over lists."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from hashlib import md5
+from pathlib import Path
+from urllib.parse import urlencode
+
+from lxml import etree
+
+import archec.oai
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import (
+    Changes,
+    Fobi,
+    FobiNote,
+    FobiVersion,
+    Position,
+    Refipo,
+    Tobi,
+    TobiNote,
+    TobiVersion,
+    Visit,
+)
+from archec.catalogue.sqlite import SQLiteCatalogue
+from archec.config import Config, OaiConfig
+from archec.history import History
+from archec.oai.follow import Follower
+from archec.oai.index import Index
+from archec.oai.index_sqlite import SQLiteIndex
+from archec.oai.provider import answer
+from archec.oai.repository import Repository, make_repository
+from archec.oai.request import Pair
+from archec.oai.sets import SetRules
+from archec.oai.source import CatalogueSource
+from archec.store.layout import create
+
+SCHEMAS = Path(os.environ.get("ARCHEC_OAI_SCHEMAS", Path(__file__).parents[3] / "shared" / "xsd"))
+WITHOUT = "the schemas of OAI-PMH are not here; set ARCHEC_OAI_SCHEMAS to a folder with all.xsd"
+SECRET = {"ARCHEC_OAI_SECRET": "0123456789abcdef0123456789abcdef"}
+BASE = "http://archive.example.org/oai"
+DOMAIN = "archive.example.org"
+OAI = "{http://www.openarchives.org/OAI/2.0/}"
+NS = {"o": "http://www.openarchives.org/OAI/2.0/", "dc": "http://purl.org/dc/elements/1.1/", "r": "urn:archec:redif:1"}
+NOON = 1_700_000_000
+
+
+class Clock:
+    """A clock that stands still until it is told to move."""
+
+    def __init__(self, now: float = NOON) -> None:
+        self.now = float(now)
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pass_(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@lru_cache
+def schema() -> etree.XMLSchema | None:
+    """The schemas of the protocol, of all payloads, and our own; None where they are not at hand."""
+    if not (SCHEMAS / "all.xsd").exists():
+        return None
+    parser = etree.XMLParser(no_network=True)
+    driver = etree.parse(SCHEMAS / "all.xsd", parser).getroot()
+    for one in driver:
+        if isinstance(one.tag, str):
+            one.set("schemaLocation", (SCHEMAS / one.get("schemaLocation")).as_uri())
+    own = etree.SubElement(driver, "{http://www.w3.org/2001/XMLSchema}import", namespace=NS["r"])
+    own.set("schemaLocation", (Path(archec.oai.__path__[0]) / "redif.xsd").as_uri())
+    return etree.XMLSchema(driver)
+
+
+def checked(body: bytes) -> etree._Element:
+    """The root of an answer: well-formed, in UTF-8, and valid where the schemas are at hand."""
+    body.decode("utf-8")
+    root = etree.fromstring(body, etree.XMLParser(no_network=True, huge_tree=True))
+    known = schema()
+    if known is not None:
+        assert known.validate(root), f"{known.error_log}\n{body[:3000].decode()}"
+    assert root.tag == f"{OAI}OAI-PMH"
+    return root
+
+
+def code(root: etree._Element) -> str:
+    """The error code of an answer, "" where there is none."""
+    found = root.find(f"{OAI}error")
+    return "" if found is None else str(found.get("code"))
+
+
+def texts(root: etree._Element, path: str) -> list[str]:
+    return [str(found.text or "") for found in root.findall(path, NS)]
+
+
+# -- documents ------------------------------------------------------------------------------------
+
+
+def checksum(text: str) -> str:
+    return md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+
+
+def paper(
+    obi: str, stamp: int, *, tist: int = 1_200_000_000, lost: bool = False, kind: str = "ReDIF-Paper", title: str = ""
+) -> Tobi:
+    """A tobi with one content, lost a day later if asked for."""
+    state = checksum(f"{obi}{tist}{title}")
+    entries: dict[int, str | None] = {tist: state}
+    if lost:
+        entries[tist + 86400] = None
+    version = TobiVersion(state, 100, checksum(title), kind, title or f"About {obi}", (Refipo("http://h.org/a.pdf"),))
+    notes = {
+        when: TobiNote(tist + 5, "lost" if one is None else "new", "aaa/x.rdf", 3) for when, one in entries.items()
+    }
+    return Tobi(obi, obi.upper().replace("REPEC", "RePEc"), History.of(entries), {state: version}, notes, stamp)
+
+
+def file(
+    url: str, stamp: int, *, tist: int = 1_200_000_000, lost: bool = False, type_: str = "application/pdf"
+) -> Fobi:
+    """A fobi with one content, lost a day later if asked for."""
+    state = checksum(f"{url}{tist}{type_}")
+    entries: dict[int, str | None] = {tist: state}
+    if lost:
+        entries[tist + 86400] = None
+    notes = {when: FobiNote(tist + 5, "lost" if one is None else "new", 200) for when, one in entries.items()}
+    version = FobiVersion(state, 100, None, type_)
+    return Fobi(url, History.of(entries), {state: version}, notes, Visit(tist, "new", 200), tist, stamp)
+
+
+# -- a repository ---------------------------------------------------------------------------------
+
+
+class World:
+    """A catalogue, its index and the repository over them, in a folder; times are the clock's."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: OaiConfig | None = None,
+        catalogue: Catalogue | None = None,
+        index: Index | None = None,
+        lot: int = 500,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.clock = Clock()
+        self.layout = create(folder / "archive")
+        self.catalogue = catalogue or SQLiteCatalogue("sqlite:///c", folder / "c.sqlite", create=True)
+        self.index = index or SQLiteIndex(folder / "oai.sqlite")
+        self._lot = lot
+        self._batch = self.catalogue.position().batch
+        self.use(settings or OaiConfig())
+
+    def use(self, settings: OaiConfig) -> None:
+        """Other settings from now on."""
+        given = dataclasses.replace(
+            settings,
+            repositoryIdentifier=settings.repositoryIdentifier or DOMAIN,
+            baseURL=settings.baseURL or BASE,
+            adminEmail=settings.adminEmail or ("admin@example.org",),
+            secret="oai.secret",
+        )
+        self.config = Config(base=self.folder, name="Test archive", oai=given)
+        source = CatalogueSource(self.layout, self.catalogue)
+        self.repository: Repository = make_repository(self.config, self.index, source, environ=SECRET)
+        rules = SetRules(given.sets, given.collections)
+        self.follower = Follower(self.catalogue, self.index, rules, lot=self._lot, clock=self.clock)
+
+    def write(self, *obis: Tobi | Fobi) -> None:
+        """One batch of the archive's writer, stamped by the clock."""
+        self._batch += 1
+        stamp = max(self.catalogue.position().stamp, int(self.clock()))
+        dated = [dataclasses.replace(obi, stamp=stamp) for obi in obis]
+        tobis = [obi for obi in dated if isinstance(obi, Tobi)]
+        fobis = [obi for obi in dated if isinstance(obi, Fobi)]
+        self.catalogue.write(Changes(Position(1000, self._batch, stamp), tobis=tobis, fobis=fobis))
+
+    def show(self, *obis: Tobi | Fobi) -> None:
+        """Writes, and lets so much time pass that harvesters see it."""
+        if obis:
+            self.write(*obis)
+        self.follower.catch_up()
+        self.clock.pass_(3)
+
+    def raw(self, pairs: Sequence[Pair]) -> bytes:
+        return answer(self.repository, pairs, BASE, self.clock()).body
+
+    def ask(self, verb: str, **arguments: str) -> etree._Element:
+        """The root of an answer, checked; ``from_`` stands for ``from``."""
+        pairs: list[Pair] = [("verb", verb), *((name.rstrip("_"), value) for name, value in arguments.items())]
+        return checked(self.raw(pairs))
+
+    def walk(self, verb: str, between: Callable[[], None] = lambda: None, **arguments: str) -> Iterator[etree._Element]:
+        """Every answer of a list, following its tokens."""
+        root = self.ask(verb, **arguments)
+        while True:
+            yield root
+            token = root.find(f"{OAI}{verb}/{OAI}resumptionToken")
+            if token is None or not token.text:
+                return
+            between()
+            root = self.ask(verb, resumptionToken=token.text)
+
+    def identifiers(self, between: Callable[[], None] = lambda: None, **arguments: str) -> list[str]:
+        """The identifiers of a whole harvest, in order."""
+        given = {"metadataPrefix": "oai_dc", **arguments}
+        roots = self.walk("ListIdentifiers", between, **given)
+        return [one for root in roots for one in texts(root, ".//o:header/o:identifier")]
+
+    def close(self) -> None:
+        self.index.close()
+        self.catalogue.close()
+
+
+def query(verb: str, **arguments: str) -> str:
+    return urlencode({"verb": verb, **{name.rstrip("_"): value for name, value in arguments.items()}})

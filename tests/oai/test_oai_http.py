@@ -1,0 +1,412 @@
+"""OAI-PMH over real HTTP: methods, codings, limits, load, real harvesters."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from oai_http import LOCAL, Running, served
+from oai_support import DOMAIN, World, checked, code, file, paper, query, texts
+
+from archec.config import OaiConfig
+from archec.oai import router as router_module
+from archec.oai.verbs import VERBS
+
+BAD = "verb=ListRecords&metadataPrefix=oai_dc&set="
+
+
+@pytest.fixture
+def site(small: World) -> Iterator[Running]:
+    small.use(dataclasses.replace(small.config.oai, numOfRecords=4))
+    with served(small) as made:
+        yield made
+
+
+def get(url: str, **headers: str) -> httpx.Response:
+    return httpx.get(url, headers={"Accept-Encoding": "identity", **headers}, trust_env=False)
+
+
+# -- methods and codings --------------------------------------------------------------------------
+
+
+def test_get_and_post_are_the_same(site: Running) -> None:
+    given_ = query("ListRecords", metadataPrefix="oai_dc", set="archive:aaa")
+    by_get = get(f"{site.oai}?{given_}")
+    by_post = httpx.post(
+        site.oai, content=given_, headers={"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+    )
+    assert by_get.status_code == by_post.status_code == 200
+    assert by_get.headers["content-type"] == "text/xml; charset=utf-8"
+    assert by_get.text == by_post.text
+    assert texts(checked(by_get.content), "o:request") == [site.oai]
+
+
+def test_arguments_of_a_post_and_its_address_are_one_list(site: Running) -> None:
+    answer = httpx.post(f"{site.oai}?verb=Identify", data={"verb": "Identify"})
+    assert code(checked(answer.content)) == "badVerb"
+
+
+def test_errors_have_status_200(site: Running) -> None:
+    for wrong in (
+        "",
+        "verb=x",
+        BAD,
+        "verb=GetRecord&identifier=x:y&metadataPrefix=oai_dc",
+        "verb=%ff%00",
+        "verb=Identify&%0b=1",
+    ):
+        answer = get(f"{site.oai}?{wrong}")
+        assert answer.status_code == 200
+        assert code(checked(answer.content))
+
+
+def test_other_methods_and_types(site: Running) -> None:
+    assert httpx.put(site.oai).status_code == 405
+    assert httpx.post(site.oai, json={}).status_code == 415
+    head = httpx.head(f"{site.oai}?verb=Identify", headers={"Accept-Encoding": "identity"})
+    assert head.status_code == 200
+    assert not head.content
+    assert head.headers["content-length"] == str(len(get(f"{site.oai}?verb=Identify").content))
+    assert get(f"{site.url}/oai/").status_code == get(f"{site.url}/nothing").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("accept", "coding"),
+    [
+        ("", ""), ("identity", ""), ("br", ""), ("gzip", "gzip"), ("deflate", "deflate"), ("zstd", "zstd"),
+        ("gzip, deflate", "gzip"), ("gzip, deflate, br, zstd", "zstd"), ("gzip;q=0", ""), ("gzip;q=0, *", ""),
+        ("*", "gzip"), ("gzip;q=0.5, deflate;q=0.9", "deflate"), ("x-gzip", "gzip"), ("gzip;q=junk", ""),
+        ("identity, gzip;q=0.5", ""),
+    ],
+)  # fmt: skip
+def test_codings_only_when_asked_for(site: Running, accept: str, coding: str) -> None:
+    with httpx.stream(
+        "GET", f"{site.oai}?{query('ListRecords', metadataPrefix='oai_dc')}", headers={"Accept-Encoding": accept}
+    ) as answer:
+        body = b"".join(answer.iter_raw())
+    assert answer.headers.get("content-encoding", "") == coding
+    assert answer.headers["vary"] == "Accept-Encoding"
+    plain: dict[str, Callable[[bytes], bytes]] = {
+        "": bytes,
+        "gzip": lambda data: zlib.decompress(data, 31),
+        "deflate": zlib.decompress,
+        "zstd": lambda data: zstandard.ZstdDecompressor().decompress(data),
+    }
+    checked(plain[coding](body))
+
+
+def test_identify_names_the_codings(site: Running) -> None:
+    assert texts(checked(get(f"{site.oai}?verb=Identify").content), ".//o:compression") == ["gzip", "deflate", "zstd"]
+
+
+def test_style_sheet_and_schema(site: Running) -> None:
+    answer = get(f"{site.oai}?verb=Identify")
+    assert b'href="oai/style.xsl"' in answer.content
+    style, schema = get(f"{site.oai}/style.xsl"), get(f"{site.oai}/redif.xsd")
+    assert style.headers["content-type"].startswith("text/xsl")
+    assert schema.status_code == 200
+    assert b'targetNamespace="urn:archec:redif:1"' in schema.content
+
+
+def test_the_base_url_is_the_address_that_was_asked(small: World) -> None:
+    with served(small) as site:
+        answer = get(f"{site.oai}?verb=Identify", Host='evil.example.org"><x>')
+        assert answer.status_code in (200, 400)
+        if answer.status_code == 200:
+            checked(answer.content)
+        assert texts(checked(get(f"{site.oai}?verb=Identify", Host="oai.example.org").content), ".//o:baseURL") == [
+            "http://oai.example.org/oai"
+        ]
+
+
+# -- limits ---------------------------------------------------------------------------------------
+
+
+def test_large_bodies_are_refused(site: Running) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = httpx.post(site.oai, content=b"verb=Identify&a=" + b"x" * 100_000, headers=form)
+    assert answer.status_code == 413
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(10_000):
+            yield b"x" * 65536
+
+    # The connection may be cut before all was sent.
+    with contextlib.suppress(httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError):
+        assert httpx.post(site.oai, content=endless(), headers=form).status_code == 413
+
+
+def test_bodies_that_do_not_come(small: World) -> None:
+    with (
+        served(small, dataclasses.replace(LOCAL, idle_timeout=0.3)) as site,
+        socket.create_connection(("127.0.0.1", site.port)) as client,
+    ):
+        client.sendall(b"POST /oai HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nverb=")
+        client.settimeout(10)
+        assert b" 408 " in client.recv(1000)
+
+
+@contextmanager
+def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """List requests wait until the event is set."""
+    gate = threading.Event()
+    real = router_module.answer
+
+    def slow(repository: Any, pairs: Any, *rest: Any) -> Any:
+        if ("verb", "ListRecords") in pairs:
+            assert gate.wait(20)
+        return real(repository, pairs, *rest)
+
+    monkeypatch.setattr(router_module, "answer", slow)
+    try:
+        yield gate
+    finally:
+        gate.set()
+
+
+def test_too_many_lists_at_once(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    small.use(dataclasses.replace(small.config.oai, max_lists=6, retry_after=2.4))
+    url = query("ListRecords", metadataPrefix="oai_dc")
+    with served(small) as site, held_up(monkeypatch) as gate:
+        answers: list[int] = []
+        threads = [
+            threading.Thread(target=lambda: answers.append(get(f"{site.oai}?{url}").status_code)) for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        while "archec_oai_lists_active 6" not in get(f"{site.url}/metrics").text:
+            time.sleep(0.01)
+        refused = get(f"{site.oai}?{url}")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+        assert httpx.post(site.oai, data={"verb": "ListSets"}).status_code == 503
+        # These stay free.
+        assert get(f"{site.oai}?verb=Identify").status_code == 200
+        record = query("GetRecord", metadataPrefix="oai_dc", identifier=f"oai:{DOMAIN}:RePEc:aaa:wpaper:1")
+        assert texts(checked(get(f"{site.oai}?{record}").content), ".//dc:title") == ["Paper 1"]
+        gate.set()
+        for thread in threads:
+            thread.join()
+        assert answers == [200] * 6
+        assert get(f"{site.oai}?{url}").status_code == 200
+        assert "archec_oai_lists_refused_total 2" in get(f"{site.url}/metrics").text
+
+
+def test_a_client_that_takes_nothing_in_gives_its_place_back(world: World) -> None:
+    world.show(*(paper(f"RePEc:aaa:s:{n}", 0, title="x" * 40_000) for n in range(100)))
+    world.use(dataclasses.replace(world.config.oai, max_lists=1, max_page=10_000_000))
+    wire = f"GET /oai?{query('ListRecords', metadataPrefix='oai_dc')} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    with served(world, dataclasses.replace(LOCAL, send_timeout=0.5)) as site:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", site.port))
+            client.sendall(wire)
+            while "archec_oai_lists_active 1" not in get(f"{site.url}/metrics").text:
+                time.sleep(0.01)
+            assert get(f"{site.oai}?{query('ListSets')}").status_code == 503
+            until = time.monotonic() + 20
+            while "archec_oai_lists_active 0" not in get(f"{site.url}/metrics").text:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+        assert get(f"{site.oai}?{query('ListSets')}").status_code == 200
+
+
+def test_lists_wait_for_the_first_index(world: World) -> None:
+    world.write(*(paper(f"RePEc:aaa:s:{n}", 0) for n in range(5)))
+    gate = threading.Event()
+    real = world.follower.steps
+
+    def slow() -> Any:
+        gate.wait(20)
+        yield from real()
+
+    world.follower.steps = slow  # type: ignore[method-assign]
+    with served(world, poll=0.05) as site:
+        try:
+            early = get(f"{site.oai}?{query('ListRecords', metadataPrefix='oai_dc')}")
+            assert (early.status_code, early.headers["retry-after"]) == (503, "10")
+            assert get(f"{site.oai}?verb=Identify").status_code == 200
+            assert get(f"{site.url}/healthz").status_code == 503
+        finally:
+            gate.set()
+        until = time.monotonic() + 20
+        while get(f"{site.url}/healthz").status_code != 200:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert (
+            len(
+                texts(
+                    checked(get(f"{site.oai}?{query('ListIdentifiers', metadataPrefix='oai_dc')}").content),
+                    ".//o:header",
+                )
+            )
+            == 5
+        )
+
+
+def test_a_catalogue_that_is_gone_is_503_and_tells_no_secrets(small: World) -> None:
+    with served(small, poll=60) as site:
+        small.catalogue.clear()
+        answer = get(
+            f"{site.oai}?{query('GetRecord', metadataPrefix='oai_dc', identifier=f'oai:{DOMAIN}:RePEc:aaa:wpaper:1')}"
+        )
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
+        assert "catalogue" not in answer.text
+
+
+# -- any request ----------------------------------------------------------------------------------
+
+_names = st.sampled_from(["verb", "identifier", "metadataPrefix", "from", "until", "set", "resumptionToken", "junk"])
+_verbs = st.sampled_from(sorted(VERBS))
+_values = st.one_of(
+    _verbs,
+    st.sampled_from(
+        (
+            "oai_dc",
+            "redif",
+            "amf",
+            "archive:aaa",
+            "type",
+            "2023-11-14",
+            "2023-11-14T22:13:20Z",
+            "2999-01-01",
+            f"oai:{DOMAIN}:RePEc:aaa:wpaper:1",
+            f"oai:{DOMAIN}:RePEc:aaa:wpaper:3",
+        )
+    ),
+    st.text(max_size=30),
+    st.text("!*'();:@&=+$,/?%#[]\"<>\\^`{|} oai.:-_~\x00\x0b\ufffe\U0001f4dc", max_size=20),
+)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pairs=st.lists(st.tuples(_names | st.text(max_size=5), _values), max_size=6))
+def test_any_arguments_give_a_valid_answer(small: World, pairs: list[tuple[str, str]]) -> None:
+    checked(small.raw([(name, value) for name, value in pairs]))
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(verb=_verbs,
+       arguments=st.dictionaries(_names.filter(lambda name: name != "verb"), _values, max_size=3))  # fmt: skip
+def test_nearly_right_arguments_give_a_valid_answer(small: World, verb: str, arguments: dict[str, str]) -> None:
+    checked(small.raw([("verb", verb), *arguments.items()]))
+
+
+def test_any_bytes_give_a_valid_answer(site: Running) -> None:
+    @settings(max_examples=100, deadline=None)
+    @given(st.binary(max_size=60), st.booleans())
+    def probe(data: bytes, prefixed: bool) -> None:
+        raw = (b"verb=GetRecord&metadataPrefix=oai_dc&identifier=" if prefixed else b"") + data
+        posted = client.post(site.oai, content=raw, headers={"Content-Type": "application/x-www-form-urlencoded"})
+        assert posted.status_code == 200
+        checked(posted.content)
+
+    with httpx.Client(trust_env=False) as client:
+        probe()
+
+
+# -- real harvesters ------------------------------------------------------------------------------
+
+
+class Refusing:
+    """Lets the server say 503 to every third list request."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        real = router_module.OaiCapability._refusal
+        answered = router_module.OaiCapability._answered
+        outer = self
+
+        async def maybe(capability: Any, request: Any, pairs: Any, limiter: Any) -> Any:
+            outer.count += 1
+            return (
+                real(capability, "Busy.")
+                if outer.count % 3 == 0
+                else await answered(capability, request, pairs, limiter)
+            )
+
+        monkeypatch.setattr(router_module.OaiCapability, "_answered", maybe)
+
+
+def sickle_harvest(url: str, **arguments: Any) -> list[tuple[str, bool]]:
+    from sickle import Sickle
+    from sickle.oaiexceptions import NoRecordsMatch
+
+    client = Sickle(url, max_retries=5, default_retry_after=1, retry_status_codes=[503])
+    try:
+        found = client.ListRecords(
+            **{name.rstrip("_"): value for name, value in arguments.items()}, ignore_deleted=False
+        )
+    except NoRecordsMatch:
+        return []
+    return [(record.header.identifier, record.header.deleted) for record in found]
+
+
+def scythe_harvest(url: str, **arguments: Any) -> list[tuple[str, bool]]:
+    scythe = pytest.importorskip("oaipmh_scythe")
+    names = {"metadataPrefix": "metadata_prefix", "set_": "set_", "from_": "from_", "until": "until"}
+    with scythe.Scythe(url, retry_config=scythe.RetryConfig(max_retries=5)) as client:
+        try:
+            given_ = {names[name]: value for name, value in arguments.items()}
+            return [(record.header.identifier, record.header.deleted) for record in client.list_records(**given_)]
+        except scythe.NoRecordsMatch:
+            return []
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("harvest", [sickle_harvest, scythe_harvest])
+def test_harvesters(
+    harvest: Callable[..., list[tuple[str, bool]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path / "w", settings=OaiConfig(numOfRecords=20, retry_after=1))
+    world.show(
+        *(paper(f"RePEc:aaa:s{n % 2}:{n}", 0) for n in range(40)), *(file(f"http://h.org/{n}", 0) for n in range(9))
+    )
+    since = int(world.clock())
+    world.clock.pass_(50)
+    world.show(*(paper(f"RePEc:aaa:s{n % 2}:{n}", 0, lost=n < 3) for n in range(5)), paper("RePEc:aaa:s0:x", 0))
+    from archec.tist import iso
+
+    Refusing(monkeypatch)
+    with served(world) as site:
+        full = harvest(site.oai, metadataPrefix="oai_dc")
+        assert len(full) == len(dict(full)) == 50
+        assert sum(dict(full).values()) == 3
+        assert len(harvest(site.oai, metadataPrefix="oai_dc", set_="archive:aaa:s0")) == 21
+        assert len(harvest(site.oai, metadataPrefix="redif", from_=iso(since))) == 6
+        assert len(harvest(site.oai, metadataPrefix="oai_dc", until=iso(since))) == 44
+        assert harvest(site.oai, metadataPrefix="oai_dc", from_="2999-01-01") == []
+    world.close()
+
+
+def test_the_access_log_has_a_line_for_each_request(small: World, caplog: pytest.LogCaptureFixture) -> None:
+    import logging
+
+    from archec.server.accesslog import LOGGER
+
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = True
+    try:
+        with caplog.at_level(logging.INFO, LOGGER.name), served(small) as site:
+            get(f"{site.oai}?verb=Identify", **{"User-Agent": 'a "tester"'})
+    finally:
+        LOGGER.propagate = False
+    (line,) = {record.message for record in caplog.records if record.name == LOGGER.name}
+    assert re.fullmatch(
+        r'127\.0\.0\.1 - - \[.+ \+0000\] "GET /oai\?verb=Identify HTTP/1\.1" 200 [0-9]+ "-"'
+        r' "a \\x22tester\\x22" [0-9.]+',
+        line,
+    )

@@ -1,0 +1,116 @@
+"""A server with one small capability, for the tests of the server itself."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from archec.config import ServerConfig
+from archec.errors import BadName, CatalogueGone
+from archec.server.app import make_app
+from archec.server.capability import Capability, Figure
+from archec.server.respond import PiecewiseResponse
+from archec.server.run import listen, make_server
+
+LOCAL = ServerConfig(host="127.0.0.1", port=0, access_log="")
+LARGE = b"0123456789abcdef" * (1 << 20)
+
+
+class Sample:
+    """Answers, large answers, and every kind of failure."""
+
+    name = "sample"
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.fault = ""
+        self.wait = threading.Event()
+
+    def routes(self) -> Sequence[BaseRoute]:
+        return [
+            Route("/sample/hello", self.hello, methods=["GET", "POST"]),
+            Route("/sample/large", self.large),
+            Route("/sample/slow", self.slow),
+            Route("/sample/fails/{how}", self.fails),
+        ]
+
+    async def hello(self, request: Request) -> Response:
+        await request.body()
+        return PlainTextResponse("hello")
+
+    async def large(self, request: Request) -> Response:
+        return PiecewiseResponse(LARGE, type_="application/octet-stream")
+
+    def slow(self, request: Request) -> Response:
+        self.events.append("slow")
+        assert self.wait.wait(20)
+        return PlainTextResponse("done")
+
+    async def fails(self, request: Request) -> Response:
+        how = request.path_params["how"]
+        raise {"gone": CatalogueGone("secret host"), "bad": BadName("not a name"), "bug": KeyError("x")}[how]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        self.events.append("start")
+        yield
+        self.events.append("stop")
+
+    def healthy(self) -> str:
+        return self.fault
+
+    def figures(self) -> Iterable[Figure]:
+        yield Figure("sample_things", 1.5, "Things.", (("what", 'a "b"\n'),))
+
+
+@contextmanager
+def running(*parts: Capability, config: ServerConfig = LOCAL) -> Iterator[int]:
+    """The port of a server with these capabilities."""
+    listener = listen(config)
+    server = make_server(make_app(parts), config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listener.close()
+        assert not thread.is_alive()
+
+
+def connect(port: int) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", port), timeout=20)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return client
+
+
+def is_cut(client: socket.socket) -> bool:
+    """Waits until the server closes the connection."""
+    try:
+        while client.recv(65536):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+def is_refused(client: socket.socket, piece: bytes, pause: float = 0) -> bool:
+    """Sends a piece again and again, until the server closes the connection."""
+    try:
+        for _ in range(100_000):
+            client.sendall(piece)
+            time.sleep(pause)
+    except OSError:
+        return True
+    return False

@@ -1,0 +1,253 @@
+"""The server: what it tells of itself, what it says when something fails, its limits, its end."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from server_support import LARGE, LOCAL, Sample, connect, is_cut, is_refused, running
+
+import archec
+from archec.config import as_yaml
+from archec.errors import ConfigError
+from archec.server.accesslog import LOGGER
+from archec.server.coding import chosen, encoded
+from archec.server.metrics import as_text
+from archec.server.run import listen, log_accesses
+from archec.store.layout import create
+
+
+def test_health_and_figures() -> None:
+    sample = Sample()
+    with running(sample) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+        assert client.get("/sample/hello").text == "hello"
+        assert client.get("/healthz").json() == {"status": "ok", "version": archec.__version__, "faults": {}}
+        sample.fault = "ailing"
+        ill = client.get("/healthz")
+        assert (ill.status_code, ill.json()["faults"]) == (503, {"sample": "ailing"})
+        assert client.get("/nothing/../../etc/passwd").status_code == 404
+        text = client.get("/metrics").text
+    assert 'archec_http_requests_total{part="sample",status="200"} 1\n' in text
+    assert 'archec_http_requests_total{part="healthz",status="503"} 1\n' in text
+    assert 'archec_http_requests_total{part="other",status="404"} 1\n' in text
+    assert "archec_http_requests_active 1\n" in text
+    assert 'sample_things{what="a \\"b\\"\\n"} 1.5\n' in text
+    assert text.count("# TYPE archec_http_request_seconds histogram") == 1
+    assert sample.events == ["start", "stop"]
+
+
+def test_figures_are_grouped_by_name() -> None:
+    assert as_text([]) == "\n"
+
+
+def test_failures_tell_clients_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with running(Sample()) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}/sample", trust_env=False) as client:
+        gone, bad, bug = (client.get(f"/fails/{how}") for how in ("gone", "bad", "bug"))
+        assert client.get("/hello").status_code == 200
+    assert (gone.status_code, gone.headers["retry-after"]) == (503, "60")
+    assert "secret" not in gone.text
+    assert (bad.status_code, bad.text) == (400, "not a name\n")
+    assert bug.status_code == 500
+    assert "KeyError" not in bug.text
+    told = [record.getMessage() for record in caplog.records if record.name == "archec.server"]
+    assert any("secret host" in one for one in told)
+    assert any("/sample/fails/bug failed" in one for one in told)
+
+
+def test_no_delay_on_any_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TCP_NODELAY is set where the connection is accepted."""
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    seen: list[int] = []
+    real = HttpToolsProtocol.connection_made
+
+    def look(self: HttpToolsProtocol, transport: object) -> None:
+        accepted = transport.get_extra_info("socket")  # type: ignore[attr-defined]
+        seen.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        real(self, transport)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(HttpToolsProtocol, "connection_made", look)
+    with running(Sample()) as port:
+        httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False)
+    assert seen
+    assert all(seen)
+
+
+# -- limits ---------------------------------------------------------------------------------------
+
+
+def test_a_connection_without_a_request_is_cut() -> None:
+    with running(Sample(), config=dataclasses.replace(LOCAL, idle_timeout=0.3)) as port:
+        silent, half, slow = connect(port), connect(port), connect(port)
+        half.sendall(b"GET /healthz HTTP/1.1\r\nHost")
+        assert is_cut(silent)
+        assert is_cut(half)
+        assert is_refused(slow, b"G", pause=0.05)  # a byte now and then does not help
+        for client in (silent, half, slow):
+            client.close()
+
+
+@pytest.mark.parametrize("piece", [b"GET /" + b"a" * 10_000, b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 1000])
+def test_an_endless_head_is_cut(piece: bytes) -> None:
+    with running(Sample()) as port, connect(port) as client:
+        client.sendall(piece)
+        assert is_refused(client, piece.rpartition(b"\r\n")[2] or b"A: b\r\n" * 1000)
+
+
+def test_a_client_that_takes_nothing_in_is_cut() -> None:
+    with running(Sample(), config=dataclasses.replace(LOCAL, send_timeout=0.5)) as port, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", port))
+        client.sendall(b"GET /sample/large HTTP/1.1\r\nHost: x\r\n\r\n")
+        until = time.monotonic() + 20
+        while (
+            "archec_http_requests_active 1\n" not in httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
+        ):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def test_a_large_body_comes_whole_at_any_pace() -> None:
+    with running(Sample()) as port:
+        assert httpx.get(f"http://127.0.0.1:{port}/sample/large", trust_env=False).content == LARGE
+        with connect(port) as client:
+            client.sendall(b"GET /sample/large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            size = 0
+            while data := client.recv(1 << 16):
+                size += len(data)
+            assert size > len(LARGE)
+
+
+def test_too_many_connections() -> None:
+    with running(Sample(), config=dataclasses.replace(LOCAL, max_connections=3)) as port:
+        clients = [connect(port) for _ in range(3)]
+        for client in clients:
+            client.sendall(b"GET /sample/hello HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert any(b" 503 " in client.recv(1000) for client in clients)
+        for client in clients:
+            client.close()
+
+
+def test_nonsense_is_refused() -> None:
+    with running(Sample()) as port, connect(port) as client:
+        client.sendall(b"\x16\x03\x01\x02\x00\x01 not HTTP\r\n\r\n")
+        assert b" 400 " in client.recv(1000)
+
+
+@pytest.mark.slow
+def test_ten_thousand_connections_cost_bounded_memory() -> None:
+    """In a process of its own: each end of a connection takes a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 11_000:
+        pytest.skip(f"a process may open {hard} files only")
+    script = (
+        "import dataclasses, sys; from server_support import *\n"
+        "config = dataclasses.replace(LOCAL, max_connections=12_000, idle_timeout=120)\n"
+        "with running(Sample(), config=config) as port: print(port, flush=True); sys.stdin.read()"
+    )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (11_000, hard))
+    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parent}:{Path(archec.__file__).parents[1]}"}
+    command = [sys.executable, "-c", script]
+    try:
+        with subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            before = rss(process.pid)
+            clients = [connect(port) for _ in range(10_000)]
+            for client in clients:
+                client.sendall(b"GET /sample/hello HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 2000)
+            assert httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False, timeout=60).status_code == 200
+            assert rss(process.pid) - before < 400_000_000
+            for client in clients:
+                client.close()
+            process.stdin.close()
+            assert process.wait(60) == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def rss(process: int) -> int:
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# -- start and end --------------------------------------------------------------------------------
+
+
+def test_a_port_that_is_taken() -> None:
+    with listen(LOCAL) as taken, pytest.raises(ConfigError, match="cannot listen on"):
+        listen(dataclasses.replace(LOCAL, port=taken.getsockname()[1]))
+
+
+def test_access_log_to_a_file(tmp_path: Path) -> None:
+    try:
+        log_accesses("access.log", tmp_path)
+        with running(Sample()) as port:
+            httpx.get(f"http://127.0.0.1:{port}/healthz?a=%22", trust_env=False)
+        assert '"GET /healthz?a=%22 HTTP/1.1" 200 ' in (tmp_path / "access.log").read_text()
+    finally:
+        log_accesses("", tmp_path)
+    assert not LOGGER.isEnabledFor(logging.INFO)
+
+
+def test_the_command_serves_and_stops_gracefully(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(as_yaml({"server.port": 0}), encoding="utf-8")
+    create(tmp_path / "archive")
+    (tmp_path / "data").mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(Path(archec.__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "archec", "serve"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        url = ""
+        for line in process.stderr:
+            url = line.strip().removeprefix("archec: serving ") if "serving" in line else url
+            if "startup complete" in line:
+                break
+        assert httpx.get(f"{url}?verb=Identify", trust_env=False).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert "GET /oai?verb=Identify" in out
+    assert (tmp_path / "data" / "oai.secret").stat().st_mode & 0o777 == 0o600
+
+
+def test_requests_in_work_are_finished() -> None:
+    import threading
+
+    sample = Sample()
+    answers: list[str] = []
+    with running(sample) as port:
+        url = f"http://127.0.0.1:{port}/sample/slow"
+        thread = threading.Thread(target=lambda: answers.append(httpx.get(url, trust_env=False, timeout=20).text))
+        thread.start()
+        while "slow" not in sample.events:
+            time.sleep(0.01)
+        threading.Timer(0.5, sample.wait.set).start()
+    thread.join()
+    assert answers == ["done"]
+    assert sample.events == ["start", "slow", "stop"]
+
+
+def test_codings() -> None:
+    import zlib
+
+    import zstandard
+
+    body = b"<a>" * 1000
+    assert zlib.decompress(encoded(body, "gzip"), 31) == zlib.decompress(encoded(body, "deflate")) == body
+    assert zstandard.ZstdDecompressor().decompress(encoded(body, "zstd")) == body
+    assert chosen("gzip;q=1.0, zstd;q=0.5") == "gzip"
