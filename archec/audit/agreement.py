@@ -14,13 +14,17 @@ from archec.catalogue.model import TobiState
 from archec.errors import CatalogueError
 from archec.history import History
 
-__all__ = ["histories", "objection"]
+__all__ = ["Known", "entry_at", "histories", "objection"]
 
 _TOBI = "RePEc:"
 _SLACK = 2000
 
 
-def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, History]:
+Known = History | TobiState
+"""A history, or the row of a scan that holds one."""
+
+
+def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
     """The histories of those of ``ids`` that the catalogue knows."""
     tobis = [obi for obi in ids if obi.startswith(_TOBI)]
     found = _scanned(catalogue, tobis)
@@ -33,36 +37,40 @@ def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, History]:
     return found
 
 
-def _scanned(catalogue: Catalogue, ids: Collection[str]) -> dict[str, History]:
+def _scanned(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
     """Most of ``ids``, where they lie densely among all: a scan costs a tenth of asking for each."""
     if len(ids) < 2:
         return {}
     wanted, least, most = set(ids), min(ids), max(ids)
-    found: dict[str, History] = {}
+    found: dict[str, Known] = {}
     for state in islice(catalogue.scan_tobis(least), 4 * len(ids) + _SLACK):
         if state.id in wanted:
-            found[state.id] = _history(state)
+            found[state.id] = state
         if state.id >= most:
             break
     return found
 
 
-def _history(state: TobiState) -> History:
-    if state.h is None:
-        return History((state.last,), (state.state,))
-    try:
-        return history_from(orjson.loads(state.h))
-    except ValueError as error:
-        raise CatalogueError(f"the history of {state.id} in the catalogue is no history: {error}") from error
+def entry_at(known: Known | None, when: int) -> tuple[int, str | None] | None:
+    """The entry in force as of ``when``: (tist, state), None before the obi was found."""
+    if isinstance(known, TobiState):
+        if known.h is None:
+            return (known.last, known.state) if known.last <= when else None
+        obi, text = known.id, known.h
+        try:
+            known = history_from(orjson.loads(text))
+        except ValueError as error:
+            raise CatalogueError(f"the history of {obi} in the catalogue is no history: {error}") from error
+    return known.entry_at(when) if known is not None else None
 
 
-def objection(entry: Entry, history: History | None) -> tuple[str, str] | None:
+def objection(entry: Entry, known: Known | None) -> tuple[str, str] | None:
     """Where the catalogue does not say what the journal says: what it says (an md5, "lost" or "") in words.
 
     An entry that only repeats the one before it is dropped from a history (its bytes stay), so the state
     in force at its tist counts. Gives the catalogue's md5 (or "") and a sentence.
     """
-    there = history.entry_at(entry.tist) if history is not None else None
+    there = entry_at(known, entry.tist)
     if there is None:
         return "", "the catalogue does not know it"
     tist, state = there

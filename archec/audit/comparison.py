@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
-from archec.audit.agreement import histories, objection
+from archec.audit.agreement import entry_at, histories, objection
 from archec.audit.entries import Entry, key_of, told_by
 from archec.audit.findings import Finding
 from archec.audit.journalcheck import Change
@@ -201,7 +201,7 @@ def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: s
     history = histories(catalogue, [entry.id]).get(entry.id)
     about = (path, entry.tist, entry.id, entry.md5)
     if state is None:
-        there = history.entry_at(entry.tist) if history is not None else None
+        there = entry_at(history, entry.tist)
         says = "does not know of it" if there is None else f"says {there[1] or 'lost'} from {there[0]} on"
         return _about("catalogue-disagrees", *about, f"the journals say that it was lost then; the catalogue {says}")
     theirs = objection(entry, history)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from os import close, readv
 from types import TracebackType
 
-from archec.audit.agreement import histories, objection
+from archec.audit.agreement import entry_at, histories, objection
 from archec.audit.entries import Entry
 from archec.audit.findings import Finding
 from archec.audit.folders import Folders
@@ -161,8 +161,7 @@ class Inspector:
         """Whether the catalogue knows these bytes as those of another obi at exactly that tist."""
         if self._catalogue is None:
             return False
-        history = histories(self._catalogue, [obi]).get(obi)
-        return history is not None and history.entry_at(tist) == (tist, md5)
+        return entry_at(histories(self._catalogue, [obi]).get(obi), tist) == (tist, md5)
 
     def _elsewhere(self, entry: Entry, path: str) -> Iterable[Finding]:
         """No such name: fine where the URL redirected to the one that differs by a final slash only."""

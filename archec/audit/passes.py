@@ -65,7 +65,7 @@ class Pass:
     def go(self, take: Callable[[Lot, Seen], None]) -> None:
         """Reads until all is done or the scope is used up; ``take`` gets what became of each lot, in order.
 
-        At least one batch is checked, so that every call gets on.
+        At least one batch is checked, so that every call gets on; none where the share is 0.
         """
         files, scope = journals(self._archive.layout), self._scope
         totals = self._memory.journals()

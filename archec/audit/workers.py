@@ -9,10 +9,11 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Thread
 from types import TracebackType
 from typing import NamedTuple
 
@@ -70,26 +71,27 @@ class Workers:
     """Lots in, in order; what they came to out, in the same order. A context manager.
 
     Lots of together ``inline`` weight at most are worked off here: starting processes takes longer than a
-    small archive does. At most ``2 * workers + 2`` lots wait, so memory is bounded.
+    small archive does. At most ``3 * workers + 2`` lots wait, so memory is bounded.
     """
 
     def __init__(self, tools: Tools, inspector: Inspector, *, workers: int, inline: int) -> None:
         self._tools, self._inspector, self._count, self._inline = tools, inspector, max(1, workers), inline
-        self._threads: ThreadPoolExecutor | None = None
+        self._queue: SimpleQueue[Asked | None] = SimpleQueue()
         self._processes: list[WorkerProcess] = []
-        self._free: SimpleQueue[WorkerProcess] = SimpleQueue()
         self._waiting: deque[tuple[Lot, Future[Seen] | Seen]] = deque()
 
     def submit(self, lot: Lot) -> Iterator[tuple[Lot, Seen]]:
         """Hands over a lot; gives what is done, waiting where too much is on its way."""
-        if self._threads is None and lot.weight <= self._inline:
+        if not self._processes and lot.weight <= self._inline:
             self._inline -= lot.weight
             self._waiting.append((lot, look_at(lot, self._inspector, self._tools)))
         else:
-            if self._threads is None:
-                self._threads = self._start()
-            self._waiting.append((lot, self._threads.submit(self._ask, lot)))
-        yield from self.results(most=2 * self._count + 2)
+            while len(self._processes) < self._count:
+                self._processes.append(WorkerProcess(self._tools, self._queue))
+            asked = Asked(pickle.dumps(lot, pickle.HIGHEST_PROTOCOL), Future())
+            self._queue.put(asked)
+            self._waiting.append((lot._replace(lines=[]), asked.answer))
+        yield from self.results(most=3 * self._count + 2)
 
     def results(self, *, most: int = 0) -> Iterator[tuple[Lot, Seen]]:
         """What is done, in order; waits until at most ``most`` lots are on their way."""
@@ -104,39 +106,35 @@ class Workers:
             self._waiting.popleft()
             yield lot, seen
 
-    def _start(self) -> ThreadPoolExecutor:
-        for _ in range(self._count):
-            process = WorkerProcess(self._tools)
-            self._processes.append(process)
-            self._free.put(process)
-        return ThreadPoolExecutor(self._count, thread_name_prefix="audit")
-
-    def _ask(self, lot: Lot) -> Seen:
-        process = self._free.get()
-        try:
-            return process.ask(lot)
-        finally:
-            self._free.put(process)
-
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._threads is not None:
+        for process in self._processes:
             if kind is not None:
-                for process in self._processes:
-                    process.stop()
-            self._threads.shutdown(wait=True, cancel_futures=True)
-            for process in self._processes:
-                process.close()
+                process.stop()
+            self._queue.put(None)
+        for process in self._processes:
+            process.close()
+
+
+class Asked(NamedTuple):
+    """A lot as it goes through the pipe, and the answer to come."""
+
+    lot: bytes
+    answer: Future[Seen]
 
 
 class WorkerProcess:
-    """One worker process, which is asked one lot at a time. It ends when its pipe does."""
+    """One worker process. It takes lots from a queue, until there is a None in it.
 
-    def __init__(self, tools: Tools) -> None:
+    One thread writes and one reads, so that the next lot waits in the pipe while one is worked on: a
+    worker never waits for this process to wake up.
+    """
+
+    def __init__(self, tools: Tools, queue: SimpleQueue[Asked | None]) -> None:
         """Starts it; ArchecError where the system refuses."""
         path = json.dumps([entry or os.getcwd() for entry in sys.path])
         try:
@@ -148,28 +146,41 @@ class WorkerProcess:
             )
         except OSError as error:
             raise ArchecError(f"a worker process cannot be started: {error.strerror}") from error
-        self._send(tools)
+        self._under_way: SimpleQueue[Future[Seen] | None] = SimpleQueue()
+        first = pickle.dumps(tools, pickle.HIGHEST_PROTOCOL)
+        self._threads = (
+            Thread(target=self._write, args=(first, queue), name="audit-write", daemon=True),
+            Thread(target=self._read, name="audit-read", daemon=True),
+        )
+        for thread in self._threads:
+            thread.start()
 
-    def ask(self, lot: Lot) -> Seen:
-        """What a lot came to. Raises what the worker raised, and ArchecError where it died."""
-        self._send(lot)
-        stdout = self._process.stdout
-        try:
-            answer = pickle.load(stdout) if stdout is not None else None
-        except (EOFError, OSError, pickle.UnpicklingError) as error:
-            raise _died() from error
-        if isinstance(answer, Seen):
-            return answer
-        raise answer if isinstance(answer, Exception) else _died()
-
-    def _send(self, item: Tools | Lot) -> None:
+    def _write(self, first: bytes, queue: SimpleQueue[Asked | None]) -> None:
         stdin = self._process.stdin
-        try:
-            if stdin is not None:
-                pickle.dump(item, stdin, pickle.HIGHEST_PROTOCOL)
+        if stdin is None:
+            return
+        with suppress(OSError):  # a worker that died is told of by who reads
+            stdin.write(first)
+        while (asked := queue.get()) is not None:
+            self._under_way.put(asked.answer)
+            with suppress(OSError):
+                stdin.write(asked.lot)
                 stdin.flush()
-        except OSError as error:
-            raise _died() from error
+        self._under_way.put(None)
+        with suppress(OSError):
+            stdin.close()
+
+    def _read(self) -> None:
+        stdout = self._process.stdout
+        while (future := self._under_way.get()) is not None:
+            try:
+                answer = pickle.load(stdout) if stdout is not None else None
+            except (EOFError, OSError, pickle.UnpicklingError):
+                answer = _died()
+            if isinstance(answer, Seen):
+                future.set_result(answer)
+            else:
+                future.set_exception(answer if isinstance(answer, ArchecError) else _died())
 
     def stop(self) -> None:
         """Ends it at once; it only reads, so nothing is lost."""
@@ -177,10 +188,10 @@ class WorkerProcess:
 
     def close(self) -> None:
         """Waits for its end."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        for thread in self._threads:
+            thread.join()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
         self._process.wait()
 
 

@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.audit.entries import Entry, key_of
+from archec.audit.entries import Entry, key_of, told_by
 from archec.audit.memory import Bad, Memory, Stretch
 from archec.audit.pace import Pace
 from archec.audit.plan import parts_of
 from archec.audit.sieve import KEY, Sieve
-from archec.errors import StorageFailed
+from archec.catalogue.model import TobiNote, TobiVersion
+from archec.catalogue.records import TobiChange, encode
+from archec.errors import CorruptJournal, StorageFailed
 from archec.store.journal import JournalFile
+from archec.tist import MAX_TIST
 
 checks = st.lists(
     st.tuples(st.integers(1, 3), st.integers(1, 30), st.integers(0, 10)).map(lambda c: (c[0], c[1], c[1] + c[2])),
@@ -135,3 +138,44 @@ def test_pace() -> None:
     pace.passed(100)
     assert sum(slept) == pytest.approx(10.2, abs=0.2)
     Pace(0, sleep=sleep).passed(10**12)
+
+
+ids = st.text(min_size=1).map(lambda text: f"RePEc:{text}") | st.from_regex(r"RePEc:[a-z]{3}:\w+:\d+", fullmatch=True)
+md5s = st.text("0123456789abcdef", min_size=32, max_size=32)
+puts = st.dictionaries(st.integers(0, MAX_TIST), md5s | st.none(), min_size=1, max_size=3)
+
+
+@given(ids, st.text(), puts, md5s, st.integers(0, 10**9))
+def test_lines_are_read_as_the_journal_has_them(
+    obi: str, handle: str, put: dict[int, str | None], text: str, size: int
+) -> None:
+    """The quick way of reading a line says what the thorough one says."""
+    md5 = next((state for state in put.values() if state is not None), text)
+    notes = {tist: TobiNote(1, "new", handle) for tist in put}
+    record = TobiChange(obi, handle, put, notes, version=TobiVersion(md5, size, text, "ReDIF-Paper", handle))
+    line = encode(record).encode()
+    told = told_by(line, "a test")
+    if told is None:
+        assert set(put.values()) == {None}
+        return
+    assert (told.id, told.put, told.md5, told.size, told.target) == (obi, put, md5, size, "")
+    assert [entry.tist for entry in told.entries()] == [tist for tist, state in put.items() if state is not None]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"tobi","id":1,"put":{"1":null}}',
+        b'{"type":"tobi","id":"a","put":{"x":null}}',
+        b'{"type":"tobi","id":"a","put":{"-1":null}}',
+        b'{"type":"tobi","id":"a","put":{"1":"short"}}',
+        b'{"type":"tobi","id":"a","put":{"1":5}}',
+        b'{"type":"tobi","id":"a","put":{"1":null},"version":{}}',
+        b'{"type":"fobi","id":"a","put":{"1":null},"version":{"size":-1},"md5":""}',
+        b'{"type":"fobi","id":"a","put":{"1":null},"version":{"size":1},"md5":"","note":[]}',
+        b'{"type":"fobi","id":"a","put":{"',
+    ],
+)
+def test_lines_that_make_no_sense(line: bytes) -> None:
+    with pytest.raises(CorruptJournal, match="a test"):
+        told_by(line, "a test")

@@ -322,3 +322,17 @@ def test_nothing_changes_between_two_engines_of_the_audit(many: World) -> None:
             summaries.append(verify(archive, Scope(), Silent(), lambda finding: None))
     one, two = summaries
     assert (one.files, one.read, one.tally) == (two.files, two.read, two.tally)
+
+
+def test_with_mongodb(mongodb_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other engine, asked by workers."""
+    config = make(tmp_path / "archive", {"database": mongodb_url})
+    text = "\n".join(template(f"RePEc:aaa:sss:{n}") for n in range(50))
+    run(config, tarball(tmp_path / "RePEc_2001-01-01.tar", [Member("aaa/sss/1.rdf", text.encode())]))
+    world = World(config, {})
+    monkeypatch.setattr(passes, "_INLINE", 0)
+    summary, findings = verified(world)
+    assert (summary.files, findings) == (50, [])
+    assert checked(world)[1] == []
+    flip(config.store_path / world.layout.path(978307200, "RePEc:aaa:sss:7"))
+    assert codes(verified(world)[1]) == ["corrupt"]
