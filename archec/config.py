@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from archec.errors import ArchecError, ConfigError
 from archec.units import parse_duration, parse_share, parse_size
 
@@ -441,6 +439,8 @@ def load(file: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
 
 def parse(text: str, path: Path) -> Config:
     """The configuration from YAML text; ``path`` is for messages and as the base of paths."""
+    import yaml  # here, for processes that are given their settings
+
     try:
         data = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
@@ -509,6 +509,8 @@ def as_yaml(overrides: Mapping[str, object] | None = None) -> str:
 
 
 def _yaml_lines(cls: type[Any], prefix: str, overrides: dict[str, object]) -> list[str]:
+    import yaml
+
     lines: list[str] = []
     indent = "  " if prefix else ""
     for f in dataclasses.fields(cls):

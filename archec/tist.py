@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 
-from dateutil import parser as _dateparser
-
 from archec.errors import BadName
 
 __all__ = [
@@ -90,8 +88,10 @@ def parse_when(text: str) -> int:
     if _DIGITS.fullmatch(text):
         tist = int(text)
     else:
+        from dateutil import parser  # only here: it takes a while to import
+
         try:
-            when = _dateparser.parse(text, default=datetime(1970, 1, 1))
+            when = parser.parse(text, default=datetime(1970, 1, 1))
         except (ValueError, OverflowError, TypeError) as error:
             raise BadName(
                 f"cannot read {text!r} as a date",

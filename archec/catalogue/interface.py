@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from archec.catalogue.lists import START, FileState, ObiKind, Place, TobiFiles
 from archec.catalogue.model import (
     Changes,
     DataSet,
@@ -94,6 +95,10 @@ class Catalogue(Protocol):
         """All runs, oldest first."""
         ...
 
+    def newest_runs(self, before: int, limit: int) -> list[Run]:
+        """At most ``limit`` runs with tist < ``before``, newest first."""
+        ...
+
     def data_sets(self) -> list[DataSet]:
         """All known data sets, oldest first."""
         ...
@@ -104,6 +109,38 @@ class Catalogue(Protocol):
 
     def counts(self) -> Counts:
         """Counts of obis by their newest state."""
+        ...
+
+    def incidences(self, kind: ObiKind, after: Place = START) -> Iterator[Place]:
+        """Every entry of every history by (tist, id), beginning behind ``after``."""
+        ...
+
+    def lost(self, kind: ObiKind, after: Place = START) -> Iterator[Place]:
+        """The obis that are lost now by (tist of the loss, id), beginning behind ``after``."""
+        ...
+
+    def returned(self, kind: ObiKind, after: Place = START) -> Iterator[Place]:
+        """Every return of an obi that had been lost by (tist of the return, id), beginning behind ``after``."""
+        ...
+
+    def referring(self, urls: Collection[str], limit: int) -> dict[str, list[Tobi]]:
+        """For each of ``urls`` at most ``limit`` of the tobis of which any version names it, by id.
+
+        Where there are more, which of them is not said. URLs that no tobi names are left out.
+        """
+        ...
+
+    def tobi_files(self, after: str = "", before: str = "") -> Iterator[TobiFiles]:
+        """The tobis that ever were held, with id > ``after`` and, if given, id < ``before``, by id."""
+        ...
+
+    def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
+        """Those of ``urls`` that are known."""
+        ...
+
+    def split(self, parts: int, least: int) -> list[str]:
+        """At most ``parts - 1`` ids in ascending order, between which lie about equally many tobis, and
+        about ``least`` at least."""
         ...
 
     def clear(self) -> None:

@@ -1,6 +1,6 @@
 """The catalogue on a MongoDB server, for operators who run one.
 
-Collections ``mi mo vi vo runs data_sets seen state``. Writes are acknowledged by a majority and
+Collections ``mi mo vi vo runs data_sets seen tists state``. Writes are acknowledged by a majority and
 journaled (``w: majority, j: true``), so that an acknowledged lot survives a restart of the server.
 A standalone server has no transactions: the position is written after the rest of its lot, and a
 lot that was cut off in the middle is applied again, which changes nothing that is there already.
@@ -30,6 +30,7 @@ from archec.catalogue.model import (
     TobiState,
 )
 from archec.catalogue.mongo_documents import Document
+from archec.catalogue.mongo_lists import MongoLists, make_list_indexes, tists_of
 from archec.catalogue.mongo_pages import Pages
 from archec.catalogue.mongo_server import Server, connect, ping, translated
 from archec.catalogue.url import redact
@@ -37,10 +38,10 @@ from archec.errors import CatalogueError
 
 __all__ = ["SCHEMA_VERSION", "MongoCatalogue"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """To be raised with every change of what the documents look like."""
 
-_COLLECTIONS = ("mi", "mo", "vi", "vo", "runs", "data_sets", "seen")
+_COLLECTIONS = ("mi", "mo", "vi", "vo", "runs", "data_sets", "seen", "tists")
 _INDEXES = (("mi", "stamp"), ("mo", "stamp"), ("mo", "due"))
 _PAGE = 5000
 _DOC_PAGE = 500
@@ -51,7 +52,7 @@ _LAST = {"$let": {"vars": {"last": {"$arrayElemAt": [{"$objectToArray": "$h"}, -
 """The newest state in a history (its entries are in time order)."""
 
 
-class MongoCatalogue:
+class MongoCatalogue(MongoLists):
     """See :class:`archec.catalogue.interface.Catalogue` and this module's docstring.
 
     With ``create`` an empty database is made a catalogue. ``client`` is for tests: it is used in
@@ -92,8 +93,11 @@ class MongoCatalogue:
         """Applies one lot; the position comes last."""
         self._refuse_if_read_only()
         with translated(self._shown):
-            self._replace("mi", [documents.tobi_document(tobi) for tobi in changes.tobis])
-            self._replace("mo", [documents.fobi_document(fobi) for fobi in changes.fobis])
+            tobis = [documents.tobi_document(tobi) for tobi in changes.tobis]
+            fobis = [documents.fobi_document(fobi) for fobi in changes.fobis]
+            self._bulk("tists", [*tists_of("mi", tobis), *tists_of("mo", fobis)])
+            self._replace("mi", tobis)
+            self._replace("mo", fobis)
             mentioned = sorted(set(changes.mentioned))
             self._bulk(
                 "mo", [UpdateOne({"_id": fobi}, {"$setOnInsert": _MENTIONED}, upsert=True) for fobi in mentioned]
@@ -156,6 +160,11 @@ class MongoCatalogue:
     def runs(self) -> list[Run]:
         """All runs, oldest first."""
         return [documents.run_of(document) for document in self._pages.page("runs", {}, ("_id",), 0)]
+
+    def newest_runs(self, before: int, limit: int) -> list[Run]:
+        """At most ``limit`` runs with tist < ``before``, newest first."""
+        found = self._pages.page("runs", {"_id": {"$lt": before}}, ("_id",), limit, down=True)
+        return [documents.run_of(document) for document in found]
 
     def data_sets(self) -> list[DataSet]:
         """All known data sets, oldest first."""
@@ -247,6 +256,7 @@ class MongoCatalogue:
     def _make_indexes(self) -> None:
         for name, first in _INDEXES:
             self._db[name].create_index([(first, 1), ("_id", 1)])
+        make_list_indexes(self._db)
 
 
 def _least_places(places: Sequence[TextPlace]) -> list[UpdateOne]:

@@ -16,18 +16,23 @@ from archec.catalogue.codec import (
     data_set_value,
     fobi_from,
     fobi_value,
+    history_from,
     run_from,
     run_value,
     tobi_from,
     tobi_value,
 )
+from archec.catalogue.lists import FileState, TobiFiles, last_held, named_by, tobi_files_of
 from archec.catalogue.model import DataSet, Fobi, Run, SeenSet, TextPlace, Tobi, TobiState
 from archec.errors import CatalogueError
+from archec.history import History
 
 __all__ = [
     "Document",
     "data_set_document",
     "data_set_of",
+    "file_state_of",
+    "files_of",
     "fobi_document",
     "fobi_of",
     "place_of",
@@ -47,7 +52,9 @@ _SEEN_PART = 8_000_000
 
 def tobi_document(tobi: Tobi) -> Document:
     """The document of ``mi``."""
-    return _keyed(tobi_value(tobi), "id")
+    document = {**_keyed(tobi_value(tobi), "id"), **_times(tobi.history)}
+    names = named_by(tobi)
+    return {**document, "refs": sorted(names)} if names else document
 
 
 def tobi_of(document: Mapping[str, Any]) -> Tobi:
@@ -57,12 +64,43 @@ def tobi_of(document: Mapping[str, Any]) -> Tobi:
 
 def fobi_document(fobi: Fobi) -> Document:
     """The document of ``mo``."""
-    return _keyed(fobi_value(fobi), "id")
+    return {**_keyed(fobi_value(fobi), "id"), **_times(fobi.history)}
 
 
 def fobi_of(document: Mapping[str, Any]) -> Fobi:
     """The fobi of a document of ``mo``."""
     return fobi_from(_unkeyed(document, "id"))
+
+
+def files_of(document: Mapping[str, Any]) -> TobiFiles | None:
+    """Of ``{_id, h, v}``; None where the tobi never was held."""
+    try:
+        return tobi_files_of(document["_id"], document["h"], document["v"])
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise CatalogueError(f"a catalogue document is not a tobi: {error!r}") from error
+
+
+def file_state_of(document: Mapping[str, Any]) -> FileState:
+    """Of ``{_id, h, v, visit: {outcome}}``."""
+    try:
+        history = history_from(document["h"])
+        version = document.get("v", {}).get(last_held(history) or "", {"type": ""})
+        outcome = document.get("visit", {"outcome": ""})["outcome"]
+        return FileState(history.held if history.tists else None, version["type"], outcome, history.last or 0)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CatalogueError(f"a catalogue document is not a fobi: {error!r}") from error
+
+
+def _times(history: History) -> Document:
+    """The fields that the lists are read by."""
+    times: Document = {"at": list(history.tists)} if history.tists else {}
+    if None in history.states:
+        back = [incidence.tist for incidence in history.incidences() if incidence.kind == "returned"]
+        if back:
+            times["back"] = back
+        if history.lost:
+            times["lost"] = history.lost
+    return times
 
 
 def state_of(document: Mapping[str, Any]) -> TobiState:

@@ -10,7 +10,7 @@ from pymongo.database import Database
 from archec.catalogue.mongo_documents import Document
 from archec.catalogue.mongo_server import translated
 
-__all__ = ["Pages"]
+__all__ = ["Pages", "is_text"]
 
 _IN = 1000
 """Ids asked for at once."""
@@ -28,11 +28,11 @@ class Pages:
         found = list(self.by_ids(name, (key,)))
         return found[0] if found else None
 
-    def by_ids(self, name: str, ids: Collection[str]) -> Iterator[Document]:
+    def by_ids(self, name: str, ids: Collection[str], fields: Document | None = None) -> Iterator[Document]:
         """The documents with these ids, in any order."""
-        known = [obi for obi in ids if _is_text(obi)]
+        known = [obi for obi in ids if is_text(obi)]
         for i in range(0, len(known), _IN):
-            yield from self.page(name, {"_id": {"$in": known[i : i + _IN]}}, (), 0)
+            yield from self.page(name, {"_id": {"$in": known[i : i + _IN]}}, (), 0, fields)
 
     def by_id(self, name: str, after: str, size: int, fields: Document | None = None) -> Iterator[Document]:
         """All documents with _id > ``after``."""
@@ -71,13 +71,20 @@ class Pages:
         return _paged(page, start, lambda document: (document[first], document["_id"]))
 
     def page(
-        self, name: str, where: Document, order: Sequence[str], size: int, fields: Document | None = None
+        self,
+        name: str,
+        where: Document,
+        order: Sequence[str],
+        size: int,
+        fields: Document | None = None,
+        *,
+        down: bool = False,
     ) -> list[Document]:
-        """At most ``size`` documents (0: all), in one go."""
+        """At most ``size`` documents (0: all), in one go; ``down``: the last ones first."""
         with translated(self._shown):
             cursor = self._db[name].find(where, fields).limit(size).batch_size(size)
             if order:
-                cursor = cursor.sort([(field, 1) for field in order])
+                cursor = cursor.sort([(field, -1 if down else 1) for field in order])
             return list(cursor)
 
 
@@ -88,7 +95,7 @@ def _paged(page: Callable[[Any], list[Document]], start: Any, key: Callable[[Doc
         found = page(key(found[-1]))
 
 
-def _is_text(obi: str) -> bool:
+def is_text(obi: str) -> bool:
     """Whether BSON can hold this id at all: a lone surrogate is not text, and so never known."""
     try:
         obi.encode()

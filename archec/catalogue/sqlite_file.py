@@ -4,6 +4,10 @@
 in ``mi_doc`` and ``mo_doc`` under the number ``n`` that its narrow row carries (a fobi that was
 only mentioned has none). Text checksums are 16-byte blobs: they come in random order, and half
 the bytes are half the pages written.
+
+For the lists: ``mi_at`` and ``mo_at`` have a row for each entry of each history, ``mi_back`` and ``mo_back`` one for
+each return; two partial indexes have what is lost. ``mo.ref`` is the number of the first tobi that named this fobi,
+which is nearly always the only one; ``mo_ref`` has the others.
 """
 
 from __future__ import annotations
@@ -21,10 +25,13 @@ __all__ = ["SCHEMA_VERSION", "TABLES", "connect", "translated"]
 APPLICATION = 0x61726368
 """``PRAGMA application_id``: "arch" in ASCII."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """``PRAGMA user_version`` of the tables below; to be raised with every change of theirs."""
 
-TABLES = ("position", "mi", "mi_doc", "mo", "mo_doc", "vi", "vo", "runs", "data_sets", "seen")
+TABLES = (
+    "position", "mi", "mi_doc", "mi_at", "mi_back", "mo", "mo_doc", "mo_at", "mo_back", "mo_ref", "vi", "vo", "runs",
+    "data_sets", "seen",
+)  # fmt: skip
 
 _BUSY = 30.0
 """Seconds to wait for another process's lock (writers hold it for one lot, some 0.1 s)."""
@@ -39,9 +46,17 @@ CREATE TABLE mi (
 ) WITHOUT ROWID;
 CREATE TABLE mi_doc (n INTEGER PRIMARY KEY, doc TEXT NOT NULL);
 CREATE INDEX mi_stamp ON mi (stamp, id);
+CREATE INDEX mi_lost ON mi (last, id) WHERE state IS NULL AND last > 0;
+CREATE TABLE mi_at (tist INTEGER, id TEXT, PRIMARY KEY (tist, id)) WITHOUT ROWID;
+CREATE TABLE mi_back (tist INTEGER, id TEXT, PRIMARY KEY (tist, id)) WITHOUT ROWID;
 CREATE TABLE mo (
-    id TEXT PRIMARY KEY, due INTEGER NOT NULL, stamp INTEGER NOT NULL, held INTEGER, n INTEGER
+    id TEXT PRIMARY KEY, due INTEGER NOT NULL, stamp INTEGER NOT NULL, held INTEGER, n INTEGER, ref INTEGER,
+    last INTEGER, type TEXT, outcome TEXT
 ) WITHOUT ROWID;
+CREATE INDEX mo_lost ON mo (last, id) WHERE held = 0;
+CREATE TABLE mo_at (tist INTEGER, id TEXT, PRIMARY KEY (tist, id)) WITHOUT ROWID;
+CREATE TABLE mo_back (tist INTEGER, id TEXT, PRIMARY KEY (tist, id)) WITHOUT ROWID;
+CREATE TABLE mo_ref (id TEXT, n INTEGER, PRIMARY KEY (id, n)) WITHOUT ROWID;
 CREATE TABLE mo_doc (n INTEGER PRIMARY KEY, doc TEXT NOT NULL);
 CREATE INDEX mo_due ON mo (due, id);
 CREATE INDEX mo_stamp ON mo (stamp, id);

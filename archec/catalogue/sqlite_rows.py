@@ -13,21 +13,27 @@ from archec.catalogue.codec import (
     data_set_value,
     fobi_from,
     fobi_value,
+    history_from,
     history_value,
     run_from,
     run_value,
     tobi_from,
     tobi_value,
 )
+from archec.catalogue.lists import FileState, TobiFiles, last_held, tobi_files_of
 from archec.catalogue.model import DataSet, Fobi, Run, TextPlace, Tobi, TobiState
 from archec.errors import CatalogueError
+from archec.history import History
 
 __all__ = [
     "checksum_blob",
     "data_set_of",
     "data_set_row",
+    "file_state_of",
+    "files_of",
     "fobi_of",
     "fobi_row",
+    "history_and_names",
     "place_of",
     "place_row",
     "run_of",
@@ -50,9 +56,14 @@ def tobi_row(tobi: Tobi, n: int) -> tuple[str, int, str | None, str | None, int,
     return tobi.id, history.last or 0, history.states[-1] if history.states else None, h, tobi.stamp, n
 
 
-def fobi_row(fobi: Fobi, n: int) -> tuple[str, int, int, bool | None, int]:
-    """The row of ``mo``; held is NULL for a fobi that never was."""
-    return fobi.id, fobi.due, fobi.stamp, fobi.history.held if fobi.history.tists else None, n
+def fobi_row(fobi: Fobi, n: int) -> tuple[str, int, int, bool | None, int, int | None, str | None, str | None]:
+    """The row of ``mo`` but ``ref``; held is NULL for a fobi that never was, outcome for one never visited."""
+    history, outcome = fobi.history, fobi.visit.outcome if fobi.visit is not None else None
+    if not history.tists:
+        return fobi.id, fobi.due, fobi.stamp, None, n, None, None, outcome
+    version = fobi.versions.get(last_held(history) or "")
+    kind = version.type if version is not None else None
+    return fobi.id, fobi.due, fobi.stamp, history.held, n, history.last, kind, outcome
 
 
 def tobi_doc(tobi: Tobi) -> str:
@@ -73,6 +84,31 @@ def tobi_of(doc: str) -> Tobi:
 def fobi_of(fobi: str, doc: str | None) -> Fobi:
     """The fobi of such a text; without one it was only mentioned."""
     return Fobi(fobi) if doc is None else fobi_from(_parsed(doc))
+
+
+def history_and_names(doc: str) -> tuple[History, set[str]]:
+    """The history of a document of either kind, and the fobis that its versions name."""
+    value = _parsed(doc)
+    try:
+        names = {ref[0] for version in value.get("v", {}).values() for ref in version.get("refs", ())}
+        return history_from(value["h"]), names
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise CatalogueError(f"a catalogue document is broken: {error!r}") from error
+
+
+def files_of(doc: str) -> TobiFiles | None:
+    """Of such a text of a tobi; None where it never was held."""
+    value = _parsed(doc)
+    try:
+        return tobi_files_of(value["id"], value["h"], value["v"])
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise CatalogueError(f"a catalogue document is not a tobi: {error!r}") from error
+
+
+def file_state_of(row: tuple[int | None, str | None, str | None, int | None]) -> FileState:
+    """Of a row with held, type, outcome and last."""
+    held, kind, outcome, last = row
+    return FileState(None if held is None else bool(held), kind or "", outcome or "", last or 0)
 
 
 def run_row(run: Run) -> tuple[int, str]:

@@ -9,13 +9,10 @@ import click
 
 from archec.cli.common import config_option, echo_json, json_option
 from archec.cli.reports import gather_table
+from archec.cli.runline import begin
 from archec.config import load
 from archec.errors import UsageError
-from archec.gather.dryrun import dry_run as run_dry
-from archec.gather.fobis import Budget
-from archec.gather.progress import meter_for
-from archec.gather.run import Options, exit_code
-from archec.gather.run import gather as gather_run
+from archec.fetch.child import Spares
 from archec.tist import parse_when
 from archec.units import parse_duration, parse_size
 
@@ -68,26 +65,40 @@ def gather(
     whatever happens to it; the next run, or --resume, carries on. A budget (--max-files, --max-bytes,
     --max-time) takes files never tried first, then the longest overdue.
     """
+    line = begin(context.meta)
     config = load(config_file)
-    budget = Budget(
-        config.max_files if max_files is None else max_files,
-        config.max_bytes if max_bytes is None else parse_size(max_bytes),
-        config.max_time if max_time is None else parse_duration(max_time),
-    )
-    options = Options(
-        file=file,
-        as_of=parse_when(as_of) if as_of is not None else None,
-        fetch=not no_fetch,
-        complete=complete,
-        resume=resume,
-        accept=frozenset(_code(code) for code in accept_losses),
-        budget=budget,
-    )
-    meter = meter_for()
-    try:
-        report = run_dry(config, options, meter) if dry_run else gather_run(config, options, meter)
-    finally:
-        meter.close()
+    fetching = not (no_fetch or dry_run)
+    with Spares(min(config.fetch.workers, config.fetch.concurrency) if fetching else 0) as spares:
+        # Imported here, while those get ready on the other cores.
+        from archec.gather.dryrun import dry_run as run_dry
+        from archec.gather.fobis import Budget
+        from archec.gather.progress import meter_for
+        from archec.gather.run import Options, exit_code
+        from archec.gather.run import gather as gather_run
+
+        budget = Budget(
+            config.max_files if max_files is None else max_files,
+            config.max_bytes if max_bytes is None else parse_size(max_bytes),
+            config.max_time if max_time is None else parse_duration(max_time),
+        )
+        options = Options(
+            file=file,
+            as_of=parse_when(as_of) if as_of is not None else None,
+            fetch=not no_fetch,
+            complete=complete,
+            resume=resume,
+            accept=frozenset(_code(code) for code in accept_losses),
+            budget=budget,
+        )
+        meter = meter_for()
+        try:
+            if dry_run:
+                line.take(run_dry(config, options, meter))
+            else:
+                gather_run(config, options, meter, begun=line.take, spares=spares)
+        finally:
+            meter.close()
+    report = line.finished()
     value = report.as_value()
     if as_json:
         echo_json(value)

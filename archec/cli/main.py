@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import sys
+import traceback
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from typing import NoReturn
@@ -23,7 +24,10 @@ back; 4 another run holds the lock; 5 stopped by its budget, resumable;
 6 corrupted archive; 7 not held then; 130 interrupted, state kept."""
 
 
-_COMMANDS = ("init", "gather", "demo", "history", "get", "dump", "rebuild", "redif", "serve", "verify", "check")
+_COMMANDS = (
+    "init", "gather", "demo", "history", "get", "dump", "rebuild", "redif", "serve", "verify", "check", "export",
+    "lost", "changes", "coverage", "runs", "status", "report", "metrics",
+)  # fmt: skip
 """Each is a function of its own name in a module of its own name here."""
 
 
@@ -76,6 +80,8 @@ def main() -> NoReturn:
     """The console script. Every error that archec raises on purpose is one message and a code."""
     signal.signal(signal.SIGTERM, _terminate)
     code: int | None = None
+    context: click.Context | None = None
+    message = ""
     try:
         # Not cli.main(): it turns a broken pipe into exit code 1.
         with cli.make_context("archec", sys.argv[1:]) as context:
@@ -85,17 +91,38 @@ def main() -> NoReturn:
         code = asked.exit_code
     except click.ClickException as error:
         error.show()
-        code = error.exit_code
+        code, message = error.exit_code, error.format_message()
     except (KeyboardInterrupt, click.Abort):
-        click.echo("archec: interrupted; what was done is kept", err=True)
+        message = "interrupted; what was done is kept"
+        click.echo(f"archec: {message}", err=True)
         code = Exit.INTERRUPTED
     except ArchecError as error:
         click.echo(f"archec: {error}", err=True)
-        code = error.exit_code
+        code, message = error.exit_code, str(error)
     except BrokenPipeError:
         if not _reader_has_gone():
             raise
         # Nothing is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = Exit.DONE
+    except Exception as error:
+        if not _has_last_line(context):
+            raise
+        traceback.print_exc()
+        code, message = Exit.OPERATOR_ERROR, repr(error)
+    if context is not None and _has_last_line(context):
+        _tell_last_line(context, int(code or 0), message)
     sys.exit(int(code or 0))
+
+
+def _has_last_line(context: click.Context | None) -> bool:
+    """Whether the command's log ends with a line for machines."""
+    return context is not None and context.invoked_subcommand == "gather"
+
+
+def _tell_last_line(context: click.Context, code: int, message: str) -> None:
+    from archec.cli.runline import line
+
+    told = line(context.meta, code, message)
+    if told is not None:
+        click.echo(told, err=True)

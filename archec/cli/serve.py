@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from archec.cli.common import Archive, config_option, opened
-from archec.oai.follow import Follower
+from archec.gather.recover import is_behind
+from archec.oai.follow import Follower, Journals
 from archec.oai.index import open_index
 from archec.oai.repository import NOWHERE, make_repository
 from archec.oai.router import OaiCapability
@@ -19,6 +20,7 @@ from archec.oai.sets import SetRules
 from archec.oai.source import CatalogueSource
 from archec.server.app import make_app
 from archec.server.run import listen, log_accesses, make_server
+from archec.store.journal import journals
 
 __all__ = ["serve"]
 
@@ -52,7 +54,16 @@ def _serve(archive: Archive, host: str | None, port: int | None) -> None:
         repository = make_repository(config, index, CatalogueSource(archive.layout, archive.catalogue))
         if repository.domain == NOWHERE:
             click.echo("archec: set server.url or oai.repositoryIdentifier before harvesters come", err=True)
-        follower = Follower(archive.catalogue, index, SetRules(config.oai.sets, config.oai.collections))
+        follower = Follower(
+            archive.catalogue,
+            index,
+            SetRules(config.oai.sets, config.oai.collections),
+            journals=Journals(
+                lambda run: any(journal.tist == run for journal in journals(archive.layout)),
+                lambda: not is_behind(archive.layout, archive.catalogue),
+            ),
+        )
+        follower.check()
         listener = stack.enter_context(listen(server))
         click.echo(f"archec: serving http://{_shown(listener)}/oai", err=True)
         running = make_server(make_app([OaiCapability(config, repository, follower)]), server)

@@ -4,15 +4,5 @@
 the inside out: ``h1`` speaks HTTP on one connection, ``connect`` opens connections under the rule of ``guard``,
 ``transport`` keeps them (behind httpx's transport interface; ``ftp`` is its sister), ``visit`` makes one
 attempt, ``hosts`` and ``robots`` know the manners, ``fetcher`` runs it all in one event loop, ``worker`` in a
-process of its own, ``pool`` in several.
+process of its own, ``pool`` in several. Import from these: a worker process starts with as little as it needs.
 """
-
-from __future__ import annotations
-
-from archec.fetch.outcome import Outcome
-from archec.fetch.pool import FetchPool
-from archec.fetch.sink import FolderSink, Sink, TempLike
-from archec.fetch.task import Hop, Task
-from archec.fetch.tuning import Tuning
-
-__all__ = ["FetchPool", "FolderSink", "Hop", "Outcome", "Sink", "Task", "TempLike", "Tuning"]

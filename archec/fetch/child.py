@@ -1,4 +1,8 @@
-"""The main process's end of a worker process: starting it, talking to it, seeing it leave."""
+"""The main process's end of a worker process: starting it, talking to it, seeing it leave.
+
+Half of what a short run takes is programs getting ready: :class:`Spares` starts worker processes before
+it is known what they are to do.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,13 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import Any
+from types import TracebackType
+from typing import Any, NamedTuple
 
 from archec.fetch import wire
 from archec.fetch.orders import Orders
 
-__all__ = ["Child"]
+__all__ = ["Child", "Spare", "Spares"]
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); sys.modules['httpx._main'] = None; "
@@ -25,20 +30,47 @@ _SEND_TIMEOUT = 30.0
 """A worker that does not take a message for so long hangs, and is treated as dead."""
 
 
-class Child:
-    """A worker process that runs."""
+class Spare(NamedTuple):
+    """A worker process that has no orders yet, and our end of its socket; it leaves when that is closed."""
 
-    def __init__(self, index: int, orders: Orders) -> None:
+    socket: socket.socket
+    process: subprocess.Popen[bytes]
+
+
+class Spares:
+    """Worker processes without orders; a context manager that ends those that nobody took."""
+
+    def __init__(self, count: int) -> None:
+        self._spares = [_spare() for _ in range(count)]
+
+    def take(self) -> Spare | None:
+        """One of them, for good; None where there is none left."""
+        return self._spares.pop() if self._spares else None
+
+    def __enter__(self) -> Spares:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while spare := self.take():
+            spare.socket.close()
+            spare.process.kill()
+            spare.process.wait()
+
+
+class Child:
+    """A worker process that runs: a ``spare`` one, or one that is started now."""
+
+    def __init__(self, index: int, orders: Orders, spare: Spare | None = None) -> None:
         self.index = index
         self.concurrency = orders.concurrency
         self.delivered = 0
         """Hops that came from this process."""
         self.stopped = False
         self._inbox = wire.Inbox()
-        self.socket, theirs = socket.socketpair()
+        self.socket, self._process = spare or _spare()
         self.socket.settimeout(_SEND_TIMEOUT)
-        with theirs:
-            self._process = _spawn(theirs)
         body = pickle.dumps(orders)
         self._send(len(body).to_bytes(4, "big") + body)
 
@@ -75,6 +107,12 @@ class Child:
             self._process.kill()
         except OSError:
             return
+
+
+def _spare() -> Spare:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        return Spare(ours, _spawn(theirs))
 
 
 def _spawn(theirs: socket.socket) -> subprocess.Popen[bytes]:

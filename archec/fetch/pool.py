@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
 from archec.fetch import wire
-from archec.fetch.child import Child
+from archec.fetch.child import Child, Spares
 from archec.fetch.orders import Orders
 from archec.fetch.outcome import Outcome
 from archec.fetch.proxy import Proxies
@@ -72,13 +72,25 @@ class FetchPool:
     workers: the main process decides, with ``stop``.
     """
 
-    def __init__(self, config: FetchConfig, agent: str, sink: Sink, tuning: Tuning | None = None) -> None:
-        """Starts nothing yet. Raises ConfigError where a proxy of the configuration or environment is none."""
+    def __init__(
+        self,
+        config: FetchConfig,
+        agent: str,
+        sink: Sink,
+        tuning: Tuning | None = None,
+        *,
+        spares: Spares | None = None,
+    ) -> None:
+        """Starts nothing yet; takes its processes from ``spares`` first.
+
+        Raises ConfigError where a proxy of the configuration or environment is none.
+        """
         Proxies(config.proxy)
         self._config = config
         self._agent = agent
         self._sink = sink
         self._tuning = tuning or Tuning()
+        self._spares = spares
         self._seats: list[_Seat] = []
         self._selector = selectors.DefaultSelector()
         self._open: dict[int, _Pending] = {}
@@ -214,7 +226,8 @@ class FetchPool:
     # -- workers ----------------------------------------------------------------------------------
 
     def _child(self, index: int, share: int) -> Child:
-        child = Child(index, Orders(self._config, self._agent, self._sink, self._tuning, share))
+        spare = self._spares.take() if self._spares is not None else None
+        child = Child(index, Orders(self._config, self._agent, self._sink, self._tuning, share), spare)
         self._selector.register(child.socket, selectors.EVENT_READ, index)
         return child
 

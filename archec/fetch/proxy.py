@@ -9,7 +9,7 @@ name that cannot be resolved here is refused too, unless ``fetch.allow_networks`
 from __future__ import annotations
 
 import base64
-import urllib.request
+import os
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -36,7 +36,7 @@ class Proxies:
 
     def __init__(self, setting: str = "") -> None:
         self._fixed = _parse(setting, "fetch.proxy") if setting else None
-        self._environment: dict[str, str] = {} if setting else urllib.request.getproxies_environment()
+        self._environment: dict[str, str] = {} if setting else _environment()
         self._parsed = {
             scheme: _parse(self._environment[scheme], f"{scheme.upper()}_PROXY")
             for scheme in ("http", "https", "ftp")
@@ -48,9 +48,11 @@ class Proxies:
         if self._fixed is not None:
             return self._fixed
         proxy = self._parsed.get(scheme)
-        if proxy is None or urllib.request.proxy_bypass(netloc, self._environment):
+        if proxy is None:
             return None
-        return proxy
+        from urllib.request import proxy_bypass
+
+        return None if proxy_bypass(netloc, self._environment) else proxy
 
     def covers(self, scheme: str) -> bool:
         """Whether URLs of this scheme go through a proxy (those of NO_PROXY apart)."""
@@ -58,6 +60,15 @@ class Proxies:
 
     def __bool__(self) -> bool:
         return self._fixed is not None or bool(self._parsed)
+
+
+def _environment() -> dict[str, str]:
+    """The environment's proxies by scheme. What reads them takes a while to import, so it is left where none is set."""
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return {}
+    from urllib.request import getproxies_environment
+
+    return getproxies_environment()
 
 
 def _parse(url: str, name: str) -> Proxy:

@@ -68,6 +68,7 @@ class Committer:
         self._items: list[Item] = []
         self._weight = 0
         self._since = clock()
+        self._ahead = False
         self._stamp = catalogue.position().stamp
         self.on_refused: OnRefused = lambda item, outcome: None
         self.adopted = 0
@@ -109,10 +110,25 @@ class Committer:
             self.commit()
 
     def commit(self) -> None:
-        """Commits all that waits."""
-        if self._items:
+        """Commits all that waits; nothing more once the catalogue has missed a batch that is in the journal: it must
+        not come to know of any that follow. It catches up when the archive is opened next."""
+        if self._items and not self._ahead:
             items, self._items, self._weight = self._items, [], 0
             self._commit(items)
+
+    def note(self, record: Record) -> None:
+        """Records something about a run that fails, past all that waits.
+
+        The catalogue may be what failed: it must not come to know of this batch without the ones before
+        it. Whoever opens the archive next brings both to it.
+        """
+        self._items, self._weight = [], 0
+        self._stamp = max(self._stamp, int(self._clock()))
+        number = self._journal.append([encode(record)], self._stamp)
+        known = self._catalogue.position()
+        if (known.run, known.batch) == (self._run, number - 1):
+            position = Position(self._run, number, self._stamp)
+            self._catalogue.write(changes_of([record], position, self._catalogue))
 
     def _commit(self, items: list[Item]) -> None:
         self._check_space()
@@ -121,11 +137,13 @@ class Committer:
             return
         records = [item.record for item in items]
         self._stamp = max(self._stamp, int(self._clock()))
+        self._ahead = True
         number = self._journal.append([encode(record) for record in records], self._stamp)
         hit("catalogue.before-write")
         fresh: Collection[str] = {item.record.id for item in items if item.fresh and hasattr(item.record, "id")}
         position = Position(self._run, number, self._stamp)
         self._catalogue.write(changes_of(records, position, self._catalogue, fresh=fresh))
+        self._ahead = False
         hit("catalogue.after-write")
 
     def _check_space(self) -> None:

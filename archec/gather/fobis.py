@@ -356,16 +356,12 @@ class FobiPhase:
         held = effect.version is not None
         if active.known or held:
             self._committer.add(Item(effect.record, placement, links, own))
-            self._report.fobis[effect.outcome] += 1
-            if effect.record.note is not None and effect.record.note.kind in ("lost", "returned"):
-                self._report.fobis[effect.record.note.kind] += 1
-            if effect.record.note is not None and effect.record.note.suspect:
-                self._report.fobis["suspect"] += 1
+            self._report.visited(effect.record)
         self._remember(fobi.id, effect)
         if active.planned:
             self._done += 1
             if hop.deferred:
-                self._report.hosts_deferred += 1
+                self._report.put_off(fobi.id)
             feeder.done(fobi.id)
         self._release(fobi.id, effect, hop, feeder)
 

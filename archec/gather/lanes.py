@@ -27,11 +27,18 @@ RARELY = (100_000, 50, 100)
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 _PR_SET_PDEATHSIG = 1
+_BEHIND = 5
+"""How much the workers stand behind the caller (nice): what it does decides how fast a run is."""
+_DIED = (
+    "a worker process died while it read or wrote templates",
+    "out of memory? 'archec gather --resume' carries on",
+)
 
 
 def _start(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(*RARELY)
+    os.nice(_BEHIND)
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     except (OSError, AttributeError):
@@ -44,13 +51,17 @@ class Lanes(Generic[_Task, _Result]):
     """Runs ``work`` over tasks; results come in no particular order.
 
     ``work`` must be a function that another process can import. At most ``6 * workers`` tasks
-    wait, so memory is bounded by what a task and a result take.
+    wait, so memory is bounded by what a task and a result take. ``died`` is the message and the hint of
+    the error that tells of a worker that died.
     """
 
-    def __init__(self, work: Callable[[_Task], _Result], *, workers: int, inline: int) -> None:
+    def __init__(
+        self, work: Callable[[_Task], _Result], *, workers: int, inline: int, died: tuple[str, str] = _DIED
+    ) -> None:
         self._work = work
         self._workers = max(1, workers)
         self._inline = inline
+        self._died = died
         self._pool: ProcessPoolExecutor | None = None
         self._running: set[Future[_Result]] = set()
         self._ready: deque[_Result] = deque()
@@ -93,7 +104,5 @@ class Lanes(Generic[_Task, _Result]):
             try:
                 self._ready.append(future.result())
             except BrokenProcessPool as error:
-                raise ArchecError(
-                    "a worker process died while it read or wrote templates",
-                    hint="out of memory? 'archec gather --resume' carries on",
-                ) from error
+                message, hint = self._died
+                raise ArchecError(message, hint=hint) from error

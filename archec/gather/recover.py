@@ -13,8 +13,10 @@ from archec.errors import CorruptArchive
 from archec.store.journal import JournalFile, journals, read_batches
 from archec.store.layout import Layout
 
-__all__ = ["CATCH_UP", "LastRun", "catch_up", "is_behind", "last_run", "rebuild"]
+__all__ = ["CATCH_UP", "UNFINISHED", "LastRun", "catch_up", "is_behind", "last_run", "rebuild"]
 
+UNFINISHED = ("running", "failed", "budget")
+"""The states of a run that ``--resume`` may carry on with while its journal is open."""
 CATCH_UP = "catch up"
 """What the run lock says where a reader holds it for a moment."""
 
@@ -45,7 +47,7 @@ class LastRun:
     @property
     def resumable(self) -> bool:
         """Whether ``--resume`` would carry on with it."""
-        return not self.journal.finished and self.start is not None and self.state in ("running", "budget")
+        return not self.journal.finished and self.start is not None and self.state in UNFINISHED
 
 
 def last_run(layout: Layout) -> LastRun | None:
@@ -102,7 +104,8 @@ def _is_level(catalogue: Catalogue, behind: Sequence[JournalFile], position: Pos
 
 def _ended(catalogue: Catalogue, run: int) -> bool:
     """Whether the catalogue has the run's last line, and so all of its journal."""
-    return any(r.tist == run and r.state not in ("running", "budget") for r in catalogue.runs())
+    newest = catalogue.newest_runs(run + 1, 1)
+    return bool(newest) and newest[0].tist == run and newest[0].state not in UNFINISHED
 
 
 def rebuild(layout: Layout, catalogue: Catalogue, *, told: Told = _quiet) -> int:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from archec.catalogue.interface import Counts
+from archec.catalogue.records import FobiVisit
+from archec.gather.hostfigures import Hosts
+from archec.ids import host_of
 from archec.redif.problems import Problem
 from archec.tist import iso
 
-__all__ = ["MOST_PROBLEMS", "Report"]
+__all__ = ["MOST_PROBLEMS", "Report", "Totals"]
 
 MOST_PROBLEMS = 200
 """So many problems are listed in full; all are counted."""
@@ -29,6 +33,17 @@ def kind_of(written: str) -> str:
     """The template type behind its spelling: ``redif-paper 1.0`` -> ``ReDIF-Paper``; else ``other``."""
     match = _KIND.match(written)
     return _KNOWN.get(match[1].lower(), "other") if match else "other"
+
+
+class Totals(NamedTuple):
+    """What the archive holds when a run has ended: bytes written into the obi store by all runs so far, and obis."""
+
+    stored_bytes: int
+    obis: Counts
+
+    def as_value(self) -> dict[str, int]:
+        """As JSON values."""
+        return {"stored_bytes": self.stored_bytes, **self.obis._asdict()}
 
 
 @dataclass(slots=True)
@@ -53,6 +68,7 @@ class Report:
     held_back: dict[str, int] = field(default_factory=dict)
     fobis: Counter[str] = field(default_factory=Counter)
     hosts_deferred: int = 0
+    hosts: Hosts = field(default_factory=Hosts)
     requests: int = 0
     fetched_bytes: int = 0
     stored_bytes: int = 0
@@ -60,6 +76,23 @@ class Report:
     problem_counts: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
     message: str = ""
+    totals: Totals | None = None
+
+    def visited(self, visit: FobiVisit) -> None:
+        """Counts a visit: its outcome, its incidence, its host."""
+        outcome = visit.visit.outcome
+        self.fobis[outcome] += 1
+        self.hosts.visited(host_of(visit.id), outcome)
+        if visit.note is not None:
+            if visit.note.kind in ("lost", "returned"):
+                self.fobis[visit.note.kind] += 1
+            if visit.note.suspect:
+                self.fobis["suspect"] += 1
+
+    def put_off(self, url: str) -> None:
+        """Counts a file that waits for the next run, together with its host."""
+        self.hosts_deferred += 1
+        self.hosts.put_off(host_of(url))
 
     def problem(self, problem: Problem) -> None:
         """Counts a problem; keeps the first :data:`MOST_PROBLEMS` in full."""
@@ -68,7 +101,8 @@ class Report:
             self.problems.append(problem)
 
     def restore(self, value: dict[str, Any]) -> None:
-        """Takes over the counts of the part of the run that came before a pause."""
+        """Takes over the counts of the part of the run that came before a pause; those of visits come from the
+        journal, by :meth:`visited`."""
         self.whole = bool(value["data_set"]["whole"])
         self.complete = bool(value["data_set"]["complete"])
         self.files = value["files"]["read"] + value["files"]["unreadable"]
@@ -80,10 +114,10 @@ class Report:
         self.conflicts = value["templates"]["conflicts"]
         self.tobis.update({kind: count for kind, count in value["tobis"].items() if kind != "held_back"})
         self.held_back.update(value["held_back"])
-        self.fobis.update(value["fobis"])
         self.requests = value["fetch"]["requests"]
         self.fetched_bytes = value["fetch"]["bytes"]
         self.hosts_deferred = value["fetch"]["deferred"]
+        self.hosts.restore(value.get("hosts", {}))
         self.stored_bytes = value["stored_bytes"]
         self.problem_counts.update(value["problems"]["by_code"])
         self.problems += [
@@ -115,7 +149,7 @@ class Report:
                 "conflicts": self.conflicts,
             },
             "tobis": {
-                kind: self.tobis[kind]
+                kind: max(self.tobis[kind], 0)
                 for kind in ("new", "changed", "cosmetic", "file-url", "returned", "same", "lost")
             }
             | {"held_back": sum(self.held_back.values())},
@@ -126,7 +160,9 @@ class Report:
                 "bytes": self.fetched_bytes,
                 "deferred": self.hosts_deferred,
             },
+            "hosts": self.hosts.as_value(),
             "stored_bytes": self.stored_bytes,
+            "totals": self.totals.as_value() if self.totals is not None else {},
             "problems": {
                 "by_code": dict(sorted(self.problem_counts.items())),
                 "first": [

@@ -7,8 +7,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,8 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
-from archec.errors import Exit, LockHeld, UsageError
+from archec.errors import ArchecError, Exit, LockHeld, UsageError
+from archec.fetch.child import Spares
 from archec.fetch.pool import FetchPool
 from archec.gather.commit import Committer, Item
 from archec.gather.dataset import Chosen, choose, newest_member, printable
@@ -27,13 +28,15 @@ from archec.gather.fobis import Budget, FobiPhase
 from archec.gather.lanes import RARELY
 from archec.gather.plan import Feeder, make_plan
 from archec.gather.progress import Meter
+from archec.gather.recount import recounted
 from archec.gather.recover import CATCH_UP, LastRun, catch_up, last_run
-from archec.gather.report import Report
+from archec.gather.report import Report, Totals
 from archec.gather.sink import StoreSink
 from archec.gather.spool import Spool
+from archec.gather.stored import stored_before
 from archec.gather.tobis import TobiPhase
 from archec.redif.problems import Problem
-from archec.redif.source import open_source
+from archec.redif.source import Source, open_source
 from archec.store.journal import JournalWriter, tidy
 from archec.store.layout import Layout, open_layout
 from archec.store.lock import RunLock, holder
@@ -43,6 +46,8 @@ from archec.text.pool import TextPool
 from archec.tist import stamp
 
 __all__ = ["Options", "exit_code", "gather"]
+
+Begun = Callable[[Report], None]
 
 _QUEUE = 64
 """Files of one host that are handed to the fetchers ahead of time."""
@@ -78,9 +83,16 @@ def exit_code(report: Report) -> Exit:
     return Exit.LOSSES_HELD_BACK if report.held_back else Exit.DONE
 
 
-def gather(config: Config, options: Options, meter: Meter) -> Report:
+def _unheard(report: Report) -> None:
+    """Nobody wants to know."""
+
+
+def gather(
+    config: Config, options: Options, meter: Meter, *, begun: Begun = _unheard, spares: Spares | None = None
+) -> Report:
     """One run. Raises an ArchecError where it had to stop; what was committed is kept and the run
-    can be resumed."""
+    can be resumed. ``begun`` is given the report as soon as there is a run; it is filled as the run goes on.
+    ``spares`` are processes for fetching that have been started already."""
     layout = open_layout(config.store_path)
     with ExitStack() as stack:
         stack.enter_context(_rare_collections())
@@ -93,10 +105,10 @@ def gather(config: Config, options: Options, meter: Meter) -> Report:
         if last is not None:
             _sweep(config, layout, last)
         if options.resume and last is not None and last.resumable:
-            return _Run(config, layout, catalogue, meter, stack, last, options).resume()
+            return _Run(config, layout, catalogue, meter, stack, last, options, begun, spares).resume()
         if last is not None and not last.journal.finished:
             _lay_to_rest(layout, catalogue, last)
-        return _Run(config, layout, catalogue, meter, stack, last, options).begin()
+        return _Run(config, layout, catalogue, meter, stack, last, options, begun, spares).begin()
 
 
 def _lock(stack: ExitStack, layout: Layout) -> None:
@@ -130,11 +142,25 @@ def _lay_to_rest(layout: Layout, catalogue: Catalogue, last: LastRun) -> None:
     with ExitStack() as stack:
         journal = stack.enter_context(JournalWriter(layout, run))
         writer = stack.enter_context(Writer(layout))
-        if last.start is not None and last.state == "running":
+        if last.start is not None and last.state in ("running", "failed"):
+            report = recounted(last, last.start)
+            report.state = "interrupted"
+            report.message = _message_of(last)
+            report.totals = _totals(catalogue, report)
             committer = stack.enter_context(Committer(writer, journal, catalogue, run=run))
-            committer.add(Item(RunEnd(run, "interrupted", last.report or "{}")))
+            committer.add(Item(RunEnd(run, report.state, compact(report.as_value()))))
             committer.commit()
         journal.finish()
+
+
+def _message_of(last: LastRun) -> str:
+    """Why the run failed, where it could say so."""
+    return str(json.loads(last.report).get("message", "")) if last.state == "failed" and last.report else ""
+
+
+def _totals(catalogue: Catalogue, report: Report) -> Totals:
+    """What the archive holds now that this run is over."""
+    return Totals(stored_before(catalogue, report.run) + report.stored_bytes, catalogue.counts())
 
 
 class _Run:
@@ -149,8 +175,11 @@ class _Run:
         stack: ExitStack,
         last: LastRun | None,
         options: Options,
+        begun: Begun,
+        spares: Spares | None,
     ) -> None:
-        self._config, self._layout, self._catalogue = config, layout, catalogue
+        self._config, self._layout, self._catalogue, self._begun = config, layout, catalogue, begun
+        self._spares = spares
         self._meter, self._stack, self._last, self._options = meter, stack, last, options
         self._workers = config.workers or min(4, os.cpu_count() or 1)
 
@@ -181,14 +210,13 @@ class _Run:
             complete=bool(kept.get("complete")),
             accept=options.accept | frozenset(kept.get("accept", ())),
         )
-        report = Report(start.tist, start.data_set, start.kind, start.source)
-        if last.merged and last.report:
-            report.restore(json.loads(last.report))
+        report = recounted(last, start)
         chosen = Chosen(Path(start.source), start.kind, start.data_set)
         return self._go(start.tist, chosen, report, resumed=True, merged=last.merged)
 
     def _go(self, run: int, chosen: Chosen, report: Report, *, resumed: bool, merged: bool) -> Report:
         config, stack = self._config, self._stack
+        self._begun(report)
         source = None if merged else stack.enter_context(open_source(chosen.path, max_file=config.max_template_file))
         journal = stack.enter_context(JournalWriter(self._layout, run))
         writer = stack.enter_context(Writer(self._layout))
@@ -200,6 +228,34 @@ class _Run:
         spool = stack.enter_context(Spool(config.work_path / str(run)))
         if not resumed:
             self._announce(committer, run, chosen)
+        try:
+            self._phases(committer, spool, report, run, chosen, source, resumed=resumed)
+        except ArchecError as error:
+            _record_failure(committer, report, error)
+            raise
+        committer.commit()
+        report.totals = _totals(self._catalogue, report)
+        committer.add(Item(RunEnd(run, report.state, compact(report.as_value()))))
+        committer.commit()
+        if report.state != "budget":
+            journal.finish()
+        return report
+
+    def _phases(
+        self,
+        committer: Committer,
+        spool: Spool,
+        report: Report,
+        run: int,
+        chosen: Chosen,
+        source: Source | None,
+        *,
+        resumed: bool,
+    ) -> None:
+        """Templates, if they have not been read already; then files, if they are wanted."""
+        config = self._config
+        # The fetching processes get ready while templates are read.
+        pool = self._stack.enter_context(self._fetchers(run)) if self._options.fetch else None
         if source is not None:
             phase = TobiPhase(
                 config, self._layout, self._catalogue, committer, spool, report, self._meter,
@@ -214,25 +270,24 @@ class _Run:
                     self._announce(committer, run, chosen)
                 phase.merge(reading, printable(Path(chosen.path.name)))
         report.state = "held-back" if report.held_back else "done"
-        if self._options.fetch:
+        if pool is not None:
             committer.pace(*_FOBI_LOT)
             with _timed(report, "files"):
-                if self._fetch(committer, spool, report, run, resumed=resumed):
+                if self._fetch(pool, committer, spool, report, run, resumed=resumed):
                     report.state = "budget"
                 sweep_parts(self._layout, {run})  # of fetching processes that died
-        committer.add(Item(RunEnd(run, report.state, compact(report.as_value()))))
-        committer.commit()
-        if report.state != "budget":
-            journal.finish()
-        return report
 
     def _announce(self, committer: Committer, run: int, chosen: Chosen) -> None:
         start = RunStart(run, chosen.tist, chosen.kind, chosen.source, self._options.as_text(), __version__)
         committer.add(Item(start))
         committer.commit()
 
+    def _fetchers(self, run: int) -> FetchPool:
+        sink = StoreSink(self._layout, run)
+        return FetchPool(self._config.fetch, self._config.agent, sink, spares=self._spares)
+
     def _fetch(
-        self, committer: Committer, spool: Spool, report: Report, run: int, *, resumed: bool
+        self, pool: FetchPool, committer: Committer, spool: Spool, report: Report, run: int, *, resumed: bool
     ) -> bool:
         """The file phase: whether the budget stopped it."""
         config, budget = self._config, self._options.budget
@@ -244,23 +299,31 @@ class _Run:
             config, self._layout, self._catalogue, committer, report, self._meter,
             run=run, resumed=resumed, budget=budget,
         )  # fmt: skip
-        sink = StoreSink(self._layout, run)
         with TextPool(config.text) as texts:
             for last_pass in (False, True):
                 feeder = Feeder(spool, max(_QUEUE, 2 * config.fetch.per_host))
-                with FetchPool(config.fetch, config.agent, sink) as pool:
-                    try:
-                        spent, again = phase.fetch(pool, texts, feeder, last_pass=last_pass)
-                    except BaseException:
-                        pool.stop()
-                        phase.abandon()
-                        raise
+                if last_pass:
+                    pool = self._stack.enter_context(self._fetchers(run))
+                try:
+                    spent, again = phase.fetch(pool, texts, feeder, last_pass=last_pass)
+                except BaseException:
+                    pool.stop()
+                    phase.abandon()
+                    raise
+                pool.stop()
                 if spent:
                     return True
                 if not again:
                     return False
                 spool.replan(again)
         return False
+
+
+def _record_failure(committer: Committer, report: Report, error: ArchecError) -> None:
+    """Says in the journal why the run stops, if that can be written: the run can be resumed all the same."""
+    report.state, report.message = "failed", error.message
+    with suppress(ArchecError):  # what made the run fail may be in the way of this, too; it is told by its own error
+        committer.note(RunEnd(report.run, report.state, compact(report.as_value())))
 
 
 def _refused(report: Report, item: Item, outcome: Outcome) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +29,9 @@ CREATE TABLE losses (archive TEXT NOT NULL, id TEXT NOT NULL);
 CREATE TABLE plan (host TEXT NOT NULL, rank INTEGER NOT NULL, url TEXT NOT NULL, PRIMARY KEY (host, rank))
     WITHOUT ROWID;
 """
+
+_IN = 500
+"""Parameters of one IN list."""
 
 
 class SeenRow(NamedTuple):
@@ -171,6 +174,16 @@ class Spool:
     def row(self, number: int) -> SeenRow:
         """One row in full."""
         return SeenRow(*self._db.execute("SELECT * FROM seen WHERE rowid=?", (number,)).fetchone())
+
+    def rows(self, numbers: Sequence[int]) -> dict[int, SeenRow]:
+        """Rows in full, by number."""
+        found: dict[int, SeenRow] = {}
+        for start in range(0, len(numbers), _IN):
+            part = numbers[start : start + _IN]
+            marks = ",".join("?" * len(part))
+            for row in self._db.execute(f"SELECT rowid, * FROM seen WHERE rowid IN ({marks})", part):
+                found[row[0]] = SeenRow(*row[1:])
+        return found
 
     def ids_of(self, archive: str) -> Iterator[str]:
         """All ids of one archive that were seen, with repeats."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -107,32 +107,32 @@ class TobiPhase:
         losses: list[tuple[str, str]] = []
         with Lanes(write_lot, workers=self.workers, inline=_INLINE) as lanes:
             waiting: dict[str, tuple[Present, Change, SeenRow]] = {}
-            jobs: list[Job] = []
-            weight = 0
+            news: list[Present] = []
+
+            def write() -> None:
+                jobs = self._jobs(news, observations, waiting)
+                if jobs:
+                    weight = sum(job.size + _JOB_WEIGHT for job in jobs)
+                    lanes.submit(Lot(self.layout, str(self.spool.folder), self.tist, jobs), weight)
+                news.clear()
+
             for item in merge(
                 found, known, self.tist, merged, on_seen=on_seen, on_held=lambda obi: _count(held, obi)
             ):
                 if merged.distinct & 1023 == 0:
                     self.meter.at(merged.distinct)
-                if not isinstance(item, Present):
-                    if covers(draft, item.id) and not observations.observes(item.id, self.tist):
-                        losses.append((item.archive, item.id))
-                    continue
-                job = self._job(item, observations, waiting)
-                if job is None:
-                    continue
-                jobs.append(job)
-                weight += job.size + _JOB_WEIGHT
-                if len(jobs) >= _LOT:
-                    lanes.submit(Lot(self.layout, str(self.spool.folder), self.tist, jobs), weight)
-                    jobs, weight = [], 0
-                    self._take(lanes.results(), waiting)
-                    self.meter.at(merged.distinct)
-                if len(losses) >= _BATCH:
-                    self.spool.add_losses(losses)
-                    losses = []
-            if jobs:
-                lanes.submit(Lot(self.layout, str(self.spool.folder), self.tist, jobs), weight)
+                if isinstance(item, Present):
+                    news.append(item)
+                    if len(news) >= _LOT:
+                        write()
+                        self._take(lanes.results(), waiting)
+                        self.meter.at(merged.distinct)
+                elif covers(draft, item.id) and not observations.observes(item.id, self.tist):
+                    losses.append((item.archive, item.id))
+                    if len(losses) >= _BATCH:
+                        self.spool.add_losses(losses)
+                        losses = []
+            write()
             self._take(lanes.results(last=True), waiting)
         self.spool.add_losses(losses)
         self.committer.commit()
@@ -140,23 +140,29 @@ class TobiPhase:
         self.report.tobis["same"] += merged.same
         return dict(seen), held
 
-    def _job(
-        self, item: Present, observations: Observations, waiting: dict[str, tuple[Present, Change, SeenRow]]
-    ) -> Job | None:
-        obi = item.found.id
-        if self._conflicts(item, observations):
-            row = self.spool.row(item.found.row)
-            self._conflict(obi, row.path.decode("utf-8", "backslashreplace"), row.line)
-            return None
-        change = item.history.observe(
-            self.tist, item.md5, lambda after, before: observations.next(obi, after, before)
-        )
-        row = self.spool.row(item.found.row)
-        entry = item.history.entry_at(self.tist)
-        before = (entry[0], entry[1]) if entry is not None and entry[1] is not None else None
-        waiting[obi] = (item, change, row)
-        path = row.path.decode("utf-8", "surrogateescape")
-        return Job(obi, path, row.line, row.spool, row.start, row.size, before)
+    def _jobs(
+        self,
+        news: Sequence[Present],
+        observations: Observations,
+        waiting: dict[str, tuple[Present, Change, SeenRow]],
+    ) -> list[Job]:
+        """What there is to write; what waits for it goes to ``waiting``."""
+        rows = self.spool.rows([item.found.row for item in news])
+        jobs: list[Job] = []
+        for item in news:
+            obi, row = item.found.id, rows[item.found.row]
+            if self._conflicts(item, observations):
+                self._conflict(obi, row.path.decode("utf-8", "backslashreplace"), row.line)
+                continue
+            change = item.history.observe(
+                self.tist, item.md5, lambda after, before, obi=obi: observations.next(obi, after, before)  # type: ignore[misc]
+            )
+            entry = item.history.entry_at(self.tist)
+            before = (entry[0], entry[1]) if entry is not None and entry[1] is not None else None
+            waiting[obi] = (item, change, row)
+            path = row.path.decode("utf-8", "surrogateescape")
+            jobs.append(Job(obi, path, row.line, row.spool, row.start, row.size, before))
+        return jobs
 
     def _conflicts(self, item: Present, observations: Observations) -> bool:
         """Whether another data set of this date is known that says something else of the tobi."""

@@ -14,7 +14,7 @@ from archec.store.layout import Layout
 from archec.store.reader import Located, locate, open_held
 from archec.tist import iso
 
-__all__ = ["Held", "Row", "find", "held_at", "rows"]
+__all__ = ["Held", "Row", "find", "held_at", "path_held", "rows"]
 
 _MOST_HOPS = 50
 
@@ -82,12 +82,7 @@ def rows(layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi) -> Iterator[Row
     """Every incidence, oldest first."""
     for incidence in obi.history.incidences():
         tist, state = incidence.tist, incidence.md5
-        path = None
-        if state is not None:
-            try:
-                path = _locate(layout, catalogue, obi.id, tist).path
-            except (NotHeld, CorruptArchive):
-                path = None  # a history must still be shown
+        path = path_held(layout, catalogue, obi.id, tist) if state is not None else None
         if isinstance(obi, Tobi):
             note, version = obi.notes.get(tist), obi.versions.get(state or "")
             yield Row(
@@ -119,6 +114,14 @@ def held_at(layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi, when: int) -
     version = obi.versions.get(state)
     located = _locate(layout, catalogue, obi.id, tist)
     return Held(obi.id, tist, state, version.size if version is not None else 0, located)
+
+
+def path_held(layout: Layout, catalogue: Catalogue, obi: str, tist: int) -> str | None:
+    """The path in the obi store of the bytes noted at (tist, obi), after all redirects; None where there are none."""
+    try:
+        return _locate(layout, catalogue, obi, tist).path
+    except (NotHeld, CorruptArchive):
+        return None
 
 
 def _locate(layout: Layout, catalogue: Catalogue, obi: str, tist: int) -> Located:

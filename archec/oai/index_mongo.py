@@ -24,7 +24,7 @@ from archec.oai.names import ancestors
 __all__ = ["MongoIndex"]
 
 Document = dict[str, Any]
-_VERSION = 1
+_VERSION = 2
 _KEY = [("m", 1), ("k", 1), ("s", 1), ("_id", 1)]
 
 
@@ -109,7 +109,7 @@ class MongoIndex:
             raise CatalogueError(f"{self._shown}: the OAI index has vanished", hint="start 'archec serve' again")
         return State(
             found["generation"], found["rules"], found["ready"], Cursor(*found["tobis"]), Cursor(*found["fobis"]),
-            Position(*found["seen"]), found["last"],
+            Position(*found["seen"]), found["last"], found["archive"], found["whole"],
         )  # fmt: skip
 
     def page(self, query: Query, after: Place | None, limit: int) -> list[Row]:
@@ -160,7 +160,7 @@ def _state_document(state: State) -> Document:
     return {
         "_id": "state", "version": _VERSION, "generation": state.generation, "rules": state.rules,
         "ready": state.ready, "tobis": list(state.tobis), "fobis": list(state.fobis), "seen": list(state.seen),
-        "last": state.last,
+        "last": state.last, "archive": state.archive, "whole": state.whole,
     }  # fmt: skip
 
 

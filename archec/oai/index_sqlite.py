@@ -25,12 +25,12 @@ __all__ = ["SQLiteIndex"]
 
 _APPLICATION = 0x61726F69
 """``PRAGMA application_id``: "aroi" in ASCII."""
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE state (
     one INTEGER PRIMARY KEY CHECK (one = 1), generation TEXT, rules TEXT, ready INTEGER,
     tobi_stamp INTEGER, tobi_id TEXT, fobi_stamp INTEGER, fobi_id TEXT,
-    run INTEGER, batch INTEGER, stamp INTEGER, last INTEGER
+    run INTEGER, batch INTEGER, stamp INTEGER, last INTEGER, archive TEXT, whole INTEGER
 );
 CREATE TABLE item (
     n INTEGER PRIMARY KEY, kind INTEGER NOT NULL, local TEXT NOT NULL UNIQUE, obi TEXT, stamp INTEGER NOT NULL,
@@ -194,10 +194,12 @@ class SQLiteIndex:
         return number
 
     def _put_state(self, state: State) -> None:
-        values = (state.rules, state.ready, *state.tobis, *state.fobis, *state.seen, state.last)
+        values = (
+            state.rules, state.ready, *state.tobis, *state.fobis, *state.seen, state.last, state.archive, state.whole
+        )  # fmt: skip
         self._writer.execute(
             "UPDATE state SET rules = ?, ready = ?, tobi_stamp = ?, tobi_id = ?, fobi_stamp = ?, fobi_id = ?,"
-            " run = ?, batch = ?, stamp = ?, last = ?",
+            " run = ?, batch = ?, stamp = ?, last = ?, archive = ?, whole = ?",
             values,
         )
 
@@ -207,8 +209,9 @@ class SQLiteIndex:
         """How far the index has come."""
         (row,) = self._fetch("SELECT * FROM state")
         return State(
-            row[1], row[2], bool(row[3]), Cursor(row[4], row[5]), Cursor(row[6], row[7]), Position(*row[8:11]), row[11]
-        )
+            row[1], row[2], bool(row[3]), Cursor(row[4], row[5]), Cursor(row[6], row[7]), Position(*row[8:11]), row[11],
+            row[12], bool(row[13]),
+        )  # fmt: skip
 
     def page(self, query: Query, after: Place | None, limit: int) -> list[Row]:
         """One range of the primary key for each kind, merged."""
@@ -290,7 +293,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
             db.execute(statement)
         start = State(secrets.token_hex(4))
         db.execute(
-            "INSERT INTO state VALUES (1, ?, '', 0, ?, ?, ?, ?, 0, 0, 0, 0)",
+            "INSERT INTO state VALUES (1, ?, '', 0, ?, ?, ?, ?, 0, 0, 0, 0, '', 0)",
             (start.generation, *start.tobis, *start.fobis),
         )
         db.execute(f"PRAGMA application_id = {_APPLICATION}")

@@ -76,7 +76,8 @@ class State(NamedTuple):
 
     ``generation`` names this index: another one orders items of one stamp differently. ``rules`` is a
     checksum of what membership in sets depends on. ``ready``: it has caught up once, and its stamps
-    have been told to harvesters since. ``last`` is the newest stamp that was given.
+    have been told to harvesters since. ``last`` is the newest stamp that was given. ``archive`` says whose
+    catalogue it follows; ``whole``: every item is to be compared with the catalogue anew.
     """
 
     generation: str
@@ -86,3 +87,5 @@ class State(NamedTuple):
     fobis: Cursor = Cursor()
     seen: Position = Position()
     last: int = 0
+    archive: str = ""
+    whole: bool = False

@@ -16,6 +16,7 @@ from archec.oai.formats.load import load_formats
 from archec.oai.index import Index
 from archec.oai.model import KINDS, ItemKind
 from archec.oai.names import DOMAIN
+from archec.oai.sets import trees_for
 from archec.oai.source import Source
 from archec.oai.token import ENVIRONMENT, Tokens, load_secret
 
@@ -59,6 +60,7 @@ def make_repository(
     domain = oai.repositoryIdentifier or _domain(base_url)
     if oai.earliestDatestamp and parse_moment(oai.earliestDatestamp) is None:
         raise ConfigError(f"oai.earliestDatestamp: there is no such time as {oai.earliestDatestamp}")
+    kinds = tuple(kind for kind in KINDS if oai.items in (kind, "both"))
     secret = load_secret(config.path(oai.secret), environ.get(ENVIRONMENT))
     return Repository(
         name=oai.repositoryName or config.name,
@@ -67,8 +69,8 @@ def make_repository(
         emails=oai.adminEmail or _contact(config.fetch.contact),
         earliest=oai.earliestDatestamp,
         deleted=oai.deletedRecord,
-        kinds=tuple(kind for kind in KINDS if oai.items in (kind, "both")),
-        trees=oai.sets,
+        kinds=kinds,
+        trees=trees_for(oai.sets, kinds),
         collections=oai.collections,
         formats=load_formats(oai.metadataFormats),
         descriptions=read_descriptions(oai, config.base),

@@ -18,9 +18,10 @@ from archec.catalogue.model import Fobi, Tobi
 from archec.config import Collection
 from archec.history import History
 from archec.ids import archive_of, host_of, series_of
+from archec.oai.model import ItemKind
 from archec.oai.names import set_path
 
-__all__ = ["ALIAS", "ALIASED", "TREES", "SetRules", "aliased", "stored"]
+__all__ = ["ALIAS", "ALIASED", "TREES", "SetRules", "aliased", "stored", "trees_for"]
 
 TREES = ("archive", "RePEc", "type", "dom", "mim", "col")
 """The trees there are; the configuration names those that are served."""
@@ -31,6 +32,16 @@ ALIASED, ALIAS = "archive", "RePEc"
 _VERSION = "1"
 """To be raised with every change of what this module gives: indexes then reckon sets anew."""
 _ADDRESS = re.compile(r"[0-9.]+|\[.*\]")
+
+
+_OF_FOBIS = frozenset(["dom", "mim", "col"])
+_OF_TOBIS = frozenset(["archive", "RePEc", "type", "col"])
+
+
+def trees_for(trees: Sequence[str], kinds: Sequence[ItemKind]) -> tuple[str, ...]:
+    """Those of ``trees`` that may have items of these kinds."""
+    filled = (_OF_TOBIS if "tobi" in kinds else frozenset[str]()) | (_OF_FOBIS if "fobi" in kinds else frozenset())
+    return tuple(tree for tree in trees if tree in filled)
 
 
 def stored(path: str) -> str:

@@ -14,7 +14,7 @@ from archec.oai.model import Row
 from archec.oai.sets import last_held
 from archec.redif.kinds import kind_of
 from archec.store.layout import Layout
-from archec.store.reader import open_obi
+from archec.store.many import ManyReader
 
 __all__ = ["CatalogueSource", "Source"]
 
@@ -58,19 +58,20 @@ class CatalogueSource:
         wanted = [row for row in rows if not (row.deleted or row.left)]
         tobis = self._catalogue.tobis([row.obi for row in wanted if row.kind == "tobi"])
         fobis = self._catalogue.fobis([row.obi for row in wanted if row.kind == "fobi"])
-        for row in rows:
-            if row.deleted or row.left:
-                yield row, None
-                continue
-            tobi, fobi = tobis.get(row.obi), fobis.get(row.obi)
-            if tobi is not None and row.kind == "tobi":
-                yield row, self._tobi_item(named(row), tobi)
-            elif fobi is not None and row.kind == "fobi":
-                yield row, FobiItem(named(row), fobi)
-            else:
-                raise CatalogueGone(
-                    f"the catalogue does not know {row.obi} at present", hint="is 'archec rebuild' at work?"
-                )
+        with ManyReader(self._layout) as reader:
+            for row in rows:
+                if row.deleted or row.left:
+                    yield row, None
+                    continue
+                tobi, fobi = tobis.get(row.obi), fobis.get(row.obi)
+                if tobi is not None and row.kind == "tobi":
+                    yield row, _tobi_item(reader, named(row), tobi)
+                elif fobi is not None and row.kind == "fobi":
+                    yield row, FobiItem(named(row), fobi)
+                else:
+                    raise CatalogueGone(
+                        f"the catalogue does not know {row.obi} at present", hint="is 'archec rebuild' at work?"
+                    )
 
     def titles(self, handles: Collection[str]) -> dict[str, str]:
         """See :class:`Source`."""
@@ -90,7 +91,8 @@ class CatalogueSource:
         tobi = self._catalogue.tobis([series]).get(series)
         name = ""
         if tobi is not None:
-            template = self._tobi_item("", tobi).template
+            with ManyReader(self._layout) as reader:
+                template = _tobi_item(reader, "", tobi).template
             names = [one.name for prefix in ("Provider", "Publisher") for one in template.clusters_of(prefix)]
             name = next(filter(None, names), "")
         if len(self._publishers) >= _REMEMBERED:
@@ -103,17 +105,17 @@ class CatalogueSource:
         tobis, fobis = self._catalogue.changed_tobis(1, "", 1), self._catalogue.changed_fobis(1, "", 1)
         return min([tobi.stamp for tobi in tobis] + [fobi.stamp for fobi in fobis], default=None)
 
-    def _tobi_item(self, identifier: str, tobi: Tobi) -> TobiItem:
-        """A tobi with its newest contents, or with what the catalogue knows of them."""
-        md5 = last_held(tobi.history) or ""
-        tist = max((tist for tist, state in tobi.history if state is not None), default=0)
-        try:
-            with open_obi(self._layout, tist, tobi.id) as file:
-                text = file.read().decode("utf-8", "surrogateescape")
-            return TobiItem(identifier, tobi, text, tist, md5)
-        except (ArchecError, OSError):
-            # The store's audit tells of it; a harvester is told what is known all the same.
-            return TobiItem(identifier, tobi, _makeshift(tobi, md5), tist, md5, readable=False)
+
+def _tobi_item(reader: ManyReader, identifier: str, tobi: Tobi) -> TobiItem:
+    """A tobi with its newest contents, or with what the catalogue knows of them."""
+    md5 = last_held(tobi.history) or ""
+    tist = max((tist for tist, state in tobi.history if state is not None), default=0)
+    try:
+        text = reader.read(tist, tobi.id).decode("utf-8", "surrogateescape")
+        return TobiItem(identifier, tobi, text, tist, md5)
+    except (ArchecError, OSError):
+        # The store's audit tells of it; a harvester is told what is known all the same.
+        return TobiItem(identifier, tobi, _makeshift(tobi, md5), tist, md5, readable=False)
 
 
 _NAMES = {"series": "Name", "archive": "Name", "person": "Name-Full", "institution": "Primary-Name"}

@@ -47,11 +47,11 @@ class Asked:
 def identify(asked: Asked) -> str:
     """Identify."""
     repository = asked.repository
-    earliest = repository.earliest
-    if not earliest:
-        first = repository.index.earliest()
-        first = repository.source.earliest() if first is None else first
-        earliest = iso(int(asked.now) if first is None else min(first, int(asked.now)))
+    first = repository.index.earliest()
+    first = repository.source.earliest() if first is None else first
+    earliest = iso(int(asked.now) if first is None else min(first, int(asked.now)))
+    if repository.earliest:
+        earliest = min(earliest, repository.earliest)  # what the operator says must be a lower bound too
     return (
         f"{element('repositoryName', repository.name)}{element('baseURL', asked.base_url)}"
         f"<protocolVersion>2.0</protocolVersion>{elements('adminEmail', repository.emails)}"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
+from importlib import import_module
+from typing import Protocol, cast
 
 import zstandard
 
@@ -18,7 +20,8 @@ CODINGS = ("zstd", "gzip", "deflate")
 LEAST = 500
 """Bytes below which encoding gains nothing."""
 
-_ZLIB_LEVEL = 4
+_ZLIB_LEVEL = 1
+"""A quarter more bytes than level 6 makes, in a third of the time."""
 _ZSTD_LEVEL = 3
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 
@@ -61,5 +64,26 @@ def encoded(body: bytes, coding: str) -> bytes:
     if coding == "zstd":
         return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(body)
     window = _GZIP_WINDOW if coding == "gzip" else zlib.MAX_WBITS
-    packer = zlib.compressobj(_ZLIB_LEVEL, zlib.DEFLATED, window)
-    return packer.compress(body) + packer.flush()
+    return _deflate_module().compress(body, level=_ZLIB_LEVEL, wbits=window)
+
+
+class _Deflate(Protocol):
+    def compress(self, data: bytes, /, *, level: int, wbits: int) -> bytes: ...
+
+
+class _Zlib:
+    """Python's own, whose ``compress`` knows no windows before 3.11."""
+
+    @staticmethod
+    def compress(data: bytes, /, *, level: int, wbits: int) -> bytes:
+        packer = zlib.compressobj(level, zlib.DEFLATED, wbits)
+        return packer.compress(data) + packer.flush()
+
+
+@lru_cache(maxsize=1)
+def _deflate_module() -> _Deflate:
+    """ISA-L where it is installed: a seventh of the time for about as many bytes."""
+    try:
+        return cast("_Deflate", import_module("isal.isal_zlib"))
+    except ImportError:
+        return _Zlib()

@@ -21,7 +21,19 @@ from archec.store.layout import Layout
 from archec.store.temp import new_md5
 from archec.tist import tist_of_path
 
-__all__ = ["MAX_HOPS", "Digest", "Hop", "Located", "digest", "id_of_name", "locate", "open_held", "open_obi", "target"]
+__all__ = [
+    "MAX_HOPS",
+    "OPEN_FLAGS",
+    "Digest",
+    "Hop",
+    "Located",
+    "digest",
+    "id_of_name",
+    "locate",
+    "open_held",
+    "open_obi",
+    "target",
+]
 
 MAX_HOPS = 64
 """Symbolic links and slash variants that are followed; no recorded chain of redirects is as long."""
@@ -29,7 +41,8 @@ MAX_HOPS = 64
 _CUT_NAME = re.compile(r".+~[0-9a-f]{32}", re.S)
 _FAN = re.compile(r"[0-9a-f]{2}")
 _NAME = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})+")
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""How a file of the store is opened: never through a link, never waiting for one that is no file."""
 _BUFFER = 1 << 18
 
 
@@ -218,7 +231,7 @@ def _open_at(layout: Layout, root: int, path: str) -> BinaryIO:
     if dir_fd is None:
         raise NotHeld(f"{where}: is not held")
     try:
-        fd = os.open(name, _OPEN, dir_fd=dir_fd)
+        fd = os.open(name, OPEN_FLAGS, dir_fd=dir_fd)
     except FileNotFoundError:
         raise NotHeld(f"{where}: is not held") from None
     except OSError as error:

@@ -18,6 +18,9 @@ from archec.store.durable import Data, Disk
 
 __all__ = ["Stored", "Temp", "new_md5"]
 
+_LARGE = 1 << 17
+"""Bytes from which on a file is sent to the disk when it is whole, ahead of its batch."""
+
 new_md5 = partial(hashlib.md5, usedforsecurity=False)
 
 
@@ -68,6 +71,8 @@ class Temp:
             raise ValueError(f"{self.path} is closed")
         if sync:
             self._disk.fsync(self._fd, self._where)
+        elif self.size >= _LARGE:
+            self._disk.begin_sync(self._fd)
         fd, self._fd = self._fd, -1
         self._disk.close(fd, self._where)
         return Stored(self.path, self._md5.hexdigest(), self._xxh3.hexdigest(), self.size)

@@ -63,7 +63,7 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
     if arguments.mongodb is None:
         report.skipped["MongoDB"] = "not named (--mongodb URL|auto)"
         return
-    with _mongodb(arguments.mongodb, folder, report) as url:
+    with mongodb(arguments.mongodb, folder, report) as url:
         if url is None:
             return
         watch = Watch()
@@ -163,7 +163,7 @@ def _pages(
 
 
 @contextmanager
-def _mongodb(named: str, folder: Path, report: Report) -> Iterator[str | None]:
+def mongodb(named: str, folder: Path, report: Report) -> Iterator[str | None]:
     """The URL of a database that is dropped afterwards; None where there is none, which the report explains."""
     import pymongo
 

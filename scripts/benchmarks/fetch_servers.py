@@ -127,10 +127,10 @@ def free_port(address: str) -> int:
         return port
 
 
-def wait_for(process: subprocess.Popen[Any], address: str, log: Path | None) -> None:
+def wait_for(process: subprocess.Popen[Any], address: str, log: Path | None, *, patience: float = _PATIENCE) -> None:
     """Until the server answers there. Raises BenchmarkError where it ends instead, or takes too long."""
     host, _, port = address.partition(":")
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + patience
     while True:
         try:
             socket.create_connection((host, int(port)), timeout=1).close()

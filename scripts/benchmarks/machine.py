@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["BUSY", "Load", "Watch", "about", "descendants", "file_creation", "touch_memory"]
+__all__ = ["BUSY", "Load", "Watch", "about", "cpu_seconds", "descendants", "file_creation", "touch_memory"]
 
 BUSY = 0.2
 """Cores used by others, on average, from which on a measurement is not to be trusted."""
@@ -87,6 +87,12 @@ def _stat(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return []
+
+
+def cpu_seconds(pid: int) -> float:
+    """Seconds of CPU that a running process has used, all its threads; 0 where it is gone."""
+    fields = _stat(pid)
+    return sum(int(field) for field in fields[11:13]) / _TICKS if fields else 0.0
 
 
 def about(folder: Path) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from catalogue_data import HOSTILE, checksum, fobi, lot, tobi
 
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue, Counts
+from archec.catalogue.lists import FileState, Place, TobiFiles
 from archec.catalogue.model import (
     DataSet,
     DueFobi,
@@ -99,6 +101,15 @@ def test_a_later_write_replaces(catalogue: Catalogue) -> None:
     assert catalogue.tobis(["a", "b"]) == {"a": tobi("a", 1, 2), "b": tobi("b", 1)}
     assert list(catalogue.all_fobis()) == [fobi("u", 1, 2)]
     assert catalogue.runs() == [Run(1, "done")]
+
+
+def test_the_newest_runs_page_by_page(catalogue: Catalogue) -> None:
+    runs = [Run(n, "done") for n in (3, 1, 4, 15, 9)]
+    catalogue.write(lot(1, runs=runs))
+    assert [run.tist for run in catalogue.newest_runs(10**12, 2)] == [15, 9]
+    assert [run.tist for run in catalogue.newest_runs(9, 2)] == [4, 3]
+    assert catalogue.newest_runs(16, 1) == [Run(15, "done")]
+    assert catalogue.newest_runs(1, 5) == []
 
 
 def test_the_last_of_one_id_in_a_lot_wins(catalogue: Catalogue) -> None:
@@ -229,6 +240,83 @@ def test_counts(catalogue: Catalogue) -> None:
     catalogue.write(lot(1, tobis=[tobi("a"), tobi("b", 1, 2, lost=True), tobi("c", 1, 2)]))
     catalogue.write(lot(2, fobis=[fobi("u", 1), fobi("v"), gone], mentioned=["w", "x"]))
     assert catalogue.counts() == Counts(2, 1, 1, 1, 3)
+
+
+def test_lists_of_what_happened(catalogue: Catalogue) -> None:
+    back = Tobi("b", "B", History.of({1: checksum("x"), 4: None, 9: checksum("x")}))
+    away = Fobi("u", History.of({2: checksum("y"), 5: None}))
+    catalogue.write(lot(1, tobis=[tobi("a", 1, 3, lost=True), back, tobi("c", 1)], fobis=[away, fobi("v")]))
+    assert list(catalogue.incidences("tobi")) == [(1, "a"), (1, "b"), (1, "c"), (3, "a"), (4, "b"), (9, "b")]
+    assert list(catalogue.incidences("tobi", Place(1, "b"))) == [(1, "c"), (3, "a"), (4, "b"), (9, "b")]
+    assert list(catalogue.incidences("fobi")) == [(2, "u"), (5, "u")]
+    assert list(catalogue.lost("tobi")) == [(3, "a")]
+    assert list(catalogue.lost("fobi")) == [(5, "u")]
+    assert list(catalogue.lost("fobi", Place(5, "u"))) == list(catalogue.returned("fobi")) == []
+    assert list(catalogue.returned("tobi")) == [(9, "b")]
+    assert all(isinstance(place, Place) for place in catalogue.incidences("tobi"))
+    catalogue.write(lot(2, tobis=[tobi("a", 1, 2), tobi("b", 7)], fobis=[fobi("u", 2, 6)]))
+    assert list(catalogue.incidences("tobi")) == [(1, "a"), (1, "c"), (2, "a"), (7, "b")]
+    assert list(catalogue.incidences("fobi")) == [(2, "u"), (6, "u")]
+    assert [*catalogue.lost("tobi"), *catalogue.lost("fobi"), *catalogue.returned("tobi")] == []
+
+
+@pytest.mark.parametrize("count", [1999, 2000, 4001])
+def test_pages_of_lists_neither_skip_nor_double(catalogue: Catalogue, count: int) -> None:
+    ids = [f"{i:05d}" for i in range(count)]
+    gone = [Fobi(i, History.of({1 + int(i) % 3: checksum(i), 9: None})) for i in ids]
+    catalogue.write(lot(1, tobis=[tobi(i, 1 + int(i) % 3) for i in ids], fobis=gone))
+    expected = sorted((1 + int(i) % 3, i) for i in ids)
+    assert list(catalogue.incidences("tobi")) == expected
+    assert list(catalogue.incidences("fobi")) == [*expected, *((9, i) for i in ids)]
+    assert list(catalogue.lost("fobi")) == [(9, i) for i in ids]
+    assert [one.id for one in catalogue.tobi_files()] == ids
+    assert [one.id for one in catalogue.tobi_files(ids[3], ids[-3])] == ids[4:-3]
+    assert len(catalogue.file_states([*ids, "x"])) == count
+
+
+def test_who_refers_to_a_file(catalogue: Catalogue) -> None:
+    names = {i: tobi(i, 1, 2) for i in ("a", "b", "c")}
+    catalogue.write(lot(1, tobis=[names["b"], names["a"]], mentioned=["http://h/all", "http://h/1.pdf"]))
+    asked = ["http://h/all", "http://h/2.pdf", "http://h/none", "\ud800"]
+    assert catalogue.referring(asked, 9) == {url: [names["a"], names["b"]] for url in asked[:2]}
+    catalogue.write(lot(2, tobis=[names["c"]], fobis=[fobi("http://h/all", 3)]))
+    assert catalogue.referring(asked[:1], 9) == {asked[0]: list(names.values())}
+    assert [len(found) for found in catalogue.referring(asked, 1).values()] == [1, 1]
+    catalogue.write(lot(3, tobis=[Tobi("a"), tobi("b", 1)]))
+    assert catalogue.referring(asked, 9) == {asked[0]: [tobi("b", 1), names["c"]], asked[1]: [names["c"]]}
+    catalogue.clear()
+    assert catalogue.referring(asked, 9) == {}
+
+
+def test_files_of_tobis_and_their_states(catalogue: Catalogue) -> None:
+    many = tobi("c", 1, 2)
+    gone = Fobi("g", History.of({1: checksum("g@1"), 2: None}), fobi("g", 1).versions)
+    catalogue.write(lot(1, tobis=[tobi("a"), tobi("b", 1, 2, lost=True), many], mentioned=["m"]))
+    catalogue.write(lot(2, fobis=[fobi("u", 1), fobi("v"), gone]))
+    kind = "ReDIF-Paper 1.0"
+    assert list(catalogue.tobi_files()) == [
+        TobiFiles("a", 100, True, kind, ("http://h/100.pdf", "http://h/all")),
+        TobiFiles("b", 2, False, kind, ("http://h/1.pdf", "http://h/all"), ("http://h/2.pdf",)),
+        TobiFiles("c", 2, True, kind, ("http://h/2.pdf", "http://h/all"), ("http://h/1.pdf",)),
+    ]
+    assert catalogue.file_states(["u", "v", "g", "m", "x", "\ud800"]) == {
+        "u": FileState(True, "application/pdf", "new", 1),
+        "v": FileState(None, "", "unreachable"),
+        "g": FileState(False, "application/pdf", "", 2),
+        "m": FileState(),
+    }
+
+
+def test_ids_are_parted_evenly(catalogue: Catalogue) -> None:
+    assert catalogue.split(4, 1) == []
+    catalogue.write(lot(1, tobis=[tobi(f"{i:04d}") for i in range(3000)]))
+    assert catalogue.split(1, 1) == catalogue.split(9, 2000) == []
+    assert len(catalogue.split(9, 1400)) == 1
+    cuts = catalogue.split(3, 10)
+    assert cuts == sorted(cuts)
+    edges = ["", *cuts, ""]
+    sizes = [sum(1 for _ in catalogue.tobi_files(a, b)) for a, b in pairwise(edges)]
+    assert all(600 < size < 1400 for size in sizes), sizes
 
 
 def test_a_scan_may_write_behind_itself(catalogue: Catalogue) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Changes, DataSet, Run, SeenSet, TextPlace
+from archec.catalogue.lists import START, ObiKind, Place, named_by
+from archec.catalogue.model import Changes, DataSet, Fobi, Run, SeenSet, TextPlace, Tobi
 from archec.catalogue.open import open_catalogue
 
 Pair = tuple[Catalogue, Catalogue]
@@ -35,7 +36,17 @@ def mongodb(fresh_mongodb_url: Callable[[], str], sqlite: Catalogue) -> Iterator
 
 def observed(catalogue: Catalogue) -> list[object]:
     """All that a catalogue can be asked."""
+    tobis, fobis = list(catalogue.all_tobis()), list(catalogue.all_fobis())
+    urls = sorted({url for tobi in tobis for url in named_by(tobi)})
+    referring = {url: [tobi for tobi in tobis if url in named_by(tobi)] for url in urls}
+    found = catalogue.referring([*urls, "none such"], 100)
+    assert {url: [tobi for tobi in named if tobi.id] for url, named in found.items()} == referring
+    for kind, obis in (("tobi", tobis), ("fobi", fobis)):
+        check_places(catalogue, kind, obis)  # type: ignore[arg-type]
     return [
+        list(catalogue.tobi_files()),
+        list(catalogue.tobi_files("a", "c")),
+        catalogue.file_states([*urls, *(fobi.id for fobi in fobis)]),
         list(dump(catalogue, everything=True)),
         list(dump(catalogue, everything=False)),
         list(catalogue.scan_tobis()),
@@ -46,6 +57,19 @@ def observed(catalogue: Catalogue) -> list[object]:
         catalogue.counts(),
         catalogue.position(),
     ]
+
+
+def check_places(catalogue: Catalogue, kind: ObiKind, obis: Sequence[Tobi | Fobi]) -> None:
+    """The lists say what the documents say, from any place on. (No id is empty but here; scans pass it over.)"""
+    incidences = [(obi.id, incidence) for obi in obis for incidence in obi.history.incidences()]
+    at = sorted(Place(incidence.tist, obi) for obi, incidence in incidences)
+    back = sorted(Place(incidence.tist, obi) for obi, incidence in incidences if incidence.kind == "returned")
+    lost = sorted(Place(obi.history.lost, obi.id) for obi in obis if obi.history.lost)
+    for read, expected in ((catalogue.incidences, at), (catalogue.returned, back), (catalogue.lost, lost)):
+        assert [place for place in read(kind) if place.id] == expected
+        for after in (expected[len(expected) // 2 :] or [START])[0], Place(5, ""):
+            found = [place for place in read(kind, after) if place.id]
+            assert found == [place for place in expected if place > after]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from archec.catalogue.dump import dump
 from archec.catalogue.model import TextPlace
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.errors import CatalogueError, StorageFull
+from archec.history import History
 
 
 @pytest.fixture
@@ -88,7 +90,7 @@ def test_another_schema_version_is_refused(catalogue: SQLiteCatalogue, path: Pat
     with sqlite3.connect(path) as db:
         db.execute(f"PRAGMA user_version = {version}")
     db.close()
-    with pytest.raises(CatalogueError, match=f"version {version}, this archec works with 1") as caught:
+    with pytest.raises(CatalogueError, match=f"version {version}, this archec works with 2") as caught:
         opened(path)
     assert advice in caught.value.hint
 
@@ -199,6 +201,25 @@ def test_pages_cost_the_same_at_any_depth(catalogue: SQLiteCatalogue) -> None:
         assert plan[0].startswith("SEARCH "), (statement, plan)
         assert ">(?,?)" in plan[0] or "(id>?)" in plan[0] or "(text>?)" in plan[0], (statement, plan)
         assert not any("TEMP B-TREE" in step for step in plan), (statement, plan)
+
+
+def test_pages_of_lists_are_ranges_of_an_index(catalogue: SQLiteCatalogue) -> None:
+    statements: list[str] = []
+    gone = fobi("u", 1)
+    gone = replace(gone, history=History.of({1: gone.history.states[0], 2: None, 3: gone.history.states[0], 4: None}))
+    lost = replace(gone, id="w")
+    catalogue.write(lot(1, tobis=[tobi("a"), tobi("b", 1, 2, lost=True)], fobis=[gone, lost]))
+    catalogue._connection.set_trace_callback(statements.append)
+    reads = (catalogue.incidences, catalogue.lost, catalogue.returned)
+    for pages in (*(read("tobi") for read in reads), *(read("fobi") for read in reads), catalogue.tobi_files("a")):
+        next(iter(pages), None)
+    catalogue.referring(["http://h/all"], 5)
+    catalogue.file_states(["u"])
+    catalogue._connection.set_trace_callback(None)
+    assert len(statements) == 11
+    for statement in statements:
+        plan = [row[3] for row in catalogue._fetch(f"EXPLAIN QUERY PLAN {statement}")]
+        assert all(step.startswith(("SEARCH ", "LIST SUBQUERY")) for step in plan), (statement, plan)
 
 
 def _read(path: Path, ready: Any, done: Any) -> None:

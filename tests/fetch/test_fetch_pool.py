@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 
 from archec.config import FetchConfig
 from archec.errors import ConfigError, StorageFull
-from archec.fetch import FetchPool, FolderSink, Hop, Outcome, Task
-from archec.fetch.pool import shares
+from archec.fetch.outcome import Outcome
+from archec.fetch.pool import FetchPool, shares
+from archec.fetch.sink import FolderSink
+from archec.fetch.task import Hop, Task
 
 AGENT = "archec/0.1 (test)"
 
@@ -209,7 +211,9 @@ MAIN = """
 import sys, time
 from pathlib import Path
 from archec.config import FetchConfig
-from archec.fetch import FetchPool, FolderSink, Task
+from archec.fetch.pool import FetchPool
+from archec.fetch.sink import FolderSink
+from archec.fetch.task import Task
 config = FetchConfig(workers=2, delay=0.0, robots="ignore", allow_networks=("127.0.0.0/8",))
 pool = FetchPool(config, "test", FolderSink(Path(sys.argv[1])))
 try:

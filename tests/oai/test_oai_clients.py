@@ -1,16 +1,18 @@
-"""Harvesters and browsers that are no Python packages, where they are installed; real data sets."""
+"""Real harvesters and a real browser on real archives: the demo's, replays of made and of real data sets."""
 
 from __future__ import annotations
 
-import json
+import dataclasses
+import io
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from oai_clients import CLIENTS, Client, Refusing, compared, needs
 from oai_http import Running, served
 from oai_support import World, texts
 
@@ -24,67 +26,9 @@ from archec.oai.repository import make_repository
 from archec.oai.sets import SetRules
 from archec.oai.source import CatalogueSource
 from archec.store.layout import open_layout
+from archec.tist import iso
 
 HISTORY = Path(os.environ.get("ARCHEC_CORPUS", Path(__file__).parents[3] / "shared" / "corpus")) / "history"
-
-PERL = """
-use HTTP::OAI;
-my ($url, %arguments) = @ARGV;
-my ($all, $deleted) = (0, 0);
-my $client = HTTP::OAI::Harvester->new(baseURL => $url);
-my $answer = $client->ListRecords(%arguments, onRecord => sub { $all++; $deleted++ if $_[0]->header->is_deleted; });
-die $answer->message if $answer->is_error;
-print "[$all, $deleted]";
-"""
-NODE = """
-const { OaiPmh } = require('oai-pmh');
-const [url, options] = [process.argv[1], JSON.parse(process.argv[2])];
-(async () => {
-  let all = 0, deleted = 0;
-  for await (const record of new OaiPmh(url).listRecords(options)) {
-    all += 1;
-    if (record.header.$ && record.header.$.status === 'deleted') deleted += 1;
-  }
-  console.log(JSON.stringify([all, deleted]));
-})().catch((error) => { console.error(error); process.exit(1); });
-"""
-
-
-class Counts(NamedTuple):
-    """What a harvest gave: records, and how many of them were deleted."""
-
-    all: int
-    deleted: int
-
-
-def perl(url: str, **arguments: str) -> Counts:
-    given = [word for name, value in arguments.items() for word in (name.rstrip("_"), value)]
-    done = subprocess.run(["perl", "-e", PERL, url, *given], capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return Counts(*json.loads(done.stdout))
-
-
-def node(url: str, **arguments: str) -> Counts:
-    given = json.dumps({name.rstrip("_"): value for name, value in arguments.items()})
-    done = subprocess.run(
-        ["node", "-e", NODE, url, given],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        cwd=os.environ.get("ARCHEC_TEST_NODE"),
-    )
-    assert done.returncode == 0, done.stderr
-    return Counts(*json.loads(done.stdout))
-
-
-def works(command: list[str]) -> bool:
-    if shutil.which(command[0]) is None:
-        return False
-    return not subprocess.run(
-        command, capture_output=True, check=False, cwd=os.environ.get("ARCHEC_TEST_NODE")
-    ).returncode
-
 
 class Archive(World):
     """A real archive, gathered by real runs, as a repository."""
@@ -143,57 +87,160 @@ def test_the_demo(demo: Archive) -> None:
     assert all(one.startswith("Template-Type: ReDIF-Paper") for one in back)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HISTORY.is_dir(), reason="the real data sets are not here; set ARCHEC_CORPUS")
-def test_dated_replays(tmp_path: Path) -> None:
-    """Data sets of ten years, replayed out of order: each shows up when it was replayed, all stay valid."""
-    config = make_archive(tmp_path / "a")
+def templates(*handles: str, note: str = "") -> str:
+    """A ReDIF file of these papers."""
+    return "\n".join(
+        f"Template-Type: ReDIF-Paper 1.0\nTitle: On {one} {note}\nAuthor-Name: A. Uthor\nHandle: RePEc:{one}\n"
+        for one in handles
+    )
+
+
+def papers(series: str, *numbers: int) -> list[str]:
+    return [f"{series}:{n}" for n in numbers]
+
+
+DATA_SETS: dict[str, dict[str, str]] = {
+    "2010-03-01": {
+        "aaa/wpaper/a.rdf": templates(*papers("aaa:wpaper", *range(1, 13))),
+        "bbb/journl/b.rdf": templates(*papers("bbb:journl", *range(1, 7))),
+    },
+    "2012-03-01": {
+        "aaa/wpaper/a.rdf": templates(*papers("aaa:wpaper", 1, 2, 3, *range(6, 13)))
+        + templates(*papers("aaa:wpaper", *range(13, 17)), note="again"),
+        "bbb/journl/b.rdf": templates(*papers("bbb:journl", *range(1, 7))),
+    },
+    "2014-03-01": {
+        "aaa/wpaper/a.rdf": templates(*papers("aaa:wpaper", *range(1, 17))),
+        "bbb/journl/b.rdf": templates(*papers("bbb:journl", *range(1, 7)), note="revised"),
+    },
+    "2016-03-01": {
+        "aaa/wpaper/a.rdf": templates(*papers("aaa:wpaper", *range(3, 17))),
+        "bbb/journl/b.rdf": templates(*papers("bbb:journl", 1, 2, 3, 4), note="revised"),
+        "ccc/wpaper/c.rdf": templates(*papers("ccc:wpaper", *range(1, 5))),
+    },
+}
+ORDERS = {"in order": (0, 1, 2, 3), "backwards": (3, 2, 1, 0), "mixed": (2, 0, 3, 1)}
+
+
+def tarballs(folder: Path) -> list[Path]:
+    """The data sets as tarballs, oldest first."""
+    made = []
+    for date, members in DATA_SETS.items():
+        made.append(folder / f"RePEc-{date}.tar.gz")
+        with tarfile.open(made[-1], "w:gz") as tar:
+            for name, text in members.items():
+                member = tarfile.TarInfo(f"RePEc/{name}")
+                member.size = len(text)
+                tar.addfile(member, io.BytesIO(text.encode()))
+    return made
+
+
+def replay(folder: Path, files: Iterable[Path], client: Client) -> tuple[Archive, dict[str, bool]]:
+    """Replays data sets one by one, each followed by an incremental harvest; what that harvester has."""
+    config = make_archive(folder)
     archive: Archive | None = None
     mirror: dict[str, bool] = {}
-    since = ""
-    for name in sorted(HISTORY.glob("*.tar.gz"), key=lambda path: path.name[::-1]):
-        gather(config, Options(file=name, fetch=False, accept=frozenset(["all"])), Silent())
+    since: dict[str, str] = {}
+    for file in files:
+        gather(config, Options(file=file, fetch=False, accept=frozenset(["all"])), Silent())
         archive = archive or Archive(config, OaiConfig())
         archive.follower.catch_up()
         archive.clock.pass_(60)
-        arguments = {"from_": since} if since else {}
-        for root in archive.walk("ListRecords", metadataPrefix="redif", **arguments):
-            since = (
-                since if root.find(".//{*}request[@resumptionToken]") is not None else texts(root, "o:responseDate")[0]
-            )
-            for header in root.iterfind(".//{*}header"):
-                mirror[str(header.findtext("{*}identifier"))] = header.get("status") == "deleted"
+        mirror.update(compared(archive, client, **since))
+        since = {"from_": iso(int(archive.clock()))}
+        archive.clock.pass_(60)
     assert archive is not None
-    whole = {
-        str(header.findtext("{*}identifier")): header.get("status") == "deleted"
-        for root in archive.walk("ListIdentifiers", metadataPrefix="oai_dc")
-        for header in root.iterfind(".//{*}header")
-    }
-    assert mirror == whole
+    return archive, mirror
+
+
+def looked_at(archive: Archive, mirror: dict[str, bool], client: Client, sets: Sequence[str]) -> None:
+    """The mirror is what there is; sets and both ends of time make parts that add up."""
+    whole = compared(archive, client)
+    assert mirror == dict(whole)
     counts = archive.catalogue.counts()
-    assert len(whole) == counts.tobis_held + counts.tobis_lost > 700
-    assert sum(whole.values()) == counts.tobis_lost
-    for prefix in ("oai_dc", "amf"):
-        assert sum(
-            len(texts(root, ".//o:header")) for root in archive.walk("ListRecords", metadataPrefix=prefix)
-        ) == len(whole)
+    assert len(whole) == len(dict(whole)) == counts.tobis_held + counts.tobis_lost
+    assert sum(deleted for _, deleted in whole) == counts.tobis_lost
+    assert sorted(one for name in sets for one in compared(archive, client, set_=name)) == sorted(whole)
+    stamps = sorted({one for root in archive.walk("ListIdentifiers", metadataPrefix="redif")
+                     for one in texts(root, ".//o:datestamp")})  # fmt: skip
+    middle = stamps[len(stamps) // 2]
+    early, late = compared(archive, client, until=middle), compared(archive, client, from_=middle)
+    both = compared(archive, client, from_=middle, until=middle)
+    assert len(early) + len(late) - len(both) == len(whole)
+    assert compared(archive, client, from_="2999-01-01") == []
+    for prefix in ("redif", "amf"):
+        assert dict(compared(archive, client, metadataPrefix=prefix)) == mirror
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_demo_harvested(demo: Archive, client: Client) -> None:
+    needs(client)
+    found = compared(demo, client)
+    assert (len(found), sum(deleted for _, deleted in found)) == (30, 1)
+    assert len(compared(demo, client, set_="type:paper")) == 13
+    assert len(compared(demo, client, set_="RePEc")) == 15
+    assert len(compared(demo, client, metadataPrefix="redif", from_="2020-01-01")) == 30
+    assert len(compared(demo, client, metadataPrefix="amf", until="2999-01-01")) == 15
+    assert compared(demo, client, until="2001-01-01") == []
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("client", CLIENTS)
+def test_harvests_across_503s(demo: Archive, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs(client)
+    demo.use(dataclasses.replace(demo.config.oai, retry_after=1))
+    busy = Refusing(monkeypatch)
+    assert len(compared(demo, client)) == 30
+    assert len(compared(demo, client, set_="RePEc", from_="2020-01-01")) == 15
+    assert busy.count >= 9
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "order", ["mixed", *(pytest.param(name, marks=pytest.mark.slow) for name in ("in order", "backwards"))]
+)
+def test_replays_in_any_order(order: str, client: Client, tmp_path: Path) -> None:
+    needs(client)
+    files = tarballs(tmp_path)
+    archive, mirror = replay(tmp_path / "a", (files[n] for n in ORDERS[order]), client)
+    assert len(mirror) == 26
+    assert {name.split(":", 3)[3] for name, deleted in mirror.items() if deleted} == {
+        "aaa:wpaper:1", "aaa:wpaper:2", "bbb:journl:5", "bbb:journl:6"
+    }  # fmt: skip
+    looked_at(archive, mirror, client, ("archive:aaa", "archive:bbb", "archive:ccc"))
     archive.close()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("harvest", "probe"),
-    [
-        (perl, ["perl", "-MHTTP::OAI", "-e", "1"]),
-        (node, ["node", "-e", "require('oai-pmh')"]),
-    ],
-)
-def test_other_harvesters(site: Running, harvest: Callable[..., Counts], probe: list[str]) -> None:
-    if not works(probe):
-        pytest.skip(f"{probe[0]} has no OAI client here (libhttp-oai-perl, npm oai-pmh in $ARCHEC_TEST_NODE)")
-    assert harvest(site.oai, metadataPrefix="oai_dc") == (30, 1)
-    assert harvest(site.oai, metadataPrefix="oai_dc", set="type:paper").all == 13
-    assert harvest(site.oai, metadataPrefix="redif", from_="2020-01-01").all == 30
+@pytest.mark.filterwarnings("default")
+@pytest.mark.skipif(not HISTORY.is_dir(), reason="the real data sets are not here; set ARCHEC_CORPUS")
+@pytest.mark.parametrize("client", CLIENTS)
+def test_replays_of_real_data_sets(client: Client, tmp_path: Path) -> None:
+    """Data sets of ten years, replayed out of order: each shows up when it was replayed."""
+    needs(client)
+    files = sorted(HISTORY.glob("*.tar.gz"), key=lambda path: path.name[::-1])
+    archive, mirror = replay(tmp_path / "a", files, client)
+    assert len(mirror) > 700
+    sets = {name.partition(":")[2].split(":")[0] for root in archive.walk("ListSets")
+            for name in texts(root, ".//o:setSpec") if name.startswith("archive:")}  # fmt: skip
+    looked_at(archive, mirror, client, [f"archive:{name}" for name in sorted(sets)])
+    archive.close()
+
+
+@pytest.mark.slow
+def test_the_public_validator(demo: Archive) -> None:
+    """The validator that registers repositories at openarchives.org (HTTP::OAIPMH::Validator)."""
+    folder = Path(os.environ.get("ARCHEC_TEST_OAI_VALIDATOR", "/nowhere"))
+    command = ["perl", f"-I{folder / 'lib'}", str(folder / "oaipmh-validator.pl")]
+    if not (folder / "lib").is_dir() or shutil.which("perl") is None:
+        pytest.skip("the validator is not here; set ARCHEC_TEST_OAI_VALIDATOR to its folder")
+    demo.use(dataclasses.replace(demo.config.oai, numOfRecords=7))
+    with served(demo) as site:
+        done = subprocess.run([*command, site.oai], capture_output=True, text=True, check=False, timeout=120)
+    assert "is COMPLIANT" in done.stdout, done.stdout + done.stderr
+    assert "FAIL" not in done.stdout
 
 
 def test_a_page_in_a_real_browser(site: Running, tmp_path: Path) -> None:

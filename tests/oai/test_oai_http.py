@@ -11,7 +11,6 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,9 +19,8 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oai_http import LOCAL, Running, served
-from oai_support import DOMAIN, World, checked, code, file, paper, query, texts
+from oai_support import DOMAIN, World, checked, code, paper, query, texts
 
-from archec.config import OaiConfig
 from archec.oai import router as router_module
 from archec.oai.verbs import VERBS
 
@@ -316,80 +314,6 @@ def test_any_bytes_give_a_valid_answer(site: Running) -> None:
 
     with httpx.Client(trust_env=False) as client:
         probe()
-
-
-# -- real harvesters ------------------------------------------------------------------------------
-
-
-class Refusing:
-    """Lets the server say 503 to every third list request."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        real = router_module.OaiCapability._refusal
-        answered = router_module.OaiCapability._answered
-        outer = self
-
-        async def maybe(capability: Any, request: Any, pairs: Any, limiter: Any) -> Any:
-            outer.count += 1
-            return (
-                real(capability, "Busy.")
-                if outer.count % 3 == 0
-                else await answered(capability, request, pairs, limiter)
-            )
-
-        monkeypatch.setattr(router_module.OaiCapability, "_answered", maybe)
-
-
-def sickle_harvest(url: str, **arguments: Any) -> list[tuple[str, bool]]:
-    from sickle import Sickle
-    from sickle.oaiexceptions import NoRecordsMatch
-
-    client = Sickle(url, max_retries=5, default_retry_after=1, retry_status_codes=[503])
-    try:
-        found = client.ListRecords(
-            **{name.rstrip("_"): value for name, value in arguments.items()}, ignore_deleted=False
-        )
-    except NoRecordsMatch:
-        return []
-    return [(record.header.identifier, record.header.deleted) for record in found]
-
-
-def scythe_harvest(url: str, **arguments: Any) -> list[tuple[str, bool]]:
-    scythe = pytest.importorskip("oaipmh_scythe")
-    names = {"metadataPrefix": "metadata_prefix", "set_": "set_", "from_": "from_", "until": "until"}
-    with scythe.Scythe(url, retry_config=scythe.RetryConfig(max_retries=5)) as client:
-        try:
-            given_ = {names[name]: value for name, value in arguments.items()}
-            return [(record.header.identifier, record.header.deleted) for record in client.list_records(**given_)]
-        except scythe.NoRecordsMatch:
-            return []
-
-
-@pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("harvest", [sickle_harvest, scythe_harvest])
-def test_harvesters(
-    harvest: Callable[..., list[tuple[str, bool]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = World(tmp_path / "w", settings=OaiConfig(numOfRecords=20, retry_after=1))
-    world.show(
-        *(paper(f"RePEc:aaa:s{n % 2}:{n}", 0) for n in range(40)), *(file(f"http://h.org/{n}", 0) for n in range(9))
-    )
-    since = int(world.clock())
-    world.clock.pass_(50)
-    world.show(*(paper(f"RePEc:aaa:s{n % 2}:{n}", 0, lost=n < 3) for n in range(5)), paper("RePEc:aaa:s0:x", 0))
-    from archec.tist import iso
-
-    Refusing(monkeypatch)
-    with served(world) as site:
-        full = harvest(site.oai, metadataPrefix="oai_dc")
-        assert len(full) == len(dict(full)) == 50
-        assert sum(dict(full).values()) == 3
-        assert len(harvest(site.oai, metadataPrefix="oai_dc", set_="archive:aaa:s0")) == 21
-        assert len(harvest(site.oai, metadataPrefix="redif", from_=iso(since))) == 6
-        assert len(harvest(site.oai, metadataPrefix="oai_dc", until=iso(since))) == 44
-        assert harvest(site.oai, metadataPrefix="oai_dc", from_="2999-01-01") == []
-    world.close()
 
 
 def test_the_access_log_has_a_line_for_each_request(small: World, caplog: pytest.LogCaptureFixture) -> None:

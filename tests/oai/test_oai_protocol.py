@@ -199,6 +199,8 @@ def test_earliest_datestamp_is_a_lower_bound(small: World) -> None:
     assert stamps == sorted(stamps)
     small.use(dataclasses.replace(small.config.oai, earliestDatestamp="2001-01-01T00:00:00Z"))
     assert texts(small.ask("Identify"), ".//o:earliestDatestamp") == ["2001-01-01T00:00:00Z"]
+    small.use(dataclasses.replace(small.config.oai, earliestDatestamp="2999-01-01T00:00:00Z"))
+    assert texts(small.ask("Identify"), ".//o:earliestDatestamp") == [earliest]
 
 
 def test_an_empty_repository(world: World) -> None:
@@ -306,9 +308,34 @@ def test_items_that_are_served(small: World, items: str, count: int) -> None:
     small.use(dataclasses.replace(small.config.oai, items=items))
     found = small.identifiers()
     assert len(found) == count
+    listed = {one.partition(":")[0] for one in texts(small.ask("ListSets"), ".//o:setSpec")}
+    assert ("type" in listed, "mim" in listed) == (items != "fobi", items != "tobi")  # no sets that are never filled
     if items == "fobi":
         assert code(small.ask("ListRecords", metadataPrefix="amf")) == "noRecordsMatch"
         assert code(small.ask("GetRecord", identifier=TOBI, metadataPrefix="oai_dc")) == "idDoesNotExist"
+
+
+@pytest.mark.parametrize("prefix", ["oai_dc", "redif", "amf"])
+def test_payloads_name_their_own_namespace_and_schema(small: World, prefix: str) -> None:
+    """17: every payload's root has the schemaLocation pair of its namespace, as ListMetadataFormats tells it."""
+    told = small.ask("ListMetadataFormats")
+    (form,) = [one for one in told.iter(f"{OAI}metadataFormat") if one.findtext("{*}metadataPrefix") == prefix]
+    pair = [str(form.findtext("{*}metadataNamespace")), str(form.findtext("{*}schema"))]
+    payloads = [
+        one[0] for root in small.walk("ListRecords", metadataPrefix=prefix) for one in root.iter(f"{OAI}metadata")
+    ]
+    assert payloads
+    for one in payloads:
+        assert etree.QName(one).namespace == pair[0]
+        assert str(one.get("{http://www.w3.org/2001/XMLSchema-instance}schemaLocation")).split() == pair
+
+
+def test_an_about_is_never_with_a_deleted_record(small: World) -> None:
+    for root in small.walk("ListRecords", metadataPrefix="redif"):
+        for one in root.iter(f"{OAI}about"):
+            parent = one.getparent()
+            assert parent is not None
+            assert parent[0].get("status") is None
 
 
 def test_a_format_for_templates_only(small: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -137,6 +138,45 @@ def test_catalogue(tmp_path: Path) -> None:
     assert "--rows must be 20,000 or more" in few.stderr
 
 
+@pytest.mark.slow
+def test_export(tmp_path: Path) -> None:
+    sizes = ("--files", "40", "--size", "3000", "--large-files", "4", "--large-size", "80000", "--series", "2")
+    if not all(map(shutil.which, ("wget", "nginx"))):
+        assert "there is no " in bench(tmp_path, "export", *sizes, "--rounds", "1", code=1).stderr
+        return
+    value = report(tmp_path, "export", *sizes, "--rounds", "1")
+    assert ratios(value)["40 files of 3,000 bytes, 1 series: archec / wget"] > 0
+
+
+@pytest.mark.slow
+def test_oai(tmp_path: Path) -> None:
+    small = ("--rows", "20000", "--mongodb-rows", "20000", "--records", "400", "--rounds", "1")
+    value = report(tmp_path, "oai", *small)
+    found = ratios(value)
+    assert found["SQLite, 20,000 items: page of 100, at 99 % / at 0"] > 0
+    assert found["archec, an archive: server CPU"] > 0
+    assert set(value["skipped"]) == {"MongoDB", "pyoai", "oai-repo"}
+    few = bench(tmp_path, "oai", "--rows", "100", code=1)
+    assert "--rows and --mongodb-rows must be 20,000 or more" in few.stderr
+
+
+@pytest.mark.slow
+def test_oai_says_who_is_left_out(tmp_path: Path) -> None:
+    small = ("--parts", "peers", "--records", "400", "--rounds", "1")
+    done = bench(tmp_path, "oai", *small, "--peers", "/nowhere/python")
+    assert "skipped:  pyoai: /nowhere/python: " in done.stdout
+
+
+@pytest.mark.slow
+def test_lists(tmp_path: Path) -> None:
+    value = report(tmp_path, "lists", "--obis", "60000", "--rounds", "1")
+    found = ratios(value)
+    for name in ("lost, first row", "changes, first row", "coverage --archive, first row", "full coverage"):
+        assert f"60,000 obis: {name}" in found
+    few = bench(tmp_path, "lists", "--obis", "100", code=1)
+    assert "--obis must be 5,000 or more" in few.stderr
+
+
 def test_a_goal_that_is_missed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(SCRIPTS))
     from benchmarks.machine import Load
@@ -162,5 +202,5 @@ def test_the_script_finds_its_python() -> None:
         [SCRIPTS / "bench", "--help"], env=environ, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    for name in ("parse", "templates", "fetch", "catalogue"):
+    for name in ("parse", "templates", "fetch", "catalogue", "export", "oai"):
         assert f"\n    {name} " in done.stdout

@@ -106,14 +106,23 @@ def test_command_lines_of_the_docs_exist() -> None:
     for where, line in lines:
         name, *arguments = shlex.split(line)
         assert name in cli.commands, f"{where}: archec {line}"
-        options = {option for param in cli.commands[name].params for option in param.opts}
+        command = cli.commands[name]
+        while isinstance(command, click.Group) and arguments and not arguments[0].startswith("-"):
+            sub = arguments.pop(0)
+            assert sub in command.commands, f"{where}: archec {line}"
+            command = command.commands[sub]
+        options = {option for param in command.params for option in param.opts}
         for argument in arguments:
             if argument.startswith("-"):
                 assert argument in options, f"{where}: archec {line}"
 
 
 def test_every_option_says_what_it_does() -> None:
+    commands = dict(cli.commands)
     for name, command in cli.commands.items():
+        if isinstance(command, click.Group):
+            commands |= {f"{name} {sub}": found for sub, found in command.commands.items()}
+    for name, command in commands.items():
         assert command.help, name
         for param in command.params:
             if isinstance(param, click.Option) and not param.hidden:

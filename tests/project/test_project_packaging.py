@@ -14,7 +14,12 @@ import archec
 
 SETUP = configparser.ConfigParser()
 SETUP.read(ROOT / "setup.cfg")
-PROVIDES = {"dateutil": "python-dateutil", "yaml": "PyYAML", "bson": "pymongo"}
+PROVIDES = {
+    "dateutil": "python-dateutil",
+    "yaml": "PyYAML",
+    "bson": "pymongo",
+    "prometheus_client": "prometheus-client",
+}
 """Where a distribution has another name than what is imported."""
 
 
@@ -38,7 +43,7 @@ def imported(folder: Path) -> dict[str, Path]:
 
 def test_what_is_imported_is_required_and_the_reverse() -> None:
     needed = required(SETUP["options"]["install_requires"])
-    optional = required(SETUP["options.extras_require"]["fast"])
+    optional = required(SETUP["options.extras_require"]["fast"] + SETUP["options.extras_require"]["report"])
     used = imported(ROOT / "archec")
     assert {name: path for name, path in used.items() if name not in needed | optional} == {}
     assert needed - set(used) == set()

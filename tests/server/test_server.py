@@ -251,3 +251,17 @@ def test_codings() -> None:
     assert zlib.decompress(encoded(body, "gzip"), 31) == zlib.decompress(encoded(body, "deflate")) == body
     assert zstandard.ZstdDecompressor().decompress(encoded(body, "zstd")) == body
     assert chosen("gzip;q=1.0, zstd;q=0.5") == "gzip"
+
+
+def test_codings_without_the_fast_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    import zlib
+
+    from archec.server import coding
+
+    monkeypatch.setitem(sys.modules, "isal.isal_zlib", None)
+    coding._deflate_module.cache_clear()
+    try:
+        body = b"<a>" * 1000
+        assert zlib.decompress(encoded(body, "gzip"), 31) == zlib.decompress(encoded(body, "deflate")) == body
+    finally:
+        coding._deflate_module.cache_clear()

@@ -6,11 +6,13 @@ template says better is referred to by its handle.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from archec.ids import archive_of, series_of
 from archec.oai.formats.base import XSI, Context, Item, RecordFormat, TobiItem
-from archec.oai.formats.dc import date_of, split_words
+from archec.oai.formats.dc import date_of, split_codes, split_words
 from archec.oai.xml import attribute, clean, element, text
-from archec.redif.clusters import Cluster
+from archec.redif.clusters import Cluster, RawRefipo
 from archec.redif.template import Template
 
 __all__ = ["Amf"]
@@ -21,6 +23,10 @@ _NOUNS = {"work": "text", "series": "collection", "archive": "collection", "pers
 _TYPES = {
     "ReDIF-Paper": "preprint", "ReDIF-Article": "article", "ReDIF-Book": "book", "ReDIF-Chapter": "bookitem",
 }  # fmt: skip
+_PERSON = (
+    ("name", "Name"), ("givenname", "Name-First"), ("familyname", "Name-Last"), ("email", "Email"),
+    ("homepage", "Homepage"),
+)  # fmt: skip
 
 
 class Amf(RecordFormat):
@@ -36,34 +42,43 @@ class Amf(RecordFormat):
             raise TypeError("amf has no records for files")
         template = item.template
         noun = _NOUNS.get(template.family, "organization" if template.family == "institution" else "text")
-        body = "".join(_work(template) if noun == "text" else _other(template, noun))
+        body = "".join(_work(item) if noun == "text" else _other(template, noun))
         return (
             f'<amf xmlns="{NAMESPACE}" xmlns:xsi="{XSI}" xsi:schemaLocation="{NAMESPACE} {self.schema_url(context)}">'
             f'<{noun} id="info:lib/{attribute(template.handle or item.tobi.id)}">{body}</{noun}></amf>'
         )
 
 
-def _work(template: Template) -> list[str]:
-    get, every = template.get, template.all
+def _work(item: TobiItem) -> list[str]:
+    template, fields = item.template, item.values
+
+    def every(name: str) -> Sequence[str]:
+        return fields.get(name, ())
+
+    def get(name: str) -> str:
+        return fields[name][0] if name in fields else ""
+
     parts = _values("title", template.title)
     parts += _values("type", _TYPES.get(template.kind, ""))
     parts += _values("abstract", *every("Abstract"))
-    parts += _values("keywords", *(word for words in every("Keywords") for word in split_words(words, "[,;]")))
+    parts += _values("keywords", *(word for words in every("Keywords") for word in split_words(words)))
     parts += [
         f'<classification scheme="jel">{text(code)}</classification>'
         for codes in every("Classification-JEL")
-        for code in split_words(codes, r"[\s,;]+")
+        for code in split_codes(codes)
     ]
     date = date_of(get("Creation-Date")) or date_of(get("Publication-Date")) or date_of(get("Year"))
     parts += _values("date", date)
-    for refipo in template.refipos:
-        if refipo.url_raw:
-            file = _values("url", refipo.url_raw) + _values("format", refipo.format)
-            file += _values("function", refipo.function) + _values("restriction", refipo.restriction)
-            parts.append(f"<file>{''.join(file)}</file>")
+    authors, editors = list[str](), list[str]()
+    for cluster in template.clusters:
+        if cluster.prefix == "Author":
+            authors.append(f"<hasauthor>{_person(cluster)}</hasauthor>")
+        elif cluster.prefix == "Editor":
+            editors.append(f"<haseditor>{_person(cluster)}</haseditor>")
+        elif cluster.role == "file":
+            parts += _file(cluster.refipo())
     parts += _values("displaypage", *("".join(url.split()) for url in every("Order-URL")))
-    parts += [f"<hasauthor>{_person(one)}</hasauthor>" for one in template.clusters_of("Author")]
-    parts += [f"<haseditor>{_person(one)}</haseditor>" for one in template.clusters_of("Editor")]
+    parts += authors + editors
     serial = _values("journaltitle", get("Journal")) + _values("volume", get("Volume")) + _values("issue", get("Issue"))
     pages = get("Pages").replace("--", "-").partition("-")
     serial += _values("startpage", pages[0].strip()) + _values("endpage", pages[2].strip())
@@ -72,6 +87,14 @@ def _work(template: Template) -> list[str]:
     if archive and series:
         parts.append(f'<ispartof><collection ref="info:lib/RePEc:{attribute(f"{archive}:{series}")}"/></ispartof>')
     return parts
+
+
+def _file(refipo: RawRefipo) -> list[str]:
+    if not refipo.url_raw:
+        return []
+    parts = _values("url", refipo.url_raw) + _values("format", refipo.format)
+    parts += _values("function", refipo.function) + _values("restriction", refipo.restriction)
+    return [f"<file>{''.join(parts)}</file>"]
 
 
 def _other(template: Template, noun: str) -> list[str]:
@@ -83,9 +106,14 @@ def _other(template: Template, noun: str) -> list[str]:
 
 
 def _person(cluster: Cluster) -> str:
-    parts = _values("name", cluster.name) + _values("givenname", cluster.get("Name-First"))
-    parts += _values("familyname", cluster.get("Name-Last")) + _values("email", cluster.get("Email"))
-    parts += _values("homepage", cluster.get("Homepage"))
+    fields: dict[str, str] = {}
+    for name, value in cluster.rows:
+        if value:
+            fields.setdefault(name, value)
+    prefix = f"{cluster.prefix}-"
+    parts: list[str] = []
+    for element_name, field in _PERSON:
+        parts += _values(element_name, fields.get(prefix + field, ""))
     for place in cluster.clusters:
         if place.name:
             parts.append(f"<ispartof><organization>{element('name', place.name)}</organization></ispartof>")
@@ -93,4 +121,4 @@ def _person(cluster: Cluster) -> str:
 
 
 def _values(name: str, *values: str) -> list[str]:
-    return [element(name, value) for value in values if clean(value).strip()]
+    return [element(name, value) for value in values if value and clean(value).strip()]

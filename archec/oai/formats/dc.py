@@ -17,7 +17,7 @@ from archec.redif.clusters import Cluster, RawRefipo
 from archec.redif.template import Template
 from archec.tist import iso
 
-__all__ = ["DublinCore", "date_of", "person", "split_words"]
+__all__ = ["DublinCore", "date_of", "person", "split_codes", "split_words"]
 
 NAMESPACE = "http://www.openarchives.org/OAI/2.0/oai_dc/"
 SCHEMA = "http://www.openarchives.org/OAI/2.0/oai_dc.xsd"
@@ -47,7 +47,6 @@ _SOURCES = (
     ("Number", "number "), ("Chapter", "chapter "), ("Pages", "pages "),
 )  # fmt: skip
 _DESCRIPTIONS = ("Abstract", "Description", "Note")
-_CODES, _WORDS = r"[\s,;]+", r"[,;]"
 
 Pair = tuple[str, str]
 Values = dict[str, list[str]]
@@ -62,30 +61,37 @@ class DublinCore(RecordFormat):
     def metadata(self, item: Item, context: Context) -> str:
         """The ``oai_dc:dc`` element."""
         pairs = _of_tobi(item, context) if isinstance(item, TobiItem) else _of_fobi(item, context)
-        seen = dict.fromkeys((name, value) for name, value in pairs if value and not value.isspace())
-        body = "".join([f"<dc:{name}>{text(value)}</dc:{name}>" for name, value in seen])
+        seen = dict.fromkeys(pairs)
+        body = "".join(
+            [f"<dc:{name}>{text(value)}</dc:{name}>" for name, value in seen if value and not value.isspace()]
+        )
         return f"{_OPEN}{body}</oai_dc:dc>"
 
 
 def _of_tobi(item: TobiItem, context: Context) -> list[Pair]:
     template, values = item.template, item.values
     pairs: list[Pair] = [("title", template.title or item.tobi.id)]
-    persons = {"Author": "creator", "Editor": "contributor"}
-    found = {"Publisher": list[str](), "Provider": list[str]()}
+    published: list[str] = []
+    provided: list[str] = []
     refipos: list[RawRefipo] = []
     for cluster in template.clusters:
-        if cluster.prefix in persons:
-            pairs.append((persons[cluster.prefix], person(cluster)))
-        elif cluster.prefix in found:
-            found[cluster.prefix].append(cluster.name)
+        prefix = cluster.prefix
+        if prefix == "Author":
+            pairs.append(("creator", person(cluster)))
+        elif prefix == "Editor":
+            pairs.append(("contributor", person(cluster)))
+        elif prefix == "Publisher":
+            published.append(cluster.name)
+        elif prefix == "Provider":
+            provided.append(cluster.name)
         elif cluster.role == "file":
             refipos.append(cluster.refipo())
-    pairs += [
-        ("subject", code) for codes in values.get("Classification-JEL", ()) for code in split_words(codes, _CODES)
-    ]
-    pairs += [("subject", word) for words in values.get("Keywords", ()) for word in split_words(words, _WORDS)]
-    pairs += [("description", one) for name in _DESCRIPTIONS if name in values for one in values[name]]
-    publishers = [name for names in found.values() for name in names if name]
+    for codes in values.get("Classification-JEL", ()):
+        pairs += [("subject", code) for code in split_codes(codes)]
+    for words in values.get("Keywords", ()):
+        pairs += [("subject", word) for word in split_words(words)]
+    pairs += _named("description", _DESCRIPTIONS, values)
+    publishers = [name for name in published + provided if name]
     series = _series(template)
     if not publishers and series and template.kind == "ReDIF-Paper":
         publishers = [context.publisher(series)]
@@ -95,12 +101,17 @@ def _of_tobi(item: TobiItem, context: Context) -> list[Pair]:
     pairs += [("format", refipo.format) for refipo in refipos]
     pairs += [("identifier", one) for one in _identifiers(item, refipos, context)]
     pairs.append(("source", _source(values)))
-    pairs += [("language", one) for one in values.get("Language", ())]
-    pairs += [("relation", one) for name in _RELATIONS if name in values for one in values[name]]
+    pairs += _named("language", ("Language",), values)
+    pairs += _named("relation", _RELATIONS, values)
     pairs.append(("relation", series))
-    pairs += [("rights", one) for name in ("Restriction", "Copyright") for one in values.get(name, ())]
+    pairs += _named("rights", ("Restriction", "Copyright"), values)
     pairs += [("rights", refipo.restriction) for refipo in refipos]
     return pairs
+
+
+def _named(name: str, fields: Sequence[str], values: Values) -> list[Pair]:
+    """The values of these fields, in the order of the fields, as elements of one name."""
+    return [(name, one) for field in fields if field in values for one in values[field]]
 
 
 def _of_fobi(item: FobiItem, context: Context) -> Iterator[Pair]:
@@ -131,9 +142,14 @@ def person(cluster: Cluster) -> str:
     return f"{last}, {first}" if last and first else cluster.name
 
 
-def split_words(value: str, at: str) -> list[str]:
-    """The parts of a value, without blanks around them."""
-    return [part.strip() for part in re.split(at, value) if part.strip()]
+def split_codes(value: str) -> list[str]:
+    """The parts of a value between white space, commas and semicolons."""
+    return value.replace(",", " ").replace(";", " ").split()
+
+
+def split_words(value: str) -> list[str]:
+    """The parts of a value between commas and semicolons, without blanks around them."""
+    return [part for part in map(str.strip, value.replace(";", ",").split(",")) if part]
 
 
 def date_of(value: str) -> str:

@@ -1,0 +1,135 @@
+"""``archec lost``: what has been lost, and what came back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from archec.catalogue.lists import ObiKind
+from archec.cli.common import config_option, json_option, opened
+from archec.cli.output import shown
+from archec.cli.tables import Lines, fit, terminal_width
+from archec.export.units import selection
+from archec.report import lost as losses
+from archec.report.lost import Lost, LostQuery, Returned, Work
+from archec.tist import iso, parse_when
+from archec.units import human_duration, parse_duration
+
+__all__ = ["lost"]
+
+_NAMES = {"tobi": "template", "fobi": "file"}
+
+
+@click.command()
+@click.option("--kind", type=click.Choice(["tobi", "fobi"]), help="Only templates, or only files.")
+@click.option("--since", metavar="DATE", help="Only what was lost (with --returned: came back) at this time or later.")
+@click.option("--until", metavar="DATE", help="Only what was lost (with --returned: came back) before this time.")
+@click.option("--for", "at_least", metavar="DURATION", default="0", help="Only what is, or was, lost for so long: 7d.")
+@click.option("--archive", metavar="CODE", help="Only this archive; files that its templates name.")
+@click.option("--reason", metavar="TEXT", default="", help="Only where this stands in the reason of the loss.")
+@click.option("--returned", "came_back", is_flag=True, help="What had been lost and came back, and after how long.")
+@json_option
+@config_option
+def lost(
+    kind: ObiKind | None,
+    since: str | None,
+    until: str | None,
+    at_least: str,
+    archive: str | None,
+    reason: str,
+    came_back: bool,
+    as_json: bool,
+    config_file: Path | None,
+) -> None:
+    """List what is lost, by the time of its loss.
+
+    For each: when it was lost and why, when it was noted last, and the path of the copy that is held. For a file also
+    the works that name it, and whether another rendering of the same work is held.
+    """
+    query = LostQuery(
+        int(time.time()),
+        (kind,) if kind is not None else ("tobi", "fobi"),
+        parse_when(since) if since is not None else 0,
+        parse_when(until) if until is not None else None,
+        parse_duration(at_least),
+        selection(archive, None).archive,
+        reason,
+    )
+    with opened(config_file) as opened_archive:
+        layout, catalogue = opened_archive.layout, opened_archive.catalogue
+        width, lines = terminal_width(), Lines()
+        if came_back:
+            for back in losses.returned(layout, catalogue, query):
+                if as_json:
+                    lines.json(_returned_value(back))
+                else:
+                    for line in _returned_lines(back, width):
+                        lines.text(line)
+            return
+        for one in losses.lost(layout, catalogue, query):
+            if as_json:
+                lines.json(_lost_value(one, query.now))
+            else:
+                for line in _lost_lines(one, query.now, width):
+                    lines.text(line)
+
+
+def _lost_value(one: Lost, now: int) -> dict[str, Any]:
+    value = asdict(one) | {"noted_time": iso(one.noted), "lost_time": iso(one.lost), "seconds": max(0, now - one.lost)}
+    if one.kind == "tobi":
+        del value["works"], value["more"]
+    else:
+        del value["handle"], value["title"]
+    return value
+
+
+def _returned_value(one: Returned) -> dict[str, Any]:
+    value = asdict(one) | {
+        "lost_time": iso(one.lost), "returned_time": iso(one.returned), "seconds": one.returned - one.lost
+    }  # fmt: skip
+    if one.kind == "fobi":
+        del value["handle"], value["title"]
+    return value
+
+
+def _lost_lines(one: Lost, now: int, width: int | None) -> Iterator[str]:
+    yield shown(one.handle or one.id)
+    if one.title:
+        yield "    " + fit(one.title, width, 4)
+    ago = human_duration(max(0, now - one.lost))
+    yield f"    {_NAMES[one.kind]} lost {iso(one.lost)} ({one.lost}), {ago} ago{_because(one.reason)}"
+    yield f"    noted last {iso(one.noted)} ({one.noted}), md5 {one.md5}"
+    yield f"    {one.path or 'its bytes are not in the store'}"
+    for work in one.works:
+        yield from _work_lines(work, width)
+    if one.more:
+        yield "    and named by others"
+
+
+def _work_lines(work: Work, width: int | None) -> Iterator[str]:
+    named = "named" if work.names else "was named"
+    head = f"    {named} by {shown(work.handle or work.id)}{'' if work.held else ' (lost, too)'}"
+    yield f"{head}  {fit(work.title, width, len(head) + 2)}"
+    other = f"another rendering is held: {shown(work.rendering)}" if work.rendering else "no other rendering is held"
+    yield f"      {other}"
+
+
+def _returned_lines(one: Returned, width: int | None) -> Iterator[str]:
+    yield shown(one.handle or one.id)
+    if one.title:
+        yield "    " + fit(one.title, width, 4)
+    after = human_duration(one.returned - one.lost)
+    yield f"    {_NAMES[one.kind]} back {iso(one.returned)} ({one.returned}) after {after}, " + (
+        "the same" if one.same else "changed"
+    )
+    yield f"    lost {iso(one.lost)} ({one.lost}){_because(one.reason)}"
+    yield f"    {one.path or 'its bytes are not in the store'}"
+
+
+def _because(reason: str) -> str:
+    return f": {shown(reason)}" if reason else ""

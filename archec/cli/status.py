@@ -1,0 +1,109 @@
+"""``archec status``: the archive on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from archec.cli.common import config_option, echo_json, json_option, opened
+from archec.cli.output import shown
+from archec.monitor.status import Disk, HeldBack, Status
+from archec.monitor.status import status as look
+from archec.tist import iso
+from archec.units import human_duration, human_size
+
+__all__ = ["status"]
+
+_MOST = 3
+
+
+@click.command()
+@json_option
+@config_option
+def status(as_json: bool, config_file: Path | None) -> None:
+    """Show how the archive is doing: what it holds, its last run, what is due, what needs you."""
+    with opened(config_file) as archive:
+        found = look(archive.config, archive.layout, archive.catalogue)
+    if as_json:
+        echo_json(found.as_value())
+    else:
+        for label, text in _rows(found):
+            click.echo(shown(f"{label:<13} {text}").rstrip().encode("utf-8", "backslashreplace"))
+
+
+def _rows(found: Status) -> Iterator[tuple[str, str]]:
+    obis = found.obis
+    yield "archive", f"{found.name}  at {iso(found.now)}"
+    yield "templates", f"{obis.tobis_held:,} held, {obis.tobis_lost:,} lost"
+    yield "files", f"{obis.fobis_held:,} held, {obis.fobis_lost:,} lost, {obis.fobis_never:,} never held"
+    yield "stored", human_size(found.stored_bytes)
+    yield "disk", _disk(found.disk, found.min_free)
+    if found.at_work:
+        yield "at work", found.at_work
+    yield from _last(found)
+    yield "due", _due(found)
+    yield from _hosts(found)
+    yield from _held_back(found.held_back)
+    yield "fixity", _fixity(found)
+
+
+def _last(found: Status) -> Iterator[tuple[str, str]]:
+    last = found.last
+    if last is None:
+        yield "last run", "none yet"
+        return
+    took = f", took {human_duration(last.seconds)}" if last.seconds is not None else ""
+    yield "last run", f"{last.run}  {iso(last.run)}  {last.state}{took}"
+    if last.message:
+        yield "", last.message
+    if found.success is None:
+        yield "", "no run has come to its end yet"
+    elif found.success.run != last.run:
+        yield "", f"the newest that came to its end: {found.success.run}  {iso(found.success.run)}"
+
+
+def _due(found: Status) -> str:
+    due = found.due
+    if due.next is None:
+        return "nothing"
+    now = f"{due.now:,}{' and more' if due.more else ''} files now"
+    if due.now:
+        return f"{now}, some never tried" if not due.next else f"{now}, the first since {iso(due.next)}"
+    return f"nothing now, next {iso(due.next)}"
+
+
+def _hosts(found: Status) -> Iterator[tuple[str, str]]:
+    if found.hosts_run is None:
+        return
+    yield "hosts", f"{found.hosts_in_trouble:,} in trouble in run {found.hosts_run}"
+    for host in found.hosts[:_MOST]:
+        outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in host.outcomes.items())
+        put_off = f", {host.deferred:,} put off" if host.deferred else ""
+        yield "", f"{host.host}: {outcomes or 'no visits'}{put_off}"
+    if found.hosts_in_trouble > _MOST:
+        yield "", f"and {found.hosts_in_trouble - _MOST:,} more: archec runs {found.hosts_run}"
+
+
+def _held_back(held_back: tuple[HeldBack, ...]) -> Iterator[tuple[str, str]]:
+    losses = sum(item.losses for item in held_back)
+    yield "held back", f"{losses:,} losses await a decision" if losses else "nothing"
+    for item in held_back[:_MOST]:
+        yield "", f"{item.losses:,} of {item.archive} in {item.source}: archec gather --accept-losses {item.archive}"
+    if len(held_back) > _MOST:
+        yield "", f"and of {len(held_back) - _MOST:,} more archives"
+
+
+def _disk(disk: Disk, min_free: float) -> str:
+    if not disk.size:
+        return "the file system does not say"
+    inodes = f", {disk.inodes_free:,} inodes free" if disk.inodes else ""
+    low = ", LOW: runs stop" if disk.free < min_free * disk.size else ""
+    return f"{human_size(disk.free)} free of {human_size(disk.size)} ({disk.free / disk.size:.0%}){inodes}{low}"
+
+
+def _fixity(found: Status) -> str:
+    fixity = found.fixity
+    oldest = f"the oldest check is of {iso(fixity.oldest)}" if fixity.oldest is not None else "nothing was checked yet"
+    return oldest + (f"; {fixity.bad:,} entries are BAD: archec verify" if fixity.bad else "")

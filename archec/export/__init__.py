@@ -1,0 +1,1 @@
+"""Exports: what the archive holds, in the forms of other programs."""

@@ -1,0 +1,173 @@
+"""Units of a vault: one for each series of each archive; what is in a unit, and how its files are named.
+
+A unit holds the templates of its series and the files that these templates mention or ever mentioned. The
+archive's own template has a unit without a series; what has no RePEc handle lies in :data:`OTHER`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import NamedTuple
+
+from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
+
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Tobi
+from archec.errors import UsageError
+from archec.ids import archive_of, escape, normalise_handle, series_of
+
+__all__ = ["OTHER", "Selection", "Unit", "selection", "tobis_of", "unit_of", "units"]
+
+_LAST = "\U0010ffff"
+_LONGEST = 80
+"""Bytes of an archive's or a series' code in a file name; a longer one is cut and completed by its hash."""
+_JUMP = 4000
+"""After so many templates of one series the rest of them are jumped over in looking for the next one."""
+
+
+class Unit(NamedTuple):
+    """An archive and a series by their codes; an empty ``series`` is the archive's own template."""
+
+    archive: str
+    series: str
+
+    @property
+    def handle(self) -> str:
+        """The handle of the archive or series."""
+        return ":".join(("RePEc", self.archive, self.series)).rstrip(":") if self.archive else "other"
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder that an archive's WARC files are in."""
+        return _code(self.archive) if self.archive else "+other"
+
+    @property
+    def name(self) -> str:
+        """What the names of the unit's files begin with; ``+`` stands in no code."""
+        return f"{self.folder}+{_code(self.series)}" if self.series else self.folder
+
+
+OTHER = Unit("", "")
+"""The unit of all that has no handle of RePEc's form."""
+
+
+class Selection(NamedTuple):
+    """Which units are asked for: all, those of one archive, or one series."""
+
+    archive: str = ""
+    series: str = ""
+
+
+def selection(archive: str | None, series: str | None) -> Selection:
+    """What ``--archive`` and ``--series`` ask for; a series is ``sss`` with an archive, else ``aaa:sss``.
+
+    Both may have ``RePEc:`` before them. Raises :class:`UsageError` where they make no sense.
+    """
+    if archive is not None:
+        archive = _bare(archive)
+        if not archive or ":" in archive:
+            raise UsageError(f"--archive {archive!r} is not the code of an archive", hint="write it like 'aaa'")
+    if series is None:
+        return Selection(archive or "")
+    whole, colon, code = _bare(series).partition(":")
+    if not colon:
+        whole, code = archive or "", whole
+    if not whole or not code or ":" in code or whole != (archive or whole):
+        raise UsageError(
+            f"--series {series!r} does not name a series" + (f" of {archive}" if archive else ""),
+            hint="write --series aaa:ssssss, or --archive aaa --series ssssss",
+        )
+    return Selection(whole, code)
+
+
+def unit_of(tobi: str) -> Unit:
+    """The unit that a tobi is in."""
+    archive = archive_of(tobi)
+    return Unit(archive, series_of(tobi)) if archive else OTHER
+
+
+def units(catalogue: Catalogue, wanted: Selection) -> Iterator[Unit]:
+    """The units that there is something in, each once, in no promised order."""
+    if wanted.series:
+        unit = Unit(wanted.archive, wanted.series)
+        if next(tobis_of(catalogue, unit), None) is not None:
+            yield unit
+        return
+    prefix, start = "", ""
+    if wanted.archive:
+        prefix, start = f"RePEc:{wanted.archive}:", f"RePEc:{wanted.archive}9{_LAST}"
+        own = Unit(wanted.archive, "")
+        if next(tobis_of(catalogue, own), None) is not None:
+            yield own
+    seen = {_key(Unit(wanted.archive, ""))} if wanted.archive else set()
+    for unit in _walk(catalogue, start, prefix):
+        key = _key(unit)
+        if key not in seen:
+            seen.add(key)
+            yield unit
+
+
+def _key(unit: Unit) -> int:
+    return xxh3_64_intdigest("\0".join(unit).encode("utf-8", "surrogatepass"))
+
+
+def _walk(catalogue: Catalogue, after: str, prefix: str) -> Iterator[Unit]:
+    """The units of all ids with ``prefix``, some of them more than once; most of a large one is jumped over."""
+    jump: str | None = after
+    while jump is not None:
+        after, jump = jump, None
+        before, passed = None, 0
+        for row in catalogue.scan_tobis(after):
+            if not row.id.startswith(prefix):
+                if row.id > prefix:
+                    return
+                continue
+            unit = unit_of(row.id)
+            if unit != before:
+                before, passed = unit, 0
+                yield unit
+            passed += 1
+            if passed == _JUMP and unit.series and row.id.startswith(_prefix(unit)):
+                jump = max(_prefix(unit) + _LAST, row.id)
+                break
+
+
+def tobis_of(catalogue: Catalogue, unit: Unit) -> Iterator[Tobi]:
+    """The tobis of a unit, in no promised order."""
+    if unit == OTHER:
+        yield from takewhile(lambda tobi: tobi.id < "RePEc:", catalogue.all_tobis())
+        yield from _with_prefix(catalogue, "RePEc::")
+        yield from (tobi for tobi in catalogue.all_tobis("RePEc:" + _LAST) if unit_of(tobi.id) == OTHER)
+        return
+    alone = [f"RePEc:{unit.archive}:{unit.series}"]
+    if not unit.series:
+        alone.append(f"RePEc:{unit.archive}")
+    yield from catalogue.tobis(alone).values()
+    yield from _with_prefix(catalogue, _prefix(unit))
+
+
+def _with_prefix(catalogue: Catalogue, prefix: str) -> Iterator[Tobi]:
+    """The tobis whose ids begin with ``prefix``, which ends with a colon."""
+    for tobi in catalogue.all_tobis(f"{prefix[:-1]}9{_LAST}"):
+        if tobi.id.startswith(prefix):
+            yield tobi
+        elif tobi.id > prefix:
+            return
+
+
+def _prefix(unit: Unit) -> str:
+    return f"RePEc:{unit.archive}:{unit.series}:"
+
+
+def _bare(text: str) -> str:
+    return normalise_handle(text).removeprefix("RePEc:")
+
+
+def _code(code: str) -> str:
+    """A code as a part of a file name: escaped as ids are, a long one cut and completed by its hash."""
+    name = escape(code)
+    if len(name) > _LONGEST:
+        cut = name[:_LONGEST].rpartition("%")[0] if "%" in name[_LONGEST - 2 : _LONGEST] else name[:_LONGEST]
+        return f"{cut}~{xxh3_128_hexdigest(code.encode('utf-8', 'surrogatepass'))}"
+    return "%2E" + name[1:] if name.startswith(".") else name

@@ -1,0 +1,106 @@
+"""The key under which a CDXJ index files a URL: host reversed, case and other accidents taken off.
+
+The rules are those of the sort-friendly URI reordering transform that CDX servers use, as pywb applies it; the
+tests compare the two. It is a key for looking up, not an identity: the index line holds the URL itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from urllib.parse import quote, unquote_to_bytes
+
+__all__ = ["target_uri", "urlkey"]
+
+_WWW = re.compile(r"www[0-9]*\.")
+_SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "%#")
+_URN_SAFE = "-._~:@!$&'()*+,;=/"
+_MOST_TURNS = 20
+_SESSIONS = tuple(
+    re.compile(f"{session}(?:&|$)")
+    for session in (
+        "jsessionid=[0-9a-z]{32}",
+        "phpsessid=[0-9a-z]{32}",
+        "sid=[0-9a-z]{32}",
+        "aspsessionid[a-z]{8}=[a-z]{24}",
+        "cfid=[^&]+&cftoken=[^&]+",
+    )
+)
+_ASP_SESSION = re.compile(r"/\((?:[0-9a-z]{24}|(?:[a-z]\([0-9a-z]{24}\))+)\)(?=/[^?]+\.aspx)")
+
+
+def target_uri(obi: str) -> str:
+    """The URI under which an obi is exported: a fobi's URL itself, a URN for a tobi's handle.
+
+    ``RePEc:aaa:ssssss:1`` becomes ``urn:x-repec:aaa:ssssss:1``: a handle is no URI that tools for web archives
+    take, and RePEc has registered none. A handle without ``RePEc:`` becomes ``urn:x-redif:...``.
+    """
+    if obi.startswith("RePEc:"):
+        return "urn:x-repec:" + quote(obi[6:], safe=_URN_SAFE, errors="surrogatepass")
+    if "://" in obi[:8]:
+        return obi
+    return "urn:x-redif:" + quote(obi, safe=_URN_SAFE, errors="surrogatepass")
+
+
+def urlkey(uri: str) -> str:
+    """The key of a URI that :func:`target_uri` gives; printable ASCII without blanks."""
+    if uri.startswith("urn:"):
+        return uri.lower()
+    _, _, rest = uri.partition("://")
+    authority, slash, rest = rest.partition("/")
+    path, mark, query = (slash + rest).partition("?")
+    return f"{_host(authority)}){_path(path)}{_query(query) if mark else ''}"
+
+
+def _host(authority: str) -> str:
+    if authority.startswith("["):
+        host, _, port = authority[1:].partition("]")
+        return host + port
+    host, colon, port = authority.partition(":")
+    host = _WWW.sub("", host.rstrip("."), count=1) if _WWW.match(host) else host.rstrip(".")
+    return ",".join(reversed(host.split("."))) + colon + port
+
+
+def _path(path: str) -> str:
+    kept: list[bytes] = []
+    for segment in _unescaped(path).split(b"/"):
+        if segment == b".." and kept:
+            kept.pop()
+        elif segment not in (b"", b"."):
+            kept.append(segment)
+    text = _escaped(b"/" + b"/".join(kept)).lower()
+    return _without_last(_ASP_SESSION, text) or "/"
+
+
+def _query(query: str) -> str:
+    text = _escaped(_unescaped(query)).lower()
+    for session in _SESSIONS:
+        text = _without_last(session, text)
+    if not text:
+        return ""
+    return "?" + "&".join(sorted(text.split("&"), key=_argument))
+
+
+def _without_last(pattern: re.Pattern[str], text: str) -> str:
+    found = deque(pattern.finditer(text), maxlen=1)
+    return text[: found[0].start()] + text[found[0].end() :] if found else text
+
+
+def _argument(argument: str) -> tuple[str, str]:
+    name, _, value = argument.partition("=")
+    return name, value
+
+
+def _unescaped(text: str) -> bytes:
+    """Escapes undone, until there are none."""
+    data = text.encode("utf-8", "surrogatepass")
+    for _ in range(_MOST_TURNS):
+        plain = unquote_to_bytes(data)
+        if plain == data:
+            break
+        data = plain
+    return data
+
+
+def _escaped(data: bytes) -> str:
+    return quote(data, safe=_SAFE)

@@ -1,0 +1,201 @@
+"""Page: one HTML file about an archive and one of its runs; nothing is loaded, nothing is executed.
+
+All text that comes from outside goes through :func:`_e`; there is no other way into the page.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from archec import __version__
+from archec.gather.hostfigures import HostFigures
+from archec.monitor.plots import coverage_plot, growth_plot, hosts_plot, incidences_plot
+from archec.monitor.runs import SHOWN, RunView
+from archec.monitor.series import KINDS, Series
+from archec.report.coverage import Coverage
+from archec.tist import iso
+from archec.units import human_duration, human_size
+
+__all__ = ["Account", "page"]
+
+_MOST_ROWS = 200
+_MOST_BARS = 30
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+table { border-collapse: collapse; margin: .5rem 0 1rem; }
+th, td { padding: .15rem .7rem .15rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #ddd; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+td { overflow-wrap: anywhere; }
+figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; } figcaption, .small { color: #666; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a page tells: of the archive ``name`` at the tist ``now``, one run, and all runs up to it."""
+
+    name: str
+    now: int
+    run: RunView
+    series: Series
+    coverage: tuple[Coverage, ...]
+
+    @property
+    def hosts(self) -> tuple[HostFigures, ...]:
+        """The hosts in trouble and the largest ones, each once."""
+        hosts = self.run.part("hosts")
+        found: dict[str, HostFigures] = {}
+        for item in (*hosts.get("trouble", ()), *hosts.get("largest", ())):
+            found.setdefault(item["host"], HostFigures.of(item))
+        return tuple(found.values())
+
+    def as_value(self) -> dict[str, Any]:
+        """As JSON values: the same as on the page, and more."""
+        return {
+            "name": self.name,
+            "time": iso(self.now),
+            "run": self.run.as_value(whole=True),
+            **self.series.as_value(),
+            "hosts": [item._asdict() for item in self.hosts],
+            "coverage": [asdict(row) for row in self.coverage],
+        }
+
+
+def page(account: Account) -> str:
+    """The page as HTML text."""
+    title = f"{_e(account.name)}: run {account.run.run}"
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>{_STYLE}</style></head><body>\n"
+        f"<h1>{title}</h1>\n" + "\n".join(_sections(account)) + "\n</body></html>\n"
+    )
+
+
+def _sections(account: Account) -> Iterator[str]:
+    yield from _run(account.run)
+    bins = account.series.incidences
+    if bins:
+        yield "<h2>Incidences over time</h2>"
+        caption = "Templates by the date of their data set, files by that of their run; losses point downwards."
+        yield _figure(incidences_plot(bins, "i"), caption)
+        rows = (
+            (_day(item.start), *(item.tobis[k] for k in KINDS), *(item.fobis[k] for k in KINDS))
+            for item in reversed(bins)
+            if item.tobis.total() + item.fobis.total()
+        )
+        head = ("from", *(f"tobis {k}" for k in KINDS), *(f"fobis {k}" for k in KINDS))
+        yield _table(head, rows)
+    if account.series.growth:
+        yield "<h2>Size</h2>"
+        yield _figure(growth_plot(account.series.growth, "g"), "What all runs have written, and what is held.")
+        yield _table(
+            ("run", "stored", "tobis held", "fobis held"),
+            ((p.run, human_size(p.stored_bytes), p.tobis_held, p.fobis_held) for p in account.series.growth[::-1]),
+        )
+    yield from _hosts(account)
+    yield "<h2>Coverage by archive</h2>"
+    if account.coverage:
+        shown = account.coverage[:_MOST_BARS]
+        caption = f"Archives with the most works: {len(shown)} of {len(account.coverage)}."
+        yield _figure(coverage_plot(shown, "c"), caption)
+        head = ("archive", "works", "with a file", "files", "held", "PDF", "lost", "unreachable", "forbidden", "never")
+        yield _table(
+            head,
+            (
+                (r.archive, r.works, r.with_file, r.files, r.held, r.pdfs, r.lost, r.unreachable, r.forbidden, r.never)
+                for r in account.coverage
+            ),
+        )
+    else:
+        yield "<p>No works are held.</p>"
+    yield f'<p class="small">Made by archec {_e(__version__)} at {iso(account.now)}.</p>'
+
+
+def _run(run: RunView) -> Iterator[str]:
+    took = human_duration(run.seconds) if run.seconds is not None else "unknown"
+    rows: list[tuple[object, object]] = [
+        ("run", f"{run.run}, {iso(run.run)}"),
+        ("state", f"{run.state}: {SHOWN[run.state]}"),
+        ("data set", f"{run.source}, as of {_day(run.data_set)}"),
+        ("took", took),
+        ("tobis", _counts(run.counts("tobis"))),
+        ("fobis", _counts(run.counts("fobis"))),
+        ("stored", human_size(run.stored_bytes)),
+        ("held back", _counts(run.held_back)),
+        ("problems", f"{run.problems:,}"),
+    ]
+    if run.message:
+        rows.append(("message", run.message))
+    yield _table(("", ""), rows)
+    problems = run.part("problems").get("first", [])
+    if problems:
+        yield "<details><summary>Problems in the data set</summary>"
+        yield _table(
+            ("path", "line", "code", "message"),
+            ((p.get("path"), p.get("line"), p.get("code"), p.get("message")) for p in problems if isinstance(p, dict)),
+        )
+        yield "</details>"
+
+
+def _hosts(account: Account) -> Iterator[str]:
+    yield "<h2>Hosts by outcome</h2>"
+    hosts = account.hosts
+    if not hosts:
+        yield "<p>This run visited no files.</p>"
+        return
+    totals = account.run.part("hosts")
+    yield _figure(
+        hosts_plot(hosts[:_MOST_BARS], "h"),
+        f"Hosts visited: {totals.get('visited', 0):,}; in trouble: {totals.get('in_trouble', 0):,}. "
+        "Those in trouble come first, then the largest.",
+    )
+    yield _table(
+        ("host", "visits", "put off", "outcomes"), ((h.host, h.visits, h.deferred, _counts(h.outcomes)) for h in hosts)
+    )
+
+
+def _figure(svg: str, caption: str) -> str:
+    picture = svg.replace("<svg ", f'<svg role="img" aria-label="{_e(caption)}" ', 1)
+    return f"<figure>{picture}<figcaption>{_e(caption)}</figcaption></figure>"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = ["<table>"]
+    if any(head):
+        lines.append("<tr>" + "".join(f"<th>{_e(cell)}</th>" for cell in head) + "</tr>")
+    more = 0
+    for n, row in enumerate(rows):
+        if n < _MOST_ROWS:
+            lines.append("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>")
+        else:
+            more += 1
+    lines.append("</table>")
+    if more:
+        lines.append(f'<p class="small">And {more:,} more rows.</p>')
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f'<td class="n">{value if value > 10**9 else f"{value:,}"}</td>'
+    return f"<td>{_e('' if value is None else value)}</td>"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "none"
+
+
+def _day(tist: int) -> str:
+    return iso(tist)[:10] if tist else ""
+
+
+def _e(text: object) -> str:
+    """Text made harmless: controls replaced, what means something in HTML escaped."""
+    return html.escape(_CONTROLS.sub("\ufffd", str(text)))

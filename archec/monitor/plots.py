@@ -1,0 +1,172 @@
+"""Plots: pictures as SVG text, made with Matplotlib, which is imported only here and only when one is made."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from archec.errors import ConfigError
+from archec.gather.hostfigures import FAULTS, HostFigures
+from archec.monitor.series import KINDS, Bin, Growth
+from archec.report.coverage import Coverage
+from archec.units import human_size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["coverage_plot", "growth_plot", "hosts_plot", "incidences_plot", "need_matplotlib"]
+
+_COLOURS = {"new": "#2a7f3f", "changed": "#2f6fab", "returned": "#8a63b5", "lost": "#b5402f"}
+_WIDTH = 9.0
+_MOST_LABEL = 40
+_BAD, _GOOD, _GREY = "#b5402f", "#2a7f3f", "#b8b8b8"
+_SETTINGS: dict[str, object] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "archec",
+    "text.parse_math": False,
+    "text.usetex": False,
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+_ID = re.compile(r'(\bid="|url\(#|href="#)')
+
+
+def need_matplotlib() -> None:
+    """Raises :class:`ConfigError` where it is not installed."""
+    try:
+        import matplotlib.figure
+    except ImportError as error:
+        raise ConfigError(
+            f"the page needs Matplotlib: {error}",
+            hint="pip install archec[report], or use --json, which needs nothing",
+        ) from error
+    del matplotlib
+
+
+def incidences_plot(bins: Sequence[Bin], prefix: str) -> str:
+    """Stacked bars over time; losses point downwards."""
+
+    def draw(axes: Sequence[Axes]) -> None:
+        for one, which in zip(axes, ("tobis", "fobis"), strict=True):
+            days = [_days(item.start) for item in bins]
+            widths = [(item.end - item.start) / 86400 * 0.9 for item in bins]
+            base = [0] * len(bins)
+            for kind in KINDS:
+                heights = [getattr(item, which)[kind] for item in bins]
+                if kind == "lost":
+                    one.bar(days, [-n for n in heights], widths, color=_COLOURS[kind], label=kind, align="edge")
+                    continue
+                one.bar(days, heights, widths, bottom=base, color=_COLOURS[kind], label=kind, align="edge")
+                base = [a + b for a, b in zip(base, heights, strict=True)]
+            one.axhline(0, color="#444", linewidth=0.6)
+            one.set_yscale("symlog", linthresh=10)
+            one.yaxis.set_major_formatter(lambda count, _: f"{abs(count):,.0f}")
+            one.set_ylabel(which)
+            one.xaxis_date("UTC")
+        axes[0].legend(ncols=4, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+
+    return _svg(draw, prefix, rows=2, height=4.6)
+
+
+def growth_plot(points: Sequence[Growth], prefix: str) -> str:
+    """Bytes stored, and obis held, over the runs."""
+
+    def draw(axes: Sequence[Axes]) -> None:
+        days = [_days(point.run) for point in points]
+        axes[0].step(days, [point.stored_bytes for point in points], where="post", color="#2f6fab", marker=".")
+        axes[0].set_ylabel("stored")
+        axes[0].yaxis.set_major_formatter(lambda size, _: human_size(int(size)))
+        axes[0].set_ylim(bottom=0)
+        for name, colour in (("tobis_held", "#2a7f3f"), ("fobis_held", "#8a63b5")):
+            held = [getattr(point, name) for point in points]
+            known = [(day, count) for day, count in zip(days, held, strict=True) if count is not None]
+            label = name.replace("_", " ")
+            axes[1].step(
+                [day for day, _ in known], [n for _, n in known], where="post", color=colour, marker=".", label=label
+            )
+        axes[1].set_ylabel("obis")
+        for one in axes:
+            one.xaxis_date("UTC")
+        axes[1].set_ylim(bottom=0)
+        axes[1].legend(frameon=False)
+
+    return _svg(draw, prefix, rows=2, height=4.2)
+
+
+def hosts_plot(hosts: Sequence[HostFigures], prefix: str) -> str:
+    """One bar a host: visits that got an answer, those that did not through its fault, files put off."""
+
+    def draw(axes: Sequence[Axes]) -> None:
+        names = [_label(host.host) for host in hosts]
+        parts = (
+            ("answered", _GOOD, [float(host.visits - host.faults) for host in hosts]),
+            ("failed", _BAD, [float(host.faults) for host in hosts]),
+            ("put off", _GREY, [float(host.deferred) for host in hosts]),
+        )
+        _stacked(axes[0], names, parts)
+        axes[0].set_xlabel(f"visits; failed: {', '.join(sorted(FAULTS))}")
+
+    return _svg(draw, prefix, height=0.9 + 0.24 * max(len(hosts), 3))
+
+
+def coverage_plot(rows: Sequence[Coverage], prefix: str) -> str:
+    """One bar an archive: works with a file that is held, and without."""
+
+    def draw(axes: Sequence[Axes]) -> None:
+        parts = (
+            ("a file is held", _GOOD, [float(row.with_file) for row in rows]),
+            ("none is", _GREY, [float(row.works - row.with_file) for row in rows]),
+        )
+        _stacked(axes[0], [_label(row.archive) for row in rows], parts)
+        axes[0].set_xlabel("works")
+
+    return _svg(draw, prefix, height=0.9 + 0.24 * max(len(rows), 3))
+
+
+def _stacked(axes: Axes, names: Sequence[str], parts: Sequence[tuple[str, str, list[float]]]) -> None:
+    places = list(range(len(names)))
+    base = [0.0] * len(names)
+    for label, colour, values in parts:
+        axes.barh(places, values, left=base, color=colour, label=label)
+        base = [a + b for a, b in zip(base, values, strict=True)]
+    axes.set_yticks(places, names)
+    axes.invert_yaxis()
+    axes.legend(ncols=3, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+
+
+def _svg(draw: Callable[[Sequence[Axes]], None], prefix: str, *, rows: int = 1, height: float) -> str:
+    """One picture; its ids begin with ``prefix``, so that several may stand in a page."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    with _settings():
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        draw([figure.add_subplot(rows, 1, n + 1) for n in range(rows)])
+        out = io.StringIO()
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    picture = out.getvalue()
+    return _ID.sub(rf"\g<1>{prefix}-", picture[picture.index("<svg") :])
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    import matplotlib
+
+    with matplotlib.rc_context(_SETTINGS):  # type: ignore[arg-type]
+        yield
+
+
+def _days(tist: int) -> float:
+    """A tist in Matplotlib's days since 1970."""
+    return tist / 86400
+
+
+def _label(text: str) -> str:
+    """Text from outside as a label: plain ASCII without controls, not too long."""
+    plain = "".join(c if 32 <= ord(c) < 127 else "?" for c in text)
+    return plain if len(plain) <= _MOST_LABEL else plain[: _MOST_LABEL - 3] + "..."

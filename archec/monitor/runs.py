@@ -1,0 +1,169 @@
+"""Runs: what each did and what became of it, newest first, from the catalogue and the newest journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Run
+from archec.errors import BadName, NotHeld
+from archec.gather.recover import CATCH_UP, UNFINISHED
+from archec.gather.stored import newest_first
+from archec.store.journal import journals
+from archec.store.layout import Layout
+from archec.store.lock import Holder, holder
+from archec.tist import MAX_TIST, iso, parse_when
+
+__all__ = ["SHOWN", "RunView", "Shown", "at_work", "run_named", "runs"]
+
+Shown = Literal["running", "done", "held back", "resumable", "budget", "failed"]
+SHOWN: dict[str, str] = {
+    "running": "at work now",
+    "done": "came to its end",
+    "held back": "came to its end, and held losses back",
+    "resumable": "stopped, and --resume carries on with it",
+    "budget": "stopped by its budget; a later run took over",
+    "failed": "stopped by an error, a signal or a kill; a later run took over",
+}
+"""What an operator is told of a run, in a word."""
+
+_FINAL: dict[str, Shown] = {"done": "done", "held-back": "held back", "budget": "budget"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One run. ``state`` is one of :data:`SHOWN`; ``recorded`` is the word in the catalogue; ``report`` is its
+    report's JSON value, empty where it has none yet."""
+
+    run: int
+    state: Shown
+    recorded: str
+    data_set: int
+    kind: str
+    source: str
+    options: str
+    report: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took, in seconds; None where it has not said so."""
+        phases = self.part("seconds")
+        return sum(_numbers(phases).values()) if phases else None
+
+    @property
+    def held_back(self) -> dict[str, int]:
+        """Losses that it held back, by archive code."""
+        return _numbers(self.part("held_back"))
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes that it wrote into the obi store."""
+        return _number(self.report.get("stored_bytes"))
+
+    @property
+    def message(self) -> str:
+        """What else it said, such as why it failed."""
+        return str(self.report.get("message", ""))
+
+    @property
+    def problems(self) -> int:
+        """Problems in its data set."""
+        codes = self.part("problems").get("by_code")
+        return sum(_numbers(codes).values()) if isinstance(codes, dict) else 0
+
+    def part(self, name: str) -> dict[str, Any]:
+        """An object within the report; empty where there is none."""
+        found = self.report.get(name)
+        return found if isinstance(found, dict) else {}
+
+    def counts(self, name: str) -> dict[str, int]:
+        """Such an object, its numbers only."""
+        return _numbers(self.part(name))
+
+    def as_value(self, *, whole: bool = False) -> dict[str, Any]:
+        """As JSON values: the figures of a list's row, or everything."""
+        value: dict[str, Any] = {
+            "run": self.run,
+            "run_time": _iso(self.run),
+            "state": self.state,
+            "data_set": {"tist": self.data_set, "time": _iso(self.data_set), "kind": self.kind, "source": self.source},
+            "seconds": self.seconds,
+            "tobis": self.counts("tobis"),
+            "fobis": self.counts("fobis"),
+            "held_back": self.held_back,
+            "problems": self.problems,
+            "fetch": self.counts("fetch"),
+            "stored_bytes": self.stored_bytes,
+            "message": self.message,
+        }
+        if whole:
+            with suppress(ValueError):
+                value["options"] = orjson.loads(self.options)
+            value["report"] = self.report
+        return value
+
+
+def runs(layout: Layout, catalogue: Catalogue, *, before: int = MAX_TIST + 1) -> Iterator[RunView]:
+    """The runs with tist < ``before``, newest first; page by page."""
+    files = journals(layout)
+    newest = files[-1] if files else None
+    working = at_work(layout) is not None
+    for run in newest_first(catalogue, before):
+        state = _FINAL.get(run.state, "failed")
+        if newest is not None and run.tist == newest.tist and not newest.finished and run.state in UNFINISHED:
+            state = "running" if working else "resumable"
+        yield _view(run, state)
+
+
+def run_named(layout: Layout, catalogue: Catalogue, name: str) -> RunView:
+    """The run with this software tist (or any date that names it), or the ``last`` one.
+
+    Raises :class:`BadName` for what is neither, :class:`NotHeld` where there is no such run.
+    """
+    if name.strip().lower() == "last":
+        found = next(runs(layout, catalogue), None)
+        if found is None:
+            raise NotHeld("this archive has no runs yet", hint="'archec gather' makes one")
+        return found
+    try:
+        tist = int(name) if name.isascii() and name.isdecimal() else parse_when(name)
+    except (BadName, ValueError) as error:
+        raise BadName(f"{name!r} is not a run", hint="give its software tist, or 'last'") from error
+    found = next(runs(layout, catalogue, before=min(tist, MAX_TIST) + 1), None)
+    if found is None or found.run != tist:
+        raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
+    return found
+
+
+def at_work(layout: Layout) -> Holder | None:
+    """Who gathers or checks under the run lock now; a reader that catches up for a moment does not count."""
+    who = holder(layout)
+    return None if who is None or who.what == CATCH_UP else who
+
+
+def _view(run: Run, state: Shown) -> RunView:
+    try:
+        report = orjson.loads(run.report or "{}")
+    except ValueError:
+        report = {}
+    return RunView(
+        run.tist, state, run.state, run.data_set, run.kind, run.source, run.options,
+        report if isinstance(report, dict) else {},
+    )  # fmt: skip
+
+
+def _number(value: object) -> int:
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
+
+
+def _numbers(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: n for key, n in values.items() if isinstance(n, (int, float)) and not isinstance(n, bool)}
+
+
+def _iso(tist: int) -> str:
+    return iso(tist) if 0 <= tist <= MAX_TIST else ""

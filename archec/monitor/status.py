@@ -1,0 +1,163 @@
+"""Status: an archive on one screen, from the catalogue, its runs' reports, the disk and the memory of checks."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any, NamedTuple
+
+from archec.audit.memory import Memory, memory_path, oldest_check
+from archec.catalogue.interface import Catalogue, Counts
+from archec.catalogue.model import DueFobi
+from archec.config import Config
+from archec.errors import StorageFailed
+from archec.gather.hostfigures import HostFigures
+from archec.gather.stored import stored_before
+from archec.monitor.runs import RunView, at_work, runs
+from archec.store.layout import Layout
+from archec.tist import MAX_TIST, iso
+
+__all__ = ["DUE_AT_MOST", "Disk", "Due", "Fixity", "HeldBack", "Status", "status"]
+
+DUE_AT_MOST = 10_000
+"""So many files that are due are counted; more are only said to be more."""
+_LOOK_BACK = 100
+"""So many runs are looked through for the newest one over each source."""
+_LAST_ID = "\U0010ffff"
+
+
+class Disk(NamedTuple):
+    """The file system of the obi store: bytes and inodes, in all and free for archec."""
+
+    size: int
+    free: int
+    inodes: int
+    inodes_free: int
+
+
+class Due(NamedTuple):
+    """Files to visit: how many are due ``now`` (at most :data:`DUE_AT_MOST`; ``more``: there are more), and the tist
+    at which the next one was or is due (None: there is none); those that were never tried are due at 0."""
+
+    now: int
+    more: bool
+    next: int | None
+
+
+class HeldBack(NamedTuple):
+    """Losses that await a decision: of which archive, how many, by which run over which source."""
+
+    archive: str
+    losses: int
+    run: int
+    source: str
+
+
+class Fixity(NamedTuple):
+    """The tist of the oldest check that counts (None: nothing was checked), and entries known to be bad."""
+
+    oldest: int | None
+    bad: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """An archive at the tist ``now``. ``stored_bytes`` is what all runs have written into the obi store, as their
+    reports have it; ``success`` is the newest run that came to its end or its budget; ``hosts`` are those in trouble
+    in ``hosts_run``, the newest run that fetched: ``hosts_in_trouble`` in all, the worst ones listed."""
+
+    now: int
+    name: str
+    obis: Counts
+    stored_bytes: int
+    at_work: str
+    last: RunView | None
+    success: RunView | None
+    due: Due
+    hosts_run: int | None
+    hosts_in_trouble: int
+    hosts: tuple[HostFigures, ...]
+    held_back: tuple[HeldBack, ...]
+    disk: Disk
+    min_free: float
+    fixity: Fixity
+
+    def as_value(self) -> dict[str, Any]:
+        """As JSON values."""
+        value = asdict(self)
+        value["time"] = iso(self.now)
+        value["obis"] = self.obis._asdict()
+        value["last"] = self.last.as_value() if self.last is not None else None
+        value["success"] = self.success.run if self.success is not None else None
+        value["hosts"] = [item._asdict() for item in self.hosts]
+        value["held_back"] = [item._asdict() for item in self.held_back]
+        for name in ("due", "disk", "fixity"):
+            value[name] = getattr(self, name)._asdict()
+        return value
+
+
+def status(config: Config, layout: Layout, catalogue: Catalogue, *, now: int | None = None) -> Status:
+    """Looks at the archive; changes nothing. Raises :class:`StorageFailed` where the disk cannot be asked."""
+    moment = int(time.time()) if now is None else now
+    recent = list(islice(runs(layout, catalogue), _LOOK_BACK))
+    success = next((run for run in recent if run.recorded in ("done", "held-back", "budget")), None)
+    fetched = next((run for run in recent if run.part("hosts").get("visited")), None)
+    hosts = fetched.part("hosts") if fetched is not None else {}
+    who = at_work(layout)
+    return Status(
+        now=moment,
+        name=config.name,
+        obis=catalogue.counts(),
+        stored_bytes=stored_before(catalogue),
+        at_work=str(who) if who is not None else "",
+        last=recent[0] if recent else None,
+        success=success,
+        due=_due(catalogue, moment),
+        hosts_run=fetched.run if fetched is not None else None,
+        hosts_in_trouble=int(hosts.get("in_trouble", 0)),
+        hosts=tuple(HostFigures.of(item) for item in hosts.get("trouble", ())),
+        held_back=tuple(_held_back(recent)),
+        disk=_disk(layout),
+        min_free=config.min_free,
+        fixity=_fixity(config),
+    )
+
+
+def _due(catalogue: Catalogue, now: int) -> Due:
+    due = sum(1 for _ in islice(catalogue.due(now), DUE_AT_MOST + 1))
+    first = next(catalogue.due(MAX_TIST), None)
+    if first is not None and not first.due:
+        later = next(catalogue.due(MAX_TIST, DueFobi(0, _LAST_ID)), None)
+        first = later if due == 0 else first
+    return Due(min(due, DUE_AT_MOST), due > DUE_AT_MOST, first.due if first is not None else None)
+
+
+def _held_back(recent: list[RunView]) -> list[HeldBack]:
+    """Those of the newest run over each source that read it to its end: a later one decides anew."""
+    decided: set[str] = set()
+    found: list[HeldBack] = []
+    for run in recent:
+        if run.source in decided or not run.part("data_set").get("whole") or "templates" not in run.part("seconds"):
+            continue
+        decided.add(run.source)
+        found += [HeldBack(code, losses, run.run, run.source) for code, losses in sorted(run.held_back.items())]
+    return found
+
+
+def _disk(layout: Layout) -> Disk:
+    try:
+        disk = os.statvfs(layout.root)
+    except OSError as error:
+        raise StorageFailed(f"{layout.root}: {error.strerror}") from error
+    return Disk(disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize, disk.f_files, disk.f_favail)
+
+
+def _fixity(config: Config) -> Fixity:
+    path = memory_path(config)
+    if not path.exists():
+        return Fixity(None, 0)
+    with Memory(path) as memory:
+        bad = memory.count_bad()
+    return Fixity(oldest_check(config), bad)

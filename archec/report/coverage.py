@@ -1,0 +1,166 @@
+"""How much of the works of each archive and series the archive holds: what ArchEc's users asked.
+
+A *work* is a held template of a paper, article, book, chapter or piece of software. Its files are those that its
+newest version names. A file that two works name counts for both. Everything is one scan in the order of ids, so rows
+come as it goes, and memory does not grow; a large catalogue is parted among processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from itertools import islice
+
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.lists import FileState, TobiFiles
+from archec.ids import archive_of, item_of, series_of
+from archec.redif.kinds import kind_of
+
+__all__ = ["Coverage", "Tell", "coverage", "last_of", "total"]
+
+_TOGETHER = 500
+"""Works whose files are looked up at once."""
+_LAST = "\U0010ffff"
+
+_IN_VAIN = frozenset(
+    ("unreachable", "timeout", "server-error", "truncated", "redirect-loop", "too-many-redirects", "gone")
+)
+_REFUSED = frozenset(("forbidden", "robots"))
+_PDF = "application/pdf"
+
+Tell = Callable[[int], None]
+"""Is told how many templates have been looked at since it was last told."""
+
+
+@dataclass(slots=True)
+class Coverage:
+    """The figures of one series; of the works of an archive that are in none where ``series`` is empty.
+
+    ``with_file`` works have a file that is held now. ``files`` are all that works name; each is one of ``held``,
+    ``lost``, ``unreachable`` (visits came to nothing: no answer, an error, nothing there), ``forbidden`` (refused by
+    the server or by robots.txt), ``never`` (tried), ``other`` (a bad URL, too large, ...). ``pdfs`` of those held are
+    PDF by their bytes.
+    """
+
+    archive: str
+    series: str
+    works: int = 0
+    with_file: int = 0
+    files: int = 0
+    held: int = 0
+    pdfs: int = 0
+    lost: int = 0
+    unreachable: int = 0
+    forbidden: int = 0
+    never: int = 0
+    other: int = 0
+
+    def add(self, other: Coverage) -> None:
+        """Adds the figures of another one."""
+        for name in _FIGURES:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+_FIGURES = tuple(field.name for field in fields(Coverage) if field.name not in ("archive", "series"))
+_NEVER = FileState()
+
+
+def coverage(
+    catalogue: Catalogue,
+    *,
+    archive: str = "",
+    series: str = "",
+    after: str = "",
+    before: str = "",
+    tell: Tell = lambda works: None,
+) -> Iterator[Coverage]:
+    """The figures of each series that has works, by archive and series code.
+
+    ``archive`` and ``series`` (a code within ``archive``) narrow it down. ``after`` and ``before`` are the ids between
+    which to look, for parts of the whole; they must lie between archives.
+    """
+    if archive:
+        after, before = f"RePEc:{archive}:", f"RePEc:{archive};"
+        if series:
+            after, before = f"{after}{series}:", f"{after}{series};"
+    row: Coverage | None = None  # of the series that is being read
+    loose: Coverage | None = None  # of the works of its archive that are in no series
+    without = Coverage("", "")  # of works that have no handle of RePEc's form; they stand before and after the others
+    for works in _in_lots(_works(catalogue.tobi_files(after, before), tell)):
+        states = catalogue.file_states({url for work in works for url in work.files})
+        for work in works:
+            code, within = archive_of(work.id), series_of(work.id) if item_of(work.id) else ""
+            if row is not None and (row.archive != code or (within and row.series != within)):
+                yield row
+                row = None
+            if loose is not None and loose.archive != code:
+                yield loose
+                loose = None
+            if not code:
+                _count(without, work, states)
+            elif not within:
+                # It may stand in the midst of a series: "RePEc:aaa:x" before "RePEc:aaa:x-y:1" before "RePEc:aaa:x:1".
+                loose = loose or Coverage(code, "")
+                _count(loose, work, states)
+            else:
+                row = row or Coverage(code, within)
+                _count(row, work, states)
+    yield from (last for last in (row, loose) if last is not None)
+    if without.works:
+        yield without
+
+
+def total(rows: Iterable[Coverage]) -> Coverage:
+    """The sum of rows."""
+    summed = Coverage("", "")
+    for row in rows:
+        summed.add(row)
+    return summed
+
+
+def last_of(archive: str) -> str:
+    """An id behind all those of an archive, and before all those of the next."""
+    return f"RePEc:{archive};"
+
+
+def _works(tobis: Iterator[TobiFiles], tell: Tell) -> Iterator[TobiFiles]:
+    known: dict[str, bool] = {}
+    for number, tobi in enumerate(tobis, 1):
+        if number % _TOGETHER == 0:
+            tell(_TOGETHER)
+        kind = tobi.kind
+        work = known.get(kind)
+        if work is None:
+            work = kind_of(kind).family == "work"
+            if len(known) < 1000:
+                known[kind] = work
+        if work and tobi.held:
+            yield tobi
+
+
+def _in_lots(works: Iterator[TobiFiles]) -> Iterator[list[TobiFiles]]:
+    while lot := list(islice(works, _TOGETHER)):
+        yield lot
+
+
+def _count(row: Coverage, work: TobiFiles, states: dict[str, FileState]) -> None:
+    row.works += 1
+    row.files += len(work.files)
+    some = False
+    for url in work.files:
+        held, kind, outcome, _ = states.get(url, _NEVER)
+        if held:
+            some = True
+            row.held += 1
+            row.pdfs += kind == _PDF
+        elif held is not None:
+            row.lost += 1
+        elif not outcome:
+            row.never += 1
+        elif outcome in _IN_VAIN:
+            row.unreachable += 1
+        elif outcome in _REFUSED:
+            row.forbidden += 1
+        else:
+            row.other += 1
+    row.with_file += some

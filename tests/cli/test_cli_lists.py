@@ -1,0 +1,194 @@
+"""``archec lost``, ``changes`` and ``coverage`` as a shell sees them, over the archive of the demo."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gather_support import Member, archec_cli, archec_inline, environment, make, run, tarball, template
+
+from archec.config import Config
+from archec.demo.show import make_archive, play
+from archec.gather.progress import Silent
+from archec.tist import iso
+
+FIGURES = {
+    "works", "with_file", "files", "held", "pdfs", "lost", "unreachable", "forbidden", "never", "other",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def demo(memory_folder: Callable[[], Path]) -> Config:
+    """The archive of the demo, after its three gatherings."""
+    config = make_archive(memory_folder() / "demo")
+    for _ in play(config, Silent()):
+        pass
+    return config
+
+
+@pytest.fixture
+def folder(memory_folder: Callable[[], Path]) -> Path:
+    return memory_folder()
+
+
+def values(config: Config, *arguments: str) -> list[dict[str, Any]]:
+    done = archec_inline(config, *arguments, "--json")
+    assert (done.code, done.err) == (0, ""), done
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def text(config: Config, *arguments: str) -> str:
+    done = archec_inline(config, *arguments)
+    assert (done.code, done.err) == (0, ""), done
+    return done.out.decode()
+
+
+# -- lost -----------------------------------------------------------------------------------------
+
+
+def test_lost(demo: Config) -> None:
+    (one,) = values(demo, "lost")
+    assert one["id"].endswith("/papers/clocks.pdf")
+    assert (one["kind"], one["reason"], one["noted_time"]) == ("fobi", "HTTP status 404", iso(one["noted"]))
+    assert (demo.store_path / one["path"]).is_file()
+    (work,) = one["works"]
+    assert (work["handle"], work["names"], work["rendering"]) == ("RePEc:dmo:wpaper:2009-04", True, "")
+    shown = text(demo, "lost")
+    assert one["path"] in shown
+    assert "The Market for Secondhand Clocks" in shown
+    assert values(demo, "lost", "--archive", "DMO", "--kind", "fobi", "--reason", "404") == [one]
+    for none in (["--kind", "tobi"], ["--archive", "aaa"], ["--for", "7d"], ["--until", "2001"], ["--reason", "410"]):
+        assert values(demo, "lost", *none) == []
+
+
+def test_returned(demo: Config) -> None:
+    (one,) = values(demo, "lost", "--returned")
+    assert (one["id"], one["kind"], one["same"]) == ("RePEc:dmo:wpaper:2011-11", "tobi", True)
+    assert one["seconds"] == one["returned"] - one["lost"] > 0
+    assert "back " in text(demo, "lost", "--returned", "--archive", "dmo")
+
+
+# -- changes --------------------------------------------------------------------------------------
+
+
+def test_changes(demo: Config) -> None:
+    found = values(demo, "changes")
+    assert [one["tist"] for one in found] == sorted(one["tist"] for one in found)
+    assert {one["what"] for one in found} == {"new", "changed", "lost", "returned"}
+    assert {one["how"] for one in found if one["what"] == "changed"} >= {"content"}
+    assert [one["suspect"] for one in found if one["suspect"]] == ["page instead of PDF"]
+    last = max(one["run"] for one in found)
+    by_run = values(demo, "changes", "--since", str(last))
+    assert by_run == values(demo, "changes", "--since", "last")
+    assert {one["run"] for one in by_run} == {last}
+    assert values(demo, "changes", "--since", "2999-01-01") == []
+    assert len(text(demo, "changes").splitlines()) == len(found)
+
+
+def test_what_changed_in_a_template(demo: Config, folder: Path) -> None:
+    config = make(folder / "archive")
+    titles = ["Old", "Newer \x1b[31m", "Newest"]
+    for day, title in enumerate(titles, 1):
+        member = Member("RePEc/aaa/sss/p.rdf", template("RePEc:aaa:sss:1", title).encode())
+        run(config, tarball(folder / f"RePEc_2001-01-{day:02d}.tar", [member]))
+    (diff,) = values(config, "changes", "--diff", "repec:AAA:sss:1")
+    changed = [line for line in diff["lines"] if line[0] in "+-" and line[:3] not in ("+++", "---")]
+    assert changed == ["-Title: Newer \x1b[31m", "+Title: Newest"]
+    shown = text(config, "changes", "--diff", "RePEc:aaa:sss:1", "--from", "2001-01-01", "--to", "2001-01-02")
+    assert "-Title: Old\n+Title: Newer \\x1b[31m\n" in shown
+    assert text(config, "changes", "--diff", "RePEc:aaa:sss:1", "--from", "2001-01-03") == ""
+    back = archec_inline(config, "changes", "--diff", "RePEc:aaa:sss:1", "--from", "2001-01-03", "--to", "2001-01-01")
+    assert (back.code, back.err.count("\n")) == (2, 1)
+    none = archec_inline(config, "changes", "--diff", "RePEc:aaa:sss:1", "--to", "2001-01-01")
+    assert (none.code, "nothing to compare with" in none.err) == (7, True)
+    (found,) = values(demo, "lost")
+    assert archec_inline(demo, "changes", "--diff", found["id"]).code == 2
+
+
+# -- coverage -------------------------------------------------------------------------------------
+
+
+def test_coverage(demo: Config) -> None:
+    series, archive, everything = values(demo, "coverage")
+    assert [one["of"] for one in (series, archive, everything)] == ["series", "archive", "all"]
+    assert set(series) == FIGURES | {"of", "archive", "series"}
+    assert (series["archive"], series["series"], series["works"]) == ("dmo", "wpaper", 13)
+    assert (series["lost"], series["forbidden"]) == (1, 1)
+    assert 0 < series["pdfs"] < series["held"] <= series["files"]
+    assert {name: everything[name] for name in FIGURES} == {name: series[name] for name in FIGURES}
+    assert values(demo, "coverage", "--series", "dmo:wpaper")[0] == series
+    assert values(demo, "coverage", "--archive", "dmo", "--series", "wpaper")[0] == series
+    head, row, total = text(demo, "coverage").splitlines()
+    assert len(head) == len(row) == len(total)
+    assert len(values(demo, "coverage", "--archive", "none")) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["coverage", "--series", "wpaper"], ["coverage", "--archive", "a", "--series", "b:c"],
+        ["lost", "--for", "long"], ["lost", "--kind", "x"], ["lost", "--since", "some day"],
+        ["changes", "--since", "some run"], ["changes", "--from", "2001"],
+        ["changes", "--diff", "RePEc:dmo", "--since", "2001"], ["lost", "--archive", ""],
+    ],
+)  # fmt: skip
+def test_usage(demo: Config, arguments: list[str]) -> None:
+    done = archec_inline(demo, *arguments)
+    assert done.code == 2, done
+    assert "Traceback" not in done.err
+
+
+# -- terminals and pipes --------------------------------------------------------------------------
+
+
+def test_tables_fit_the_terminal_and_are_whole_in_a_pipe(folder: Path) -> None:
+    config = make(folder / "archive")
+    handle, title = "RePEc:aaa:" + "s" * 60 + ":1", "A title that is longer than a line of a terminal " * 4
+    member = Member("RePEc/aaa/sss/p.rdf", template(handle, title).encode())
+    run(config, tarball(folder / "RePEc_2001-01-01.tar", [member]))
+    for command in ("changes", "coverage"):
+        lines = _on_a_terminal(config, 80, command)
+        assert lines
+        if command == "coverage":
+            assert max(map(len, lines)) <= 80
+        else:
+            assert all(handle in line and title.strip() not in line for line in lines)
+        piped = archec_cli(config, command).out.decode()
+        assert "…" not in piped
+        assert ("s" * 60) in piped
+
+
+def _on_a_terminal(config: Config, columns: int, *arguments: str) -> list[str]:
+    """What a command prints on a terminal of so many columns."""
+    command = [sys.executable, "-m", "archec", *arguments, "--config", str(config.base / "config.yaml")]
+    leader, follower = pty.openpty()
+    env = environment({"COLUMNS": str(columns)})
+    with subprocess.Popen(command, stdout=follower, stderr=subprocess.PIPE, env=env) as child:
+        os.close(follower)
+        data = b""
+        try:
+            while part := os.read(leader, 65536):
+                data += part
+        except OSError:
+            pass  # the other side is closed
+        os.close(leader)
+        assert child.wait(60) == 0
+    return data.decode().splitlines()
+
+
+@pytest.mark.parametrize("arguments", [["lost"], ["changes"], ["coverage"]])
+def test_a_reader_that_leaves(demo: Config, arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "archec", *arguments, "--config", str(demo.base / "config.yaml")]
+    read, write = os.pipe()
+    os.close(read)
+    child = subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE, env=environment())
+    os.close(write)
+    _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (0, b"")

@@ -1,0 +1,24 @@
+"""Fixtures of the export's tests: an archive gathered from a small site, and copies of it."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "gather"))
+
+from export_support import World, clone, gather_world
+from gather_fixtures import memory_folder as memory_folder
+
+
+@pytest.fixture(scope="session")
+def pristine(memory_folder: Callable[[], Path]) -> World:
+    """The archive as it was gathered; only to be read."""
+    return gather_world(memory_folder() / "pristine")
+
+
+@pytest.fixture
+def world(pristine: World, memory_folder: Callable[[], Path]) -> World:
+    """A copy of it, to be damaged or to grow."""
+    return clone(pristine, memory_folder() / "copy")

@@ -1,0 +1,288 @@
+"""The parts of the export by themselves: order, names, keys, visits, headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Fobi, FobiNote, FobiVersion, Position, Tobi, TobiState
+from archec.errors import BadName, UsageError
+from archec.export import units as units_module
+from archec.export.observations import Kind, Observation, line_of, observation_of, of_fobi, prefix
+from archec.export.records import http_head, record_id
+from archec.export.sorting import SortedLines
+from archec.export.units import OTHER, Selection, Unit, selection, tobis_of, unit_of, units
+from archec.export.urlkey import target_uri, urlkey
+from archec.export.visits import Unchanged, Visits, hash_of
+from archec.history import History
+from archec.ids import normalise_handle, normalise_url
+
+# -- sorting ----------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.binary(max_size=4).map(lambda data: data.replace(b"\n", b"n"))))
+@settings(max_examples=60, deadline=None)
+def test_lines_come_in_order_and_once(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    with SortedLines(folder, in_memory=200) as sorted_lines:
+        for line in lines:
+            sorted_lines.add(line)
+        assert sorted_lines.empty == (not lines)
+        assert list(sorted_lines) == sorted(set(lines))
+        assert list(sorted_lines) == sorted(set(lines))
+
+
+def test_many_runs_become_one(tmp_path: Path) -> None:
+    with SortedLines(tmp_path, in_memory=100) as sorted_lines:
+        for n in range(300):
+            sorted_lines.add(f"{n * 7919 % 300:05d}".encode())
+        assert list(sorted_lines) == [f"{n:05d}".encode() for n in range(300)]
+
+
+# -- units ------------------------------------------------------------------------------------------
+
+
+class FakeCatalogue:
+    """The lists of a catalogue that the units are read from."""
+
+    def __init__(self, ids: list[str]) -> None:
+        self.ids = sorted(set(ids))
+
+    def scan_tobis(self, after: str = "") -> Iterator[TobiState]:
+        return (TobiState(obi, 1, None, None) for obi in self.ids if obi > after)
+
+    def all_tobis(self, after: str = "") -> Iterator[Tobi]:
+        return (Tobi(obi) for obi in self.ids if obi > after)
+
+    def tobis(self, ids: list[str]) -> dict[str, Tobi]:
+        return {obi: Tobi(obi) for obi in ids if obi in self.ids}
+
+
+CODES = st.sampled_from(["a", "aa", "aaa", "aab", "a+b", "a-b", "a9", "a;", "\U0010ffff", "", "é", ".", "..", "/"])
+HANDLES = st.one_of(
+    st.builds(lambda *parts: ":".join(("RePEc", *parts)), CODES, CODES, CODES),
+    st.builds(lambda *parts: ":".join(("RePEc", *parts)), CODES, CODES),
+    st.builds(lambda code: f"RePEc:{code}", CODES),
+    st.sampled_from(["x", "repec", "RePEc", "zzz:a:b", "RePEb:a:b", "RePEd"]),
+)
+
+
+def _normal(handle: str) -> str:
+    try:
+        return normalise_handle(handle)
+    except BadName:
+        return "other"
+
+
+@given(st.lists(HANDLES.map(_normal), max_size=30), st.integers(1, 3))
+@settings(deadline=None)
+def test_every_template_is_in_one_unit(ids: list[str], jump: int) -> None:
+    catalogue = cast(Catalogue, FakeCatalogue(ids))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(units_module, "_JUMP", jump)
+        found = list(units(catalogue, Selection()))
+        assert sorted(found) == sorted({unit_of(obi) for obi in ids})
+        placed = [(unit, tobi.id) for unit in found for tobi in tobis_of(catalogue, unit)]
+        assert sorted(placed) == sorted((unit_of(obi), obi) for obi in set(ids))
+        for archive in {unit.archive for unit in found if unit.archive}:
+            wanted = {unit for unit in found if unit.archive == archive}
+            assert sorted(units(catalogue, Selection(archive))) == sorted(wanted)
+
+
+@given(st.lists(st.tuples(st.text(max_size=90), st.text(max_size=90)), min_size=2, max_size=2, unique=True))
+def test_no_two_units_share_a_name(pair: list[tuple[str, str]]) -> None:
+    one, other = (unit_of(_normal(f"RePEc:{a.replace(':', '')}:{s.replace(':', '')}:1")) for a, s in pair)
+    for unit in (one, other):
+        for name in (unit.name, unit.folder):
+            assert "/" not in name
+            assert not name.startswith(".")
+            assert name.isascii()
+            assert len(name) < 240
+    assert (one.name == other.name) == (one == other)
+
+
+def test_selection() -> None:
+    assert selection(None, None) == Selection()
+    assert selection("RePEc:AAA", None) == selection("aaa", None) == Selection("aaa")
+    assert selection("aaa", "sss") == selection(None, "aaa:sss") == selection("aaa", "RePEc:aaa:SSS")
+    for archive, series in ((None, "sss"), ("a:b", None), ("aaa", "bbb:sss"), (None, "a:b:c"), (None, "a:")):
+        with pytest.raises(UsageError):
+            selection(archive, series)
+    assert (OTHER.handle, Unit("aaa", "").handle, Unit("aaa", "s").handle) == ("other", "RePEc:aaa", "RePEc:aaa:s")
+
+
+# -- keys -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("http://www.nber.org/", "org,nber)/"),
+        ("https://www2.nber.org/A/B.PDF?b=2&a=1&A=3", "org,nber)/a/b.pdf?a=1&a=3&b=2"),
+        ("http://a.b/x/", "b,a)/x"),
+        ("http://a.b/?", "b,a)/"),
+        ("ftp://ftp.b/x//y.pdf", "b,ftp)/x/y.pdf"),
+        ("http://h:8080/a;x=1?x", "h:8080)/a;x=1?x"),
+        ("http://a.b/%257Efoo/%20x%2Fy%E4", "b,a)/~foo/%20x/y%e4"),
+        ("http://127.0.0.1:8080/x", "1,0,0,127:8080)/x"),
+        ("http://[::1]:81/a", "::1:81)/a"),
+        ("http://a.b/x?PHPSESSID=0123456789abcdef0123456789abcdef&z=1", "b,a)/x?z=1"),
+        ("http://a.b/x?sid=0123456789abcdef0123456789abcdef", "b,a)/x"),
+        ("http://a.b/x?sid=short", "b,a)/x?sid=short"),
+    ],
+)
+def test_keys_of_urls(url: str, key: str) -> None:
+    assert urlkey(normalise_url(url)) == key
+
+
+@given(st.text(max_size=60), st.sampled_from(["http://h/", "https://www.x.de/a?", "RePEc:", "other:"]))
+def test_keys_and_uris_are_printable_and_need_no_escapes_in_json(text: str, start: str) -> None:
+    try:
+        obi = normalise_url(start + text) if "//" in start else normalise_handle(start + text)
+    except BadName:
+        return
+    uri = target_uri(obi)
+    for shown in (uri, urlkey(uri)):
+        assert shown.isascii()
+        assert shown.isprintable()
+        assert " " not in shown
+    assert '"' not in uri
+    assert "\\" not in uri
+
+
+def test_uris_of_handles() -> None:
+    assert target_uri("RePEc:aaa:sss:1") == "urn:x-repec:aaa:sss:1"
+    assert target_uri("aaa:http://x") == "urn:x-redif:aaa:http://x"
+    assert target_uri("RePEc:ü:%") == "urn:x-repec:%C3%BC:%25"
+
+
+# -- observations -----------------------------------------------------------------------------------
+
+URL = "http://h.example/a"
+
+
+def fobi(target: str = "", status: int = 200) -> Fobi:
+    return Fobi(
+        URL,
+        History.of({100: "a" * 32, 200: None, 300: "b" * 32}),
+        {"a" * 32: FobiVersion("a" * 32, 3, None, "text/html"), "b" * 32: FobiVersion("b" * 32, 4, None, "text/html")},
+        {
+            100: FobiNote(100, "new", status, target, (("content-type", "text/html"),)),
+            200: FobiNote(200, "lost"),
+            300: FobiNote(300, "returned", status, target),
+        },
+    )
+
+
+def visits(*found: Unchanged) -> Visits:
+    return cast(Visits, SimpleNamespace(of=lambda url: iter(found)))
+
+
+def seen(obi: Fobi, *found: Unchanged, since: int = 0) -> list[tuple[str, int, int]]:
+    return sorted((s.kind, s.tist, s.noted) for s in of_fobi(obi, visits(*found), since))
+
+
+def test_visits_become_revisits_of_what_was_held_then() -> None:
+    noted = [("response", 100, 100), ("response", 300, 300)]
+    assert seen(fobi()) == noted
+    found = [Unchanged(tist, False, "") for tist in (50, 100, 150, 250, 300, 400)]
+    assert seen(fobi(), *found) == [*noted, ("revisit", 150, 100), ("revisit", 400, 300)]
+    assert seen(fobi(), *found, since=350) == [("response", 300, 300), ("revisit", 400, 300)]
+    assert seen(fobi(), since=350) == []
+
+
+def test_another_redirect_to_the_same_bytes_is_no_revisit() -> None:
+    way, other = hash_of("http://h.example/b"), hash_of("http://h.example/c")
+    obi = fobi("http://h.example/b", 301)
+    found = seen(obi, Unchanged(150, True, way), Unchanged(160, False, other), Unchanged(170, False, ""))
+    assert found == [("redirect", 100, 100), ("redirect", 300, 300), ("revisit", 150, 100)]
+    assert seen(fobi(), Unchanged(150, False, way)) == [("response", 100, 100), ("response", 300, 300)]
+
+
+def test_ftp_is_a_resource() -> None:
+    obi = Fobi("ftp://h.example/a", fobi().history, fobi().versions, fobi().notes)
+    assert {kind for kind, _, _ in seen(obi)} == {"resource"}
+
+
+def test_lines_hold_all_and_sort_by_their_prefix() -> None:
+    one = Observation(Kind.RESPONSE, URL, 1_000_000_000, 1_000_000_000, "a" * 32, 3, "text/html", 200, (("a", "b"),))
+    start, back = observation_of(line_of(one))
+    assert back == one
+    assert start == prefix(URL, 1_000_000_000) == b'example,h)/a 20010909014640 {"url":"http://h.example/a"'
+
+
+def test_record_ids_are_the_same_always() -> None:
+    found = record_id(1352481230, "RePEc:aaa:sss:1", "resource")
+    assert found == "<urn:uuid:62fc42d2-d1d5-570a-9fd5-79f62405fb83>"
+    assert len({record_id(t, i, k) for t in (1, 11) for i in ("a", "1:a") for k in ("resource", "revisit")}) == 8
+
+
+def test_visits_are_looked_up(tmp_path: Path) -> None:
+    rows: list[tuple[str, int, str, str]] = [
+        (url, tist, flag, target)
+        for url in (URL, "http://h.example/b", "http://h.example/c")
+        for tist, flag, target in ((5, "s", "0" * 16), (1_352_481_230, "m", hash_of("http://t.example/")))
+    ]
+    lines = sorted(f"{hash_of(url)}{tist:012d}{flag}{target}\n" for url, tist, flag, target in rows)
+    (tmp_path / "visits").write_text("".join(lines), encoding="ascii")
+    with Visits(tmp_path / "visits") as found:
+        wanted = [Unchanged(5, False, ""), Unchanged(1_352_481_230, True, hash_of("http://t.example/"))]
+        assert list(found.of(URL)) == wanted
+        assert list(found.of("http://h.example/none")) == []
+    (tmp_path / "none").touch()
+    with Visits(tmp_path / "none") as found:
+        assert list(found.of(URL)) == []
+
+
+def test_no_journal_is_read_for_an_empty_archive(tmp_path: Path) -> None:
+    from archec.export.visits import collect_visits
+    from archec.store.layout import create
+
+    path = collect_visits(create(tmp_path / "archive"), Position(), 0, tmp_path, lambda lines: None)
+    assert path.read_bytes() == b""
+
+
+# -- headers ----------------------------------------------------------------------------------------
+
+
+def head(kind: str = Kind.RESPONSE, **more: Any) -> bytes:
+    fields: dict[str, Any] = {"size": 3, "status": 200, "headers": (), "target": ""} | more
+    found = Observation(
+        kind, URL, 1, 1, "a" * 32, fields["size"], "text/html", fields["status"], fields["headers"], fields["target"]
+    )
+    data: bytes = http_head(found).headers_buff
+    return data
+
+
+def test_header_is_what_was_recorded() -> None:
+    recorded = (("content-type", "text/html"), ("content-length", "3"), ("etag", '"x"'))
+    assert head(headers=recorded) == (
+        b'HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 3\r\netag: "x"\r\n\r\n'
+    )
+
+
+def test_a_length_that_does_not_fit_steps_aside() -> None:
+    found = head(headers=(("content-length", "99"),))
+    assert found == b"HTTP/1.1 200 OK\r\nX-Archive-Orig-content-length: 99\r\ncontent-length: 3\r\n\r\n"
+
+
+def test_a_redirect_always_says_where_to() -> None:
+    found = head(Kind.REDIRECT, status=301, target="http://h.example/b")
+    assert found == b"HTTP/1.1 301 Moved Permanently\r\ncontent-length: 0\r\nlocation: http://h.example/b\r\n\r\n"
+    found = head(Kind.REDIRECT, status=0, headers=(("location", "/b"),), target="http://h.example/b")
+    assert found == b"HTTP/1.1 302 Found\r\nlocation: /b\r\ncontent-length: 0\r\n\r\n"
+
+
+@given(st.text(max_size=40), st.integers(0, 999))
+def test_no_header_value_breaks_out(value: str, status: int) -> None:
+    found = head(status=status, headers=(("server", value),))
+    assert found.count(b"\r\n") == 4
+    assert found.endswith(b"\r\n\r\n")
+    assert found.isascii()

@@ -1,0 +1,208 @@
+"""The report of a run that broke off: what the killed attempt did counts; failures say why; hosts; totals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gather_site import Site, page, pdf
+from gather_support import (
+    Member,
+    archec_cli,
+    check,
+    environment,
+    make,
+    outcomes,
+    run,
+    tarball,
+    template,
+    write_papers,
+)
+
+from archec.catalogue.model import Changes
+from archec.catalogue.open import open_catalogue
+from archec.catalogue.sqlite import SQLiteCatalogue
+from archec.config import Config
+from archec.errors import CatalogueGone, DataSetError
+from archec.gather.hostfigures import Hosts
+from archec.gather.stored import stored_before
+from archec.gather.tobis import TobiPhase
+from archec.store import failpoints
+
+
+@pytest.fixture
+def config(memory_folder: Callable[[], Path]) -> Config:
+    return make(memory_folder() / "a", {"fetch.host_failures": 1000})
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with Site() as found:
+        yield found
+
+
+def reports(config: Config) -> list[dict[str, Any]]:
+    """The reports of all runs, oldest first."""
+    catalogue = open_catalogue(config.database, base=config.base)
+    try:
+        return [{"recorded": run.state, **json.loads(run.report or "{}")} for run in catalogue.runs()]
+    finally:
+        catalogue.close()
+
+
+def many_files(config: Config, site: Site, count: int = 60) -> None:
+    for n in range(count):
+        site[f"/{n}"] = pdf(f"the {n}th") if n % 6 else page("gone", 404) if n % 12 else page("sick", 500)
+    write_papers(config, [site.url(f"/{n}") for n in range(count)])
+
+
+def gather_killed_at(config: Config, point: str) -> None:
+    """A run in lots of ten files, or its resumption, that is killed."""
+    code = "import archec.gather.run as r; r._FOBI_LOT = (10, 3.0); from archec.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "gather", "--resume", "--config", str(config.base / "config.yaml")]
+    done = subprocess.run(command, capture_output=True, check=False, env=environment({failpoints.VARIABLE: point}))
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@pytest.mark.parametrize("point", ["store.after-fsync-dir:2", "catalogue.after-write:4", "catalogue.before-write:4"])
+@pytest.mark.parametrize("resume", [True, False])
+def test_the_visits_of_a_killed_attempt_count(config: Config, site: Site, point: str, resume: bool) -> None:
+    many_files(config, site)
+    # In small lots; a kill, a stop at a budget, a kill: none of them may make forget what was before it.
+    gather_killed_at(config, point)
+    done = archec_cli(config, "gather", "--resume", "--max-files", 5)
+    assert done.code == 5, done.err
+    gather_killed_at(config, "catalogue.before-write:2")
+    done = archec_cli(config, "gather", *(["--resume"] if resume else []), "--json")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    if not resume:
+        first, second = reports(config)
+        assert first["state"] == "interrupted"
+        assert 5 < sum(first["fobis"].values()) < 60
+        assert second["tobis"]["same"] == 60
+        assert first["stored_bytes"] + second["stored_bytes"] == second["totals"]["stored_bytes"]
+    if resume:
+        assert told["fobis"] == {"gone": 5, "new": 50, "server-error": 5}
+        assert told["tobis"]["new"] == 60
+        assert told["hosts"]["visited"] == 1
+        assert told["hosts"]["largest"][0]["outcomes"] == told["fobis"]
+        assert told["fetch"]["requests"] >= 60
+    stored = sum(path.stat().st_size for path in config.store_path.glob("[0-9]*/**/*") if path.is_file())
+    assert told["totals"]["stored_bytes"] == stored
+    assert (told["totals"]["fobis_held"], told["totals"]["tobis_held"]) == (50, 60)
+    assert len(outcomes(config)) == 60
+    check(config)
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_the_templates_of_a_killed_attempt_count(memory_folder: Callable[[], Path], resume: bool) -> None:
+    folder = memory_folder()
+    config = make(folder / "a")
+    texts = [template(f"RePEc:aaa:sss:{n}") for n in range(8100)]
+    file = tarball(folder / "RePEc_2001-01-01.tar", [Member("RePEc/aaa/sss/p.rdf", "\n".join(texts).encode())])
+    arguments = ["gather", "-f", file, "--no-fetch"]
+    assert archec_cli(config, *arguments, env={failpoints.VARIABLE: "catalogue.after-write:2"}).code == -signal.SIGKILL
+    done = archec_cli(config, *arguments, *(["--resume"] if resume else []), "--json")
+    assert done.code == 0, done.err
+    found = reports(config)
+    if resume:
+        assert (found[0]["tobis"]["new"], found[0]["tobis"]["same"]) == (8100, 0)
+    else:
+        assert found[0]["recorded"] == found[0]["state"] == "interrupted"
+        assert found[0]["tobis"]["new"] == found[1]["tobis"]["same"] > 0
+    stored = sum(len(text.encode()) for text in texts)
+    assert abs(found[-1]["totals"]["stored_bytes"] - stored) < 9000
+
+
+def test_a_run_that_fails_says_why(config: Config, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    many_files(config, site, 3)
+
+    def broken(*arguments: object) -> None:
+        raise DataSetError("the tape\x1b[31m tore")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TobiPhase, "merge", broken)
+        with pytest.raises(DataSetError):
+            run(config)
+    (failed,) = reports(config)
+    assert (failed["recorded"], failed["message"]) == ("failed", "the tape\x1b[31m tore")
+    assert run(config, resume=True).state == "done"
+    (found,) = reports(config)
+    assert (found["recorded"], found["message"], found["fobis"]) == ("done", "", {"new": 2, "server-error": 1})
+    check(config)
+
+
+def test_a_failed_run_that_nobody_resumes(config: Config, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    many_files(config, site, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(TobiPhase, "merge", lambda *arguments: (_ for _ in ()).throw(DataSetError("torn")))
+        with pytest.raises(DataSetError):
+            run(config)
+    assert run(config).state == "done"
+    first, second = reports(config)
+    assert (first["recorded"], first["message"]) == ("interrupted", "torn")
+    assert second["recorded"] == "done"
+    check(config)
+
+
+def test_a_catalogue_that_missed_a_batch_is_not_written_to(
+    config: Config, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would pass over that batch for ever."""
+    many_files(config, site, 20)
+    write, calls = SQLiteCatalogue.write, [0]
+
+    def shaky(self: SQLiteCatalogue, changes: Changes) -> None:
+        calls[0] += 1
+        if calls[0] == 3:
+            raise CatalogueGone("the server went away for a moment")
+        write(self, changes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SQLiteCatalogue, "write", shaky)
+        with pytest.raises(CatalogueGone):
+            run(config)
+    assert calls[0] == 3
+    assert run(config, resume=True).state == "done"
+    check(config)
+
+
+def test_totals_of_runs_that_have_none(config: Config, site: Site) -> None:
+    many_files(config, site, 3)
+    first = run(config)
+    site["/1"] = pdf("another text")
+    second = run(config)
+    assert first.totals is not None
+    assert second.totals is not None
+    assert second.totals.stored_bytes == first.stored_bytes + second.stored_bytes
+    catalogue = open_catalogue(config.database, base=config.base)
+    try:
+        assert stored_before(catalogue, second.run) == first.stored_bytes
+        assert stored_before(catalogue) == second.totals.stored_bytes
+        assert stored_before(catalogue, first.run) == 0
+    finally:
+        catalogue.close()
+
+
+def test_hosts_in_trouble() -> None:
+    hosts = Hosts()
+    for n in range(300):
+        hosts.visited(f"h{n:03}", "unreachable" if n < 150 else "new")
+    hosts.visited("h000", "timeout")
+    hosts.put_off("h299", 7)
+    value = hosts.as_value()
+    assert (value["visited"], value["in_trouble"]) == (300, 151)
+    assert value["by_outcome"] == {"new": 150, "unreachable": 150}
+    assert len(value["trouble"]) == 100
+    assert [item["host"] for item in value["trouble"][:2]] == ["h299", "h000"]
+    assert len(value["largest"]) == 30
+    again = Hosts()
+    again.restore(value)
+    assert [item["host"] for item in again.as_value()["trouble"]] == ["h299"]
