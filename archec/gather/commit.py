@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Position
-from archec.catalogue.records import Record, TobiChange, encode
+from archec.catalogue.model import Position, SeenSet, TobiVersion
+from archec.catalogue.records import FobiVisit, Record, TobiChange, encode
 from archec.errors import StorageFailed, StorageFull
 from archec.store.failpoints import hit
 from archec.store.journal import JournalWriter
@@ -34,8 +34,9 @@ class Item:
     fresh: bool = False
 
 
-_MOST_WEIGHT = 32_000_000
-"""Bytes of journal lines, roughly, after which a lot is committed however few its items are."""
+_MOST_WEIGHT = 12_000_000
+"""Characters of journal lines, roughly, after which a lot is committed however few its items are: six times as many
+bytes, as JSON may make of control characters, and one more line still are a batch that the journal takes."""
 
 OnRefused = Callable[[Item, Outcome], None]
 
@@ -69,10 +70,12 @@ class Committer:
         self._weight = 0
         self._since = clock()
         self._ahead = False
-        self._stamp = catalogue.position().stamp
+        # A run's tist may be ahead of the clock; what it notes is found behind its tist all the same.
+        self._stamp = max(catalogue.position().stamp, run)
         self.on_refused: OnRefused = lambda item, outcome: None
         self.adopted = 0
         self._min_free = min_free
+        self._behind = False
 
     def __enter__(self) -> Committer:
         return self
@@ -117,34 +120,34 @@ class Committer:
             self._commit(items)
 
     def note(self, record: Record) -> None:
-        """Records something about a run that fails, past all that waits.
-
-        The catalogue may be what failed: it must not come to know of this batch without the ones before
-        it. Whoever opens the archive next brings both to it.
-        """
+        """Records something about a run that fails, past all that waits."""
         self._items, self._weight = [], 0
-        self._stamp = max(self._stamp, int(self._clock()))
-        number = self._journal.append([encode(record)], self._stamp)
-        known = self._catalogue.position()
-        if (known.run, known.batch) == (self._run, number - 1):
-            position = Position(self._run, number, self._stamp)
-            self._catalogue.write(changes_of([record], position, self._catalogue))
+        self._record([record])
 
     def _commit(self, items: list[Item]) -> None:
         self._check_space()
         items = self._place(items)
         if not items:
             return
-        records = [item.record for item in items]
-        self._stamp = max(self._stamp, int(self._clock()))
-        self._ahead = True
-        number = self._journal.append([encode(record) for record in records], self._stamp)
-        hit("catalogue.before-write")
         fresh: Collection[str] = {item.record.id for item in items if item.fresh and hasattr(item.record, "id")}
+        self._record([item.record for item in items], fresh)
+
+    def _record(self, records: list[Record], fresh: Collection[str] = frozenset()) -> None:
+        """Journal, then catalogue.
+
+        A catalogue that missed a batch, since it failed, is written to no more: it must not come to know of
+        a batch without the ones before it. Whoever opens the archive next brings all of them to it.
+        """
+        self._stamp = max(self._stamp, int(self._clock()))
+        number = self._journal.append([encode(record) for record in records], self._stamp)
+        if self._behind:
+            return
+        self._behind = True
+        hit("catalogue.before-write")
         position = Position(self._run, number, self._stamp)
         self._catalogue.write(changes_of(records, position, self._catalogue, fresh=fresh))
-        self._ahead = False
         hit("catalogue.after-write")
+        self._behind = False
 
     def _check_space(self) -> None:
         root = self._writer.layout.root
@@ -179,7 +182,17 @@ class Committer:
 
 
 def _weight(record: Record) -> int:
-    """Roughly the bytes of a record's journal line."""
-    if isinstance(record, TobiChange) and record.version is not None:
-        return 600 + len(record.version.title) + 200 * len(record.version.refs)
+    """Roughly the characters of a record's journal line."""
+    if isinstance(record, TobiChange):
+        weight = 600 + len(record.id) + len(record.handle) - 80
+        return weight if record.version is None else weight + _version_weight(record.version)
+    if isinstance(record, FobiVisit):
+        headers = record.note.headers if record.note is not None else ()
+        return 800 + len(record.id) + len(record.visit.target) + sum(len(value) for _, value in headers)
+    if isinstance(record, SeenSet):
+        return 200 + 2 * len(record.ids)
     return 1000
+
+
+def _version_weight(version: TobiVersion) -> int:
+    return len(version.title) + sum(80 + sum(map(len, ref)) for ref in version.refs)

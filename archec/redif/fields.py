@@ -167,7 +167,7 @@ def cut(text: str) -> tuple[str, list[str], list[str]]:
 def specified(family: Family, names: list[str], raws: list[str], plain: bool) -> Columns:
     """The fields of one template, from its part of what :func:`cut` gives.
 
-    ``plain`` promises that there are neither comments nor conflict markers among the lines.
+    ``plain`` promises that there are no comments, conflict markers or Ctrl-Zs among the lines.
 
     Where the template's type does not know a name, the piece continues the field above it. A full
     parse spends most of its time here, which is why the usual template is done column by column in C.
@@ -180,8 +180,10 @@ def specified(family: Family, names: list[str], raws: list[str], plain: bool) ->
         if not all(specs):
             specs, raws = _merged(specs, names, raws)
     values = list(map(str.strip, raws))
-    if not plain or "\n" in "".join(values):
+    if not plain:
         values = [joined(raw) if "\n" in raw else value for raw, value in zip(raws, values, strict=True)]
+    elif "\n" in "".join(values):
+        values = [_joined_plain(value) if "\n" in value else value for value in values]
     return Columns(cast("list[Spec]", specs), raws, values)
 
 
@@ -227,6 +229,11 @@ def joined(raw: str) -> str:
     kept = [lines[0].strip()]
     kept += [line.strip() for line in lines[1:] if line[:1] != "#" and not line.startswith(_CONFLICT)]
     return " ".join([line for line in kept if line and line != "\x1a"])
+
+
+def _joined_plain(raw: str) -> str:
+    """What :func:`joined` gives where there is nothing to leave out but blank lines."""
+    return " ".join(filter(None, map(str.strip, raw.split("\n"))))
 
 
 def _plain(name: str, listed: bool) -> Spec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise, repeat
+from operator import itemgetter
 from typing import NamedTuple
 
 from archec.redif.clusters import Cluster, RawRefipo, grouped
@@ -27,6 +28,7 @@ _TITLES: Mapping[Family, tuple[str, ...]] = {
     "other": ("Title", "Name", "Name-Full"),
 }
 """Where a template's title is, by family; the first that has a value."""
+_name = itemgetter(0)
 _new = tuple.__new__  # what a NamedTuple's own constructor calls, in half the time
 
 
@@ -130,16 +132,23 @@ def as_json(template: Template) -> dict[str, object]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text has neither comments nor conflict markers, which values must be rid of."""
+    """Whether a text has no comments, conflict markers or Ctrl-Zs, which values must be rid of."""
     # One rare character is looked for in a fraction of the time that a string takes.
-    return ("#" not in text or "\n#" not in text) and ("<" not in text or "\n<<<<<<<" not in text)
+    return (
+        ("#" not in text or "\n#" not in text)
+        and ("<" not in text or "\n<<<<<<<" not in text)
+        and (">" not in text or "\n>>>>>>>" not in text)
+        and ("=" not in text or "\n=======" not in text)
+        and ("|" not in text or "\n|||||||" not in text)
+        and "\x1a" not in text
+    )
 
 
 def _template(names: list[str], raws: list[str], path: str, first_line: int, plain: bool) -> Template:
     """A template from its part of what ``cut`` gives."""
     kind, version, family = kind_of(joined(raws[0]) if names[0].lower() == "template-type" else "")
     specs, raws, values = specified(family, names, raws, plain)
-    canonical = [spec[0] for spec in specs]
+    canonical = list(map(_name, specs))
     clusters, keyless = grouped(specs, values)
     handle, again = _handle(canonical, raws, values)
     obi = id_of(handle) if handle else ""
@@ -163,14 +172,15 @@ def _lines(raws: Sequence[str], first_line: int) -> list[int]:
 def _handle(canonical: list[str], raws: Sequence[str], values: Sequence[str]) -> tuple[str, bool]:
     """The raw handle, and whether there is another after it."""
     at = -1
-    for _ in range(canonical.count("Handle")):
+    times = canonical.count("Handle")
+    for number in range(times):
         at = canonical.index("Handle", at + 1)
         handle = values[at]
         if "\n" in raws[at].rstrip() or "\x1a" in handle:
             first, *following = raws[at].split("\n")
             handle = handle_in(first, following)
         if handle:
-            return handle, "Handle" in canonical[at + 1 :]
+            return handle, number + 1 < times
     return "", False
 
 
