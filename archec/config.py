@@ -31,19 +31,26 @@ __all__ = [
     "as_yaml",
     "load",
     "parse",
+    "plain_path",
 ]
 
 DEFAULT_FILE = "config.yaml"
 ENVIRONMENT = "ARCHEC_CONFIG"
 DATABASE_ENVIRONMENT = "ARCHEC_DATABASE"
+_USERINFO = re.compile(r"[^\s/]*:[^\s@]*@")
+_NO_TEXT = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f\\ud800-\\udfff]")
 
 
 # -- kinds: each turns what YAML gives into the field's type, or raises ValueError -----------------
 
 
 def _text(value: object) -> str:
+    if value is None:
+        raise ValueError("must be text, not nothing")
     if not isinstance(value, str):
         raise ValueError("must be text")
+    if _NO_TEXT.search(value):
+        raise ValueError("must be text without control characters")
     return value
 
 
@@ -116,6 +123,13 @@ def _web(value: object) -> str:
     text = _text(value).rstrip("/")
     if text and not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:_-]+(/[A-Za-z0-9._~%/-]*)?", text):
         raise ValueError("must be an http:// or https:// URL without a query, or empty")
+    return text
+
+
+def _database(value: object) -> str:
+    text = _text(value)
+    if not re.fullmatch(r"sqlite:///.*[^/]|mongodb(\+srv)?://.+", text):
+        raise ValueError("must be sqlite:///PATH, mongodb://HOST/DATABASE or mongodb+srv://HOST/DATABASE")
     return text
 
 
@@ -360,6 +374,8 @@ class Config:
 
     base: Path = field(default=Path())
     """The folder of the configuration file; not a setting."""
+    file: Path = field(default=Path(DEFAULT_FILE), compare=False)
+    """The configuration file, for messages; not a setting."""
 
     name: str = _s("archec", _text, "Name of this archive, in reports and the User-Agent.")
     object_store: str = _s("archive", _text, "The obi store.")
@@ -367,7 +383,7 @@ class Config:
     tarballs: str = _s("data/tarballs", _text, "Where old data sets lie, by date.")
     work_directory: str = _s("data/work", _text, "Scratch space of a run: about the size of the data set.")
     database: str = _s(
-        "sqlite:///data/catalogue.sqlite", _text,
+        "sqlite:///data/catalogue.sqlite", _database,
         "The catalogue: sqlite:///PATH or mongodb://HOST/DATABASE (ARCHEC_DATABASE overrides).",
     )
     workers: int = _s(0, _count, "Processes that read and write templates; 0: one for each core, at most 4.")
@@ -389,8 +405,16 @@ class Config:
     oai: OaiConfig = _group(OaiConfig, "The OAI-PMH data provider, at /oai of the server.")  # noqa: RUF009
 
     def path(self, value: str) -> Path:
-        """A path setting, made absolute."""
-        return (self.base / value).absolute()
+        """A path setting, made absolute and without ``..``."""
+        return plain_path(self.base / value)
+
+    def place(self, key: str) -> str:
+        """What a message about the setting ``key`` begins with: its file and its name."""
+        return f"{self.file}: {key}"
+
+    def is_default(self, key: str) -> bool:
+        """Whether the setting ``key`` (one that is in no group) has the value that it has where nobody sets it."""
+        return bool(getattr(self, key) == next(f.default for f in dataclasses.fields(self) if f.name == key))
 
     @property
     def store_path(self) -> Path:
@@ -415,6 +439,16 @@ class Config:
         return f"archec/{__version__} ({about})"
 
 
+def plain_path(path: Path) -> Path:
+    """A path made absolute and without ``..``, as the file system follows these; links behind the last stay."""
+    path = path.absolute()
+    parts = path.parts
+    if ".." not in parts:
+        return path
+    cut = len(parts) - parts[::-1].index("..")
+    return Path(os.path.realpath(Path(*parts[:cut])), *parts[cut:])
+
+
 # -- reading --------------------------------------------------------------------------------------
 
 
@@ -430,11 +464,19 @@ def load(file: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
         raise ConfigError(
             f"{path}: no such configuration file", hint="make one with 'archec init', or name one with --config"
         ) from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a folder, no configuration file", hint=f"is it {path / DEFAULT_FILE}?") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path}: cannot be read: {reason}") from error
     config = parse(text, path)
     database = environ.get(DATABASE_ENVIRONMENT)
-    return dataclasses.replace(config, database=database) if database else config
+    if not database:
+        return config
+    try:
+        return dataclasses.replace(config, database=_database(database))
+    except ValueError as error:
+        raise ConfigError(f"{DATABASE_ENVIRONMENT} in the environment: {_shown(database)}: {error}") from error
 
 
 def parse(text: str, path: Path) -> Config:
@@ -448,8 +490,10 @@ def parse(text: str, path: Path) -> Config:
         raise ConfigError(f"{path}:{line}: not valid YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    except RecursionError:
+        raise ConfigError(f"{path}: lists or groups stand too deep in one another") from None
     values = _values(Config, {} if data is None else data, path, "")
-    return Config(base=path.absolute().parent, **values)
+    return Config(base=plain_path(path).parent, file=path, **values)
 
 
 def _values(cls: type[Any], data: object, path: Path, prefix: str) -> dict[str, Any]:
@@ -468,16 +512,22 @@ def _values(cls: type[Any], data: object, path: Path, prefix: str) -> dict[str, 
         try:
             values[key] = fields[key].metadata["kind"](value)
         except (ValueError, ArchecError) as error:
-            shown = str(value) if not isinstance(value, str) else repr(value)
-            raise ConfigError(f"{path}: {prefix}{key}: {shown}: {error}") from error
+            raise ConfigError(f"{path}: {prefix}{key}: {_shown(value)}: {error}") from error
     return values
+
+
+def _shown(value: object) -> str:
+    """A wrong value for a message: short, and without what may be a password."""
+    text = repr(value) if isinstance(value, str) else "null" if value is None else str(value)
+    text = _USERINFO.sub("***@", text)
+    return text if len(text) <= 200 else text[:200] + "..."
 
 
 def _names(cls: type[Any] = Config, prefix: str = "") -> list[str]:
     names: list[str] = []
     for f in dataclasses.fields(cls):
         if "group" in f.metadata:
-            names += _names(f.metadata["group"], f"{f.name}.")
+            names += [f.name, *_names(f.metadata["group"], f"{f.name}.")]
         elif f.metadata:
             names.append(prefix + f.name)
     return names

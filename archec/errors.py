@@ -8,6 +8,7 @@
      +-- LockHeld                   exit 4   another run holds the archive's lock
      +-- StorageFull                exit 1   no space left: what was committed is kept
      +-- StorageFailed              exit 1   the file system refused a read or a write
+     +-- StdoutFailed               exit 1   stdout is full or closed: what was to be printed is not
      +-- Occupied                   exit 6   other bytes are already held under a (tist, id)
      +-- CorruptArchive             exit 6   the archive folder contradicts itself
      |    +-- CorruptJournal        exit 6   a run's journal cannot be read where it must be
@@ -39,6 +40,7 @@ __all__ = [
     "LockHeld",
     "NotHeld",
     "Occupied",
+    "StdoutFailed",
     "StorageFailed",
     "StorageFull",
     "UsageError",
@@ -98,6 +100,10 @@ class StorageFull(ArchecError):
 
 class StorageFailed(ArchecError):
     """The file system refused a read or a write for another reason than space."""
+
+
+class StdoutFailed(ArchecError):
+    """What was to be printed cannot be: stdout is full or closed."""
 
 
 class Occupied(ArchecError):

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from urllib.parse import quote, unquote_to_bytes
 
 import idna
@@ -16,6 +17,7 @@ from xxhash import xxh3_64_hexdigest, xxh3_128_hexdigest
 from archec.errors import BadName
 
 __all__ = [
+    "MAX_ID",
     "MAX_NAME",
     "archive_of",
     "escape",
@@ -29,12 +31,17 @@ __all__ = [
     "normalise_url",
     "series_of",
     "slash_variant",
+    "typed",
     "unescape",
     "without_userinfo",
 ]
 
 MAX_NAME = 255
 """Bytes in one path component on ext4, xfs, btrfs (NAME_MAX)."""
+
+MAX_ID = 16_384
+"""Characters of an id. No server takes a longer URL and no archive has a longer handle; both are keys of the
+catalogue and stand in every list, so that megabytes in them would hurt everything."""
 
 _HASH_TAIL = 1 + 32
 _DEFAULT_PORT = {"http": "80", "https": "443", "ftp": "21"}
@@ -46,6 +53,8 @@ _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 _PATH_SAFE = "!$&'()*+,;=:@/%"
 _QUERY_SAFE = _PATH_SAFE + "?"
 _LIKE_CUT = re.compile(r".*~[0-9a-f]{32}", re.S)
+_AT = re.compile(r"%40|\uff20|\ufe6b", re.I)
+_STORE_NAME = re.compile(r"(?:RePEc%3A|(?:https?|ftp)%3A%2F%2F)", re.I)
 _HOST_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _PLAIN_URL = re.compile(
     r"(?:https?|ftp)://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?:/[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)+/?"
@@ -59,11 +68,13 @@ def normalise_handle(raw: str) -> str:
     """The id of a tobi: white space removed, ``RePEc:`` prefix, the rest lower-case.
 
     A handle that does not begin with ``repec:`` (in any case) is kept without that prefix: archec
-    does not invent an identity. Raises :class:`BadName` for an empty one.
+    does not invent an identity. Raises :class:`BadName` for an empty one and one of over MAX_ID characters.
     """
     text = "".join(raw.split()).lower()
     if not text or text == "repec:":
         raise BadName("the handle is empty")
+    if len(text) > MAX_ID:
+        raise BadName(f"the handle {text[:50]!r}... has {len(text)} characters, more than {MAX_ID}")
     return "RePEc:" + text[6:] if text.startswith("repec:") else text
 
 
@@ -99,9 +110,10 @@ def normalise_url(raw: str) -> str:
     White space removed; scheme and host lower-case, host in IDNA; default port, fragment and user
     information dropped; dot segments resolved; escapes in upper case, escapes of unreserved
     characters undone, everything else outside the grammar escaped as UTF-8; empty path = ``/``;
-    query kept. Raises :class:`BadName`, whose message never shows a password.
+    query kept. Raises :class:`BadName`, whose message never shows a password; also for an id of over MAX_ID
+    characters.
     """
-    if _PLAIN_URL.fullmatch(raw) and "--" not in raw.split("/", 3)[2] and "./" not in raw:
+    if len(raw) <= MAX_ID and _PLAIN_URL.fullmatch(raw) and "--" not in raw.split("/", 3)[2] and "./" not in raw:
         return _plain_host(raw)
     text = "".join(raw.split())
     if not text:
@@ -118,7 +130,10 @@ def normalise_url(raw: str) -> str:
     host = _authority(match[1], scheme, text)
     path, query = _split_rest(match[2])
     path = _remove_dot_segments(_clean(path, _PATH_SAFE))
-    return f"{scheme}://{host}{path or '/'}{query}"
+    url = f"{scheme}://{host}{path or '/'}{query}"
+    if len(url) > MAX_ID:
+        raise BadName(f"{_shown(text)} has {len(url)} characters, more than {MAX_ID}")
+    return url
 
 
 def host_of(url: str) -> str:
@@ -151,6 +166,20 @@ def normalise(raw: str) -> tuple[str, str]:
     if is_url(raw):
         return "fobi", normalise_url(raw)
     return "tobi", normalise_handle(raw)
+
+
+def typed(raw: str) -> str:
+    """What somebody means who types or pastes an id: without ``<...>`` around it, without ``URL:`` before it, and
+    with the escapes of a name in the obi store undone. What has none of these stays as it is."""
+    text = raw.strip()
+    if text[:1] == "<" and text[-1:] == ">":
+        text = text[1:-1].strip()
+    if text[:4].lower() == "url:":
+        text = text[4:].lstrip()
+    if _STORE_NAME.match(text):
+        with suppress(BadName):
+            text = unescape(text)
+    return text
 
 
 # -- names on disk --------------------------------------------------------------------------------
@@ -199,7 +228,10 @@ def fan(obi: str) -> str:
 
 
 def _shown(text: str) -> str:
-    text = without_userinfo(text)
+    """A URL for a message. What makes it a bad one may be a password that is not where it should be, with a slash
+    in it or its @ escaped, so that all up to the last @ goes."""
+    _, at, rest = _AT.sub("@", text).rpartition("@")
+    text = f"...@{rest}" if at else text
     return repr(text if len(text) <= 200 else text[:200] + "...")
 
 
@@ -233,6 +265,8 @@ def _authority(authority: str, scheme: str, url: str) -> str:
 def _ipv6(text: str, url: str) -> str:
     import ipaddress
 
+    if "%" in text:
+        raise BadName(f"{_shown(url)} has an IPv6 host with a zone, which means nothing elsewhere")
     try:
         return f"[{ipaddress.IPv6Address(text).compressed}]"
     except ValueError as error:

@@ -29,6 +29,7 @@ MAX_TIST = 253402300799
 """9999-12-31T23:59:59Z, the last second that :func:`iso` can print."""
 
 _DIGITS = re.compile(r"[0-9]{9,12}")
+_YEAR_FIRST = re.compile(r"(?<![0-9])(?:[0-9]{4}[-/.][0-9]|[0-9]{8})")
 _IN_NAME = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})([-_.]?)([0-9]{2})\2([0-9]{2})(?![0-9])")
 
 
@@ -80,7 +81,8 @@ def parse_when(text: str) -> int:
 
     Dates without a zone are UTC; what a date leaves out (time of day, day, month) is its first:
     ``2009-05`` means 2009-05-01T00:00:00Z. A bare number of nine to twelve digits is a tist;
-    ``now`` is now. Raises :class:`BadName`.
+    ``now`` is now. A year is never left out, and what may be read as two days, as 03/04/2024, is
+    not a date. Raises :class:`BadName`.
     """
     text = text.strip()
     if text.lower() == "now":
@@ -88,15 +90,7 @@ def parse_when(text: str) -> int:
     if _DIGITS.fullmatch(text):
         tist = int(text)
     else:
-        from dateutil import parser  # only here: it takes a while to import
-
-        try:
-            when = parser.parse(text, default=datetime(1970, 1, 1))
-        except (ValueError, OverflowError, TypeError) as error:
-            raise BadName(
-                f"cannot read {text!r} as a date",
-                hint="write it as 2009-05-01, 2009-05-01T12:00:00Z or as a tist",
-            ) from error
+        when = _read_date(text)
         if when.tzinfo is None:
             when = when.replace(tzinfo=timezone.utc)
         try:
@@ -108,11 +102,35 @@ def parse_when(text: str) -> int:
     return tist
 
 
+def _read_date(text: str) -> datetime:
+    """What a date says, where it can be read in one way only."""
+    from dateutil import parser  # only here: it takes a while to import
+
+    default = datetime(1970, 1, 1)
+    try:
+        when, other = (parser.parse(text, default=default.replace(year=year)) for year in (1970, 1971))
+        # dateutil would turn month and day of 2009-05-01 round, too, if the day were asked to come first.
+        turned = [] if _YEAR_FIRST.search(text) else [
+            parser.parse(text, default=default, dayfirst=True), parser.parse(text, default=default, yearfirst=True)
+        ]  # fmt: skip
+    except (ValueError, OverflowError, TypeError) as error:
+        raise BadName(
+            f"cannot read {text!r} as a date",
+            hint="write it as 2009-05-01, 2009-05-01T12:00:00Z or as a tist",
+        ) from error
+    if when.year != other.year:
+        raise BadName(f"{text!r} is no date: it has no year", hint="write it as 2009-05-01 or 2009-05-01T12:00:00Z")
+    if day := next((one for one in turned if one != when), None):
+        first, second = (one.strftime("%Y-%m-%d") for one in (when, day))
+        raise BadName(f"{text!r} may be {first} or {second}", hint=f"write {first} or {second}")
+    return when
+
+
 def date_in_name(name: str) -> int | None:
     """The date that a data set's file name carries, as the tist of its midnight UTC, or None.
 
     ``RePEc_2009-05-01.tar.gz``, ``RePEc-2016-04-20.tgz``, ``RePEc20090501.tar`` and the like. The
-    last date that is a real day counts.
+    last date that is a real day after that of tist 0 counts.
     """
     for match in reversed(list(_IN_NAME.finditer(name))):
         year, _, month, day = match.groups()
@@ -120,5 +138,6 @@ def date_in_name(name: str) -> int | None:
             when = datetime(int(year), int(month), int(day), tzinfo=timezone.utc)
         except ValueError:
             continue
-        return int(when.timestamp())
+        if 0 < (tist := int(when.timestamp())) <= MAX_TIST:
+            return tist
     return None

@@ -32,8 +32,10 @@ def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
     if rest:
         found.update((obi, tobi.history) for obi, tobi in catalogue.tobis(rest).items())
     if len(tobis) < len(ids):
-        fobis = [obi for obi in ids if not obi.startswith(_TOBI)]
-        found.update((obi, fobi.history) for obi, fobi in catalogue.fobis(fobis).items())
+        others = [obi for obi in ids if not obi.startswith(_TOBI)]
+        found.update((obi, fobi.history) for obi, fobi in catalogue.fobis(others).items() if fobi.history)
+        strange = [obi for obi in others if obi not in found]  # handles that are not of RePEc's form, mostly
+        found.update((obi, tobi.history) for obi, tobi in catalogue.tobis(strange).items())
     return found
 
 

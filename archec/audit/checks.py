@@ -22,7 +22,7 @@ from archec.errors import CatalogueError, CatalogueGone, CorruptArchive, Corrupt
 from archec.gather.progress import Meter
 from archec.gather.recover import last_run
 from archec.redif.problems import shown
-from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, open_layout
+from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, open_store
 from archec.store.lock import holder
 from archec.store.notice import NOTICE
 
@@ -85,7 +85,7 @@ def check_layout(config: Config, tell: Tell) -> CheckSummary | None:
     Raises :class:`archec.errors.ConfigError` where there is no archive at all.
     """
     try:
-        open_layout(config.store_path)
+        open_store(config)
     except CorruptArchive as error:
         summary = CheckSummary()
         finding = Finding("layout", DESCRIPTOR, error.message)

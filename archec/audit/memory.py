@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from archec.audit.entries import Entry
+from archec.catalogue.sqlite_readonly import reading_uri, unwritable
 from archec.config import Config
 from archec.errors import StorageFailed, StorageFull
 
@@ -67,18 +68,28 @@ def oldest_check(config: Config) -> int | None:
     path = memory_path(config)
     if not path.exists():
         return None
-    with Memory(path) as memory:
+    with Memory(path, read_only=bool(unwritable(path))) as memory:
         return min((stretch.at for stretch in memory.stretches()), default=None)
 
 
 class Memory:
     """See the module's docstring. Made where it is not there; a context manager.
 
-    Raises :class:`StorageFailed` for a file that is damaged or something else.
+    ``read_only``: only asked, for a file that cannot be written. Raises :class:`StorageFailed` for a file that is
+    damaged or something else, and for one that should be written and cannot.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._path = path
+        if read_only:
+            with self._told():
+                self._db = sqlite3.connect(reading_uri(path), uri=True, timeout=_BUSY, isolation_level=None)
+            return
+        if why := unwritable(path):
+            raise StorageFailed(
+                f"{path}: cannot remember what was checked: {why}",
+                hint="it lies beside work_directory: set that to a folder that can be written",
+            )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

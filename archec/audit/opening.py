@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from archec.audit.findings import Finding
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
-from archec.catalogue.open import open_catalogue
+from archec.catalogue.open import is_read_only, open_catalogue
 from archec.catalogue.url import redact
 from archec.config import Config
 from archec.errors import CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, LockHeld, StorageFailed
 from archec.gather.recover import CATCH_UP, catch_up, is_behind
 from archec.store.journal import journals
-from archec.store.layout import RUNS, Layout, open_layout
+from archec.store.layout import RUNS, Layout, open_store
 from archec.store.lock import RunLock
 
 __all__ = ["Audited", "follow", "opened_for_audit"]
@@ -46,22 +46,26 @@ def opened_for_audit(config: Config, *, following: bool, lock: str = "") -> Iter
     """Opens the archive; where ``lock`` is given, it is held meanwhile and says so.
 
     ``following``: lets the catalogue catch up with the journals, if no run is at work; makes it where it
-    is not there. Else nothing is changed. A catalogue or a
+    is not there. Else, and where the catalogue cannot be written, nothing is changed. A catalogue or a
     journal in the way of that is a finding. Raises :class:`CorruptArchive` where ``layout.json`` is damaged,
-    :class:`LockHeld`, and :class:`CatalogueGone` where a database server does not answer.
+    :class:`LockHeld`, :class:`CatalogueGone` where a database server does not answer, and :class:`CatalogueError`
+    where a catalogue on a read-only file system cannot be opened.
     """
-    layout = open_layout(config.store_path)
+    layout = open_store(config)
     with ExitStack() as stack:
         if lock:
             stack.enter_context(RunLock(layout, lock))
         archive = Audited(config, layout, None, locked=bool(lock))
         try:
+            following = following and not is_read_only(config.database, base=config.base)
             archive.catalogue = open_catalogue(
                 config.database, base=config.base, create=following, read_only=not following
             )
         except CatalogueGone:
             raise
         except CatalogueError as error:
+            if is_read_only(config.database, base=config.base):
+                raise  # it says so; the archive need not be damaged
             archive.findings.append(Finding("catalogue-unreadable", redact(config.database), _told(error)))
         if archive.catalogue is not None:
             stack.callback(archive.catalogue.close)
@@ -80,7 +84,7 @@ def follow(archive: Audited) -> None:
 def _look(archive: Audited, catalogue: Catalogue, *, following: bool) -> None:
     try:
         archive.position = catalogue.position()
-        if following and is_behind(archive.layout, catalogue):
+        if following and is_behind(archive.layout, catalogue, trusting=False):
             _catch_up(archive, catalogue)
             archive.position = catalogue.position()
     except CorruptJournal as error:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.url import redact
+from archec.config import plain_path
 from archec.errors import ConfigError
 
-__all__ = ["open_catalogue", "redact"]
+__all__ = ["is_read_only", "open_catalogue", "redact"]
 
 _ALLOWED = (
     "write sqlite:///PATH (relative to the configuration's folder), sqlite:////ABSOLUTE/PATH, "
@@ -37,9 +38,20 @@ def open_catalogue(url: str, *, base: Path, create: bool = False, read_only: boo
     raise ConfigError(f"{redact(url)!r} is not the URL of a catalogue", hint=_ALLOWED)
 
 
+def is_read_only(url: str, *, base: Path) -> bool:
+    """Whether the catalogue behind ``url`` is there, and this process can read it at most: an SQLite file on a
+    read-only file system, or somebody else's. A server says so itself."""
+    if url.partition(":")[0] != "sqlite":
+        return False
+    from archec.catalogue.sqlite_readonly import unwritable
+
+    path = sqlite_path(url, base)
+    return path.exists() and bool(unwritable(path))
+
+
 def sqlite_path(url: str, base: Path) -> Path:
     """The absolute path of a ``sqlite:`` URL; :class:`ConfigError` if it names none."""
     path = url.removeprefix("sqlite:///")
     if path == url or not path or path.endswith("/") or "\0" in path:
         raise ConfigError(f"{redact(url)!r} does not name an SQLite file", hint=_ALLOWED)
-    return (base / path).absolute()
+    return plain_path(base / path)

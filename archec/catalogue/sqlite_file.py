@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from archec.catalogue.sqlite_readonly import reading_uri, unwritable
 from archec.errors import ArchecError, CatalogueError, StorageFull
 
 __all__ = ["SCHEMA_VERSION", "TABLES", "connect", "translated"]
@@ -68,7 +69,8 @@ CREATE TABLE seen (key TEXT PRIMARY KEY, ids BLOB NOT NULL);
 """
 
 _NEW = "'archec init' makes one, 'archec rebuild' fills it from the archive folder"
-_ACCESS = "check owners and modes; readers, too, must be able to write its folder, for SQLite's -wal and -shm beside it"
+_ACCESS = "check owners and modes of it, of its folder and of SQLite's -wal and -shm beside it"
+_LOG = "and a log (-wal) that was left beside it: copy both to a folder that you may write, and set database to it"
 _REBUILD = "move the file away and run 'archec rebuild': the archive folder holds all that it said"
 
 
@@ -81,15 +83,15 @@ def connect(path: Path, *, create: bool, read_only: bool) -> sqlite3.Connection:
             raise CatalogueError(f"{path}: there is no such catalogue", hint=_NEW)
     except OSError as error:
         raise CatalogueError(f"{path}: the catalogue cannot be reached: {error.strerror}") from error
-    # A reader that may not write leaves -wal and -shm behind, where there were none; one that only does not, does not.
-    mode = "rwc" if create and not read_only else "ro" if read_only and _has_log(path) else "rw"
+    create = create and not read_only
     with translated(path):
         connection = sqlite3.connect(
-            f"{path.as_uri()}?mode={mode}", uri=True, timeout=_BUSY, isolation_level=None, check_same_thread=False
-        )
+            _uri(path, create=create, read_only=read_only),
+            uri=True, timeout=_BUSY, isolation_level=None, check_same_thread=False,
+        )  # fmt: skip
     try:
         with translated(path):
-            _prepare(connection, path, create=create and not read_only, read_only=read_only)
+            _prepare(connection, path, create=create, read_only=read_only)
     except BaseException:
         connection.close()
         raise
@@ -119,6 +121,15 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, create: bool, read_o
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 8192")
     connection.execute("PRAGMA journal_size_limit = 100000000")
+
+
+def _uri(path: Path, *, create: bool, read_only: bool) -> str:
+    """How the file is opened: one that is read only leaves nothing beside it that was not there."""
+    if read_only and unwritable(path):
+        return reading_uri(path)
+    # Of a reader that might write, SQLite removes -wal and -shm at the end; of one that may not, it leaves them.
+    mode = "rwc" if create else "ro" if read_only and _has_log(path) else "rw"
+    return f"{path.as_uri()}?mode={mode}"
 
 
 def _has_log(path: Path) -> bool:
@@ -171,13 +182,15 @@ def _translate(error: sqlite3.Error, path: Path) -> ArchecError:
             hint="is another archec, or an SQLite shell, in the middle of a transaction?",
         )
     if "readonly" in text:
-        return CatalogueError(f"{path}: the catalogue cannot be written to", hint=_ACCESS)
+        return CatalogueError(f"{path}: the catalogue cannot be written to", hint=unwritable(path) or _ACCESS)
     if "not a database" in text:
         return CatalogueError(f"{path}: this is not an SQLite database", hint=_REBUILD)
     if "malformed" in text or "decode to UTF-8" in text:
         return CatalogueError(f"{path}: the catalogue is damaged: {text}", hint=_REBUILD)
     if "unable to open" in text:
-        return CatalogueError(f"{path}: the catalogue cannot be opened", hint=_ACCESS)
+        why = unwritable(path)
+        hint = f"{why}, {_LOG}" if why and _has_log(path) else why or _ACCESS
+        return CatalogueError(f"{path}: the catalogue cannot be opened", hint=hint)
     return CatalogueError(f"{path}: SQLite refused: {text}")
 
 

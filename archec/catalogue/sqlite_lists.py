@@ -14,7 +14,7 @@ __all__ = ["SQLiteLists"]
 _SAMPLE = 300
 """Tobis looked at to part the ids."""
 _LOST = {
-    "tobi": "SELECT last, id FROM mi WHERE state IS NULL AND last > 0",
+    "tobi": "SELECT last, id FROM mi WHERE state IS NULL AND likely(last > 0)",
     "fobi": "SELECT last, id FROM mo WHERE held = 0",
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from archec.catalogue.model import Tobi
-from archec.cli.common import Archive, config_option, json_option, opened
+from archec.cli.common import Archive, config_option, json_option, note, opened
 from archec.cli.output import shown
 from archec.cli.tables import Lines, fit, terminal_width
 from archec.errors import UsageError
@@ -60,6 +60,8 @@ def changes(
                 lines.json(asdict(one) | {"time": iso(one.tist)})
             else:
                 lines.text(_line(one, width))
+        if not lines.any and width is not None:
+            note("no incidences")
 
 
 def _line(one: Incident, width: int | None) -> str:
@@ -89,3 +91,5 @@ def _diff(archive: Archive, raw: str, from_when: str | None, to_when: str | None
     lines = Lines()
     for line in diff.lines:
         lines.text(shown(line.replace("\t", "    ")))
+    if not lines.any and terminal_width() is not None:
+        note("the texts are the same")

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.open import open_catalogue
+from archec.catalogue.open import is_read_only, open_catalogue
+from archec.cli.output import json_line, shown
 from archec.config import Config, load
 from archec.errors import LockHeld, StorageFailed
 from archec.gather.recover import CATCH_UP, catch_up, is_behind
-from archec.store.layout import Layout, open_layout
+from archec.store.layout import Layout, open_store
 from archec.store.lock import RunLock
 
-__all__ = ["Archive", "config_option", "echo_json", "json_option", "opened"]
+if TYPE_CHECKING:
+    from archec.export.units import Selection
+
+__all__ = ["Archive", "config_option", "echo_json", "json_option", "note", "opened", "tell_unknown"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -29,7 +32,7 @@ def config_option(function: _F) -> _F:
     return click.option(
         "--config",
         "config_file",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=click.Path(path_type=Path),
         metavar="FILE",
         help="The configuration; else $ARCHEC_CONFIG, else ./config.yaml.",
     )(function)
@@ -42,7 +45,22 @@ def json_option(function: _F) -> _F:
 
 def echo_json(value: object) -> None:
     """One JSON value on one line of stdout."""
-    click.echo(json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace"))
+    click.echo(json_line(value).encode("utf-8", "backslashreplace"))
+
+
+def note(text: str) -> None:
+    """A line on stderr, for whoever is there."""
+    click.echo(f"archec: {shown(text)}", err=True)
+
+
+def tell_unknown(catalogue: Catalogue, wanted: Selection) -> None:
+    """Says so on stderr where the archive holds nothing, and never did, of what was selected."""
+    if not wanted.archive:
+        return
+    from archec.export.units import units  # most commands select nothing
+
+    if next(units(catalogue, wanted), None) is None:
+        note(f"the archive holds nothing of {':'.join(filter(None, wanted))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +76,19 @@ class Archive:
 def opened(config_file: Path | None) -> Iterator[Archive]:
     """Opens the archive for reading.
 
-    What a killed run left between journal and catalogue is applied first, if no run is under way.
+    What a killed run left between journal and catalogue is applied first, if no run is under way and the catalogue
+    can be written; one that cannot is read as it is.
     """
     config = load(config_file)
-    layout = open_layout(config.store_path)
-    catalogue = open_catalogue(config.database, base=config.base, create=True)
+    layout = open_store(config)
+    read_only = is_read_only(config.database, base=config.base)
+    catalogue = open_catalogue(config.database, base=config.base, create=True, read_only=read_only)
     try:
-        try:
-            if is_behind(layout, catalogue):
-                with RunLock(layout, CATCH_UP):
-                    catch_up(layout, catalogue)
-        except (LockHeld, StorageFailed):
-            click.get_current_context().meta["archec.behind"] = True
+        if not read_only:
+            with suppress(LockHeld, StorageFailed):  # then it is read as far as it has come
+                if is_behind(layout, catalogue):
+                    with RunLock(layout, CATCH_UP):
+                        catch_up(layout, catalogue)
         yield Archive(config, layout, catalogue)
     finally:
         catalogue.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from archec.cli.common import Archive, config_option, json_option, opened
+from archec.cli.common import Archive, config_option, json_option, note, opened, tell_unknown
 from archec.cli.tables import Lines, fit, terminal_width
 from archec.export.units import Selection, selection
 from archec.report.coverage import Coverage, Tell
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["coverage"]
 
 _NAME = 24
-_LEAST_SAID = ("other", "files", "lost", "held")
+_LEAST_SAID = ("other", "files", "lost", "held", "never", "forbidden", "unreachable")
 _COLUMNS = (
     ("works", "works"), ("w. a file", "with_file"), ("files", "files"), ("held", "held"), ("PDFs", "pdfs"),
     ("lost", "lost"), ("unreach.", "unreachable"), ("forbidden", "forbidden"), ("untried", "never"),
@@ -45,6 +45,7 @@ def coverage(archive: str | None, series: str | None, as_json: bool, config_file
     """
     wanted = selection(archive, series)
     with opened(config_file) as opened_archive:
+        tell_unknown(opened_archive.catalogue, wanted)
         meter = _meter()
         looked = 0
 
@@ -89,6 +90,9 @@ def _show(rows: Iterator[Coverage], *, as_json: bool) -> None:
             lines.text(_line(name, row, width))
 
     if not as_json:
+        left_out = [label for label, field in _COLUMNS if (label, field) not in _columns(width)]
+        if left_out:
+            note(f"the terminal is too narrow for: {', '.join(left_out)} (--json has them)")
         lines.text("".join([f"{'archive, series':<{_NAME}}", *(f"  {label}" for label, _ in _columns(width))]))
     everything = Coverage("", "")
     archive = Coverage("", "")

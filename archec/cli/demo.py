@@ -18,8 +18,7 @@ __all__ = ["demo"]
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), required=False)
-@click.option("--config", "config_file", hidden=True, type=click.Path(path_type=Path))
-def demo(directory: Path | None, config_file: Path | None) -> None:
+def demo(directory: Path | None) -> None:
     """Play three gatherings of a small web site, and show what the archive knows then.
 
     The site runs on this machine (127.0.0.1); nothing is fetched from anywhere else. The archive is

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, echo_json, json_option, opened
+from archec.cli.common import config_option, echo_json, json_option, opened, tell_unknown
 from archec.errors import Exit
 from archec.export.bodies import Problem
 from archec.export.units import selection
@@ -56,6 +56,7 @@ def warc(
     first = parse_when(since) if since is not None else 0
     request = Request(folder, wanted, first, dry_run, not no_revisits)
     with opened(config_file) as opened_archive:
+        tell_unknown(opened_archive.catalogue, wanted)
         meter = meter_for()
         try:
             summary = export_warc(

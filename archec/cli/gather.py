@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, echo_json, json_option
+from archec.cli.common import config_option, echo_json, json_option, note, opened, tell_unknown
 from archec.cli.reports import gather_table
-from archec.cli.runline import begin
+from archec.cli.runline import RunLine, begin
 from archec.config import load
 from archec.errors import UsageError
+from archec.export.units import Selection
 from archec.fetch.child import Spares
-from archec.tist import parse_when
+from archec.gather.report import Report
+from archec.tist import iso, parse_when
 from archec.units import parse_duration, parse_size
 
 __all__ = ["gather"]
@@ -95,16 +99,39 @@ def gather(
             if dry_run:
                 line.take(run_dry(config, options, meter))
             else:
-                gather_run(config, options, meter, begun=line.take, spares=spares)
+                gather_run(config, options, meter, begun=partial(_begun, line, resume), spares=spares)
         finally:
             meter.close()
     report = line.finished()
+    _warn(report)
+    if options.accept - {"all"}:
+        with opened(config_file) as archive:
+            for code in sorted(options.accept - {"all"}):
+                tell_unknown(archive.catalogue, Selection(code))
     value = report.as_value()
-    if as_json:
-        echo_json(value)
-    else:
-        click.echo(gather_table(value))
+    with suppress(BrokenPipeError):  # the run is done, whoever reads of it
+        if as_json:
+            echo_json(value)
+        else:
+            click.echo(gather_table(value))
     context.exit(int(exit_code(report)))
+
+
+def _begun(line: RunLine, resume: bool, report: Report) -> None:
+    """There is a run: says which, where another one was to be carried on with."""
+    line.take(report)
+    if report.resumed:
+        note(f"carrying on with run {report.run} of {iso(report.run)}, over {report.source}")
+    elif resume:
+        note("there is no run to carry on with: a new one begins")
+
+
+def _warn(report: Report) -> None:
+    """What a run that came to its end should not pass over in silence."""
+    if not report.files:
+        note(f"warning: {report.source}: holds no files of templates")
+    if not report.whole:
+        note(f"warning: {report.source}: broke off: what could be read counts, and nothing was taken for lost")
 
 
 def _code(code: str) -> str:

@@ -9,6 +9,8 @@ import click
 
 from archec.catalogue.model import Fobi
 from archec.cli.common import config_option, echo_json, json_option, opened
+from archec.cli.output import shown
+from archec.cli.tables import fold, terminal_width
 from archec.lookup.obi import Row, find, rows
 from archec.tist import iso
 from archec.units import human_size
@@ -42,12 +44,14 @@ def history(obi: str, as_json: bool, config_file: Path | None) -> None:
                 value["due"] = found.due
             echo_json(value)
             return
-        click.echo(found.id)
-        for row in incidences:
-            for line in _lines(row):
-                click.echo(line)
+        click.echo(shown(found.id))
+        lines = [line for row in incidences for line in _lines(row)]
         if isinstance(found, Fobi):
-            click.echo(_visit(found))
+            lines.append(_visit(found))
+        width = terminal_width()
+        for line in lines:
+            for part in fold(line, width, 6):
+                click.echo(part)
 
 
 def _lines(row: Row) -> list[str]:
@@ -56,12 +60,18 @@ def _lines(row: Row) -> list[str]:
     if row.md5 is None:
         return [f"{head}{': ' + row.reason if row.reason else ''}"]
     size = human_size(row.size) if row.size is not None else "?"
-    http = f"  HTTP {row.status}" if row.status else ""
+    http = f"  HTTP {row.status}{_end(row)}" if row.status else ""
     suspect = f"  suspect: {row.suspect}" if row.suspect else ""
     lines = [f"{head}  md5 {row.md5}  {size}{http}  {row.type or ''}{suspect}".rstrip()]
     lines += [f"    -> {url} ({status})" for url, status in row.redirects]
     lines.append(f"    {row.path or 'its bytes are not in the store'}")
     return lines
+
+
+def _end(row: Row) -> str:
+    if not row.redirects:
+        return ""
+    return f" -> {row.final_status}" if row.final_status is not None else f" to {row.redirects[-1][0]}"
 
 
 def _visit(fobi: Fobi) -> str:

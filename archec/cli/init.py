@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from archec.config import DEFAULT_FILE, as_yaml, load
-from archec.errors import StorageFailed, UsageError
+from archec.config import DEFAULT_FILE, Config, as_yaml, load, parse
+from archec.errors import ConfigError, StorageFailed, UsageError
 from archec.store.layout import create
 
 __all__ = ["init"]
@@ -36,16 +36,17 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
     Writes config.yaml, the empty obi store archive/ with its descriptor, and data/ with tarballs/
     and current/. What is there already is left as it is; an archive is never made twice.
     """
+    path = config_file or directory / DEFAULT_FILE
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        path = config_file or directory / DEFAULT_FILE
-        if not path.exists():
-            path.write_text(as_yaml({"database": database} if database else None), encoding="utf-8")
-        elif database:
+        text = "" if path.exists() else as_yaml({"database": database} if database else None)
+        if database and not text:
             raise UsageError(f"{path} exists already", hint="set database: in it")
-        config = load(path, environ={})
+        config = _checked(text, path) if text else load(path, environ={})
         if (config.store_path / "layout.json").exists():
             raise UsageError(f"{config.store_path} is an archive already")
+        directory.mkdir(parents=True, exist_ok=True)
+        if text:
+            path.write_text(text, encoding="utf-8")
         create(config.store_path, fanout=int(fanout))
         config.path(config.tarballs).mkdir(parents=True, exist_ok=True)
         if not config.data_path.exists() and not config.data_path.is_symlink():
@@ -56,3 +57,16 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
     click.echo(f"  {path}: set fetch.contact, so that webmasters can reach you")
     click.echo(f"  {config.data_path}: put the RePEc data set here, or a link to it")
     click.echo(f"Then: archec gather --config {path}")
+
+
+def _checked(text: str, path: Path) -> Config:
+    """The configuration that is to be written, refused before anything is made where its database cannot be used."""
+    try:
+        config = parse(text, path)
+    except ConfigError as error:
+        raise UsageError(f"--{error.message.removeprefix(f'{path}: ')}", hint=error.hint) from error
+    if config.database.startswith("mongodb:"):
+        from archec.catalogue.mongo_server import connect  # only here: it takes a while to import
+
+        connect(config.database).client.close()
+    return config

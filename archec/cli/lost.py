@@ -11,9 +11,10 @@ from typing import Any
 import click
 
 from archec.catalogue.lists import ObiKind
-from archec.cli.common import config_option, json_option, opened
+from archec.cli.common import config_option, json_option, note, opened, tell_unknown
 from archec.cli.output import shown
 from archec.cli.tables import Lines, fit, terminal_width
+from archec.errors import UsageError
 from archec.export.units import selection
 from archec.report import lost as losses
 from archec.report.lost import Lost, LostQuery, Returned, Work
@@ -51,17 +52,21 @@ def lost(
     For each: when it was lost and why, when it was noted last, and the path of the copy that is held. For a file also
     the works that name it, and whether another rendering of the same work is held.
     """
+    wanted = selection(archive, None)
     query = LostQuery(
         int(time.time()),
         (kind,) if kind is not None else ("tobi", "fobi"),
         parse_when(since) if since is not None else 0,
         parse_when(until) if until is not None else None,
         parse_duration(at_least),
-        selection(archive, None).archive,
+        wanted.archive,
         reason,
     )
+    if query.until is not None and query.until < query.since:
+        raise UsageError(f"{iso(query.until)} is before {iso(query.since)}: --since comes before --until")
     with opened(config_file) as opened_archive:
         layout, catalogue = opened_archive.layout, opened_archive.catalogue
+        tell_unknown(catalogue, wanted)
         width, lines = terminal_width(), Lines()
         if came_back:
             for back in losses.returned(layout, catalogue, query):
@@ -70,6 +75,8 @@ def lost(
                 else:
                     for line in _returned_lines(back, width):
                         lines.text(line)
+            if not lines.any and width is not None:
+                note("nothing has come back")
             return
         for one in losses.lost(layout, catalogue, query):
             if as_json:
@@ -77,6 +84,8 @@ def lost(
             else:
                 for line in _lost_lines(one, query.now, width):
                     lines.text(line)
+        if not lines.any and width is not None:
+            note("nothing is lost")
 
 
 def _lost_value(one: Lost, now: int) -> dict[str, Any]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import select
 import signal
 import sys
 import traceback
 from collections.abc import Iterator, MutableMapping
+from contextlib import suppress
 from importlib import import_module
 from typing import NoReturn
 
 import click
 
 from archec import __version__
+from archec.cli.output import shown
+from archec.cli.streams import ReaderGone, guard
 from archec.errors import ArchecError, Exit
 
 __all__ = ["cli", "main"]
@@ -69,42 +70,37 @@ def _terminate(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _reader_has_gone() -> bool:
-    """Whether stdout is a pipe that nobody reads any more: other broken pipes are no reason to be content."""
-    poll = select.poll()
-    poll.register(1, select.POLLOUT)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
-
-
 def main() -> NoReturn:
     """The console script. Every error that archec raises on purpose is one message and a code."""
     signal.signal(signal.SIGTERM, _terminate)
+    guard()
     code: int | None = None
     context: click.Context | None = None
     message = ""
     try:
-        # Not cli.main(): it turns a broken pipe into exit code 1.
-        with cli.make_context("archec", sys.argv[1:]) as context:
-            cli.invoke(context)
+        try:
+            # Not cli.main(): it turns a broken pipe into exit code 1.
+            with cli.make_context("archec", sys.argv[1:]) as context:
+                cli.invoke(context)
+        except click.exceptions.Exit as asked:
+            code = asked.exit_code
         sys.stdout.flush()
-    except click.exceptions.Exit as asked:
-        code = asked.exit_code
     except click.ClickException as error:
         error.show()
+        if isinstance(error, click.NoSuchOption) and error.ctx is not None and error.ctx.parent is None:
+            click.echo(f"archec: options go after the command: archec COMMAND {error.option_name} ...", err=True)
         code, message = error.exit_code, error.format_message()
     except (KeyboardInterrupt, click.Abort):
         message = "interrupted; what was done is kept"
+        if _can_be_resumed(context):
+            message += "; 'archec gather --resume' carries on"
         click.echo(f"archec: {message}", err=True)
         code = Exit.INTERRUPTED
     except ArchecError as error:
-        click.echo(f"archec: {error}", err=True)
+        click.echo(f"archec: {shown(error)}", err=True)
         code, message = error.exit_code, str(error)
-    except BrokenPipeError:
-        if not _reader_has_gone():
-            raise
-        # Nothing is left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = Exit.DONE
+    except ReaderGone:
+        code = code or Exit.DONE  # nothing is left to tell
     except Exception as error:
         if not _has_last_line(context):
             raise
@@ -112,12 +108,28 @@ def main() -> NoReturn:
         code, message = Exit.OPERATOR_ERROR, repr(error)
     if context is not None and _has_last_line(context):
         _tell_last_line(context, int(code or 0), message)
+    _end_stdout()
     sys.exit(int(code or 0))
+
+
+def _end_stdout() -> None:
+    """Writes what an error left unwritten; that this fails, too, is no news then."""
+    with suppress(ArchecError, ReaderGone):
+        sys.stdout.flush()
 
 
 def _has_last_line(context: click.Context | None) -> bool:
     """Whether the command's log ends with a line for machines."""
     return context is not None and context.invoked_subcommand == "gather"
+
+
+def _can_be_resumed(context: click.Context | None) -> bool:
+    """Whether a run was under way."""
+    if context is None or not _has_last_line(context):
+        return False
+    from archec.cli.runline import is_under_way
+
+    return is_under_way(context.meta)
 
 
 def _tell_last_line(context: click.Context, code: int, message: str) -> None:

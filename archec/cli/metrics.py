@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, echo_json, json_option, opened
+from archec.cli.common import config_option, echo_json, json_option, note, opened
 from archec.cli.output import write_whole
 from archec.monitor.metrics import figures, text
 from archec.monitor.status import status
@@ -35,6 +35,8 @@ def metrics(output: Path | None, as_json: bool, config_file: Path | None) -> Non
         for figure in figures(found):
             echo_json({"name": figure.name, "labels": dict(figure.labels), "value": float(figure.value)})
     if output is not None:
+        if output.suffix != ".prom":
+            note(f"{output}: node_exporter's textfile collector reads files *.prom only")
         write_whole(output, text(found).encode("utf-8", "backslashreplace"))
     elif not as_json:
         click.echo(text(found).encode("utf-8", "backslashreplace"), nl=False)

@@ -9,9 +9,9 @@ import click
 from archec.catalogue.open import open_catalogue
 from archec.cli.common import config_option, echo_json, json_option
 from archec.config import load
-from archec.gather.progress import meter_for
+from archec.gather.progress import Meter, meter_for
 from archec.gather.recover import rebuild as rebuild_catalogue
-from archec.store.layout import open_layout
+from archec.store.layout import open_store
 from archec.store.lock import RunLock
 
 __all__ = ["rebuild"]
@@ -24,17 +24,17 @@ __all__ = ["rebuild"]
 def rebuild(database: str | None, as_json: bool, config_file: Path | None) -> None:
     """Make a fresh catalogue from the archive folder alone (the journals in archive/runs).
 
-    The database is emptied first; the archive folder is only read. Afterwards 'archec dump --all'
-    gives the same bytes as before.
+    The database is emptied first, when all journals have been read and found good; else it stays as it is. The
+    archive folder is only read. Afterwards 'archec dump --all' gives the same bytes as before.
     """
     config = load(config_file)
-    layout = open_layout(config.store_path)
+    layout = open_store(config)
     meter = meter_for()
     with RunLock(layout, "rebuild"):
         catalogue = open_catalogue(database or config.database, base=config.base, create=True)
         try:
-            meter.phase("reading journals", None)
-            batches = rebuild_catalogue(layout, catalogue, told=lambda lines, run: meter.at(lines, f"run {run}"))
+            phases = _Phases(meter)
+            batches = rebuild_catalogue(layout, catalogue, told=phases.written, checked=phases.checked)
             counts = catalogue.counts()
             url = catalogue.url
         finally:
@@ -48,3 +48,21 @@ def rebuild(database: str | None, as_json: bool, config_file: Path | None) -> No
     click.echo(
         f"  fobis: {counts.fobis_held:,} held, {counts.fobis_lost:,} lost, {counts.fobis_never:,} never held"
     )
+
+
+class _Phases:
+    """Tells a meter of the journals that are read, twice: to be sure of them, and to fill the catalogue."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter, self._lines, self._writing = meter, 0, False
+        meter.phase("checking journals", None)
+
+    def checked(self, lines: int, run: int) -> None:
+        self._lines = lines
+        self._meter.at(lines, f"run {run}")
+
+    def written(self, lines: int, run: int) -> None:
+        if not self._writing:
+            self._writing = True
+            self._meter.phase("filling the catalogue", self._lines)
+        self._meter.at(lines, f"run {run}")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from archec.cli.common import config_option, echo_json, json_option
+from archec.cli.output import shown
 from archec.config import DEFAULT_FILE, Config, load
-from archec.errors import Exit
-from archec.redif.lint import lint_file
+from archec.errors import DataSetError, Exit
+from archec.redif.lint import lint_file, lint_stream
 from archec.redif.problems import Problem
 from archec.redif.template import Template
 from archec.redif.template import as_json as template_value
@@ -28,28 +30,41 @@ __all__ = ["redif"]
 def redif(
     context: click.Context, files: tuple[Path, ...], quiet: bool, strict: bool, as_json: bool, config_file: Path | None
 ) -> None:
-    """Parse ReDIF FILEs and print their templates and every problem, with file and line.
+    """Parse ReDIF FILEs (- is stdin) and print their templates and every problem, with file and line.
 
-    Needs no archive. With --json one object a line: {"type": "template", ...} or
-    {"type": "problem", ...}.
+    Needs no archive. A FILE that cannot be opened is named, the others are read, and the exit code is 1. With
+    --json one object a line: {"type": "template", ...} or {"type": "problem", ...}.
     """
     config = load(config_file) if config_file or Path(DEFAULT_FILE).exists() else Config()
     kinds: Counter[str] = Counter()
     codes: Counter[str] = Counter()
+    unread = 0
     for file in files:
-        for item in lint_file(file, max_file=config.max_template_file):
-            if isinstance(item, Problem):
-                codes[item.code] += 1
-                _problem(item, as_json)
-            else:
-                kinds[item.kind] += 1
-                if not quiet:
-                    _template(file, item, as_json)
+        try:
+            for item in _linted(file, config.max_template_file):
+                if isinstance(item, Problem):
+                    codes[item.code] += 1
+                    _problem(item, as_json)
+                else:
+                    kinds[item.kind] += 1
+                    if not quiet:
+                        _template(file, item, as_json)
+        except DataSetError as error:
+            unread += 1
+            click.echo(f"archec: {shown(error)}", err=True)
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
     wrong = ", ".join(f"{count} {code}" for code, count in sorted(codes.items())) or "none"
-    click.echo(f"templates: {told}\nproblems: {wrong}", err=True)
-    if strict and codes:
+    click.echo(f"templates: {shown(told)}\nproblems: {wrong}", err=True)
+    if unread or (strict and codes):
         context.exit(int(Exit.OPERATOR_ERROR))
+
+
+def _linted(file: Path, max_file: int) -> Iterator[Template | Problem]:
+    if str(file) == "-":
+        with open(0, "rb", closefd=False) as stdin:
+            yield from lint_stream(stdin, "-", max_file=max_file)
+    else:
+        yield from lint_file(file, max_file=max_file)
 
 
 def _problem(problem: Problem, as_json: bool) -> None:
@@ -65,7 +80,7 @@ def _problem(problem: Problem, as_json: bool) -> None:
         )
         return
     place = f"{problem.path}:{problem.line}" if problem.line else problem.path
-    click.echo(f"{place}: {problem.code}: {problem.message}")
+    _say(f"{place}: {problem.code}: {problem.message}")
 
 
 def _template(file: Path, template: Template, as_json: bool) -> None:
@@ -74,9 +89,14 @@ def _template(file: Path, template: Template, as_json: bool) -> None:
         value.pop("problems", None)
         echo_json({"type": "template", "path": str(file), **value})
         return
-    click.echo(f"{file}:{template.line}: {template.kind} {template.id or '(no handle)'}")
+    _say(f"{file}:{template.line}: {template.kind} {template.id or '(no handle)'}")
     if template.title:
-        click.echo(f"    {template.title}")
+        _say(f"    {template.title}")
     for refipo in template.refipos:
-        click.echo(f"    {refipo.url_raw}{'  ' + refipo.format if refipo.format else ''}")
+        _say(f"    {refipo.url_raw}{'  ' + refipo.format if refipo.format else ''}")
+
+
+def _say(line: str) -> None:
+    """A line for a terminal, whatever is in it."""
+    click.echo(shown(line).encode("utf-8", "backslashreplace"))
 

@@ -38,11 +38,11 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
     """
     if output is None and not as_json:
         raise UsageError("where should the page go?", hint="-o report.html, or --json")
-    if output is not None:
-        need_matplotlib()
     meter = meter_for()
     try:
         with opened(config_file) as archive:
+            if output is not None:
+                need_matplotlib()
             view = run_named(archive.layout, archive.catalogue, run)
             series = series_of(runs(archive.layout, archive.catalogue, before=view.run + 1))
             tell = _Tell(meter, archive.catalogue.counts().tobis_held)

@@ -16,7 +16,7 @@ from archec.errors import Exit
 from archec.gather.report import Report
 from archec.tist import iso
 
-__all__ = ["WORD", "RunLine", "begin", "line"]
+__all__ = ["WORD", "RunLine", "begin", "is_under_way", "line"]
 
 WORD = "archec-run"
 _META = "archec.run-line"
@@ -48,6 +48,12 @@ def begin(meta: dict[str, Any]) -> RunLine:
     """Puts a line that is to be written into a command's context."""
     found = meta[_META] = RunLine()
     return found
+
+
+def is_under_way(meta: Mapping[str, Any]) -> bool:
+    """Whether a run has begun and not come to its end."""
+    known = cast("RunLine | None", meta.get(_META))
+    return known is not None and known.report is not None and not known.over
 
 
 def line(meta: Mapping[str, Any], code: int, message: str) -> str | None:

@@ -11,7 +11,7 @@ import click
 from archec.cli.common import config_option, echo_json, json_option, opened
 from archec.cli.output import shown
 from archec.cli.reports import gather_table
-from archec.cli.tables import fit, terminal_width
+from archec.cli.tables import fold, terminal_width
 from archec.monitor.runs import RunView, run_named
 from archec.monitor.runs import runs as all_runs
 from archec.tist import iso
@@ -20,7 +20,10 @@ from archec.units import human_duration, human_size
 __all__ = ["runs", "told_run"]
 
 _HEAD = ("run", "time", "state", "data set", "templates", "files", "stored", "took")
-_WIDTHS = (10, 20, 9, 10, 30, 30, 9, 8)
+_WIDTHS = (10, 20, 11, 10, 30, 30, 9, 8)
+_FIRST = 3
+"""So many columns stand in the first line where the terminal is too narrow for all."""
+_INDENT = 4
 
 
 @click.command()
@@ -31,9 +34,9 @@ _WIDTHS = (10, 20, 9, 10, 30, 30, 9, 8)
 def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | None) -> None:
     """List the runs, newest first; or tell all of one RUN, a software tist or 'last'.
 
-    A run is 'running', 'done', 'held back' (done, but losses were held back), 'resumable' (it stopped and --resume
-    carries on with it), 'budget' (stopped by its budget; a later run took over) or 'failed' (stopped by
-    anything else; a later run took over). With --json one object a line, or one object for one run.
+    A run is 'running', 'done', 'held-back' (done, but losses were held back), 'budget' (stopped by its budget),
+    'interrupted' (stopped by a signal or a kill) or 'failed' (stopped by an error); one that stopped is resumable until
+    the next one begins. With --json one object a line, or one object for one run.
     """
     with opened(config_file) as archive:
         if run is not None:
@@ -42,7 +45,8 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
                 echo_json(view.as_value(whole=True))
             else:
                 for line in told_run(view):
-                    _echo(line)
+                    for part in fold(line, terminal_width(), 12):
+                        _echo(part)
             return
         found = islice(all_runs(archive.layout, archive.catalogue), limit)
         if as_json:
@@ -61,6 +65,8 @@ def told_run(view: RunView) -> Iterator[str]:
     else:
         yield f"{'run':<11} {view.run}  {iso(view.run)}  {view.state}"
         yield shown(f"{'data set':<11} {view.source}")
+    if view.resumable:
+        yield f"{'resumable':<11} archec gather --resume carries on with it"
     yield shown(f"{'options':<11} {view.options}")
     hosts = view.part("hosts")
     if hosts.get("in_trouble"):
@@ -69,9 +75,10 @@ def told_run(view: RunView) -> Iterator[str]:
 
 
 def _table(found: Iterator[RunView]) -> Iterator[str]:
-    yield _line(_HEAD)
+    width = terminal_width()
+    yield from _lines(_HEAD, width)
     for view in found:
-        yield _line(
+        yield from _lines(
             (
                 str(view.run),
                 iso(view.run),
@@ -81,15 +88,28 @@ def _table(found: Iterator[RunView]) -> Iterator[str]:
                 _counts(view.counts("fobis"), ("new", "changed", "returned", "lost")),
                 human_size(view.stored_bytes),
                 human_duration(view.seconds) if view.seconds is not None else "",
-            )
+            ),
+            width,
         )
-        if view.message:
-            yield shown(f"{'':<10}  {view.message}")
+        for more in ("resumable: archec gather --resume" if view.resumable else "", view.message):
+            if more:
+                yield from fold(f"{'':<{_INDENT}}{more}", width, _INDENT)
 
 
-def _line(cells: tuple[str, ...]) -> str:
-    line = "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, _WIDTHS, strict=True)).rstrip()
-    return fit(line, terminal_width())
+def _lines(cells: tuple[str, ...], width: int | None) -> Iterator[str]:
+    """A row, on one line where there is room; else what is behind the first columns follows with its names."""
+    if width is None or sum(_WIDTHS) + 2 * len(_WIDTHS) <= width:
+        yield _joined(cells, _WIDTHS)
+        return
+    yield _joined(cells[:_FIRST], _WIDTHS)
+    if cells is not _HEAD:
+        named = zip(_HEAD[_FIRST:], cells[_FIRST:], strict=True)
+        rest = "; ".join(f"{name}: {cell}" for name, cell in named if cell not in ("", "-"))
+        yield from fold(f"{'':<{_INDENT}}{rest}", width, _INDENT)
+
+
+def _joined(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
+    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=False)).rstrip()
 
 
 def _echo(line: str) -> None:

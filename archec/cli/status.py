@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from archec.cli.common import config_option, echo_json, json_option, opened
-from archec.cli.output import shown
+from archec.cli.tables import fold, terminal_width
 from archec.monitor.status import Disk, HeldBack, Status
 from archec.monitor.status import status as look
 from archec.tist import iso
@@ -29,8 +29,10 @@ def status(as_json: bool, config_file: Path | None) -> None:
     if as_json:
         echo_json(found.as_value())
     else:
+        width = terminal_width()
         for label, text in _rows(found):
-            click.echo(shown(f"{label:<13} {text}").rstrip().encode("utf-8", "backslashreplace"))
+            for line in fold(f"{label:<13} {text}".rstrip(), width, 14):
+                click.echo(line.encode("utf-8", "backslashreplace"))
 
 
 def _rows(found: Status) -> Iterator[tuple[str, str]]:
@@ -55,7 +57,8 @@ def _last(found: Status) -> Iterator[tuple[str, str]]:
         yield "last run", "none yet"
         return
     took = f", took {human_duration(last.seconds)}" if last.seconds is not None else ""
-    yield "last run", f"{last.run}  {iso(last.run)}  {last.state}{took}"
+    resumable = ", resumable: archec gather --resume" if last.resumable else ""
+    yield "last run", f"{last.run}  {iso(last.run)}  {last.state}{took}{resumable}"
     if last.message:
         yield "", last.message
     if found.success is None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
+import textwrap
 import time
 
-from archec.cli.output import shown
+from archec.cli.output import json_line, shown
 
-__all__ = ["Lines", "fit", "terminal_width"]
+__all__ = ["Lines", "fit", "fold", "terminal_width"]
 
 _LEAST = 12
 _AGE = 0.05
@@ -29,15 +29,31 @@ def fit(text: str, width: int | None, used: int = 0) -> str:
     return text[: max(width - used, _LEAST) - 1] + "…"
 
 
+def fold(text: str, width: int | None, indent: int) -> list[str]:
+    """Text that is safe to show, in lines of at most ``width`` columns, all but the first one indented.
+
+    What has no blank in it, such as an id, is never parted; where there is no width there is one line.
+    """
+    text = shown(text)
+    if width is None or len(text) <= width:
+        return [text]
+    return textwrap.wrap(
+        text, max(width, indent + _LEAST), subsequent_indent=" " * indent, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
 class Lines:
     """Lines of stdout, as UTF-8 whatever the locale: the first at once, the others a twentieth of a second later at
-    most while more are coming."""
+    most while more are coming. ``any``: there was one."""
 
     def __init__(self) -> None:
         self._out, self._flushed = sys.stdout.buffer, 0.0
+        self.any = False
 
     def text(self, line: str) -> None:
         """One line."""
+        self.any = True
         self._out.write(line.encode("utf-8", "backslashreplace") + b"\n")
         now = time.monotonic()
         if now - self._flushed > _AGE:
@@ -46,4 +62,4 @@ class Lines:
 
     def json(self, value: object) -> None:
         """One line of JSON."""
-        self.text(json.dumps(value, ensure_ascii=False))
+        self.text(json_line(value))

@@ -15,6 +15,7 @@ from archec.audit.verify import Summary
 from archec.audit.verify import verify as verify_archive
 from archec.audit.walk import Tell
 from archec.cli.common import config_option, echo_json, json_option
+from archec.cli.output import shown
 from archec.config import load
 from archec.errors import CatalogueError, Exit, UsageError
 from archec.gather.progress import meter_for
@@ -84,7 +85,7 @@ def teller(*, as_json: bool) -> Tell:
         if as_json:
             echo_json(finding.as_value())
         else:
-            click.echo(str(finding).encode("utf-8", "backslashreplace"))
+            click.echo(shown(finding).encode("utf-8", "backslashreplace"))
 
     return tell
 

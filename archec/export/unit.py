@@ -166,6 +166,7 @@ class _Export:
         try:
             place, digest = self._write(prefix, seen)
         except Spoilt as spoilt:
+            self._digests.pop(_uri(prefix), None)  # what is unchanged from now on is not like the state before this
             outcome.spoilt += 1
             if len(outcome.problems) < _MOST_PROBLEMS:
                 outcome.problems.append(spoilt.problem)

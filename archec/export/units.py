@@ -6,6 +6,7 @@ archive's own template has a unit without a series; what has no RePEc handle lie
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import takewhile
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from archec.ids import archive_of, escape, normalise_handle, series_of
 
 __all__ = ["OTHER", "Selection", "Unit", "selection", "tobis_of", "unit_of", "units"]
 
+_CODE = re.compile(r"[^\s:/\\\x00-\x1f\x7f]+")
 _LAST = "\U0010ffff"
 _LONGEST = 80
 """Bytes of an archive's or a series' code in a file name; a longer one is cut and completed by its hash."""
@@ -66,14 +68,14 @@ def selection(archive: str | None, series: str | None) -> Selection:
     """
     if archive is not None:
         archive = _bare(archive)
-        if not archive or ":" in archive:
+        if not _CODE.fullmatch(archive):
             raise UsageError(f"--archive {archive!r} is not the code of an archive", hint="write it like 'aaa'")
     if series is None:
         return Selection(archive or "")
     whole, colon, code = _bare(series).partition(":")
     if not colon:
         whole, code = archive or "", whole
-    if not whole or not code or ":" in code or whole != (archive or whole):
+    if not _CODE.fullmatch(whole) or not _CODE.fullmatch(code) or whole != (archive or whole):
         raise UsageError(
             f"--series {series!r} does not name a series" + (f" of {archive}" if archive else ""),
             hint="write --series aaa:ssssss, or --archive aaa --series ssssss",

@@ -10,6 +10,8 @@ import re
 from collections import deque
 from urllib.parse import quote, unquote_to_bytes
 
+from archec.ids import is_url
+
 __all__ = ["target_uri", "urlkey"]
 
 _WWW = re.compile(r"www[0-9]*\.")
@@ -37,7 +39,7 @@ def target_uri(obi: str) -> str:
     """
     if obi.startswith("RePEc:"):
         return "urn:x-repec:" + quote(obi[6:], safe=_URN_SAFE, errors="surrogatepass")
-    if "://" in obi[:8]:
+    if is_url(obi) and obi.isascii() and obi.isprintable():  # else a handle that looks like one
         return obi
     return "urn:x-redif:" + quote(obi, safe=_URN_SAFE, errors="surrogatepass")
 

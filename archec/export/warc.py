@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.sqlite_readonly import unwritable
 from archec.config import Config
 from archec.export.bodies import Problem
 from archec.export.unit import MOST_BYTES, Job, Outcome, Tools, export_unit
@@ -111,7 +112,7 @@ def export_warc(
         if not request.dry:
             stack.enter_context(RunLock(Layout(vault.root), "export warc"))
             sweep(vault)
-        scratch = stack.enter_context(_Scratch(config.work_path))
+        scratch = stack.enter_context(_Scratch(_scratch_parent(config)))
         position = catalogue.position()
         visits = None
         if request.revisits:
@@ -163,6 +164,11 @@ def _units(
         except BaseException:
             Path(tools.stop).touch()
             raise
+
+
+def _scratch_parent(config: Config) -> Path:
+    """The folder for scratch space; that of temporary files where the archive can only be read."""
+    return Path(tempfile.gettempdir()) if unwritable(config.work_path / "scratch") else config.work_path
 
 
 class _Scratch:

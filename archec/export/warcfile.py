@@ -68,9 +68,12 @@ class TempFile:
         self.size = size
 
     def finish(self) -> None:
-        """Brings the bytes to the disk."""
-        self.drain()
-        self._disk.fsync(self._fd, str(self.path))
+        """Brings the bytes to the disk and closes the file; fine to call again. A large series has many files."""
+        if self._fd >= 0:
+            self.drain()
+            self._disk.fsync(self._fd, str(self.path))
+            fd, self._fd = self._fd, -1
+            self._disk.close(fd, str(self.path))
 
     def publish(self) -> None:
         """Gives the file its name, in the place of what no index names."""
@@ -89,7 +92,8 @@ class TempFile:
             if self._temp:
                 self._disk.unlink(self._temp, self._directory, str(self.path))
         finally:
-            os.close(self._fd)
+            if self._fd >= 0:
+                os.close(self._fd)
             os.close(self._directory)
 
 

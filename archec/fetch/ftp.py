@@ -24,12 +24,14 @@ import httpx
 
 from archec.fetch.faults import Blocked, Truncated
 from archec.fetch.guard import Guard
+from archec.fetch.headers import clean
 from archec.fetch.resolve import Resolver
 
 __all__ = ["FtpTransport"]
 
 _MOST_CHATTER = 256_000
 """Bytes of replies in one session at most."""
+_LONGEST_REASON = 300
 _PIECE = 1 << 18
 _DENIED = re.compile(r"permission|denied|not allowed|access", re.I)
 
@@ -153,7 +155,7 @@ class _Session:
                 if size >= 0:
                     headers.append(("Content-Length", str(size)))
             except ftplib.Error as error:
-                return _status_of(error), headers, f"ftp: {error}"
+                return _status_of(error), headers, clean(f"ftp: {error}".encode("latin-1", "replace")[:_LONGEST_REASON])
             except TimeoutError as error:
                 raise httpx.ConnectTimeout("the ftp server does not answer") from error
             except (OSError, EOFError) as error:

@@ -8,6 +8,8 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
+from archec.ids import without_userinfo
+
 __all__ = ["KEPT", "clean", "kept", "location_of", "media_type", "raw_headers", "retry_after"]
 
 KEPT = frozenset(
@@ -36,8 +38,8 @@ def clean(value: bytes) -> str:
 def raw_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """The wanted fields by lower-case name; of a repeated one the first.
 
-    Location is read as UTF-8 where it is that, as servers send it. A value that is too long is cut;
-    a validator or a date that is too long is left out, since a part of it would be another one.
+    Location is read as UTF-8 where it is that, as servers send it. A value that is too long is cut; a
+    validator, a date or a Location that is too long is left out, since a part of it would be another one.
     """
     found: dict[str, str] = {}
     for name, value in raw:
@@ -45,7 +47,8 @@ def raw_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         if key is None or key in found:
             continue
         if key == "location":
-            found[key] = _location_text(value)
+            if len(value) <= _LONGEST_LOCATION:
+                found[key] = _location_text(value)
         elif len(value) <= _LONGEST:
             found[key] = clean(value)
         elif key not in _WHOLE_OR_NOT:
@@ -54,10 +57,14 @@ def raw_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def kept(fields: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """The fields to hand on, in the order they came; a Location without user information."""
-    return tuple(
-        (name, value if name != "location" else without_user(value)) for name, value in fields.items() if name in KEPT
-    )
+    """The fields to hand on, in the order they came; URLs in them without user information."""
+    return tuple((name, _public(name, value)) for name, value in fields.items() if name in KEPT)
+
+
+def _public(name: str, value: str) -> str:
+    if "@" not in value or name in _WHOLE_OR_NOT:
+        return value
+    return without_user(value) if name == "location" else without_userinfo(value)
 
 
 def media_type(content_type: str) -> str:
@@ -103,7 +110,6 @@ def without_user(url: str) -> str:
 
 
 def _location_text(value: bytes) -> str:
-    value = value[:_LONGEST_LOCATION]
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError:

@@ -160,7 +160,7 @@ class Visitor:
         message = f"HTTP {status}"
         if outcome is None:
             outcome = Outcome.SERVER_ERROR
-            message += " that was not asked for" if status == 304 else " without a Location"
+            message += " that was not asked for" if status == 304 else " without a Location that can be followed"
         elif status == 206:
             message += ": a part that was not asked for"
         reason = response.extensions.get("message")

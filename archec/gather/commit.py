@@ -69,7 +69,6 @@ class Committer:
         self._items: list[Item] = []
         self._weight = 0
         self._since = clock()
-        self._ahead = False
         # A run's tist may be ahead of the clock; what it notes is found behind its tist all the same.
         self._stamp = max(catalogue.position().stamp, run)
         self.on_refused: OnRefused = lambda item, outcome: None
@@ -113,9 +112,8 @@ class Committer:
             self.commit()
 
     def commit(self) -> None:
-        """Commits all that waits; nothing more once the catalogue has missed a batch that is in the journal: it must
-        not come to know of any that follow. It catches up when the archive is opened next."""
-        if self._items and not self._ahead:
+        """Commits all that waits."""
+        if self._items:
             items, self._items, self._weight = self._items, [], 0
             self._commit(items)
 

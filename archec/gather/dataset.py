@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from archec.catalogue.interface import Catalogue
 from archec.config import Config
 from archec.errors import DataSetError, UsageError
 from archec.tist import date_in_name, iso
 
-__all__ = ["Chosen", "choose", "newest_member", "printable"]
+__all__ = ["Chosen", "choose", "newest_member", "printable", "refuse_nothing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,10 @@ def choose(config: Config, file: Path | None, as_of: int | None, run: int) -> Ch
     """
     path = config.data_path if file is None else file.absolute()
     if not path.exists():
-        hint = "set ReDIF_directory in the configuration, or link it to a data set" if file is None else ""
-        raise DataSetError(f"{path}: no such data set", hint=hint)
+        if file is not None:
+            raise DataSetError(f"{path}: no such data set")
+        where = f"{config.place('ReDIF_directory')}: {path}"
+        raise DataSetError(f"{where}: no such data set", hint="is it mounted? Put a data set there, or a link to one")
     kind = "directory" if path.is_dir() else "tarball"
     named = date_in_name(path.name) if file is not None else None
     if as_of is not None:
@@ -50,9 +53,24 @@ def choose(config: Config, file: Path | None, as_of: int | None, run: int) -> Ch
         tist = named
     else:
         tist = run if kind == "directory" else 0
+    if tist <= 0 and as_of is not None:
+        raise UsageError(f"{path}: {iso(tist)} is no date of a data set", hint="give a later one with --as-of")
     if tist > run:
         raise UsageError(f"{path}: its date {iso(tist)} has not come yet", hint="give another one with --as-of")
     return Chosen(path, kind, tist)
+
+
+def refuse_nothing(chosen: Chosen, files: int, catalogue: Catalogue) -> None:
+    """DataSetError where a directory has no files at all and the archive holds tobis: a mount or a copy that failed.
+
+    A run that saw nothing must not be taken for a good one. An empty tarball is what somebody made, and replays may
+    come in any order: it covers what it says it covers.
+    """
+    if not files and chosen.kind == "directory" and catalogue.counts().tobis_held:
+        raise DataSetError(
+            f"{chosen.path}: holds no files of templates, and the archive holds templates",
+            hint="is it mounted, and was it copied whole? Nothing was taken for lost",
+        )
 
 
 def newest_member(path: Path, newest: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
-from archec.gather.dataset import choose, newest_member
+from archec.gather.dataset import choose, newest_member, refuse_nothing
 from archec.gather.merging import Merged, Present, merge
 from archec.gather.observations import Observations, covers
 from archec.gather.progress import Meter
@@ -23,7 +23,7 @@ from archec.gather.tobis import is_held_back
 from archec.ids import archive_of
 from archec.redif.source import open_source
 from archec.store.journal import journals
-from archec.store.layout import Layout, open_layout
+from archec.store.layout import Layout, open_store
 from archec.tist import stamp
 
 __all__ = ["dry_run"]
@@ -34,7 +34,7 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
 
     Sees what the catalogue holds: what a killed run has left between journal and catalogue is not in it.
     """
-    layout = open_layout(config.store_path)
+    layout = open_store(config)
     known = journals(layout)
     run = stamp(known[-1].tist if known else None)
     chosen = choose(config, options.file, options.as_of, run)
@@ -50,8 +50,10 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
             spool,
             workers=1,
             on_problem=report.problem,
+            on_more=report.more_problems,
             on_progress=lambda r: meter.at(source.position, f"{r.templates:,} templates"),
         )
+        refuse_nothing(chosen, reading.files, catalogue)
         if not chosen.tist:
             chosen = replace(chosen, tist=newest_member(chosen.path, source.newest))
             report.data_set = chosen.tist

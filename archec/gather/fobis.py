@@ -43,6 +43,10 @@ _RECENT = 20_000
 _MOST_AGAIN = 200_000
 """So many files of hosts that were given up are tried again in the same run; the rest in the next."""
 _WAIT = 0.05
+_ENDED = {
+    "redirect-loop": "its redirects go round in a circle",
+    "too-many-redirects": "more redirects than fetch.max_redirects",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +266,7 @@ class FobiPhase:
             return
         ended = self._chains.follow(hop, target, own=active.known)
         if ended:
-            self._finish(active, Seen(hop, outcome=ended, target=target), feeder)
+            self._finish(active, Seen(hop, outcome=ended, target=target, message=_ENDED[ended]), feeder)
             return
         self._redirecting[hop.url] = active
         if self._under_way(target):
@@ -363,7 +367,7 @@ class FobiPhase:
             if hop.deferred:
                 self._report.put_off(fobi.id)
             feeder.done(fobi.id)
-        self._release(fobi.id, effect, hop, feeder)
+        self._release(fobi.id, effect, hop._replace(message=seen.message or hop.message), feeder)
 
     def _release(self, url: str, effect: Effect, hop: Hop, feeder: Feeder) -> None:
         for waiter in self._chains.release(url):
@@ -372,7 +376,7 @@ class FobiPhase:
                 failed = waiter.hop._replace(status=hop.status or waiter.hop.status, deferred=hop.deferred)
                 seen = Seen(failed, outcome=effect.outcome, target=url, message=hop.message)
             elif effect.hops >= self._config.fetch.max_redirects:
-                seen = Seen(waiter.hop, outcome="too-many-redirects", target=url)
+                seen = Seen(waiter.hop, outcome="too-many-redirects", target=url, message=_ENDED["too-many-redirects"])
             else:
                 seen = self._own_orphan(waiter.hop, effect.version) or Seen(
                     waiter.hop,

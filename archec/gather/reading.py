@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import md5
 from typing import NamedTuple
@@ -23,6 +23,8 @@ __all__ = ["Reading", "read_data_set"]
 
 _CHUNK = 1 << 20
 _INLINE = 4 << 20
+_MOST_PROBLEMS = 200
+"""Problems that a worker tells in full for each of its tasks; of the rest it counts the codes."""
 
 
 class _Task(NamedTuple):
@@ -34,6 +36,7 @@ class _Result(NamedTuple):
     rows: list[SeenRow]
     files: list[FileRow]
     problems: list[Problem]
+    more: dict[str, int]
     kinds: dict[str, int]
     size: int
     templates: int
@@ -70,8 +73,7 @@ class Reading:
         """Puts the totals into a run's report."""
         report.files, report.unread, report.read_bytes = self.files, self.unread, self.bytes
         report.nameless, report.whole = self.nameless, self.whole
-        for kind, count in (self.kinds or {}).items():
-            report.templates[kind_of(kind)] += count
+        report.templates.update(self.kinds or {})
 
 
 def read_data_set(
@@ -80,9 +82,11 @@ def read_data_set(
     *,
     workers: int,
     on_problem: Callable[[Problem], None],
+    on_more: Callable[[Mapping[str, int]], None],
     on_progress: Callable[[Reading], None],
 ) -> Reading:
-    """Reads the whole source into the spool. Problems are told as they come, never fatal."""
+    """Reads the whole source into the spool. Problems are told as they come, never fatal; where one file has
+    very many, ``on_more`` is given how many of each code there are besides."""
     kinds: Counter[str] = Counter()
     reading = Reading(kinds=kinds)
     directories: set[str] = set()
@@ -97,6 +101,7 @@ def read_data_set(
         kinds.update(result.kinds)
         for problem in result.problems:
             on_problem(problem)
+        on_more(result.more)
         on_progress(reading)
 
     with Lanes(_read_chunk, workers=workers, inline=_INLINE) as lanes:
@@ -122,17 +127,16 @@ def _tasks(
     on_problem: Callable[[Problem], None],
 ) -> Iterator[tuple[_Task, int]]:
     blobs: list[Blob] = []
-    size, member = 0, 0
+    size = 0
     for item in source:
         if isinstance(item, Blob):
             blobs.append(item)
-            member = item.member
             size += len(item.data) + 200
             if size >= _CHUNK:
                 yield _Task(blobs, str(spool.folder)), size
                 blobs, size = [], 0
         elif isinstance(item, Unread):
-            spool.add((), [FileRow(os.fsencode(item.path), 2 * member + 1, _archive_behind(item.path), 0)])
+            spool.add((), [FileRow(os.fsencode(item.path), item.member, _archive_behind(item.path), 0)])
             reading.files += 1
             reading.unread += 1
             on_problem(item.problem)
@@ -162,6 +166,7 @@ def _read(task: _Task) -> _Result:
     rows: list[SeenRow] = []
     files: list[FileRow] = []
     problems: list[Problem] = []
+    more: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     templates = nameless = size = 0
     with open(os.path.join(task.folder, f"texts-{number}"), "ab") as texts:
@@ -169,13 +174,13 @@ def _read(task: _Task) -> _Result:
         for blob in task.blobs:
             found = scan(blob)
             size += len(blob.data)
-            problems += found.problems
+            _add_problems(found.problems, problems, more)
             path = os.fsencode(blob.path)
             if blob.part == 0 or not found.read:
-                files.append(FileRow(path, 2 * blob.member, place(blob.path).archive, int(found.read)))
+                files.append(FileRow(path, blob.member, place(blob.path).archive, int(found.read)))
             for template in found.templates:
                 templates += 1
-                kinds[template.kind] += 1
+                kinds[kind_of(template.kind)] += 1
                 if not template.id:
                     nameless += 1
                     continue
@@ -186,7 +191,7 @@ def _read(task: _Task) -> _Result:
                         md5(template.text, usedforsecurity=False).digest(),
                         int(own(template.id, blob.path)),
                         path,
-                        2 * blob.member,
+                        blob.member,
                         (blob.part << 32) + template.index,
                         template.handle,
                         template.line,
@@ -198,4 +203,10 @@ def _read(task: _Task) -> _Result:
                 )
                 texts.write(template.text)
                 start += length
-    return _Result(rows, files, problems, dict(kinds), size, templates, nameless)
+    return _Result(rows, files, problems, dict(more), dict(kinds), size, templates, nameless)
+
+
+def _add_problems(found: list[Problem], problems: list[Problem], more: Counter[str]) -> None:
+    room = max(0, _MOST_PROBLEMS - len(problems))
+    problems += found[:room]
+    more.update(problem.code for problem in found[room:])

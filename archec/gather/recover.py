@@ -9,8 +9,9 @@ from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.records import Record, RunEnd, RunStart, decode
-from archec.errors import CorruptArchive
+from archec.errors import CorruptArchive, CorruptJournal
 from archec.store.journal import JournalFile, journals, read_batches
+from archec.store.journalfile import newest_batch
 from archec.store.layout import Layout
 
 __all__ = ["CATCH_UP", "UNFINISHED", "LastRun", "catch_up", "is_behind", "last_run", "rebuild"]
@@ -90,10 +91,17 @@ def catch_up(layout: Layout, catalogue: Catalogue, *, told: Told = _quiet) -> in
     return _follow(layout, catalogue, behind, position, told)
 
 
-def is_behind(layout: Layout, catalogue: Catalogue) -> bool:
-    """Whether there may be something to catch up with; cheap, and takes no lock."""
+def is_behind(layout: Layout, catalogue: Catalogue, *, trusting: bool = True) -> bool:
+    """Whether there may be something to catch up with; cheap, and takes no lock.
+
+    Where a run may be resumed, the end of its journal is believed; who looks for damage is not ``trusting``.
+    """
     position = catalogue.position()
-    return not _is_level(catalogue, [f for f in journals(layout) if f.tist >= position.run], position)
+    behind = [f for f in journals(layout) if f.tist >= position.run]
+    if _is_level(catalogue, behind, position):
+        return False
+    open_run = trusting and len(behind) == 1 and not behind[0].finished and behind[0].tist == position.run
+    return not (open_run and newest_batch(behind[0].path) == position.batch)
 
 
 def _is_level(catalogue: Catalogue, behind: Sequence[JournalFile], position: Position) -> bool:
@@ -108,10 +116,32 @@ def _ended(catalogue: Catalogue, run: int) -> bool:
     return bool(newest) and newest[0].tist == run and newest[0].state not in UNFINISHED
 
 
-def rebuild(layout: Layout, catalogue: Catalogue, *, told: Told = _quiet) -> int:
-    """Empties the catalogue and derives it from the archive folder alone; the number of batches."""
+def rebuild(layout: Layout, catalogue: Catalogue, *, told: Told = _quiet, checked: Told = _quiet) -> int:
+    """Empties the catalogue and derives it from the archive folder alone; the number of batches.
+
+    All journals are read beforehand (``checked`` is told of it): where one of them is damaged, the catalogue stays
+    as it is. Raises :class:`CorruptJournal`.
+    """
+    files = journals(layout)
+    try:
+        _check(files, checked)
+    except CorruptArchive as error:
+        raise CorruptJournal(
+            f"{error.message}: nothing was rebuilt, the catalogue is as it was",
+            hint="'archec verify --repair-from COPY' takes a good journal from a second copy",
+        ) from error
     catalogue.clear()
-    return _follow(layout, catalogue, journals(layout), Position(), told)
+    return _follow(layout, catalogue, files, Position(), told)
+
+
+def _check(files: Sequence[JournalFile], told: Told) -> None:
+    lines = 0
+    for journal in files:
+        for batch in read_batches(journal.path):
+            for line in batch.lines:
+                decode(line, f"{journal.path}, batch {batch.n}")
+            lines += len(batch.lines)
+            told(lines, journal.tist)
 
 
 def _follow(

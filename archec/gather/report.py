@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,13 +12,15 @@ from archec.catalogue.interface import Counts
 from archec.catalogue.records import FobiVisit
 from archec.gather.hostfigures import Hosts
 from archec.ids import host_of
-from archec.redif.problems import Problem
+from archec.redif.problems import Problem, brief
 from archec.tist import iso
 
 __all__ = ["MOST_PROBLEMS", "Report", "Totals"]
 
 MOST_PROBLEMS = 200
-"""So many problems are listed in full; all are counted."""
+"""So many problems are listed; all are counted."""
+_LONGEST_PATH = 1000
+_LONGEST_MESSAGE = 600
 
 _KIND = re.compile(r"\s*(redif-[a-z]+)\b", re.I)
 _KNOWN = {
@@ -48,7 +51,7 @@ class Totals(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """Running totals of one run. Durations are seconds, sizes bytes."""
+    """Running totals of one run. Durations are seconds, sizes bytes. ``resumed``: an earlier command began it."""
 
     run: int
     data_set: int
@@ -77,6 +80,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     message: str = ""
     totals: Totals | None = None
+    resumed: bool = False
 
     def visited(self, visit: FobiVisit) -> None:
         """Counts a visit: its outcome, its incidence, its host."""
@@ -95,10 +99,15 @@ class Report:
         self.hosts.put_off(host_of(url))
 
     def problem(self, problem: Problem) -> None:
-        """Counts a problem; keeps the first :data:`MOST_PROBLEMS` in full."""
+        """Counts a problem; keeps the first :data:`MOST_PROBLEMS`, fit for a terminal and for a journal's line."""
         self.problem_counts[problem.code] += 1
         if len(self.problems) < MOST_PROBLEMS:
-            self.problems.append(problem)
+            path, message = brief(problem.path, _LONGEST_PATH), brief(problem.message, _LONGEST_MESSAGE)
+            self.problems.append(Problem(path, problem.line, problem.code, message))
+
+    def more_problems(self, counts: Mapping[str, int]) -> None:
+        """Counts problems by their codes, of which nothing else is known."""
+        self.problem_counts.update(counts)
 
     def restore(self, value: dict[str, Any]) -> None:
         """Takes over the counts of the part of the run that came before a pause; those of visits come from the

@@ -23,7 +23,7 @@ from archec.errors import ArchecError, Exit, LockHeld, UsageError
 from archec.fetch.child import Spares
 from archec.fetch.pool import FetchPool
 from archec.gather.commit import Committer, Item
-from archec.gather.dataset import Chosen, choose, newest_member, printable
+from archec.gather.dataset import Chosen, choose, newest_member, printable, refuse_nothing
 from archec.gather.fobis import Budget, FobiPhase
 from archec.gather.lanes import RARELY
 from archec.gather.plan import Feeder, make_plan
@@ -38,7 +38,7 @@ from archec.gather.tobis import TobiPhase
 from archec.redif.problems import Problem
 from archec.redif.source import Source, open_source
 from archec.store.journal import JournalWriter, tidy
-from archec.store.layout import Layout, open_layout
+from archec.store.layout import Layout, open_store
 from archec.store.lock import RunLock, holder
 from archec.store.sweep import sweep_parts, sweep_runs
 from archec.store.writer import Outcome, Writer
@@ -93,7 +93,7 @@ def gather(
     """One run. Raises an ArchecError where it had to stop; what was committed is kept and the run
     can be resumed. ``begun`` is given the report as soon as there is a run; it is filled as the run goes on.
     ``spares`` are processes for fetching that have been started already."""
-    layout = open_layout(config.store_path)
+    layout = open_store(config)
     with ExitStack() as stack:
         stack.enter_context(_rare_collections())
         _lock(stack, layout)
@@ -211,6 +211,7 @@ class _Run:
             accept=options.accept | frozenset(kept.get("accept", ())),
         )
         report = recounted(last, start)
+        report.resumed = True
         chosen = Chosen(Path(start.source), start.kind, start.data_set)
         return self._go(start.tist, chosen, report, resumed=True, merged=last.merged)
 
@@ -263,6 +264,7 @@ class _Run:
             )  # fmt: skip
             with _timed(report, "templates"):
                 reading = phase.read(source)
+                refuse_nothing(chosen, reading.files, self._catalogue)
                 if not chosen.tist:
                     chosen = replace(chosen, tist=newest_member(chosen.path, source.newest))
                     phase = replace(phase, tist=chosen.tist)

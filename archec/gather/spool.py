@@ -2,6 +2,7 @@
 
 It holds where each template of the data set was seen, sorts by id, and keeps the losses until it
 is known whether they are let through. It is not durable: a killed run reads its data set again.
+No statement here sorts by more than SQLite's page cache: that would go to the system's temporary files.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from archec.errors import StorageFailed, StorageFull
+from archec.gather.sorting import SCHEMA, SortedIds
 from archec.ids import host_of
 
 __all__ = ["FileRow", "Found", "SeenRow", "Spool"]
@@ -24,7 +27,8 @@ CREATE TABLE seen (
     id TEXT NOT NULL, md5 BLOB NOT NULL, own INTEGER NOT NULL, path BLOB NOT NULL,
     member INTEGER NOT NULL, number INTEGER NOT NULL, handle TEXT NOT NULL, line INTEGER NOT NULL,
     encoding TEXT NOT NULL, spool INTEGER NOT NULL, start INTEGER NOT NULL, size INTEGER NOT NULL);
-CREATE TABLE files (path BLOB NOT NULL, member INTEGER NOT NULL, archive TEXT NOT NULL, read INTEGER NOT NULL);
+CREATE TABLE files (path BLOB NOT NULL, member INTEGER NOT NULL, archive TEXT NOT NULL, read INTEGER NOT NULL,
+    PRIMARY KEY (path, member)) WITHOUT ROWID;
 CREATE TABLE losses (archive TEXT NOT NULL, id TEXT NOT NULL);
 CREATE TABLE plan (host TEXT NOT NULL, rank INTEGER NOT NULL, url TEXT NOT NULL, PRIMARY KEY (host, rank))
     WITHOUT ROWID;
@@ -87,7 +91,8 @@ class Spool:
             self._db.executescript(
                 "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE; PRAGMA cache_size=-32000;"
             )
-            self._db.executescript(_SCHEMA)
+            self._db.executescript(_SCHEMA + SCHEMA)
+        self._ids = SortedIds(self._db)
         self._texts: dict[int, int] = {}
 
     def __enter__(self) -> Spool:
@@ -108,37 +113,42 @@ class Spool:
         """The path of the text file with that number; a reading worker writes one."""
         return str(self.folder / f"texts-{number}")
 
-    def add(self, rows: Iterable[SeenRow], files: Iterable[FileRow]) -> None:
-        """Adds what a reading worker found."""
+    def add(self, rows: Sequence[SeenRow], files: Iterable[FileRow]) -> None:
+        """Adds what a reading worker found. A file of which a part could not be read is not read."""
         with _told(self.folder):
             self._db.execute("BEGIN")
             self._db.executemany("INSERT INTO seen VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", rows)
-            self._db.executemany("INSERT INTO files VALUES (?,?,?,?)", files)
+            self._db.executemany(
+                "INSERT INTO files VALUES (?,?,?,?)"
+                " ON CONFLICT (path, member) DO UPDATE SET read = min(read, excluded.read)",
+                files,
+            )
+            self._ids.inserted(len(rows), sum([len(row[0]) for row in rows]))
             self._db.execute("COMMIT")
 
     def superseded(self) -> frozenset[int]:
         """Members of a tarball that a later member of the same path replaces."""
-        rows = self._db.execute(
-            "SELECT f.member FROM files f JOIN (SELECT path, max(member) AS newest FROM files"
-            " GROUP BY path HAVING max(member) > min(member)) d ON f.path = d.path AND f.member < d.newest"
-        )
-        return frozenset(member for (member,) in rows)
+        with _told(self.folder):
+            rows = self._db.execute(
+                "SELECT member FROM files f"
+                " WHERE EXISTS (SELECT 1 FROM files d WHERE d.path = f.path AND d.member > f.member)"
+            )
+            return frozenset([member for (member,) in rows])
 
     def archives(self, superseded: frozenset[int]) -> dict[str, bool]:
         """Archive codes that the data set has files of: whether all of them were read."""
-        archives = {archive: True for (archive,) in self._db.execute("SELECT DISTINCT archive FROM files")}
-        for archive, member in self._db.execute("SELECT archive, member FROM files WHERE read=0"):
-            if member not in superseded:
-                archives[archive] = False
+        archives: dict[str, bool] = {}
+        with _told(self.folder):
+            for archive, member, read in self._db.execute("SELECT archive, member, read FROM files"):
+                archives[archive] = archives.get(archive, True) and (bool(read) or member in superseded)
         return archives
 
     def found(self, superseded: frozenset[int]) -> Iterator[Found]:
         """The winner of each id, by id (design, section 4): own directory, path, place in file."""
         try:
-            rows = self._db.execute("SELECT id, md5, rowid FROM seen ORDER BY id")
             last, md5, row = "", b"", 0
             others: list[int] = []
-            for obi, this_md5, this_row in rows:
+            for obi, this_row, this_md5 in self._ids:
                 if obi == last:
                     others.append(this_row)
                     continue
@@ -173,7 +183,8 @@ class Spool:
 
     def row(self, number: int) -> SeenRow:
         """One row in full."""
-        return SeenRow(*self._db.execute("SELECT * FROM seen WHERE rowid=?", (number,)).fetchone())
+        with _told(self.folder):
+            return SeenRow(*self._db.execute("SELECT * FROM seen WHERE rowid=?", (number,)).fetchone())
 
     def rows(self, numbers: Sequence[int]) -> dict[int, SeenRow]:
         """Rows in full, by number."""
@@ -187,12 +198,11 @@ class Spool:
 
     def ids_of(self, archive: str) -> Iterator[str]:
         """All ids of one archive that were seen, with repeats."""
-        low, high = f"RePEc:{archive}", f"RePEc:{archive};"
-        for (obi,) in self._db.execute("SELECT id FROM seen WHERE id >= ? AND id < ?", (low, high)):
-            yield obi
+        with _told(self.folder):
+            yield from self._ids.between(f"RePEc:{archive}", f"RePEc:{archive};")
 
     def add_losses(self, losses: Iterable[tuple[str, str]]) -> None:
-        """Adds (archive, id) of tobis that the data set says are lost."""
+        """Adds (archive, id) of tobis that the data set says are lost; by id over all calls."""
         with _told(self.folder):
             self._db.execute("BEGIN")
             self._db.executemany("INSERT INTO losses VALUES (?,?)", losses)
@@ -200,13 +210,15 @@ class Spool:
 
     def loss_counts(self) -> dict[str, int]:
         """How many losses each archive would have."""
-        return dict(self._db.execute("SELECT archive, count(*) FROM losses GROUP BY archive"))
+        with _told(self.folder):
+            return Counter([archive for (archive,) in self._db.execute("SELECT archive FROM losses")])
 
     def losses(self, held_back: frozenset[str]) -> Iterator[str]:
         """Ids that are lost, of archives that are not held back, by id."""
-        for archive, obi in self._db.execute("SELECT archive, id FROM losses ORDER BY id"):
-            if archive not in held_back:
-                yield obi
+        with _told(self.folder):
+            for archive, obi in self._db.execute("SELECT archive, id FROM losses ORDER BY rowid"):
+                if archive not in held_back:
+                    yield obi
 
     def add_plan(self, rows: Iterable[tuple[str, int, str]]) -> None:
         """Adds (host, rank, url) of files to visit."""
@@ -223,13 +235,15 @@ class Spool:
 
     def plan_hosts(self) -> list[tuple[int, str, int]]:
         """(least rank, host, number of files) of every host in the plan."""
-        return self._db.execute("SELECT min(rank), host, count(*) FROM plan GROUP BY host").fetchall()
+        with _told(self.folder):
+            return self._db.execute("SELECT min(rank), host, count(*) FROM plan GROUP BY host").fetchall()
 
     def plan_after(self, host: str, rank: int, limit: int) -> list[tuple[int, str]]:
         """The next (rank, url) of a host."""
-        return self._db.execute(
-            "SELECT rank, url FROM plan WHERE host=? AND rank>? ORDER BY rank LIMIT ?", (host, rank, limit)
-        ).fetchall()
+        with _told(self.folder):
+            return self._db.execute(
+                "SELECT rank, url FROM plan WHERE host=? AND rank>? ORDER BY rank LIMIT ?", (host, rank, limit)
+            ).fetchall()
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -79,18 +80,19 @@ class TobiPhase:
             self.meter.at(source.position, f"{reading.templates:,} templates")
 
         reading = read_data_set(
-            source, self.spool, workers=self.workers, on_problem=self.report.problem, on_progress=progress
+            source, self.spool, workers=self.workers,
+            on_problem=self.report.problem, on_more=self.report.more_problems, on_progress=progress,
         )
         reading.tell(self.report)
         return reading
 
     # -- merging ----------------------------------------------------------------------------------
 
-    def _merge(self, reading: Reading, draft: DataSet) -> tuple[dict[str, list[int]], Counter[str]]:
+    def _merge(self, reading: Reading, draft: DataSet) -> tuple[dict[str, array[int]], Counter[str]]:
         """Writes what is news and spools the losses; gives the seen ids that are not covered, and
         how many tobis each archive holds as of the data set's tist."""
         observations = Observations(self.catalogue.data_sets(), self.catalogue.seen)
-        seen: defaultdict[str, list[int]] = defaultdict(list)
+        seen: defaultdict[str, array[int]] = defaultdict(_hashes)
         held: Counter[str] = Counter()
         covered_codes = draft.covered
 
@@ -254,16 +256,16 @@ class TobiPhase:
         name: str,
         draft: DataSet,
         held_back: frozenset[str],
-        seen: dict[str, list[int]],
+        seen: dict[str, array[int]],
     ) -> None:
         """The data set becomes known: from now on its absences count."""
         for code in held_back:
-            seen[code] = [hash_of(obi) for obi in self.spool.ids_of(code)]
+            seen[code] = _hashes(map(hash_of, self.spool.ids_of(code)))
         unread = frozenset(draft.partial)
         partial: dict[str, tuple[str, ...]] = {}
         sets: list[SeenSet] = []
         for code in sorted({*unread, *seen, *held_back}):
-            hashes = seen.get(code, [])
+            hashes = seen.get(code, _hashes())
             if not hashes and code not in unread and code not in held_back:
                 continue
             known_set = seen_set(hashes)
@@ -278,6 +280,11 @@ class TobiPhase:
         # In this order: a run that is known to be merged has its report.
         self.committer.add(Item(RunEnd(self.run, "running", compact(self.report.as_value()))))
         self.committer.add(Item(record))
+
+
+def _hashes(numbers: Iterable[int] = ()) -> array[int]:
+    """Numbers of 64 bits, at a fifth of a list's memory: a data set that breaks off may have millions."""
+    return array("Q", numbers)
 
 
 def _count(held: Counter[str], obi: str) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from archec.catalogue.model import Refipo, TobiVersion
 from archec.errors import ArchecError
 from archec.redif.canonical import canonical_text, only_file_urls_differ
-from archec.redif.problems import Problem
+from archec.redif.problems import Problem, shown
 from archec.redif.refipos import checked
 from archec.redif.template import parse
 from archec.store.layout import Layout
@@ -18,6 +18,12 @@ from archec.store.reader import open_obi
 from archec.store.writer import Writer
 
 __all__ = ["Job", "Lot", "Written", "describe", "write_lot"]
+
+_LONGEST_TITLE = 2000
+"""Characters of a title that the catalogue has; the file in the obi store has all of it."""
+_LONGEST_KIND = 100
+_MOST_REFS = 100_000
+"""Characters of all refipos of one template: a thousand files. The catalogue keeps them for each version of it."""
 
 
 class Job(NamedTuple):
@@ -98,13 +104,19 @@ def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[tuple[st
     template = parse(text.decode("utf-8", "surrogatepass"), path=path, first_line=line)
     problems = list(template.problems)
     refs: dict[tuple[str, ...], None] = {}
+    left = _MOST_REFS
     for raw in template.refipos:
+        left -= sum(map(len, raw))
+        if left < 0:
+            message = f"{template.id} names more files than archec follows; those from {len(refs) + 1} on are left out"
+            problems.append(Problem(shown(path), line, "too-many-files", message))
+            break
         refipo = checked(raw, path, line, template.id)
         if isinstance(refipo, Problem):
             problems.append(refipo)
         else:
             refs[tuple(refipo)] = None
-    return template.kind, template.title, list(refs), problems
+    return template.kind[:_LONGEST_KIND], template.title[:_LONGEST_TITLE], list(refs), problems
 
 
 def _difference(layout: Layout, job: Job, text: bytes, checksum: str) -> str:

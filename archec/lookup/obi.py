@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Fobi, Tobi
 from archec.errors import CorruptArchive, NotHeld
-from archec.ids import normalise, slash_variant
+from archec.ids import normalise, slash_variant, typed, without_userinfo
+from archec.store.durable import failure
 from archec.store.layout import Layout
 from archec.store.reader import Located, locate, open_held
+from archec.store.temp import new_md5
 from archec.tist import iso
 
-__all__ = ["Held", "Row", "find", "held_at", "path_held", "rows"]
+__all__ = ["Held", "Row", "find", "give", "held_at", "path_held", "rows"]
 
 _MOST_HOPS = 50
+_PIECE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,8 @@ class Row:
 
     ``path`` is relative to the obi store, where the bytes lie after all redirects; ``redirects`` are
     the URLs that lead there, each with its HTTP status. ``kind`` is ``appeared``, ``changed``,
-    ``lost`` or ``returned``; ``how`` the run's finer word for it.
+    ``lost`` or ``returned``; ``how`` the run's finer word for it. ``status`` is what this URL itself answered,
+    ``final_status`` what the last one answered to which its redirects led, None where the catalogue does not know.
     """
 
     tist: int
@@ -37,6 +42,7 @@ class Row:
     path: str | None
     redirects: tuple[tuple[str, int], ...]
     status: int | None
+    final_status: int | None
     type: str | None
     reason: str
     suspect: str
@@ -58,11 +64,12 @@ class Held:
 
 
 def find(catalogue: Catalogue, raw: str) -> Tobi | Fobi:
-    """The obi behind any spelling of its id, or of the URL that differs by a trailing slash only.
+    """The obi behind any spelling of its id (:func:`archec.ids.typed`), or of the URL that differs by a trailing
+    slash only.
 
     Raises BadName for what is no id, NotHeld where the archive has never heard of it.
     """
-    kind, obi = normalise(raw)
+    kind, obi = normalise(typed(raw))
     if kind == "tobi":
         tobi = catalogue.tobis([obi]).get(obi)
         if tobi is not None:
@@ -75,7 +82,7 @@ def find(catalogue: Catalogue, raw: str) -> Tobi | Fobi:
             fobi = fobis[variant]
         if fobi is not None:
             return fobi
-    raise NotHeld(f"{obi}: the archive has never heard of it")
+    raise NotHeld(f"{without_userinfo(raw.strip())}: the archive has never heard of it")
 
 
 def rows(layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi) -> Iterator[Row]:
@@ -87,22 +94,25 @@ def rows(layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi) -> Iterator[Row
             note, version = obi.notes.get(tist), obi.versions.get(state or "")
             yield Row(
                 tist, iso(tist), incidence.kind, note.kind if note else "", state,
-                version.size if version else None, path, (), None,
+                version.size if version else None, path, (), None, None,
                 version.kind if version else None, note.reason if note else "", "",
             )  # fmt: skip
             continue
         remark, content = obi.notes.get(tist), obi.versions.get(state or "")
-        redirects = tuple(_redirects(catalogue, obi, tist)) if state is not None else ()
+        redirects, final = _redirects(catalogue, obi, tist) if state is not None else ((), None)
         yield Row(
             tist, iso(tist), incidence.kind, remark.kind if remark else "", state,
             content.size if content else None, path, redirects,
-            remark.status if remark else None, content.type if content else None,
+            remark.status if remark else None, final, content.type if content else None,
             remark.reason if remark else "", remark.suspect if remark else "",
         )  # fmt: skip
 
 
 def held_at(layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi, when: int) -> Held:
-    """The bytes in force at ``when``; NotHeld, saying why, where there were none."""
+    """The bytes in force at ``when``; NotHeld, saying why, where there were none.
+
+    Raises :class:`CorruptArchive` where the history has them and the obi store has not.
+    """
     entry = obi.history.entry_at(when)
     if entry is None:
         found = obi.history.found
@@ -112,8 +122,44 @@ def held_at(layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi, when: int) -
     if state is None:
         raise NotHeld(f"{obi.id}: not held {iso(when)}: it was lost {iso(tist)} ({tist})")
     version = obi.versions.get(state)
-    located = _locate(layout, catalogue, obi.id, tist)
+    try:
+        located = _locate(layout, catalogue, obi.id, tist)
+    except NotHeld as error:
+        raise _spoilt(f"{layout.root}/{layout.path(tist, obi.id)}: is gone, and md5 {state} was noted there") from error
+    except CorruptArchive as error:
+        raise _spoilt(error.message) from error
     return Held(obi.id, tist, state, version.size if version is not None else 0, located)
+
+
+def give(layout: Layout, held: Held, write: Callable[[bytes], object]) -> None:
+    """Hands on the bytes of ``held`` piece by piece, and makes sure of them: of their number before the first piece,
+    of their md5 after the last. Raises :class:`CorruptArchive` where they are not what was noted."""
+    where = f"{layout.root}/{held.located.path}"
+    md5 = new_md5()
+    try:
+        file = held.open(layout)
+    except NotHeld as error:
+        raise _spoilt(f"{where}: is gone, and md5 {held.md5} was noted there") from error
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if size != held.size:
+            raise _spoilt(f"{where}: has {size} bytes, and {held.size} were noted (md5 {held.md5})")
+        while data := _read(file, where):
+            md5.update(data)
+            write(data)
+    if md5.hexdigest() != held.md5:
+        raise _spoilt(f"{where}: has md5 {md5.hexdigest()}, and {held.md5} was noted")
+
+
+def _read(file: BinaryIO, where: str) -> bytes:
+    try:
+        return file.read(_PIECE)
+    except OSError as error:
+        raise failure(error, where) from error
+
+
+def _spoilt(message: str) -> CorruptArchive:
+    return CorruptArchive(message, hint="'archec verify --repair-from COPY' puts good bytes there from a second copy")
 
 
 def path_held(layout: Layout, catalogue: Catalogue, obi: str, tist: int) -> str | None:
@@ -138,14 +184,22 @@ def _locate(layout: Layout, catalogue: Catalogue, obi: str, tist: int) -> Locate
         return locate(layout, entry[0], fobi.id)
 
 
-def _redirects(catalogue: Catalogue, fobi: Fobi, tist: int) -> Iterator[tuple[str, int]]:
+def _redirects(catalogue: Catalogue, fobi: Fobi, tist: int) -> tuple[tuple[tuple[str, int], ...], int | None]:
+    """The URLs to which those noted at ``tist`` led, each with the status that led there; and the last one's status,
+    None where it was not noted or the chain does not end."""
+    hops: list[tuple[str, int]] = []
     seen = {fobi.id}
     current: Fobi | None = fobi
     for _ in range(_MOST_HOPS):
         entry = current.history.entry_at(tist) if current is not None else None
         note = current.notes.get(entry[0]) if current is not None and entry is not None else None
-        if note is None or not note.target or note.target in seen:
-            return
-        yield note.target, note.status
+        if note is None:
+            return tuple(hops), None
+        if not note.target:
+            return tuple(hops), note.status or None
+        if note.target in seen:
+            break
+        hops.append((note.target, note.status))
         seen.add(note.target)
         current = catalogue.fobis([note.target]).get(note.target)
+    return tuple(hops), None

@@ -58,6 +58,10 @@ def _of_run(run: RunView) -> Iterator[Figure]:
     for state in SHOWN:
         labels = (("state", state),)
         yield Figure("archec_last_run_state", state == run.state, "The state of the last run: 1 for that one.", labels)
+    yield Figure("archec_last_run_resumable", run.resumable, "Whether --resume would carry on with it.")
+    if run.counts("files").get("read") or "templates" in run.part("seconds"):
+        whole = bool(run.part("data_set").get("whole"))
+        yield Figure("archec_last_run_data_set_whole", whole, "Whether its data set did not break off.")
     if run.seconds is not None:
         yield Figure("archec_last_run_seconds", run.seconds, "How long it took.")
     for kind, count in run.counts("tobis").items():

@@ -42,7 +42,7 @@ def need_matplotlib() -> None:
     except ImportError as error:
         raise ConfigError(
             f"the page needs Matplotlib: {error}",
-            hint="pip install archec[report], or use --json, which needs nothing",
+            hint="pip install 'archec[report]', in a checkout pip install '.[report]'; --json needs nothing",
         ) from error
     del matplotlib
 

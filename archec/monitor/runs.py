@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import orjson
@@ -12,7 +12,8 @@ import orjson
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
 from archec.errors import BadName, NotHeld
-from archec.gather.recover import CATCH_UP, UNFINISHED
+from archec.gather.recount import recounted
+from archec.gather.recover import CATCH_UP, UNFINISHED, last_run
 from archec.gather.stored import newest_first
 from archec.store.journal import journals
 from archec.store.layout import Layout
@@ -21,24 +22,24 @@ from archec.tist import MAX_TIST, iso, parse_when
 
 __all__ = ["SHOWN", "RunView", "Shown", "at_work", "run_named", "runs"]
 
-Shown = Literal["running", "done", "held back", "resumable", "budget", "failed"]
+Shown = Literal["running", "done", "held-back", "budget", "interrupted", "failed"]
 SHOWN: dict[str, str] = {
     "running": "at work now",
     "done": "came to its end",
-    "held back": "came to its end, and held losses back",
-    "resumable": "stopped, and --resume carries on with it",
-    "budget": "stopped by its budget; a later run took over",
-    "failed": "stopped by an error, a signal or a kill; a later run took over",
+    "held-back": "came to its end, and held losses back",
+    "budget": "stopped by its budget",
+    "interrupted": "stopped by a signal or a kill",
+    "failed": "stopped by an error",
 }
-"""What an operator is told of a run, in a word."""
+"""What an operator is told of a run, in a word; the same words as in its report and in the line for machines."""
 
-_FINAL: dict[str, Shown] = {"done": "done", "held-back": "held back", "budget": "budget"}
+_FINAL: dict[str, Shown] = {"done": "done", "held-back": "held-back", "budget": "budget", "failed": "failed"}
 
 
 @dataclass(frozen=True, slots=True)
 class RunView:
     """One run. ``state`` is one of :data:`SHOWN`; ``recorded`` is the word in the catalogue; ``report`` is its
-    report's JSON value, empty where it has none yet."""
+    report's JSON value, empty where it has none yet; ``resumable``: ``--resume`` would carry on with it."""
 
     run: int
     state: Shown
@@ -48,6 +49,7 @@ class RunView:
     source: str
     options: str
     report: dict[str, Any] = field(default_factory=dict)
+    resumable: bool = False
 
     @property
     def seconds(self) -> float | None:
@@ -91,6 +93,7 @@ class RunView:
             "run": self.run,
             "run_time": _iso(self.run),
             "state": self.state,
+            "resumable": self.resumable,
             "data_set": {"tist": self.data_set, "time": _iso(self.data_set), "kind": self.kind, "source": self.source},
             "seconds": self.seconds,
             "tobis": self.counts("tobis"),
@@ -109,15 +112,19 @@ class RunView:
 
 
 def runs(layout: Layout, catalogue: Catalogue, *, before: int = MAX_TIST + 1) -> Iterator[RunView]:
-    """The runs with tist < ``before``, newest first; page by page."""
+    """The runs with tist < ``before``, newest first; page by page.
+
+    The figures of a run that was stopped and has not been resumed are those of what it committed, from its journal.
+    """
     files = journals(layout)
     newest = files[-1] if files else None
-    working = at_work(layout) is not None
+    who = holder(layout)
+    working = who is not None and who.what == "gather"
     for run in newest_first(catalogue, before):
-        state = _FINAL.get(run.state, "failed")
+        view = _view(run)
         if newest is not None and run.tist == newest.tist and not newest.finished and run.state in UNFINISHED:
-            state = "running" if working else "resumable"
-        yield _view(run, state)
+            view = replace(view, state="running") if working else _stopped(layout, view)
+        yield view
 
 
 def run_named(layout: Layout, catalogue: Catalogue, name: str) -> RunView:
@@ -146,15 +153,30 @@ def at_work(layout: Layout) -> Holder | None:
     return None if who is None or who.what == CATCH_UP else who
 
 
-def _view(run: Run, state: Shown) -> RunView:
+def _stopped(layout: Layout, view: RunView) -> RunView:
+    """The newest run, which is not at work any more and whose journal is open."""
+    view = replace(view, resumable=True)
+    if view.recorded == "budget":
+        return view
+    last = last_run(layout)
+    if last is None or last.start is None or last.start.tist != view.run:
+        return view
+    report = recounted(last, last.start)
+    report.state, report.message = view.state, view.message
+    return replace(view, report=report.as_value())
+
+
+def _view(run: Run) -> RunView:
     try:
         report = orjson.loads(run.report or "{}")
     except ValueError:
         report = {}
-    return RunView(
-        run.tist, state, run.state, run.data_set, run.kind, run.source, run.options,
+    view = RunView(
+        run.tist, "interrupted", run.state, run.data_set, run.kind, run.source, run.options,
         report if isinstance(report, dict) else {},
     )  # fmt: skip
+    # A run that failed and that nobody resumed is recorded as interrupted, with what it said when it failed.
+    return replace(view, state=_FINAL.get(run.state, "failed" if view.message else "interrupted"))
 
 
 def _number(value: object) -> int:

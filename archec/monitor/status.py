@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from archec.audit.memory import Memory, memory_path, oldest_check
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import DueFobi
+from archec.catalogue.sqlite_readonly import unwritable
 from archec.config import Config
 from archec.errors import StorageFailed
 from archec.gather.hostfigures import HostFigures
@@ -110,7 +111,7 @@ def status(config: Config, layout: Layout, catalogue: Catalogue, *, now: int | N
         now=moment,
         name=config.name,
         obis=catalogue.counts(),
-        stored_bytes=stored_before(catalogue),
+        stored_bytes=stored_before(catalogue, recent[0].run) + recent[0].stored_bytes if recent else 0,
         at_work=str(who) if who is not None else "",
         last=recent[0] if recent else None,
         success=success,
@@ -158,6 +159,6 @@ def _fixity(config: Config) -> Fixity:
     path = memory_path(config)
     if not path.exists():
         return Fixity(None, 0)
-    with Memory(path) as memory:
+    with Memory(path, read_only=bool(unwritable(path))) as memory:
         bad = memory.count_bad()
     return Fixity(oldest_check(config), bad)

@@ -167,8 +167,11 @@ def _anew(state: State) -> State:
 
 
 def _archive(first: Run) -> str:
-    """Which archive a catalogue is of: its first run is the same for ever, and after every rebuild."""
-    told = f"{first.tist} {first.data_set} {first.kind} {first.source}"
+    """Which archive a catalogue is of: its first run is the same for ever, and after every rebuild.
+
+    But for the date of its data set, which is not known at its beginning where only a tarball's members tell it.
+    """
+    told = f"{first.tist} {first.kind} {first.source}"
     return f"{first.tist}-{xxh3_64_hexdigest(told.encode('utf-8', 'surrogatepass'))}"
 
 

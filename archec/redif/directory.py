@@ -79,7 +79,8 @@ class DirectoryTree:
             os.close(self._open.pop())
 
     def _read(self, root: int) -> Generator[Item, None, None]:
-        yield from self._below(root, "")
+        for item in self._below(root, ""):
+            yield item._replace(member=self._member) if type(item) is Unread else item
         self.whole = True
 
     def _below(self, directory: int, prefix: str) -> Iterator[Item]:

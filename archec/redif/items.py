@@ -45,11 +45,12 @@ class Unread(NamedTuple):
 
     It is no evidence of absence (invariant 6). Parts of it may have been yielded before. ``path``
     may hold surrogate escapes and ``..``: a key for :func:`archec.redif.place.place`, nothing to
-    open.
+    open. ``member`` is as in a blob: the same where parts of the file were yielded.
     """
 
     path: str
     problem: Problem
+    member: int = 0
 
     @classmethod
     def of(cls, path: str, code: str, message: str, line: int = 0) -> Unread:

@@ -6,26 +6,42 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from archec.errors import DataSetError
 from archec.ids import archive_of, series_of
 from archec.redif.directory import read_file
 from archec.redif.encoding import decode
 from archec.redif.fields import spec_of
-from archec.redif.items import Blob, Unread
+from archec.redif.items import PART, Blob, Unread
 from archec.redif.kinds import REQUIRED
-from archec.redif.place import own, place
+from archec.redif.parts import in_parts
+from archec.redif.place import misplaced
 from archec.redif.problems import Problem, shown
 from archec.redif.refipos import checked
 from archec.redif.scan import scan
 from archec.redif.template import Template, parse_blob
 
-__all__ = ["lint_file"]
+__all__ = ["lint_file", "lint_stream"]
 
 _MAX_HANDLE = 120
 _HANDLE_SIGNS = re.compile(r"[A-Za-z0-9!\"%&'()*+,\-./:<>=?@\\_`{}~]+")
 _LIKE_A_FIELD = re.compile(r"^([A-Z][A-Za-z0-9]*(?:-[A-Za-z0-9#]+)+|DOI|URL)[ \t]*:", re.M)
 _PARTS = {"ReDIF-Archive": 2, "ReDIF-Series": 3}
+
+
+def lint_stream(stream: BinaryIO, name: str, *, max_file: int) -> Iterator[Template | Problem]:
+    """As :func:`lint_file`, of bytes that come from a pipe; ``name`` stands for the path in problems."""
+    data = stream.read(max_file + 1)
+    if len(data) > max_file:
+        yield Problem(shown(name), 0, "too-large", f"more than max_file = {max_file} bytes")
+        return
+    seen: dict[str, int] = {}
+    for item in in_parts(name, 0, iter([data])) if len(data) > PART else [Blob(name, data, 0, True, 1, 0)]:
+        if isinstance(item, Unread):
+            yield item.problem
+        else:
+            yield from _lint_blob(item, seen)
 
 
 def lint_file(path: Path, *, max_file: int) -> Iterator[Template | Problem]:
@@ -102,11 +118,10 @@ def _handle_problems(template: Template, path: str) -> Iterator[Problem]:
     line = next((field.line for field in template.fields if field.name == "Handle" and field.value), template.line)
     for trouble in _handle_troubles(template, handle):
         yield Problem(shown(path), line, "bad-handle", f"{handle[:200]}: {trouble}")
-    there = place(path).archive
     if template.family in ("person", "institution"):
         return
-    if there and there != "all" and archive_of(obi) and not own(obi, path):
-        yield Problem(shown(path), line, "misplaced", f"{obi[:200]} belongs elsewhere than in {there}/")
+    if there := misplaced(obi, path):
+        yield Problem(shown(path), line, "misplaced", f"{obi[:200]} belongs elsewhere than in {shown(there)}")
 
 
 def _handle_troubles(template: Template, handle: str) -> Iterator[str]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from archec.ids import archive_of, series_of
 
-__all__ = ["Place", "own", "place"]
+__all__ = ["Place", "misplaced", "own", "place"]
+
+_CORE = "all"
+"""The core archive's folder, which holds templates of all archives."""
+_SERIES = re.compile(r"[a-z0-9]{6}")
 
 
 class Place(NamedTuple):
@@ -47,6 +53,32 @@ def own(handle_id: str, path: str) -> bool:
     if handle_id.count(":") < 3:
         return True
     return bool(below) and below[0].lower() == series_of(handle_id)
+
+
+def misplaced(handle_id: str, path: str) -> str:
+    """The folder, ``aaa/`` or ``aaa/ssssss/``, by which a file anywhere on a disk lies in another place than its
+    handle says; ``""`` where it does not, or nobody can tell.
+
+    Not the rule of a data set (:func:`own`), whose paths begin in RePEc: here any folder may have three letters.
+    What counts is what is nearest to the file: below a folder ``RePEc``, the folders after the last of these; else
+    the two that hold the file, if they look like ``aaa/ssssss`` and one of them is the handle's (``tmp/papers`` looks
+    like that, too). Where an archive's folder and its series' in it agree with the handle anywhere on the path, all
+    is well.
+    """
+    archive, series, item = archive_of(handle_id), series_of(handle_id), handle_id.count(":") > 2
+    folders = [part.lower() for part in path.split("/")[:-1] if part not in ("", ".")]
+    pairs = pairwise([*folders, ""])
+    if not archive or any(one == archive and (not item or below == series) for one, below in pairs):
+        return ""
+    root = max((i for i, part in enumerate(folders) if _is_root(part)), default=-1)
+    there = folders[root + 1 : root + 3] if root >= 0 else folders[-2:]
+    if root < 0 and not (
+        len(there) == 2 and _SERIES.fullmatch(there[1]) and (there[0] == archive or there[1] == series)
+    ):
+        return ""
+    if not there or not _is_code(there[0]) or there[0] == _CORE:
+        return ""
+    return "".join(f"{part}/" for part in (there if there[0] == archive else there[:1]))
 
 
 @lru_cache(maxsize=1024)

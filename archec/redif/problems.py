@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-__all__ = ["CODES", "Problem", "shown"]
+__all__ = ["CODES", "Problem", "brief", "shown"]
 
 CODES: Mapping[str, str] = MappingProxyType(
     {
         # a file that could not be read (the source says so with an Unread)
         "bad-member": "a tar member of a kind or form that archec does not take: link, device, sparse, odd header",
-        "bad-name": "a name with '..', a NUL, bytes that are not UTF-8, or an absolute name",
+        "bad-name": "a name with '..', a NUL, bytes that are not UTF-8, over 4096 bytes, or an absolute name",
         "changed-while-reading": "the file changed or vanished while it was read",
         "link": "a symbolic or hard link, which is never followed",
         "too-deep": "directories nested deeper than archec descends",
@@ -30,6 +30,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "utf-16-damaged": "UTF-16 that is cut in half or shifted by a byte",
         # a template
         "bad-url": "a File-URL that is not a URL the archive keeps",
+        "too-many-files": "more File-URLs in one template than archec follows: 100,000 characters of them",
         "cluster-without-key": "a cluster's field stands before the field that opens the cluster",
         "empty-url": "a File-URL without a value",
         "no-handle": "a template without a handle; it is not stored",
@@ -72,3 +73,10 @@ def shown(path: str) -> str:
     if path.isprintable():
         return path
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in path)
+
+
+def brief(text: str, longest: int) -> str:
+    """A text fit for a terminal and not longer than that: what is cut out of its middle shows as ``...``."""
+    if len(text) > longest:
+        text = f"{text[: longest // 2]}...{text[-(longest // 4) :]}"
+    return shown(text)

@@ -65,12 +65,7 @@ def checked(raw: RawRefipo, path: str, line: int, handle: str) -> Refipo | Probl
     try:
         return Refipo(normalise_url(raw.url_raw), *raw[1:])
     except BadName as error:
-        if "@" in raw.url_raw or "@" in error.message:
-            # Broken as it is, what stands before the @ may be a password.
-            why = f"'...@{raw.url_raw.rpartition('@')[2][:200]}' is not a URL that is kept"
-        else:
-            why = error.message
-        return Problem(shown(path), line, "bad-url", f"a File-URL{of}: {why}")
+        return Problem(shown(path), line, "bad-url", f"a File-URL{of}: {error.message}")
 
 
 def _file_clusters(names: list[str], raws: list[str], line: int) -> list[tuple[str, list[Row], int]]:

@@ -155,9 +155,10 @@ def _next_line(text: bytes) -> str:
 
 
 def _handle_problem(path: str, line: int, kind: str, obi: str, again: bool) -> Problem:
+    kind = kind[:80]
     if again:
         return Problem(shown(path), line, "two-handles", f"{kind} has more than one handle; {obi} is the first")
-    return Problem(shown(path), line, "no-handle", f"{kind} has no handle and is not stored")
+    return Problem(shown(path), line, "no-handle", f"{kind} has no handle that archec takes, and is not stored")
 
 
 def _without_templates(blob: Blob, data: bytes, problems: list[Problem]) -> bool:

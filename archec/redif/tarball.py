@@ -91,7 +91,8 @@ class Tarball:
 
     def _read(self) -> Generator[Item, None, None]:
         try:
-            yield from self._members()
+            for item in self._members():
+                yield item._replace(member=self._member) if type(item) is Unread else item
             self.whole = True
         except Damaged as error:
             self.damage = Problem(shown(str(self._path)), 0, "truncated", f"the tarball is not whole: {error}")

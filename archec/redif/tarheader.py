@@ -19,6 +19,8 @@ _OCTAL = re.compile(rb" *([0-7]*)[ \0]*")
 _PAX_LENGTH = re.compile(rb"([0-9]{1,10}) ")
 _PAX_ONLY_MTIME = re.compile(rb"([0-9]{2}) mtime=([0-9]{1,12})(?:\.[0-9]*)?\n")
 _PAX_NUMBER = re.compile(rb"(-?)([0-9]{1,20})(?:\.[0-9]*)?")
+_LONGEST_NAME = 4096
+"""Bytes: PATH_MAX. A name goes with each template of its file, so a megabyte of it would be gigabytes of scratch."""
 
 
 class Header(NamedTuple):
@@ -104,6 +106,8 @@ def clean_name(name: bytes) -> tuple[str, str]:
     The path has no leading ``./``, no empty and no ``.`` components and no trailing slash; ``""``
     is the data set's root itself.
     """
+    if len(name) > _LONGEST_NAME:
+        return name[:_LONGEST_NAME].decode("utf-8", "surrogateescape"), f"the name has {len(name)} bytes"
     try:
         path = name.decode("utf-8")
     except UnicodeDecodeError:

@@ -33,6 +33,8 @@ def text_diff(
     Where only ``from_when`` is given, it is compared with the newest; where only ``to_when`` is, with the one noted
     before it. Raises :class:`NotHeld` where there are no such two, :class:`UsageError` where they are in reverse.
     """
+    if from_when is not None and to_when is not None and from_when > to_when:
+        raise UsageError(f"{iso(from_when)} is after {iso(to_when)}: --from comes before --to")
     noted = tobi.history.noted
     if not noted:
         raise NotHeld(f"{tobi.id}: was never held")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from html import escape
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
@@ -36,7 +37,11 @@ def make_app(capabilities: Sequence[Capability]) -> ASGIApp:
             figures += one.figures()
         return PlainTextResponse(as_text(figures), media_type="text/plain; version=0.0.4")
 
-    routes: list[BaseRoute] = [Route("/healthz", healthz), Route("/metrics", metrics)]
+    async def first(request: Request) -> Response:
+        return HTMLResponse(page, headers={"Content-Security-Policy": "default-src 'none'"})
+
+    page = _first_page([one.name for one in capabilities])
+    routes: list[BaseRoute] = [Route("/", first), Route("/healthz", healthz), Route("/metrics", metrics)]
     for one in capabilities:
         routes += one.routes()
 
@@ -62,6 +67,15 @@ async def _refusal(request: Request, error: Exception) -> Response:
     headers = {"Retry-After": "60"} if status == 503 else {}
     told = {503: "Not at present.", 500: "Something went wrong here. It has been noted."}
     return PlainTextResponse(told.get(status, str(error)) + "\n", status, headers)
+
+
+def _first_page(names: Sequence[str]) -> str:
+    """What stands at ``/``: where to go from here. The links are relative, for a proxy may have a path before it."""
+    links = "".join(f'<li><a href="{escape(name)}">/{escape(name)}</a></li>\n' for name in [*names, "healthz"])
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>archec</title></head>\n'
+        f"<body><h1>archec {escape(__version__)}</h1>\n<ul>\n{links}</ul></body></html>\n"
+    )
 
 
 def _parts(names: Sequence[str]) -> Callable[[str], str]:

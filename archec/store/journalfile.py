@@ -16,7 +16,7 @@ from xxhash import xxh3_128
 from archec.errors import CorruptJournal
 from archec.store.durable import failure
 
-__all__ = ["BATCH_PREFIX", "MOST_BYTES", "JournalBatch", "Scanner", "open_plain", "read_batches"]
+__all__ = ["BATCH_PREFIX", "MOST_BYTES", "JournalBatch", "Scanner", "newest_batch", "open_plain", "read_batches"]
 
 BATCH_PREFIX = b'{"type":"batch",'
 MOST_BYTES = 1 << 27
@@ -27,6 +27,7 @@ _END = re.compile(
     rb',"xxh3":"([0-9a-f]{32})"\}'
 )
 _BUFFER = 1 << 18
+_TAIL = 1 << 18
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -46,6 +47,22 @@ def read_batches(path: Path) -> Iterator[JournalBatch]:
     names file and line for damage before a valid batch, and for any at all in a finished journal.
     """
     return Scanner(path).batches()
+
+
+def newest_batch(path: Path) -> int:
+    """The number of the last batch of a journal that is not finished, from its last bytes; unchecked.
+
+    0 where none is to be seen there: an empty journal, or a long torn tail.
+    """
+    try:
+        with open_plain(path, packed=False) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL))
+            tail = file.read(_TAIL)
+    except OSError as error:
+        raise failure(error, path) from error
+    ends = [match for match in _END.finditer(tail) if tail[match.end() : match.end() + 1] == b"\n"]
+    return int(ends[-1][2]) if ends else 0
 
 
 def open_plain(path: Path, *, packed: bool | None = None) -> BinaryIO:

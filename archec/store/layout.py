@@ -11,13 +11,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from archec.config import Config
 from archec.errors import ConfigError, CorruptArchive
 from archec.ids import MAX_NAME, fan, file_name
 from archec.store.durable import Disk, atomic_write, failure, fsync_dir, is_temp
 from archec.store.notice import NOTICE
 from archec.tist import tist_path
 
-__all__ = ["DESCRIPTOR", "FANOUTS", "NAMASTE", "RUNS", "Layout", "create", "open_layout"]
+__all__ = ["DESCRIPTOR", "FANOUTS", "NAMASTE", "RUNS", "Layout", "create", "open_layout", "open_store"]
 
 VERSION = 1
 DESCRIPTOR = "layout.json"
@@ -25,6 +26,7 @@ NAMASTE = "0=archec_1.0"
 RUNS = "runs"
 FANOUTS = (0, 256)
 _MOST_BYTES = 1 << 16
+_INIT = "make one with 'archec init'"
 _FIXED: dict[str, object] = {
     "version": VERSION,
     "inversion": "decimal digits of the tist reversed, '/' after the third and the sixth",
@@ -122,7 +124,7 @@ def open_layout(root: str | Path) -> Layout:
             data = file.read(_MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigError(
-            f"{root}: is not an archive: it has no {DESCRIPTOR}", hint="make one with 'archec init'"
+            f"{root}: is not an archive: it has no {DESCRIPTOR}", hint=_INIT
         ) from None
     except OSError as error:
         raise failure(error, path) from error
@@ -133,6 +135,17 @@ def open_layout(root: str | Path) -> Layout:
     if not isinstance(found, dict):
         raise CorruptArchive(f"{path}: must hold one JSON object")
     return Layout(root, _fanout(found, path))
+
+
+def open_store(config: Config) -> Layout:
+    """The obi store of a configuration; as :func:`open_layout`, and its messages name file and key."""
+    try:
+        return open_layout(config.store_path)
+    except ConfigError as error:
+        hint = error.hint
+        if not config.is_default("object_store") and hint == _INIT:
+            hint = "is it mounted, and is that the right folder? 'archec init' makes a new archive"
+        raise ConfigError(f"{config.place('object_store')}: {error.message}", hint=hint) from error
 
 
 def _fanout(found: dict[str, object], path: Path) -> int:

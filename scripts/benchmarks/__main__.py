@@ -20,14 +20,14 @@ from pathlib import Path
 from types import ModuleType
 
 import archec
-from benchmarks import catalogue, export, fetch, lists, oai, parse, templates
+from benchmarks import catalogue, export, fetch, lists, oai, parse, templates, verify
 from benchmarks.machine import BUSY, Watch, about, file_creation, touch_memory
 from benchmarks.outcome import Report
 from benchmarks.running import BenchmarkError
 
 BENCHMARKS: dict[str, ModuleType] = {
     "parse": parse, "templates": templates, "fetch": fetch, "catalogue": catalogue, "oai": oai, "export": export,
-    "lists": lists,
+    "lists": lists, "verify": verify,
 }  # fmt: skip
 _SLOW_CREATION = 80.0
 """Microseconds to create a file from which on something is wrong with the file system."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, run_sql, tree, verified
+from gather_support import Member, run, tarball, template
 
 from archec.audit.checks import check_layout
 from archec.audit.findings import Finding
@@ -238,6 +239,15 @@ def test_a_database_with_a_damaged_page(world: World) -> None:
     summary, findings = checked(world)
     assert not summary.clean
     assert set(codes(findings)) <= {"catalogue-unreadable", "catalogue-behind"}
+
+
+def test_a_handle_of_another_form_is_a_template_all_the_same(world: World, tmp_path: Path) -> None:
+    texts = [template(handle) for handle in ("ISBN:123", "http://h.example/not:a:file")]
+    member = Member("aaa/sss/odd.rdf", "\n".join(texts).encode())
+    run(world.config, tarball(tmp_path / "RePEc_2001-02-01.tar", [member]))
+    summary, findings = verified(world)
+    assert findings == []
+    assert summary.clean
 
 
 def test_the_catalogue_says_something_else(world: World) -> None:

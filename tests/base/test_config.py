@@ -72,3 +72,47 @@ def test_the_user_agent_names_the_archive_and_a_contact() -> None:
     config = parse("name: Test\nfetch: {contact: 'mailto:a@b'}", Path("c.yaml"))
     assert config.agent.startswith("archec/")
     assert "Test; mailto:a@b" in config.agent
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("database: mysql://x/y", "c.yaml: database: 'mysql://x/y': must be sqlite:///PATH"),
+        ("database: sqlite:///", "c.yaml: database: "),
+        ("textx: {}", "did you mean text?"),
+        ("name: null", "name: null: must be text, not nothing"),
+        ("name:", "must be text, not nothing"),
+    ],
+)
+def test_messages_name_file_and_key(text: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text, tmp_path / "c.yaml")
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_alias_is_no_second_time(tmp_path: Path) -> None:
+    config = parse("fetch: &x {delay: 1s}\nname: y\n", tmp_path / "c.yaml")
+    assert config.fetch.delay == 1
+
+
+def test_a_database_in_the_environment_is_checked_too(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("")
+    with pytest.raises(ConfigError, match=r"ARCHEC_DATABASE.*\*\*\*@x") as caught:
+        load(path, environ={"ARCHEC_DATABASE": "mysql://me:secret@x/y"})
+    assert "secret" not in str(caught.value)
+
+
+def test_paths_are_plain(tmp_path: Path) -> None:
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real/deep")
+    config = parse("object_store: a/../b/./c\nReDIF_directory: link/../d\nwork_directory: link", tmp_path / "c.yaml")
+    assert config.store_path == tmp_path / "b" / "c"
+    assert config.data_path == tmp_path / "real" / "d", "as the file system follows it"
+    assert config.work_path == tmp_path / "link"
+
+
+def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"is a folder.*config\.yaml"):
+        load(tmp_path)

@@ -157,3 +157,16 @@ def test_perls_own_escaping_gives_the_same() -> None:
         [perl, "-MURI::Escape", "-e", program], input="\n".join(samples), capture_output=True, text=True, check=True
     )
     assert result.stdout.split("\n")[: len(samples)] == [ids.escape(sample) for sample in samples]
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (" <http://h/x> ", "http://h/x"), ("<URL:http://h/x>", "http://h/x"), ("url: http://h/x", "http://h/x"),
+        ("RePEc%3Aaaa%3As%3A1", "RePEc:aaa:s:1"), ("http%3A%2F%2Fh%2Fa%2520b", "http://h/a%20b"),
+        ("http://h/a%3Ab", "http://h/a%3Ab"), ("RePEc:aaa:s:%3A", "RePEc:aaa:s:%3A"), ("RePEc%3A%zz", "RePEc%3A%zz"),
+        ("<", "<"), ("", ""),
+    ],
+)  # fmt: skip
+def test_an_id_as_it_is_typed(raw: str, text: str) -> None:
+    assert ids.typed(raw) == text

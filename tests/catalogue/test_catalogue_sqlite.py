@@ -220,6 +220,7 @@ def test_pages_of_lists_are_ranges_of_an_index(catalogue: SQLiteCatalogue) -> No
     for statement in statements:
         plan = [row[3] for row in catalogue._fetch(f"EXPLAIN QUERY PLAN {statement}")]
         assert all(step.startswith(("SEARCH ", "LIST SUBQUERY")) for step in plan), (statement, plan)
+        assert ">(?,?)" in plan[0] or ") > (" not in statement, (statement, plan)
 
 
 def _read(path: Path, ready: Any, done: Any) -> None:

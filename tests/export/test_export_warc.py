@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from export_support import PACKED, Record, World, all_records, check_vault, exported, records_of, tree
 from fastwarc.warc import ArchiveIterator as FastIterator
-from gather_support import Member, archec_cli, archec_inline, change, run, tarball, write_papers
+from gather_site import Site, page
+from gather_support import Member, archec_cli, archec_inline, change, make, run, tarball, template, write_papers
 
 from archec.catalogue.open import open_catalogue
 from archec.errors import ConfigError, CorruptArchive, LockHeld, UsageError
 from archec.export import warc
+from archec.export.bodies import digest_of_head
 from archec.export.units import Selection
 from archec.export.urlkey import target_uri
 from archec.lookup.obi import held_at
@@ -165,6 +169,19 @@ def test_large_files_are_cut(pristine: World, vault: Path, tmp_path: Path) -> No
     assert ids(tmp_path / "v") == ids(vault)
 
 
+def test_a_series_of_many_files_needs_few_open_ones(tmp_path: Path) -> None:
+    config = make(tmp_path / "archive")
+    texts = "\n".join(template(f"RePEc:aaa:s:{n}") for n in range(80))
+    run(config, tarball(tmp_path / "RePEc_2001-01-01.tar", [Member("RePEc/aaa/s/p.rdf", texts.encode())]))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 120, hard))
+    try:
+        summary, problems = exported(World(config, {}, 0, 0), tmp_path / "v", most=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (problems, summary.files) == ([], 80)
+
+
 def test_worker_processes_write_the_same(
     world: World, vault: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +267,32 @@ def test_spoilt_bytes_are_named_and_left_out(world: World, vault: Path, tmp_path
     gone.write_bytes(kept[1])
     assert exported(world, tmp_path / "v")[0].spoilt == 0
     assert ids(tmp_path / "v") == ids(vault)
+
+
+def test_no_revisit_of_a_spoilt_state_refers_to_the_one_before(tmp_path: Path) -> None:
+    """A visit that found a file as it was last noted, where that state is spoilt and an older one is not."""
+    config = make(tmp_path / "archive")
+    with Site() as site:
+        url = site.url("/b.html")
+        write_papers(config, [url])
+        site["/b.html"] = page("first")
+        first = run(config).run
+        site["/b.html"] = page("second")
+        second = run(config).run
+        assert run(config).fobis["same"] == 1
+    world, vault = World(config, {}, first, second), tmp_path / "v"
+    changed = world.layout.root / world.layout.path(second, url)
+    good = changed.read_bytes()
+    changed.chmod(0o644)
+    changed.write_bytes(b"spoilt")
+    summary, _ = exported(world, vault)
+    assert summary.spoilt == 1
+    assert [record.date for record in all_records(vault) if record.uri == url] == [iso(first)]
+    changed.write_bytes(good)
+    exported(world, vault)
+    (revisit,) = [record for record in all_records(vault) if record.type == "revisit"]
+    assert revisit.headers["WARC-Payload-Digest"] == digest_of_head(good)
+    check_vault(vault)
 
 
 def test_a_link_out_of_the_store_is_not_followed(world: World, tmp_path: Path) -> None:

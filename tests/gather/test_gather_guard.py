@@ -339,7 +339,9 @@ def test_an_empty_data_set_loses_nothing(config: Config) -> None:
     assert run(config, fetch=False).tobis["new"] == 1
     for path in sorted(config.data_path.rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
-    assert run(config, fetch=False).tobis["lost"] == 0
+    with pytest.raises(DataSetError, match="is it mounted"):
+        run(config, fetch=False)
+    assert None not in histories(config)["RePEc:aaa:sss:0"].values()
     check(config)
 
 

@@ -34,9 +34,12 @@ from gather_support import (
     write_papers,
 )
 
+from archec.catalogue.open import open_catalogue
 from archec.config import Config
-from archec.gather.recover import CATCH_UP
+from archec.gather.recover import CATCH_UP, is_behind
+from archec.report.changes import changes_of_runs
 from archec.store import failpoints
+from archec.store.journal import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock, holder
 
@@ -114,12 +117,49 @@ def test_a_run_waits_for_a_reader_that_catches_up(config: Config, folder: Path) 
     assert child.returncode == 0
 
 
+def test_what_a_run_noted_is_found_though_its_tist_is_ahead_of_the_clock(config: Config, folder: Path) -> None:
+    """Several runs begin within one second: their tists grow all the same, and so do the stamps."""
+    runs = [run(config, many(folder / f"RePEc_2001-01-0{n}.tar", n)).run for n in range(1, 6)]
+    catalogue = open_catalogue(config.database, base=config.base)
+    try:
+        for n, tist in enumerate(runs, 1):
+            found = list(changes_of_runs(catalogue, tist))
+            assert [one.run for one in found] == runs[n - 1 :]
+    finally:
+        catalogue.close()
+
+
 def test_reading_takes_no_lock_where_nothing_is_behind(config: Config, folder: Path) -> None:
     run(config, many(folder / "RePEc_2001-01-01.tar", 3))
     with RunLock(open_layout(config.store_path), "gather"):
         before = holder(open_layout(config.store_path))
         assert archec_cli(config, "history", "RePEc:aaa:sss:1").code == 0
         assert holder(open_layout(config.store_path)) == before
+
+
+def test_a_run_that_its_budget_stopped_leaves_nothing_to_catch_up_with(config: Config, site: Site) -> None:
+    for n in range(3):
+        site[f"/{n}"] = pdf(str(n))
+    write_papers(config, [site.url(f"/{n}") for n in range(3)])
+    assert archec_cli(config, "gather", "--max-files", 1).code == 5
+    older = {path: path.read_bytes() for path in config.base.glob("data/catalogue.sqlite*")}
+    layout = open_layout(config.store_path)
+    assert not _is_behind(config)
+    assert archec_cli(config, "gather", "--max-files", 1, "--resume").code == 5
+    assert len(journals(layout)) == 1
+    for path in config.base.glob("data/catalogue.sqlite*"):
+        path.unlink()
+    for path, data in older.items():
+        path.write_bytes(data)
+    assert _is_behind(config), "an older copy of the catalogue was put back"
+
+
+def _is_behind(config: Config) -> bool:
+    catalogue = open_catalogue(config.database, base=config.base)
+    try:
+        return is_behind(open_layout(config.store_path), catalogue)
+    finally:
+        catalogue.close()
 
 
 # -- budgets ------------------------------------------------------------------------------------------

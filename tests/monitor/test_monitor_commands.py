@@ -128,10 +128,14 @@ def test_states(config: Config, folder_of_tarballs: Path, site: Site) -> None:
     site["/a"], site["/b"] = pdf("a"), pdf("b")
     write_papers(config, [site.url("/a"), site.url("/b")], archive="bbb")
     assert archec_inline(config, "gather", "--max-files", 1).code == 5
-    assert [row["state"] for row in told(config, "runs")] == ["resumable", "held back", "done"]
+    assert [row["state"] for row in told(config, "runs")] == ["budget", "held-back", "done"]
+    assert [row["resumable"] for row in told(config, "runs")] == [True, False, False]
+    assert b"budget" in archec_inline(config, "runs").out
+    assert b"resumable: archec gather --resume" in archec_inline(config, "status").out
     assert archec_inline(config, "gather", "--max-files", 1).code == 5
     assert archec_inline(config, "gather", "--resume").code == 0
-    assert [row["state"] for row in told(config, "runs")] == ["done", "budget", "held back", "done"]
+    assert [row["state"] for row in told(config, "runs")] == ["done", "budget", "held-back", "done"]
+    assert not any(row["resumable"] for row in told(config, "runs"))
 
 
 @pytest.fixture
@@ -288,13 +292,23 @@ def test_the_last_line_where_the_lock_is_held_or_a_signal_comes(config: Config, 
         gate.set()
         _, err = child.communicate(timeout=60)
         found = last_line(Done(child.returncode, b"", err.decode()))
+        assert "archec: interrupted; what was done is kept; 'archec gather --resume' carries on\n" in err.decode()
         assert (found["exit"], found["state"]) == (130, "interrupted")
         assert found["run"] == told(config, "runs")["run"]
     finally:
         gate.set()
         end(child)
     assert holder(open_layout(config.store_path)) is None
-    assert told(config, "runs")["state"] == "resumable"
+    stopped = told(config, "runs")
+    assert (stopped["state"], stopped["resumable"]) == ("interrupted", True)
+    # What was committed counts, whether or not the run had come to say so.
+    assert stopped["tobis"]["new"] == 2
+    assert stopped["fobis"] == {"new": 1}
+    assert told(config, "status")["stored_bytes"] == stopped["stored_bytes"] > 0
+    carried = archec_cli(config, "gather", "--resume")
+    assert f"archec: carrying on with run {stopped['run']} of" in carried.err
+    assert carried.code == 0
+    assert "no run to carry on with: a new one begins" in archec_cli(config, "gather", "--resume").err
 
 
 def test_the_last_line_after_a_bug(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

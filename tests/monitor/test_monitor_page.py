@@ -155,7 +155,7 @@ def test_without_matplotlib(memory_folder: Callable[[], Path], tmp_path: Path) -
             [*command, "--config", str(path)], capture_output=True, text=True, check=False, env=environment()
         )
         assert done.returncode == wanted, done.stderr
-        assert ("pip install archec[report]" in done.stderr) == bool(wanted)
+        assert ("pip install 'archec[report]'" in done.stderr) == bool(wanted)
     assert not (tmp_path / "x.html").exists()
 
 

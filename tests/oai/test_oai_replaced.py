@@ -96,6 +96,19 @@ def replaced(memory_path: Path) -> Replaced:
     return made
 
 
+def test_a_first_run_that_comes_to_know_its_date_later(memory_path: Path) -> None:
+    """A tarball whose name has no date: the run is announced once more when its members have told it."""
+    world = Replaced(memory_path / "w")
+    tist = int(world.clock())
+    for batch, data_set in ((1, 0), (2, 999_999)):
+        position = Position(tist, batch, tist)
+        world.runs.add(tist)
+        world.catalogue.write(Changes(position, runs=[Run(tist, "running", data_set, "tarball", "/data/x.tar")]))
+        world.follow()
+    world.run(paper("RePEc:aaa:s:1", 0))
+    assert set(world.harvested()) == {"oai:" + world.repository.domain + ":RePEc:aaa:s:1"}
+
+
 def test_a_rebuild_changes_no_datestamp_and_ends_no_token(replaced: Replaced) -> None:
     before = replaced.harvested()
     token = str(replaced.ask("ListRecords", metadataPrefix="redif").findtext(".//{*}resumptionToken"))

@@ -177,6 +177,13 @@ def test_lists(tmp_path: Path) -> None:
     assert "--obis must be 5,000 or more" in few.stderr
 
 
+@pytest.mark.slow
+def test_verify(tmp_path: Path) -> None:
+    value = report(tmp_path, "verify", "--templates", "200", "--files", "3", "--size", "2000", "--rounds", "1")
+    found = ratios(value)
+    assert any(name.startswith("203 files") and name.endswith("archec / md5sum") for name in found), found
+
+
 def test_a_goal_that_is_missed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(SCRIPTS))
     from benchmarks.machine import Load
@@ -202,5 +209,5 @@ def test_the_script_finds_its_python() -> None:
         [SCRIPTS / "bench", "--help"], env=environ, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    for name in ("parse", "templates", "fetch", "catalogue", "export", "oai"):
+    for name in ("parse", "templates", "fetch", "catalogue", "export", "oai", "lists", "verify"):
         assert f"\n    {name} " in done.stdout

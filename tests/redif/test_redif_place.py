@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.redif.place import Place, own, place
+from archec.redif.place import Place, misplaced, own, place
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,24 @@ def test_any_text(handle: str, path: str) -> None:
     found = place(path)
     assert found.archive == found.archive.lower()
     own(handle, path)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/x/RePEc/aaa/ssssss/1.rdf", ""), ("/tmp/RePEc/aaa/ssssss/2009/1.rdf", ""), ("1.rdf", ""), ("./1.rdf", ""),
+        ("/tmp/1.rdf", ""), ("doc/1.rdf", ""), ("/tmp/papers/1.rdf", ""), ("/srv/bob/papers/1.rdf", ""),
+        ("/tmp/aaa/ssssss/1.rdf", ""), ("AAA/SSSSSS/1.rdf", ""), ("/tmp/bbb/ssssss/1.rdf", "bbb/"),
+        ("/tmp/aaa/tttttt/1.rdf", "aaa/tttttt/"), ("RePEc/bbb/ssssss/1.rdf", "bbb/"), ("RePEc/bbb/1.rdf", "bbb/"),
+        ("RePEc/aaa/1.rdf", "aaa/"), ("RePEc/all/1.rdf", ""), ("RePEc/1.rdf", ""), ("RePEc/../tmp/1.rdf", ""),
+    ],
+)  # fmt: skip
+def test_where_a_file_anywhere_on_a_disk_is_misplaced(path: str, told: str) -> None:
+    assert misplaced("RePEc:aaa:ssssss:1", path) == told
+
+
+def test_templates_of_archives_and_series_lie_anywhere_in_their_archive() -> None:
+    assert misplaced("RePEc:aaa:ssssss", "RePEc/aaa/aaaseri.rdf") == ""
+    assert misplaced("RePEc:aaa", "RePEc/aaa/aaaarch.rdf") == ""
+    assert misplaced("RePEc:aaa", "RePEc/bbb/aaaarch.rdf") == "bbb/"
+    assert misplaced("nonsense", "RePEc/bbb/aaaarch.rdf") == ""

@@ -36,6 +36,9 @@ def test_health_and_figures() -> None:
         ill = client.get("/healthz")
         assert (ill.status_code, ill.json()["faults"]) == (503, {"sample": "ailing"})
         assert client.get("/nothing/../../etc/passwd").status_code == 404
+        first = client.get("/")
+        assert (first.status_code, first.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert '<a href="sample">' in first.text
         text = client.get("/metrics").text
     assert 'archec_http_requests_total{part="sample",status="200"} 1\n' in text
     assert 'archec_http_requests_total{part="healthz",status="503"} 1\n' in text

@@ -17,6 +17,7 @@ from xxhash import xxh3_128_hexdigest
 
 from archec.errors import CorruptJournal, Occupied, StorageFailed, StorageFull
 from archec.store.journal import JournalWriter, journals, read_batches, tidy
+from archec.store.journalfile import newest_batch
 from archec.store.layout import Layout, create
 
 TIST = 1352481230
@@ -50,6 +51,19 @@ def test_the_end_of_a_batch_is_as_documented(flat: Layout) -> None:
     hashed = data[: data.rindex(b',"xxh3"')]
     assert end == {"type": "batch", "n": 1, "lines": 2, "stamp": TIST, "xxh3": xxh3_128_hexdigest(hashed)}
     assert list(end) == ["type", "n", "lines", "stamp", "xxh3"]
+
+
+def test_the_newest_batch_is_found_from_the_end(flat: Layout) -> None:
+    path = write(flat)
+    data = path.read_bytes()
+    assert newest_batch(path) == 3
+    for torn in (b'{"half', b'{"type":"batch","n":4,"lines":1,"stamp":1,"xxh3":"' + b"0" * 32 + b'"}'):
+        path.write_bytes(data + torn)
+        assert newest_batch(path) == 3
+    path.write_bytes(data[:-1])
+    assert newest_batch(path) == 2
+    path.write_bytes(b"")
+    assert newest_batch(path) == 0
 
 
 def test_text_and_bytes_and_nothing(flat: Layout) -> None:

@@ -1,0 +1,90 @@
+"""stdout and stderr as the commands have them: what cannot be written to stdout is an error of one line, what cannot
+be written to stderr is nothing, for there is nobody to tell."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from typing import Any
+
+from archec.errors import StdoutFailed
+
+__all__ = ["ReaderGone", "guard"]
+
+
+class ReaderGone(BrokenPipeError):
+    """Nobody reads stdout any more. Other broken pipes are no reason to be content."""
+
+
+def guard() -> None:
+    """Puts guarded streams in the place of the process's own.
+
+    A descriptor that was closed (``>&-``) is opened on nothing first: else the next file to be opened, perhaps the
+    catalogue, would have its number. Streams that somebody has replaced already are left alone.
+    """
+    for number in (0, 1, 2):
+        _fill(number)
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _stream(_Stdout(1, closed=sys.stdout is None), sys.stdout)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _stream(_Raw(2, closed=sys.stderr is None), sys.stderr)
+
+
+class _Raw(io.RawIOBase):
+    """A descriptor to write to. After its first failure it takes everything and writes nothing."""
+
+    def __init__(self, number: int, *, closed: bool) -> None:
+        super().__init__()
+        self._number, self._dead = number, False
+        self._never = closed
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._number
+
+    def isatty(self) -> bool:
+        return os.isatty(self._number)
+
+    def write(self, data: Any, /) -> int:
+        if not self._dead:
+            try:
+                if self._never:
+                    raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+                return os.write(self._number, data)
+            except OSError as error:
+                self._dead = True
+                self.failed(error)
+        return memoryview(data).nbytes
+
+    def failed(self, error: OSError) -> None:
+        """Nobody can be told."""
+
+
+class _Stdout(_Raw):
+    def failed(self, error: OSError) -> None:
+        if isinstance(error, BrokenPipeError):
+            raise ReaderGone(error.errno, error.strerror) from error
+        raise StdoutFailed(f"cannot write to stdout: {error.strerror}") from error
+
+
+def _stream(raw: _Raw, like: io.TextIOBase | None) -> io.TextIOWrapper:
+    """A text stream over ``raw``, with the encoding of the one that it replaces."""
+    encoding = getattr(like, "encoding", None) or "utf-8"
+    errors = getattr(like, "errors", None) or "backslashreplace"
+    quick = raw.fileno() == 2 or raw.isatty() or getattr(like, "write_through", False)
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors, line_buffering=quick)
+
+
+def _fill(number: int) -> None:
+    try:
+        os.fstat(number)
+    except OSError:
+        spare = os.open(os.devnull, os.O_RDWR)
+        if spare != number:
+            os.dup2(spare, number)
+            os.close(spare)
+        os.set_inheritable(number, True)

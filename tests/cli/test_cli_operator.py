@@ -1,0 +1,226 @@
+"""What an operator meets on a first day: empty mounts, read-only copies, narrow terminals, codes that are unknown."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from gather_support import Member, archec_cli, archec_inline, environment, make, run, tarball, template, write_papers
+
+from archec.config import Config
+
+
+@pytest.fixture
+def config(memory_folder: Callable[[], Path]) -> Config:
+    return make(memory_folder() / "a", {"max_loss_least": 5})
+
+
+@pytest.fixture
+def filled(config: Config) -> Config:
+    write_papers(config, ["http://127.0.0.1:9/a", "http://127.0.0.1:9/b"])
+    run(config, fetch=False)
+    return config
+
+
+def states(config: Config) -> list[str]:
+    done = archec_inline(config, "runs", "--json")
+    return [json.loads(line)["state"] for line in done.out.splitlines()]
+
+
+# -- a data set that is not there -------------------------------------------------------------------
+
+
+def test_an_empty_data_set_is_an_error_where_the_archive_holds_templates(filled: Config) -> None:
+    before = archec_inline(filled, "dump").out
+    shutil.rmtree(filled.data_path / "aaa")
+    for arguments in (["--no-fetch"], [], ["--dry-run"]):
+        done = archec_inline(filled, "gather", *arguments)
+        assert done.code == 1, done.err
+        told = [line for line in done.err.splitlines() if line.startswith("archec: ")]
+        assert len(told) == 1
+        assert f"{filled.data_path}: holds no files" in told[0]
+        assert "is it mounted" in told[0]
+    assert states(filled)[0] == "failed"
+    assert archec_inline(filled, "dump").out == before
+    write_papers(filled, ["http://127.0.0.1:9/a", "http://127.0.0.1:9/b"])
+    assert archec_inline(filled, "gather", "--resume", "--no-fetch").code == 0
+    assert archec_inline(filled, "dump").out == before
+
+
+def test_an_empty_data_set_of_a_new_archive_is_a_warning(config: Config) -> None:
+    done = archec_inline(config, "gather")
+    assert done.code == 0
+    assert f"archec: warning: {config.data_path}: holds no files" in done.err
+    assert states(config) == ["done"]
+
+
+def test_a_tarball_that_broke_off_is_a_warning(config: Config, tmp_path: Path) -> None:
+    members = [Member(f"RePEc/aaa/sss/{n}.rdf", template(f"RePEc:aaa:sss:{n}").encode() * 50) for n in range(9)]
+    path = tarball(tmp_path / "RePEc_2001-01-01.tar", members)
+    os.truncate(path, path.stat().st_size // 2)
+    done = archec_inline(config, "gather", "-f", path, "--no-fetch")
+    assert done.code == 0
+    assert f"archec: warning: {path}: broke off" in done.err
+    assert b"archec_last_run_data_set_whole 0" in archec_inline(config, "metrics").out
+    run(config, tarball(tmp_path / "RePEc_2001-01-02.tar", members))
+    assert b"archec_last_run_data_set_whole 1" in archec_inline(config, "metrics").out
+
+
+# -- an archive that can only be read ---------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Mounts a folder on itself, read-only."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a folder read-only")
+    mount = subprocess.run(["mount", "--bind", folder, folder], capture_output=True, check=False)
+    if mount.returncode:
+        pytest.skip(f"cannot mount here: {mount.stderr.decode()}")
+    try:
+        again = subprocess.run(["mount", "-o", "remount,bind,ro", folder], capture_output=True, check=False)
+        if again.returncode:
+            pytest.skip(f"cannot mount read-only here: {again.stderr.decode()}")
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def reads(config: Config, vault: Path) -> None:
+    """All that only reads works."""
+    for command in (
+        ("status",), ("history", "RePEc:aaa:sss:0"), ("get", "RePEc:aaa:sss:0"), ("runs",), ("runs", "last"),
+        ("changes",), ("lost",), ("coverage",), ("dump",), ("dump", "--all"), ("metrics",), ("check",),
+        ("export", "warc", vault),
+    ):  # fmt: skip
+        done = archec_cli(config, *command)
+        assert done.code == 0, (command, done.err)
+
+
+def test_a_read_only_archive_can_be_read(filled: Config, tmp_path: Path) -> None:
+    assert archec_inline(filled, "verify").code == 0
+    expected = archec_inline(filled, "dump", "--all").out
+    with read_only(filled.base):
+        reads(filled, tmp_path / "vault")
+        assert archec_cli(filled, "dump", "--all").out == expected
+        done = archec_cli(filled, "verify")
+        assert done.code == 1
+        assert "read-only file system" in done.err
+        done = archec_cli(filled, "gather")
+        assert done.code == 1
+        assert "read-only file system" in done.err.lower()
+
+
+def test_a_read_only_copy_of_a_catalogue_in_use(filled: Config, tmp_path: Path) -> None:
+    """With its log and what belongs to it, it is read; without, the message says what is missing."""
+    program = (
+        "import os, sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('PRAGMA wal_autocheckpoint = 0');"
+        "[(db.execute(f'UPDATE position SET stamp = stamp + {n}'), db.commit()) for n in (1, -1)]; os._exit(0)"
+    )
+    path = filled.base / "data" / "catalogue.sqlite"
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True)
+    assert path.with_name("catalogue.sqlite-wal").stat().st_size > 0
+    with read_only(filled.base):
+        reads(filled, tmp_path / "vault")
+    path.with_name("catalogue.sqlite-shm").unlink()
+    with read_only(filled.base):
+        for command in ("status", "check"):
+            done = archec_cli(filled, command)
+            assert done.code == 1, done
+            assert "read-only file system" in done.err
+            assert "-wal" in done.err
+
+
+# -- terminals --------------------------------------------------------------------------------------
+
+
+def on_terminal(config: Config, *arguments: str, columns: int) -> tuple[str, str]:
+    """What a command prints on a terminal of so many columns, and what on stderr."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "archec", *arguments, "--config", str(config.base / "config.yaml")]
+    env = environment({"COLUMNS": str(columns)})
+    child = subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, env=env)
+    os.close(theirs)
+    found = b""
+    with contextlib.suppress(OSError):  # EIO: the other side is closed
+        while data := os.read(ours, 65536):
+            found += data
+    os.close(ours)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    return found.decode().replace("\r\n", "\n"), err.decode()
+
+
+def test_tables_fit_a_narrow_terminal(filled: Config) -> None:
+    run(filled)
+    for command in (["coverage"], ["status"], ["runs"], ["history", "RePEc:aaa:sss:0"]):
+        text, err = on_terminal(filled, *command, columns=60)
+        wide = archec_inline(filled, *command).out.decode()
+        parted = [line for line in text.splitlines() if len(line) > 60 and " " in line.strip()]
+        assert not parted, (command, parted)
+        assert "…" not in text
+        if command == ["coverage"]:
+            assert "too narrow for: files, held, lost, forbidden, untried, other" in err
+            assert "works  w. a file  PDFs  unreach." in text
+        else:
+            assert not err
+            assert [word for word in wide.split() if word.isdecimal() and len(word) == 10] == [
+                word for word in text.split() if word.isdecimal() and len(word) == 10
+            ]  # fmt: skip
+
+
+def test_nothing_to_tell_is_said_on_a_terminal(filled: Config) -> None:
+    assert on_terminal(filled, "lost", columns=80) == ("", "archec: nothing is lost\n")
+    assert on_terminal(filled, "lost", "--returned", columns=80) == ("", "archec: nothing has come back\n")
+    assert on_terminal(filled, "changes", "--since", "2999-01-01", columns=80) == ("", "archec: no incidences\n")
+    assert archec_inline(filled, "lost").err == ""
+
+
+# -- what is unknown --------------------------------------------------------------------------------
+
+
+def test_unknown_and_malformed_archive_codes(filled: Config, tmp_path: Path) -> None:
+    for command in (
+        ["lost", "--archive"], ["coverage", "--archive"], ["export", "warc", str(tmp_path / "v"), "--archive"],
+        ["gather", "--no-fetch", "--accept-losses"],
+    ):  # fmt: skip
+        done = archec_inline(filled, *command, "zzz")
+        assert done.code == 0, done.err
+        assert "archec: the archive holds nothing of zzz\n" in done.err
+        assert "holds nothing" not in archec_inline(filled, *command, "aaa").err
+        assert archec_inline(filled, *command, "a/b").code == 2
+
+
+def test_small_hints(filled: Config, tmp_path: Path) -> None:
+    done = archec_inline(filled, "metrics", "-o", tmp_path / "x.txt")
+    assert (done.code, "*.prom only" in done.err) == (0, True)
+    assert archec_inline(filled, "metrics", "-o", tmp_path / "x.prom").err == ""
+    done = archec_inline(None, "status", "--config", tmp_path)
+    assert done.code == 1
+    assert f"{tmp_path}: is a folder" in done.err
+
+
+def test_an_archive_that_is_not_there_is_told_by_file_and_key(filled: Config) -> None:
+    path = filled.base / "config.yaml"
+    text = path.read_text()
+    for key, value, command, told in (
+        ("object_store", "nowhere", ["status"], "is it mounted"),
+        ("object_store", "archive/../nowhere", ["check"], f"object_store: {filled.base}/nowhere: "),
+        ("ReDIF_directory", "nowhere", ["gather"], f"ReDIF_directory: {filled.base}/nowhere: no such data set"),
+        ("database", "mysql://x/y", ["dump"], "must be sqlite:///PATH"),
+    ):
+        lines = [f"{key}: {value}" if line.startswith(f"{key}:") else line for line in text.splitlines()]
+        path.write_text("\n".join(lines))
+        done = archec_inline(None, *command, "--config", path)
+        assert done.code == 1, done
+        assert f"archec: {path}: {key}: " in done.err
+        assert told in done.err
+    path.write_text(text)

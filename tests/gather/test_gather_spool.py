@@ -1,0 +1,95 @@
+"""The scratch database: sorted without the system's temporary files, whatever the order of what is put in."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from archec.gather.sorting import SCHEMA, SortedIds
+from archec.gather.spool import FileRow, SeenRow, Spool
+
+
+def row(obi: str, n: int = 0, member: int = 1) -> SeenRow:
+    return SeenRow(obi, n.to_bytes(16, "big"), 1, b"RePEc/aaa/sss/x.rdf", member, n, obi, n, "utf-8", 1, 0, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lots=st.lists(st.lists(st.text(alphabet="ab:\0\u20ac\U0001f600", max_size=3), max_size=12), max_size=8),
+    most=st.integers(1, 20),
+    low=st.text(alphabet="ab:\u20ac", max_size=2),
+    high=st.text(alphabet="ab:\u20ac", max_size=2),
+)
+def test_any_rows_come_by_id(lots: list[list[str]], most: int, low: str, high: str) -> None:
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        db.executescript(f"CREATE TABLE seen (id TEXT, md5 BLOB); {SCHEMA}")
+        ids = SortedIds(db, most=most)
+        for lot in lots:
+            db.executemany("INSERT INTO seen VALUES (?, ?)", [(obi, obi.encode()) for obi in lot])
+            ids.inserted(len(lot), sum(map(len, lot)))
+        every = [obi for lot in lots for obi in lot]
+        found = list(ids)
+        assert [obi for obi, _, _ in found] == sorted(every)
+        assert sorted(number for _, number, _ in found) == list(range(1, len(every) + 1))
+        assert all(every[number - 1] == obi and md5 == obi.encode() for obi, number, md5 in found)
+        assert sorted(ids.between(low, high)) == sorted(obi for obi in every if low <= obi < high)
+    finally:
+        db.close()
+
+
+def test_more_repeats_of_an_id_than_a_block_holds(tmp_path: Path) -> None:
+    with Spool(tmp_path / "spool") as spool:
+        for n in range(0, 130_000, 10_000):
+            spool.add([row("RePEc:aaa:sss:1", n + i) for i in range(10_000)], [])
+            spool.add([row(f"RePEc:aaa:sss:{n}{i}", n + i) for i in range(500)], [])
+        found = {item.id: item for item in spool.found(frozenset())}
+        assert len(found) == 13 * 500 + 1
+        assert (found["RePEc:aaa:sss:1"].times, found["RePEc:aaa:sss:1"].md5) == (130_000, (129_999).to_bytes(16, "big"))
+
+
+def test_no_statement_sorts_into_the_system_s_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for a part of the rows that fits the page cache, nothing is sorted that is not stored in order."""
+    asked: set[str] = set()
+    made: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def watched(*arguments: object, **options: object) -> sqlite3.Connection:
+        db = connect(*arguments, **options)  # type: ignore[call-overload]
+        db.set_trace_callback(asked.add)
+        made.append(db)
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", watched)
+    with Spool(tmp_path / "spool") as spool:
+        spool.add([row(f"RePEc:aaa:sss:{n}", n) for n in range(10)], [FileRow(b"x", 1, "aaa", 1), FileRow(b"x", 2, "aaa", 0)])
+        assert spool.superseded() == {1}
+        assert spool.archives(frozenset()) == {"aaa": False}
+        assert spool.archives(frozenset({2})) == {"aaa": True}
+        assert len(list(spool.found(frozenset({7})))) == 10
+        assert len(list(spool.ids_of("aaa"))) == 10
+        spool.add_losses([("aaa", "a"), ("bbb", "b"), ("aaa", "c")])
+        assert spool.loss_counts() == {"aaa": 2, "bbb": 1}
+        assert list(spool.losses(frozenset({"bbb"}))) == ["a", "c"]
+        spool.replan(["http://b/1", "http://a/2", "http://b/3"])
+        assert sorted(spool.plan_hosts()) == [(0, "b", 2), (1, "a", 1)]
+        assert spool.plan_after("b", 0, 5) == [(2, "http://b/3")]
+        made[0].set_trace_callback(None)
+        for statement in asked:
+            if not statement.startswith(("SELECT", "INSERT", "DELETE")) or statement.startswith("INSERT INTO sorted"):
+                continue
+            plan = made[0].execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
+            assert "TEMP B-TREE" not in str(plan), statement
+
+
+def test_a_file_of_which_a_part_could_not_be_read_is_not_read(tmp_path: Path) -> None:
+    with Spool(tmp_path / "spool") as spool:
+        spool.add([], [FileRow(b"x", 1, "aaa", 1)])
+        spool.add([], [FileRow(b"x", 1, "aaa", 0)])
+        spool.add([], [FileRow(b"x", 1, "aaa", 1)])
+        assert spool.superseded() == frozenset()
+        assert spool.archives(frozenset()) == {"aaa": False}
