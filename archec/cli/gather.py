@@ -74,8 +74,8 @@ def gather(
     fetching = not (no_fetch or dry_run)
     with Spares(min(config.fetch.workers, config.fetch.concurrency) if fetching else 0) as spares:
         # Imported here, while those get ready on the other cores.
+        from archec.gather.budget import Budget
         from archec.gather.dryrun import dry_run as run_dry
-        from archec.gather.fobis import Budget
         from archec.gather.progress import meter_for
         from archec.gather.run import Options, exit_code
         from archec.gather.run import gather as gather_run

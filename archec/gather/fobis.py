@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import os
-import re
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Fobi, FobiVersion
-from archec.catalogue.records import FobiVisit
 from archec.config import Config
-from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
+from archec.errors import ArchecError, BadName
 from archec.fetch.pool import FetchPool
 from archec.fetch.task import Hop, Task
+from archec.gather.bodies import Bodies, declared
+from archec.gather.budget import Budget, Purse
 from archec.gather.chains import Chains
-from archec.gather.commit import Committer, Item
+from archec.gather.commit import Committer
+from archec.gather.known import Known
 from archec.gather.plan import Feeder
 from archec.gather.progress import Meter
 from archec.gather.report import Report
 from archec.gather.visits import Effect, Seen, visit_for
 from archec.ids import normalise_url
 from archec.store.layout import Layout
-from archec.store.reader import digest
-from archec.store.writer import HardLink, Link, Placement
 from archec.text.pool import TextPool
-from archec.text.sniff import sniff
 from archec.units import human_size
 
-__all__ = ["Budget", "FobiPhase"]
+__all__ = ["FobiPhase"]
 
-_CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.I)
-_HEAD = 4096
 _WINDOW = 1024
 """So many files are handed to the fetchers at least, so that they never wait for a commit."""
 _TEXTS = 256
 _LAST_MINUTE = 60.0
 """Seconds that files under way have when bytes or time are used up."""
-_RECENT = 20_000
 _MOST_AGAIN = 200_000
 """So many files of hosts that were given up are tried again in the same run; the rest in the next."""
 _WAIT = 0.05
@@ -47,15 +42,6 @@ _ENDED = {
     "redirect-loop": "its redirects go round in a circle",
     "too-many-redirects": "more redirects than fetch.max_redirects",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What a run may fetch at most; 0 means no limit. ``seconds`` count from the phase's start."""
-
-    files: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +72,17 @@ class FobiPhase:
     ) -> None:
         self._config, self._layout, self._catalogue = config, layout, catalogue
         self._committer, self._report, self._meter = committer, report, meter
-        self._run, self._resumed, self._budget, self._clock = run, resumed, budget, clock
+        self._run, self._budget = run, budget
+        self._purse = Purse(budget, clock)
+        self._known = Known(catalogue, run, config.fetch.max_redirects)
+        self._bodies = Bodies(layout, run, resumed=resumed)
         self._chains = Chains(config.fetch.max_redirects)
         self._active: dict[str, _Active] = {}
         self._redirecting: dict[str, _Active] = {}
         self._reading: dict[str, tuple[_Active, Hop, str]] = {}
-        self._recent: OrderedDict[str, Effect] = OrderedDict()
-        self._started = 0
         self._done = 0
-        self._bytes = 0
         self._deferred: list[str] = []
         self._second_chance = True
-        self._began: float | None = None
         self._forgotten = False
 
     def fetch(self, pool: FetchPool, texts: TextPool, feeder: Feeder, *, last_pass: bool) -> tuple[bool, list[str]]:
@@ -106,19 +91,19 @@ class FobiPhase:
         Gives whether the budget stopped it, and the URLs whose hosts were given up and that a later
         pass may try again (none in the ``last_pass``, and none where there is a budget: it records them).
         """
-        limited = bool(self._budget.files or self._budget.bytes or self._budget.seconds)
-        self._second_chance = not last_pass and not limited
-        began = self._began = self._clock() if self._began is None else self._began
+        purse = self._purse
+        self._second_chance = not last_pass and not self._budget
+        purse.begin()
         window = max(_WINDOW, 8 * self._config.fetch.concurrency)
-        total = self._started + feeder.left
+        total = purse.files + feeder.left
         self._meter.phase("fetching files" if not last_pass else "fetching again", total or None)
         spent = False
         while True:
-            spent = spent or self._spent(began)
+            spent = spent or purse.spent
             if not spent and not texts.pending > _TEXTS:
                 self._feed(pool, feeder, window - len(self._active) - len(self._redirecting), feeder.left)
-                spent = self._spent(began)
-            if self._exhausted(began) and self._active:
+                spent = purse.spent
+            if purse.exhausted and self._active:
                 self._wind_up(pool, texts, feeder)
             if not self._active and not self._reading:
                 if spent or not feeder.left:
@@ -131,7 +116,7 @@ class FobiPhase:
                 version = FobiVersion(hop.md5, hop.size, done.md5, kind)
                 self._finish(active, Seen(hop, version=version), feeder)
             self._committer.tick()
-            self._meter.at(self._done, f"{human_size(self._bytes)}, {len(self._active)} under way", total)
+            self._meter.at(self._done, f"{human_size(purse.bytes)}, {len(self._active)} under way", total)
         self._committer.commit()
         return spent and (bool(feeder.left) or self._forgotten), self._deferred
 
@@ -153,24 +138,10 @@ class FobiPhase:
 
     # -- feeding ----------------------------------------------------------------------------------
 
-    def _spent(self, began: float) -> bool:
-        files = self._budget.files
-        return bool(files and self._started >= files) or self._exhausted(began)
-
-    def _exhausted(self, began: float) -> bool:
-        """Whether bytes or time are used up, so that nothing more may begin."""
-        budget = self._budget
-        return bool(
-            (budget.bytes and self._bytes >= budget.bytes)
-            or (budget.seconds and self._clock() - began >= budget.seconds)
-        )
-
     def _feed(self, pool: FetchPool, feeder: Feeder, room: int, left: int) -> None:
         if room <= 0 or not left:
             return
-        if self._budget.files:
-            room = min(room, self._budget.files - self._started)
-        urls = list(feeder.take(room))
+        urls = list(feeder.take(self._purse.most(room)))
         if not urls:
             return
         fobis = self._catalogue.fobis(urls)
@@ -178,12 +149,12 @@ class FobiPhase:
         for url in urls:
             fobi = fobis.get(url, Fobi(url))
             if self._plan_too(url):
-                self._started += 1
+                self._purse.files += 1
                 continue
-            if self._visited(url, fobi) is not None:
+            if self._known.effect(url, fobi) is not None:
                 feeder.done(url)
                 continue
-            self._started += 1
+            self._purse.files += 1
             self._active[url] = _Active(fobi, True, True)
             tasks.append(self._task(fobi))
         if tasks:
@@ -210,28 +181,6 @@ class FobiPhase:
             self._reading[url] = (replace(read[0], planned=True), *read[1:])
         return read is not None
 
-    def _visited(self, url: str, fobi: Fobi | None) -> Effect | None:
-        """What this run knows of the URL already."""
-        effect = self._recent.get(url)
-        if effect is not None or fobi is None or fobi.visit is None or fobi.visit.tist != self._run:
-            return effect
-        state = fobi.history.at(self._run)
-        entry = fobi.history.entry_at(self._run)
-        held = state is not None and fobi.visit.checked == self._run
-        version = fobi.versions.get(state) if held and state is not None else None
-        place = (entry[0], url) if entry is not None else None
-        hops = self._hops_from(fobi) if version is not None else 0
-        return Effect(_no_record(fobi), fobi.visit.outcome, False, version, place, hops)
-
-    def _hops_from(self, fobi: Fobi) -> int:
-        """How many redirects led from a URL to its contents when it was last visited."""
-        hops, step = 0, fobi.visit
-        while step is not None and step.target and hops <= self._config.fetch.max_redirects:
-            hops += 1
-            further = self._catalogue.fobis([step.target]).get(step.target)
-            step = further.visit if further is not None else None
-        return hops
-
     # -- hops -------------------------------------------------------------------------------------
 
     def _take(self, hop: Hop, pool: FetchPool, texts: TextPool, feeder: Feeder) -> None:
@@ -243,7 +192,7 @@ class FobiPhase:
             return
         self._report.requests += 1
         self._report.fetched_bytes += hop.size
-        self._bytes += hop.size
+        self._purse.bytes += hop.size
         if hop.kind == "redirect":
             self._redirect(active, hop, pool, feeder)
         elif hop.kind == "body":
@@ -272,66 +221,49 @@ class FobiPhase:
         if self._under_way(target):
             return
         known = self._catalogue.fobis([target]).get(target)
-        effect = self._visited(target, known)
+        effect = self._known.effect(target, known)
         if effect is not None:
             status = effect.record.visit.status
-            self._release(target, effect, Hop(target, "failed", status=status, deferred=effect.deferred), feeder)
+            found = Hop(target, "failed", status=status, deferred=effect.deferred)
+            for waiting, seen in self._release(target, effect, found):
+                self._finish(waiting, seen, feeder)
             return
         fobi = known or Fobi(target)
         self._active[target] = _Active(fobi, known is not None, False)
-        if not self._exhausted(self._began or 0.0):
+        if not self._purse.exhausted:
             pool.submit([self._task(fobi)])
 
     def _body(self, active: _Active, hop: Hop, texts: TextPool, feeder: Feeder) -> None:
         fobi = active.fobi
         state = fobi.history.at(self._run)
         drop_validators = False
-        if self._resumed:
-            held = self._orphan(hop)
-            if held is not None and held.md5 != hop.md5:
-                self._discard(hop)
-                hop, drop_validators = held, True
+        held = self._bodies.orphan(hop)
+        if held is not None and held.md5 != hop.md5:
+            self._discard(hop)
+            hop, drop_validators = held, True
         version = fobi.versions.get(state) if state == hop.md5 and state is not None else None
         if version is not None:
             self._finish(active, Seen(hop, version=version), feeder)
             return
-        kind = self._sniff(hop)
-        encoding = hop.header("content-encoding")
+        kind = self._bodies.kind(hop)
         if not drop_validators and texts.wants(kind, hop.size):
             self._reading[hop.url] = (active, hop, kind)
-            charset = _charset(hop.content_type)
-            declared = f"{kind}; charset={charset}" if charset else kind
-            texts.submit(hop.url, os.path.join(self._layout.root, hop.temp), declared, encoding)
+            path = os.path.join(self._layout.root, hop.temp)
+            texts.submit(hop.url, path, declared(kind, hop.content_type), hop.header("content-encoding"))
             return
         version = FobiVersion(hop.md5, hop.size, None, kind)
         self._finish(active, Seen(hop, version=version, drop_validators=drop_validators), feeder)
 
-    def _orphan(self, hop: Hop) -> Hop | None:
-        """Bytes that a killed run placed and did not journal: they stay, and are taken for its own.
-
-        A name that leads nowhere (a redirect whose target a power failure took) will lead somewhere again
-        when the target has been fetched.
-        """
-        if not os.path.lexists(os.path.join(self._layout.root, self._layout.path(self._run, hop.url))):
-            return None
-        try:
-            found = digest(self._layout, self._run, hop.url)
-        except (NotHeld, CorruptArchive):
-            return None
-        return hop._replace(md5=found.md5, size=found.size, temp="", xxh3="")
-
-    def _sniff(self, hop: Hop) -> str:
-        if not hop.size:
-            return hop.content_type or "application/octet-stream"
-        if hop.head and hop.temp:
-            return sniff(hop.head, hop.content_type, hop.header("content-encoding"))
-        path = hop.temp or self._layout.path(self._run, hop.url)
-        with open(os.path.join(self._layout.root, path), "rb") as file:
-            return sniff(file.read(_HEAD), hop.content_type, hop.header("content-encoding"))
-
     # -- results ----------------------------------------------------------------------------------
 
     def _finish(self, active: _Active, seen: Seen, feeder: Feeder) -> None:
+        """Ends a visit, and those of all who redirect here, however many follow one another."""
+        ending = deque([(active, seen)])
+        while ending:
+            ending.extend(self._end(*ending.popleft(), feeder))
+
+    def _end(self, active: _Active, seen: Seen, feeder: Feeder) -> Iterator[tuple[_Active, Seen]]:
+        """Ends one visit; gives those who waited for it and what they have come to."""
         fobi, hop = active.fobi, seen.hop
         if hop.deferred and self._second_chance and len(self._deferred) < _MOST_AGAIN:
             if active.planned:
@@ -340,36 +272,29 @@ class FobiPhase:
             for waiter in self._chains.release(fobi.id):
                 waiting = self._redirecting.pop(waiter.url)
                 again = waiter.hop._replace(deferred=True)
-                self._finish(waiting, Seen(again, outcome=seen.outcome or "unreachable", target=fobi.id), feeder)
+                yield waiting, Seen(again, outcome=seen.outcome or "unreachable", target=fobi.id)
             return
         effect = visit_for(self._config, fobi, seen, self._run)
         if seen.hops or hop.deferred:
             effect = replace(effect, hops=seen.hops, deferred=hop.deferred)
-        placement: Placement | None = None
-        links: tuple[Link, ...] = ()
-        own: tuple[HardLink, ...] = ()
-        if effect.keep and seen.target and seen.place is not None:
-            links = (Link(self._run, fobi.id, *seen.place),)
-        elif effect.keep and hop.temp:
-            placement = Placement(hop.temp, self._run, fobi.id, hop.md5)
+        item = self._bodies.item(effect, seen)
+        if item.placement is not None:
             self._report.stored_bytes += hop.size
-        elif effect.keep:
-            own = (HardLink(self._run, fobi.id, self._run, fobi.id),)  # an orphan: brought to the disk for sure
-        elif hop.temp:
+        elif not effect.keep:
             self._discard(hop)
-        held = effect.version is not None
-        if active.known or held:
-            self._committer.add(Item(effect.record, placement, links, own))
+        if active.known or effect.version is not None:
+            self._committer.add(item)
             self._report.visited(effect.record)
-        self._remember(fobi.id, effect)
+        self._known.remember(fobi.id, effect)
         if active.planned:
             self._done += 1
             if hop.deferred:
                 self._report.put_off(fobi.id)
             feeder.done(fobi.id)
-        self._release(fobi.id, effect, hop._replace(message=seen.message or hop.message), feeder)
+        yield from self._release(fobi.id, effect, hop._replace(message=seen.message or hop.message))
 
-    def _release(self, url: str, effect: Effect, hop: Hop, feeder: Feeder) -> None:
+    def _release(self, url: str, effect: Effect, hop: Hop) -> Iterator[tuple[_Active, Seen]]:
+        """Those who wait for a URL, and what they have come to now that its visit is over."""
         for waiter in self._chains.release(url):
             waiting = self._redirecting.pop(waiter.url)
             if effect.version is None:
@@ -378,7 +303,7 @@ class FobiPhase:
             elif effect.hops >= self._config.fetch.max_redirects:
                 seen = Seen(waiter.hop, outcome="too-many-redirects", target=url, message=_ENDED["too-many-redirects"])
             else:
-                seen = self._own_orphan(waiter.hop, effect.version) or Seen(
+                seen = self._bodies.own(waiter.hop, effect.version) or Seen(
                     waiter.hop,
                     version=effect.version,
                     unchanged=effect.outcome == "not-modified",
@@ -386,20 +311,7 @@ class FobiPhase:
                     place=effect.place,
                     hops=effect.hops + 1,
                 )
-            self._finish(waiting, seen, feeder)
-
-    def _own_orphan(self, hop: Hop, version: FobiVersion) -> Seen | None:
-        """What a killed run placed as a URL's own body before the URL began to redirect, if it did."""
-        held = self._orphan(hop) if self._resumed else None
-        if held is None or held.md5 == version.md5:
-            return None
-        found = FobiVersion(held.md5, held.size, None, self._sniff(held))
-        return Seen(held, version=found, drop_validators=True)
-
-    def _remember(self, url: str, effect: Effect) -> None:
-        self._recent[url] = effect
-        if len(self._recent) > _RECENT:
-            self._recent.popitem(last=False)
+            yield waiting, seen
 
     def _discard(self, hop: Hop) -> None:
         if hop.temp:
@@ -407,14 +319,3 @@ class FobiPhase:
                 self._committer.discard(hop.temp)
             except ArchecError as error:
                 self._report.message = error.message
-
-
-def _charset(content_type: str) -> str:
-    match = _CHARSET.search(content_type)
-    return match[1] if match else ""
-
-
-def _no_record(fobi: Fobi) -> FobiVisit:
-    if fobi.visit is None:
-        raise ValueError(f"{fobi.id}: was not visited")
-    return FobiVisit(fobi.id, fobi.visit, fobi.due)

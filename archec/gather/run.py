@@ -22,9 +22,10 @@ from archec.config import Config
 from archec.errors import ArchecError, Exit, LockHeld, UsageError
 from archec.fetch.child import Spares
 from archec.fetch.pool import FetchPool
+from archec.gather.budget import Budget
 from archec.gather.commit import Committer, Item
 from archec.gather.dataset import Chosen, choose, newest_member, printable, refuse_nothing
-from archec.gather.fobis import Budget, FobiPhase
+from archec.gather.fobis import FobiPhase
 from archec.gather.lanes import RARELY
 from archec.gather.plan import Feeder, make_plan
 from archec.gather.progress import Meter

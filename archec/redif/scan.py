@@ -96,7 +96,9 @@ def template_starts(lower: bytes) -> list[int]:
     starts: list[int] = []
     at = lower.find(_START)
     while at >= 0:
-        if (at == 0 or lower[at - 1] == 10) and _COLON.match(lower, at + 13) is not None:
+        if (at == 0 or lower[at - 1] == 10) and (
+            lower[at + 13 : at + 14] == b":" or _COLON.match(lower, at + 13) is not None
+        ):
             starts.append(at)
         at = lower.find(_START, at + 13)
     return starts

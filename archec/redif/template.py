@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise, repeat
 from operator import itemgetter
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from archec.redif.encoding import decode
 from archec.redif.fields import Field, cut, joined, specified
 from archec.redif.handle import handle_in, id_of
 from archec.redif.items import Blob
-from archec.redif.kinds import Family, kind_of
+from archec.redif.kinds import Family, Kind, kind_of
 from archec.redif.lines import with_lf
 from archec.redif.problems import Problem, shown
 from archec.redif.scan import template_starts
@@ -28,6 +29,8 @@ _TITLES: Mapping[Family, tuple[str, ...]] = {
     "other": ("Title", "Name", "Name-Full"),
 }
 """Where a template's title is, by family; the first that has a value."""
+_USUAL = 100
+"""Characters of a ``Template-Type:`` of which the meaning is remembered."""
 _name = itemgetter(0)
 _new = tuple.__new__  # what a NamedTuple's own constructor calls, in half the time
 
@@ -89,10 +92,16 @@ def parse(text: str, *, path: str = "", first_line: int = 1) -> Template:
     """
     if "\r" in text:
         text = with_lf(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
-    before, names, values = cut(text)
+    return _parsed(text, path, first_line)
+
+
+def _parsed(text: str, path: str, first_line: int) -> Template:
+    """What :func:`parse` gives for a text whose line ends are LF."""
+    before, names, raws = cut(text)
     if not names:
-        names, values = ["Template-Type"], [""]
-    return _template(names, values, path, first_line + before.count("\n"), _is_plain(text))
+        names, raws = ["Template-Type"], [""]
+    line = first_line + before.count("\n") if before else first_line
+    return _template(names, raws, path, line, _is_plain(text))
 
 
 def parse_blob(blob: Blob) -> Iterator[Template]:
@@ -100,12 +109,12 @@ def parse_blob(blob: Blob) -> Iterator[Template]:
     data = decode(blob.data, blob.encoding).data
     starts = template_starts(data.lower())
     starts.append(len(data))
-    line = blob.first_line
+    line, path = blob.first_line, blob.path
     done = 0
     for start, end in pairwise(starts):
         line += data.count(b"\n", done, start)
         # Each by itself: most templates are ASCII, and strings of one byte a character are the fast ones.
-        yield parse(data[start:end].decode("utf-8"), path=blob.path, first_line=line)
+        yield _parsed(data[start:end].decode("utf-8"), path, line)
         done = start
 
 
@@ -146,11 +155,12 @@ def _is_plain(text: str) -> bool:
 
 def _template(names: list[str], raws: list[str], path: str, first_line: int, plain: bool) -> Template:
     """A template from its part of what ``cut`` gives."""
-    kind, version, family = kind_of(joined(raws[0]) if names[0].lower() == "template-type" else "")
+    name, raw = names[0], raws[0]
+    kind, version, family = _usual_kind(name, raw) if len(raw) < _USUAL else _kind(name, raw)
     specs, raws, values = specified(family, names, raws, plain)
     canonical = list(map(_name, specs))
     clusters, keyless = grouped(specs, values)
-    handle, again = _handle(canonical, raws, values)
+    handle, again = _handle(canonical, raws, values, plain)
     obi = id_of(handle) if handle else ""
     problems: tuple[Problem, ...] = ()
     if again or keyless or not obi or not plain:
@@ -163,21 +173,32 @@ def _template(names: list[str], raws: list[str], path: str, first_line: int, pla
     )
 
 
+def _kind(name: str, raw: str) -> Kind:
+    """The type that a template's first field says."""
+    return kind_of(joined(raw) if name.lower() == "template-type" else "")
+
+
+_usual_kind = lru_cache(maxsize=256)(_kind)
+
+
 def _lines(raws: Sequence[str], first_line: int) -> list[int]:
     """The line on which each field begins."""
     breaks = accumulate(map(str.count, raws, repeat("\n")), initial=first_line)
     return [line + at for at, line in zip(range(len(raws)), breaks)]  # noqa: B905 - one more of these
 
 
-def _handle(canonical: list[str], raws: Sequence[str], values: Sequence[str]) -> tuple[str, bool]:
+def _handle(
+    canonical: list[str], raws: Sequence[str], values: Sequence[str], plain: bool
+) -> tuple[str, bool]:
     """The raw handle, and whether there is another after it."""
     at = -1
     times = canonical.count("Handle")
     for number in range(times):
         at = canonical.index("Handle", at + 1)
-        handle = values[at]
-        if "\n" in raws[at].rstrip() or "\x1a" in handle:
-            first, *following = raws[at].split("\n")
+        handle, raw = values[at], raws[at]
+        # As nearly always, the value begins behind one blank, and is all on that line.
+        if not plain or not (raw.startswith(handle, 1) or "\n" not in raw.rstrip()):
+            first, *following = raw.split("\n")
             handle = handle_in(first, following)
         if handle:
             return handle, number + 1 < times

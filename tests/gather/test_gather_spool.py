@@ -49,7 +49,8 @@ def test_more_repeats_of_an_id_than_a_block_holds(tmp_path: Path) -> None:
             spool.add([row(f"RePEc:aaa:sss:{n}{i}", n + i) for i in range(500)], [])
         found = {item.id: item for item in spool.found(frozenset())}
         assert len(found) == 13 * 500 + 1
-        assert (found["RePEc:aaa:sss:1"].times, found["RePEc:aaa:sss:1"].md5) == (130_000, (129_999).to_bytes(16, "big"))
+        most = found["RePEc:aaa:sss:1"]
+        assert (most.times, most.md5) == (130_000, (129_999).to_bytes(16, "big"))
 
 
 def test_no_statement_sorts_into_the_system_s_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +67,8 @@ def test_no_statement_sorts_into_the_system_s_temporary_files(tmp_path: Path, mo
 
     monkeypatch.setattr(sqlite3, "connect", watched)
     with Spool(tmp_path / "spool") as spool:
-        spool.add([row(f"RePEc:aaa:sss:{n}", n) for n in range(10)], [FileRow(b"x", 1, "aaa", 1), FileRow(b"x", 2, "aaa", 0)])
+        files = [FileRow(b"x", 1, "aaa", 1), FileRow(b"x", 2, "aaa", 0)]
+        spool.add([row(f"RePEc:aaa:sss:{n}", n) for n in range(10)], files)
         assert spool.superseded() == {1}
         assert spool.archives(frozenset()) == {"aaa": False}
         assert spool.archives(frozenset({2})) == {"aaa": True}

@@ -1,0 +1,80 @@
+"""Bodies: what lies in the obi store under a run's tist, on its way or left there by a run that was killed."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from archec.catalogue.model import FobiVersion
+from archec.errors import CorruptArchive, NotHeld
+from archec.fetch.task import Hop
+from archec.gather.commit import Item
+from archec.gather.visits import Effect, Seen
+from archec.store.layout import Layout
+from archec.store.reader import digest
+from archec.store.writer import HardLink, Link, Placement
+from archec.text.sniff import sniff
+
+__all__ = ["Bodies", "declared"]
+
+_CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.I)
+_HEAD = 4096
+
+
+def declared(kind: str, content_type: str) -> str:
+    """A media type with the charset that the server named, if it did."""
+    match = _CHARSET.search(content_type)
+    return f"{kind}; charset={match[1]}" if match else kind
+
+
+class Bodies:
+    """Looks at bodies in the store. An *orphan* has its name, and no journal knows of it."""
+
+    def __init__(self, layout: Layout, run: int, *, resumed: bool) -> None:
+        self._layout, self._run, self._resumed = layout, run, resumed
+
+    def orphan(self, hop: Hop) -> Hop | None:
+        """Bytes that a killed run placed and did not journal: they stay, and are taken for its own.
+
+        A name that leads nowhere (a redirect whose target a power failure took) will lead somewhere again
+        when the target has been fetched.
+        """
+        if not self._resumed or not os.path.lexists(self._path(self._layout.path(self._run, hop.url))):
+            return None
+        try:
+            found = digest(self._layout, self._run, hop.url)
+        except (NotHeld, CorruptArchive):
+            return None
+        return hop._replace(md5=found.md5, size=found.size, temp="", xxh3="")
+
+    def own(self, hop: Hop, version: FobiVersion) -> Seen | None:
+        """What a killed run placed as a URL's own body before the URL began to redirect to ``version``, if it did."""
+        held = self.orphan(hop)
+        if held is None or held.md5 == version.md5:
+            return None
+        found = FobiVersion(held.md5, held.size, None, self.kind(held))
+        return Seen(held, version=found, drop_validators=True)
+
+    def kind(self, hop: Hop) -> str:
+        """The media type of a body by its first bytes."""
+        if not hop.size:
+            return hop.content_type or "application/octet-stream"
+        encoding = hop.header("content-encoding")
+        if hop.head and hop.temp:
+            return sniff(hop.head, hop.content_type, encoding)
+        with open(self._path(hop.temp or self._layout.path(self._run, hop.url)), "rb") as file:
+            return sniff(file.read(_HEAD), hop.content_type, encoding)
+
+    def item(self, effect: Effect, seen: Seen) -> Item:
+        """A visit's record with what must be on the disk before it: a body, a link to one, or an orphan."""
+        record, hop = effect.record, seen.hop
+        if not effect.keep:
+            return Item(record)
+        if seen.target and seen.place is not None:
+            return Item(record, links=(Link(self._run, record.id, *seen.place),))
+        if hop.temp:
+            return Item(record, Placement(hop.temp, self._run, record.id, hop.md5))
+        return Item(record, restated=(HardLink(self._run, record.id, self._run, record.id),))
+
+    def _path(self, relative: str) -> str:
+        return os.path.join(self._layout.root, relative)

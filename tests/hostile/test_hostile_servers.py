@@ -1,0 +1,172 @@
+"""Servers that lie, stall, flood or attack: every file ends with an outcome that says why, and the run goes on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from fetch_hostile import Hostile, hostile_server
+from gather_support import archec_cli, check, histories, make, outcomes, temporary_files, write_papers
+from hostile_servers import EVIL, page_of_300_mb, pdf_of_500_mb
+from hostile_support import assert_clean, gathered, written
+
+from archec.catalogue.open import open_catalogue
+from archec.config import Config
+
+SETTINGS: dict[str, object] = {
+    "fetch.concurrency": 64, "fetch.per_host": 32, "fetch.host_failures": 10_000, "fetch.connect_timeout": "2s",
+    "fetch.idle_timeout": "1s", "fetch.total_timeout": "4s", "fetch.max_size": "1MB", "text.timeout": "2s",
+    "text.workers": 2, "text.max_memory": "256MB",
+}  # fmt: skip
+
+OUTCOMES = {
+    "never": "timeout", "slow-head": "timeout", "drip": "timeout", "silent-body": "timeout",
+    "huge": "too-large", "endless": "too-large", "endless-until-close": "too-large", "sized?size=1000001": "too-large",
+    "short": "truncated", "long": "truncated", "short-chunks": "truncated", "reset": "truncated",
+    "status/206": "truncated",
+    "two-lengths": "server-error", "negative-length": "server-error", "huge-chunk": "server-error",
+    "bad-chunks": "server-error", "endless-trailers": "server-error", "many-headers": "server-error",
+    "big-header": "server-error", "endless-header": "server-error", "endless-1xx": "server-error",
+    "switching": "server-error", "zero-nine": "server-error", "junk": "server-error", "gzip-transfer": "server-error",
+    "no-location": "server-error", "long-location": "server-error", "odd-status": "server-error",
+    "evil-reason": "server-error",
+    "status/304": "server-error", "status/999": "server-error",
+    "reset-at-once": "unreachable", "hang-up": "unreachable",
+    "redirect?to=/redirect%3Fto%3D/never-mind": "gone", "gone-on": "too-many-redirects",
+    "redirect?to=http%3A//%5B": "bad-url", "redirect?to=file%3A///etc/passwd": "bad-url",
+    "status/404": "gone", "status/410": "gone", "status/451": "forbidden",
+    "gzip-content": "new", "evil-head": "new", "interim": "new", "lf-only": "new", "junk-header": "new",
+    "status/200?empty=1": "new", "ok/good.pdf": "new",
+}  # fmt: skip
+
+
+@pytest.fixture
+def config(folder: Path) -> Config:
+    return make(folder / "archive", SETTINGS)
+
+
+def messages(config: Config) -> dict[str, str]:
+    """What the last visit of each file came to, for people."""
+    catalogue = open_catalogue(config.database, base=config.base)
+    try:
+        return {fobi.id: fobi.visit.message if fobi.visit else "" for fobi in catalogue.all_fobis()}
+    finally:
+        catalogue.close()
+
+
+def texts_of(config: Config) -> dict[str, str | None]:
+    """The text checksum of each file that is held."""
+    catalogue = open_catalogue(config.database, base=config.base)
+    try:
+        return {fobi.id: version.text for fobi in catalogue.all_fobis() for version in fobi.versions.values()}
+    finally:
+        catalogue.close()
+
+
+def test_each_ends_with_an_outcome_and_the_run_goes_on(config: Config) -> None:
+    with hostile_server(2) as server:
+        urls = {server.url(f"/{path}"): outcome for path, outcome in OUTCOMES.items()}
+        write_papers(config, list(urls))
+        began = time.monotonic()
+        report = gathered(config)
+        assert time.monotonic() - began < 25
+        assert {url: outcome for url, outcome in outcomes(config).items() if url in urls} == urls
+        told = messages(config)
+        held = histories(config)
+        for url, outcome in urls.items():
+            assert (url in held) == (outcome == "new"), url
+            assert bool(told[url]) == (outcome != "new"), url
+        assert report["fobis"] == {
+            **{outcome: list(urls.values()).count(outcome) for outcome in sorted(set(urls.values()))},
+            "suspect": 1,
+        }
+        assert report["fetch"]["deferred"] == 0
+        assert temporary_files(config) == []
+        check(config)
+
+
+def test_a_loop(config: Config, site: object) -> None:
+    from gather_site import Site, moved
+
+    assert isinstance(site, Site)
+    site["/a"], site["/b"], site["/c"] = moved("/b"), moved("/c?x"), moved("/c")
+    site["/c?x"] = moved("/a#again")
+    write_papers(config, [site.url("/a"), site.url("/c")])
+    assert gathered(config)["fobis"] == {"redirect-loop": 2}
+    check(config)
+
+
+def test_nothing_of_a_server_speaks_to_the_terminal(config: Config) -> None:
+    with hostile_server() as server:
+        paths = ("evil-head", "evil-reason", f"redirect?to=//{quote(EVIL)}/")
+        urls = [server.url(f"/{path}") for path in paths]
+        write_papers(config, urls)
+        commands = [["gather"], *(["history", url] for url in urls), ["dump", "--all"], ["lost"], ["status"]]
+        for command in commands:
+            done = archec_cli(config, *command)
+            assert_clean(done)
+        for path, data in written(config.store_path / "runs").items():
+            if not path.endswith(".gz"):
+                assert not set(data) & set(b"\x1b\x07\x08"), path
+
+
+def test_bombs_for_those_who_take_out_text(config: Config) -> None:
+    """Their bytes are kept as served; the text is given up within its limits, and hurts nothing else."""
+    paths = ["html-bomb", "deep-page", "pdf-bomb", "page-count", "endless-postscript", "gzip-content", "ok/good.pdf"]
+    assert max(len(page_of_300_mb()), len(pdf_of_500_mb())) < 1_000_000
+    with hostile_server() as server:
+        write_papers(config, [server.url(f"/{path}") for path in paths])
+        began = time.monotonic()
+        report = gathered(config)
+        assert time.monotonic() - began < 25
+        assert report["fobis"] == {"new": len(paths)}
+        check(config)
+        texts = {url.split("/", 3)[3]: text for url, text in texts_of(config).items()}
+        without = {path for path in paths if texts[path] is None}
+        assert without >= {"html-bomb", "pdf-bomb", "page-count", "gzip-content"}
+
+
+def test_a_host_that_only_stalls_holds_up_nobody_else(config: Config) -> None:
+    """Thirty files of a server that never answers, one of another that does."""
+    with hostile_server(2) as server:
+        write_papers(config, [*(server.url(f"/never/{n}") for n in range(30)), server.url("/ok/x.pdf", host=2)])
+        began = time.monotonic()
+        report = gathered(config)
+        assert time.monotonic() - began < 12
+        assert report["fobis"] == {"new": 1, "timeout": 30}
+
+
+@pytest.mark.parametrize(
+    "robots",
+    [
+        (200, b"User-agent: *\n" + b"Disallow: /x*a*a*a*a*a*a*a*a*a*a*a*$\n" * 500, ""),
+        (200, b"\0\xff\xfe" * 100_000, ""),
+        (200, b"User-agent: *\nCrawl-delay: 1e999\nCrawl-delay: nan\nCrawl-delay: -5\n", ""),
+        (200, b"User-agent: *\nRequest-rate: 1/0\nRequest-rate: 0/1\n", ""),
+        (200, b"\x1f\x8b" + b"\0" * 100, "Content-Encoding: gzip\r\n"),
+        (302, b"", "Location: file:///etc/passwd\r\n"),
+    ],
+    ids=["backtracking", "binary", "delays", "rates", "gzip", "file"],
+)
+def test_hostile_rules(folder: Path, robots: tuple[int, bytes, str]) -> None:
+    config = make(folder / "archive", {**SETTINGS, "fetch.robots": "obey"})
+    with hostile_server() as server:
+        server.robots = robots
+        write_papers(config, [server.url("/ok/" + "a" * 200 + ".pdf")])
+        began = time.monotonic()
+        report = gathered(config)
+        assert time.monotonic() - began < 10
+        assert sum(report["fobis"].values()) == 1
+        check(config)
+
+
+def test_urls_of_one_server_cannot_be_told_from_its_neighbour_s(config: Config) -> None:
+    """A keep-alive connection with more in it than was asked for is not used again."""
+    with hostile_server() as server:
+        assert isinstance(server, Hostile)
+        urls = [server.url(path) for n in range(5) for path in (f"/long/{n}", f"/ok/{n}.pdf")]
+        write_papers(config, urls)
+        assert gathered(config)["fobis"] == {"new": 5, "truncated": 5}
+        check(config)
