@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Fobi, FobiVersion
@@ -22,6 +22,7 @@ from archec.gather.known import Known
 from archec.gather.plan import Feeder
 from archec.gather.progress import Meter
 from archec.gather.report import Report
+from archec.gather.underway import Active, UnderWay
 from archec.gather.visits import Effect, Seen, visit_for
 from archec.ids import normalise_url
 from archec.store.layout import Layout
@@ -42,15 +43,6 @@ _ENDED = {
     "redirect-loop": "its redirects go round in a circle",
     "too-many-redirects": "more redirects than fetch.max_redirects",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Active:
-    """A URL on its way: its document, whether the catalogue has one, whether the plan asked for it."""
-
-    fobi: Fobi
-    known: bool
-    planned: bool
 
 
 class FobiPhase:
@@ -77,9 +69,7 @@ class FobiPhase:
         self._known = Known(catalogue, run, config.fetch.max_redirects)
         self._bodies = Bodies(layout, run, resumed=resumed)
         self._chains = Chains(config.fetch.max_redirects)
-        self._active: dict[str, _Active] = {}
-        self._redirecting: dict[str, _Active] = {}
-        self._reading: dict[str, tuple[_Active, Hop, str]] = {}
+        self._under_way = UnderWay()
         self._done = 0
         self._deferred: list[str] = []
         self._second_chance = True
@@ -91,7 +81,7 @@ class FobiPhase:
         Gives whether the budget stopped it, and the URLs whose hosts were given up and that a later
         pass may try again (none in the ``last_pass``, and none where there is a budget: it records them).
         """
-        purse = self._purse
+        purse, under_way = self._purse, self._under_way
         self._second_chance = not last_pass and not self._budget
         purse.begin()
         window = max(_WINDOW, 8 * self._config.fetch.concurrency)
@@ -101,22 +91,22 @@ class FobiPhase:
         while True:
             spent = spent or purse.spent
             if not spent and not texts.pending > _TEXTS:
-                self._feed(pool, feeder, window - len(self._active) - len(self._redirecting), feeder.left)
+                self._feed(pool, feeder, under_way.room(window), feeder.left)
                 spent = purse.spent
-            if purse.exhausted and self._active:
+            if purse.exhausted and under_way.fetching:
                 self._wind_up(pool, texts, feeder)
-            if not self._active and not self._reading:
+            if not under_way.fetching and not under_way.reading:
                 if spent or not feeder.left:
                     break
                 continue
-            for hop in pool.collect(_WAIT if self._active else 0.0):
+            for hop in pool.collect(_WAIT if under_way.fetching else 0.0):
                 self._take(hop, pool, texts, feeder)
-            for done in texts.collect(0.0 if self._active else _WAIT):
-                active, hop, kind = self._reading.pop(done.key)
+            for done in texts.collect(0.0 if under_way.fetching else _WAIT):
+                active, hop, kind = under_way.reading.pop(done.key)
                 version = FobiVersion(hop.md5, hop.size, done.md5, kind)
                 self._finish(active, Seen(hop, version=version), feeder)
             self._committer.tick()
-            self._meter.at(self._done, f"{human_size(purse.bytes)}, {len(self._active)} under way", total)
+            self._meter.at(self._done, f"{human_size(purse.bytes)}, {len(under_way.fetching)} under way", total)
         self._committer.commit()
         return spent and (bool(feeder.left) or self._forgotten), self._deferred
 
@@ -127,12 +117,12 @@ class FobiPhase:
         """
         for hop in pool.stop(drain=True, within=_LAST_MINUTE):
             self._take(hop, pool, texts, feeder)
-        self._forgotten = self._forgotten or bool(self._active)
-        self._active.clear()
+        self._forgotten = self._forgotten or bool(self._under_way.fetching)
+        self._under_way.fetching.clear()
 
     def abandon(self) -> None:
         """Drops what is on its way and keeps what is done: a run that is stopped."""
-        for _, hop, _ in self._reading.values():
+        for _, hop, _ in self._under_way.reading.values():
             self._discard(hop)
         self._committer.commit()
 
@@ -148,14 +138,14 @@ class FobiPhase:
         tasks: list[Task] = []
         for url in urls:
             fobi = fobis.get(url, Fobi(url))
-            if self._plan_too(url):
+            if self._under_way.plan_too(url):
                 self._purse.files += 1
                 continue
             if self._known.effect(url, fobi) is not None:
                 feeder.done(url)
                 continue
             self._purse.files += 1
-            self._active[url] = _Active(fobi, True, True)
+            self._under_way.fetching[url] = Active(fobi, True, True)
             tasks.append(self._task(fobi))
         if tasks:
             pool.submit(tasks)
@@ -166,27 +156,12 @@ class FobiPhase:
             return Task(fobi.id)
         return Task(fobi.id, visit.etag, visit.modified)
 
-    def _under_way(self, url: str) -> bool:
-        return url in self._active or url in self._redirecting or url in self._reading
-
-    def _plan_too(self, url: str) -> bool:
-        """Whether a URL of the plan is under way already, as some other one's target; it is planned then."""
-        for under_way in (self._active, self._redirecting):
-            active = under_way.get(url)
-            if active is not None:
-                under_way[url] = replace(active, planned=True)
-                return True
-        read = self._reading.get(url)
-        if read is not None:
-            self._reading[url] = (replace(read[0], planned=True), *read[1:])
-        return read is not None
-
     # -- hops -------------------------------------------------------------------------------------
 
     def _take(self, hop: Hop, pool: FetchPool, texts: TextPool, feeder: Feeder) -> None:
         if hop.temp:
             hop = hop._replace(temp=hop.temp.removeprefix(f"{self._layout.root}/"))
-        active = self._active.pop(hop.url, None)
+        active = self._under_way.fetching.pop(hop.url, None)
         if active is None:
             self._discard(hop)
             return
@@ -207,7 +182,7 @@ class FobiPhase:
             outcome = str(hop.outcome) if hop.outcome is not None else "unreachable"
             self._finish(active, Seen(hop, outcome=outcome), feeder)
 
-    def _redirect(self, active: _Active, hop: Hop, pool: FetchPool, feeder: Feeder) -> None:
+    def _redirect(self, active: Active, hop: Hop, pool: FetchPool, feeder: Feeder) -> None:
         try:
             target = normalise_url(hop.location)
         except BadName as error:
@@ -217,8 +192,8 @@ class FobiPhase:
         if ended:
             self._finish(active, Seen(hop, outcome=ended, target=target, message=_ENDED[ended]), feeder)
             return
-        self._redirecting[hop.url] = active
-        if self._under_way(target):
+        self._under_way.redirecting[hop.url] = active
+        if target in self._under_way:
             return
         known = self._catalogue.fobis([target]).get(target)
         effect = self._known.effect(target, known)
@@ -229,11 +204,11 @@ class FobiPhase:
                 self._finish(waiting, seen, feeder)
             return
         fobi = known or Fobi(target)
-        self._active[target] = _Active(fobi, known is not None, False)
+        self._under_way.fetching[target] = Active(fobi, known is not None, False)
         if not self._purse.exhausted:
             pool.submit([self._task(fobi)])
 
-    def _body(self, active: _Active, hop: Hop, texts: TextPool, feeder: Feeder) -> None:
+    def _body(self, active: Active, hop: Hop, texts: TextPool, feeder: Feeder) -> None:
         fobi = active.fobi
         state = fobi.history.at(self._run)
         drop_validators = False
@@ -247,7 +222,7 @@ class FobiPhase:
             return
         kind = self._bodies.kind(hop)
         if not drop_validators and texts.wants(kind, hop.size):
-            self._reading[hop.url] = (active, hop, kind)
+            self._under_way.reading[hop.url] = (active, hop, kind)
             path = os.path.join(self._layout.root, hop.temp)
             texts.submit(hop.url, path, declared(kind, hop.content_type), hop.header("content-encoding"))
             return
@@ -256,13 +231,13 @@ class FobiPhase:
 
     # -- results ----------------------------------------------------------------------------------
 
-    def _finish(self, active: _Active, seen: Seen, feeder: Feeder) -> None:
+    def _finish(self, active: Active, seen: Seen, feeder: Feeder) -> None:
         """Ends a visit, and those of all who redirect here, however many follow one another."""
         ending = deque([(active, seen)])
         while ending:
             ending.extend(self._end(*ending.popleft(), feeder))
 
-    def _end(self, active: _Active, seen: Seen, feeder: Feeder) -> Iterator[tuple[_Active, Seen]]:
+    def _end(self, active: Active, seen: Seen, feeder: Feeder) -> Iterator[tuple[Active, Seen]]:
         """Ends one visit; gives those who waited for it and what they have come to."""
         fobi, hop = active.fobi, seen.hop
         if hop.deferred and self._second_chance and len(self._deferred) < _MOST_AGAIN:
@@ -270,7 +245,7 @@ class FobiPhase:
                 self._deferred.append(fobi.id)
                 feeder.done(fobi.id)
             for waiter in self._chains.release(fobi.id):
-                waiting = self._redirecting.pop(waiter.url)
+                waiting = self._under_way.redirecting.pop(waiter.url)
                 again = waiter.hop._replace(deferred=True)
                 yield waiting, Seen(again, outcome=seen.outcome or "unreachable", target=fobi.id)
             return
@@ -293,10 +268,10 @@ class FobiPhase:
             feeder.done(fobi.id)
         yield from self._release(fobi.id, effect, hop._replace(message=seen.message or hop.message))
 
-    def _release(self, url: str, effect: Effect, hop: Hop) -> Iterator[tuple[_Active, Seen]]:
+    def _release(self, url: str, effect: Effect, hop: Hop) -> Iterator[tuple[Active, Seen]]:
         """Those who wait for a URL, and what they have come to now that its visit is over."""
         for waiter in self._chains.release(url):
-            waiting = self._redirecting.pop(waiter.url)
+            waiting = self._under_way.redirecting.pop(waiter.url)
             if effect.version is None:
                 failed = waiter.hop._replace(status=hop.status or waiter.hop.status, deferred=hop.deferred)
                 seen = Seen(failed, outcome=effect.outcome, target=url, message=hop.message)

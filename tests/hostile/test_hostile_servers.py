@@ -170,3 +170,19 @@ def test_urls_of_one_server_cannot_be_told_from_its_neighbour_s(config: Config) 
         write_papers(config, urls)
         assert gathered(config)["fobis"] == {"new": 5, "truncated": 5}
         check(config)
+
+
+def test_a_thousand_files_that_redirect_one_to_the_next(config: Config, site: object) -> None:
+    """Each is planned for itself and waits for the one after it: the end comes to all of them at once."""
+    from gather_site import Site, moved, pdf
+
+    assert isinstance(site, Site)
+    count = 1200
+    for n in range(count):
+        site[f"/{n}"] = moved(f"/{n + 1}")
+    site[f"/{count}"] = pdf("the end")
+    write_papers(config, [site.url(f"/{n}") for n in range(count)])
+    report = gathered(config)
+    assert set(report["fobis"]) == {"new", "too-many-redirects"}
+    assert sum(report["fobis"].values()) == count + 1
+    assert len(site.asked) <= count + 1
