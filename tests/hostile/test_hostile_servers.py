@@ -172,12 +172,13 @@ def test_urls_of_one_server_cannot_be_told_from_its_neighbour_s(config: Config) 
         check(config)
 
 
-def test_a_thousand_files_that_redirect_one_to_the_next(config: Config, site: object) -> None:
+@pytest.mark.slow
+def test_hundreds_of_files_that_redirect_one_to_the_next(config: Config, site: object) -> None:
     """Each is planned for itself and waits for the one after it: the end comes to all of them at once."""
     from gather_site import Site, moved, pdf
 
     assert isinstance(site, Site)
-    count = 1200
+    count = 520
     for n in range(count):
         site[f"/{n}"] = moved(f"/{n + 1}")
     site[f"/{count}"] = pdf("the end")
