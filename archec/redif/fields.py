@@ -132,7 +132,7 @@ _KNOWN: Mapping[Family, frozenset[str]] = {
 def spec_of(family: Family, raw: str) -> Spec | None:
     """What a field's name, in any case, means in a family of types; None where it is not known.
 
-    Names that begin with ``X-`` are local and known everywhere; unknown types know every name.
+    Names that begin with ``X-`` are local and known everywhere; unknown types know every name but ``RePEc``.
     """
     name = raw.lower()
     match = _FILE.fullmatch(name)
@@ -149,7 +149,7 @@ def spec_of(family: Family, raw: str) -> Spec | None:
     if role is not None:
         return _leaf(name, head, leaf, role, "")
     if family == "other":
-        return _plain(name, True)
+        return _plain(name, True) if name != "repec" else None  # a handle's first part, on a line of its own
     if dash and head in _PLAIN_PREFIXES[family]:
         return _plain(name, head in ("classification", "order"))
     return None

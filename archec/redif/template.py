@@ -197,7 +197,7 @@ def _handle(
         at = canonical.index("Handle", at + 1)
         handle, raw = values[at], raws[at]
         # As nearly always, the value begins behind one blank, and is all on that line.
-        if not plain or not (raw.startswith(handle, 1) or "\n" not in raw.rstrip()):
+        if not plain or ((raw[:1] != " " or not raw.startswith(handle, 1)) and "\n" in raw.rstrip()):
             first, *following = raw.split("\n")
             handle = handle_in(first, following)
         if handle:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archec.redif.fields import spec_of
@@ -258,6 +258,8 @@ LINES = st.sampled_from(
 )
 
 
+@example(["template-type: odd", "Handle:", "RePEc:z"], "\n")
+@example(["Handle:", "Purpose: not a field."], "\n")
 @given(st.lists(LINES, max_size=12), st.sampled_from(["\n", "\r\n", "\r"]))
 def test_both_ways_agree_on_anything(lines: list[str], end: str) -> None:
     same(Blob("aaa/1.rdf", end.join(["Template-Type: ReDIF-Paper 1.0", *lines]).encode()))
