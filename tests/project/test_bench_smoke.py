@@ -150,7 +150,7 @@ def test_export(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_oai(tmp_path: Path) -> None:
-    small = ("--rows", "20000", "--mongodb-rows", "20000", "--records", "400", "--rounds", "1")
+    small = ("--rows", "20000", "--mongodb-rows", "20000", "--records", "5000", "--rounds", "1")
     value = report(tmp_path, "oai", *small)
     found = ratios(value)
     assert found["SQLite, 20,000 items: page of 100, at 99 % / at 0"] > 0
