@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from gather_support import ROOT, environment, make, run, write_papers
+from gather_support import environment, make, run, write_papers
 
 from archec.cli.main import cli
 
-FOLDER = ROOT / "scripts" / "operations"
+FOLDER = Path(__file__).resolve().parents[2] / "scripts" / "operations"
 
 
 class Line(NamedTuple):
