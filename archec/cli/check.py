@@ -10,10 +10,9 @@ from archec.audit.checks import CheckSummary, check_layout
 from archec.audit.checks import check as check_archive
 from archec.audit.fixes import Fixes
 from archec.audit.opening import opened_for_audit
-from archec.cli.common import config_option, echo_json, json_option
-from archec.cli.verify import teller
+from archec.cli.common import config_option, json_option
+from archec.cli.verify import conclude, teller
 from archec.config import load
-from archec.errors import Exit
 from archec.gather.progress import meter_for
 from archec.units import human_duration
 
@@ -42,13 +41,7 @@ def check(context: click.Context, fix: bool, as_json: bool, config_file: Path | 
                 summary = check_archive(archive, meter, tell, Fixes(archive.layout) if fix else None)
         finally:
             meter.close()
-    if as_json:
-        echo_json(summary.as_value())
-    else:
-        for line in _lines(summary):
-            click.echo(line)
-    if not summary.clean:
-        context.exit(Exit.CORRUPT)
+    conclude(context, summary, _lines(summary), as_json=as_json)
 
 
 def _lines(summary: CheckSummary) -> list[str]:

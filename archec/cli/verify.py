@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from archec.audit.checks import CheckSummary
 from archec.audit.copies import open_copy
 from archec.audit.findings import Finding
 from archec.audit.opening import opened_for_audit
@@ -22,7 +24,7 @@ from archec.gather.progress import meter_for
 from archec.tist import iso
 from archec.units import human_duration, human_size, parse_duration, parse_share, parse_size
 
-__all__ = ["teller", "verify"]
+__all__ = ["conclude", "teller", "verify"]
 
 
 @click.command()
@@ -69,13 +71,7 @@ def verify(
             summary = verify_archive(archive, scope, meter, teller(as_json=as_json), repair)
         finally:
             meter.close()
-    if as_json:
-        echo_json(summary.as_value())
-    else:
-        for line in _lines(summary):
-            click.echo(line)
-    if not summary.clean:
-        context.exit(Exit.CORRUPT)
+    conclude(context, summary, _lines(summary), as_json=as_json)
 
 
 def teller(*, as_json: bool) -> Tell:
@@ -88,6 +84,19 @@ def teller(*, as_json: bool) -> Tell:
             click.echo(shown(finding).encode("utf-8", "backslashreplace"))
 
     return tell
+
+
+def conclude(
+    context: click.Context, summary: Summary | CheckSummary, lines: Sequence[str], *, as_json: bool
+) -> None:
+    """Prints what came of it, as JSON or as ``lines``, and ends with 6 where something is wrong."""
+    if as_json:
+        echo_json(summary.as_value())
+    else:
+        for line in lines:
+            click.echo(line)
+    if not summary.clean:
+        context.exit(Exit.CORRUPT)
 
 
 def _lines(summary: Summary) -> list[str]:

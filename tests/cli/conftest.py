@@ -5,4 +5,5 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "gather"))
 
+from gather_fixtures import demo as demo
 from gather_fixtures import memory_folder as memory_folder

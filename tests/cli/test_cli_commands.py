@@ -30,10 +30,8 @@ from gather_support import template as paper
 
 from archec.config import Config
 from archec.demo.papers import PAPERS
-from archec.demo.show import make_archive, play
 from archec.demo.site import DemoSite
 from archec.errors import Exit
-from archec.gather.progress import Silent
 from archec.tist import iso
 
 
@@ -41,15 +39,6 @@ def complaints(err: str) -> list[str]:
     """What stands on stderr, but for the line for machines that a run writes last."""
     lines = err.splitlines()
     return lines[:-1] if lines and lines[-1].startswith("archec-run {") else lines
-
-
-@pytest.fixture(scope="module")
-def demo(memory_folder: Callable[[], Path]) -> Config:
-    """The archive of the demo, after its three gatherings."""
-    config = make_archive(memory_folder() / "demo")
-    for _ in play(config, Silent()):
-        pass
-    return config
 
 
 @pytest.fixture

@@ -15,22 +15,11 @@ import pytest
 from gather_support import Member, archec_cli, archec_inline, environment, make, run, tarball, template
 
 from archec.config import Config
-from archec.demo.show import make_archive, play
-from archec.gather.progress import Silent
 from archec.tist import iso
 
 FIGURES = {
     "works", "with_file", "files", "held", "pdfs", "lost", "unreachable", "forbidden", "never", "other",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def demo(memory_folder: Callable[[], Path]) -> Config:
-    """The archive of the demo, after its three gatherings."""
-    config = make_archive(memory_folder() / "demo")
-    for _ in play(config, Silent()):
-        pass
-    return config
 
 
 @pytest.fixture

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from archec.config import Config
+from archec.demo.show import make_archive, play
+from archec.gather.progress import Silent
+
 
 @pytest.fixture(scope="session")
 def memory_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
@@ -20,3 +24,12 @@ def memory_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
         yield lambda: Path(tempfile.mkdtemp(dir=top))
     finally:
         shutil.rmtree(top, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def demo(memory_folder: Callable[[], Path]) -> Config:
+    """The archive of the demo, after its three gatherings."""
+    config = make_archive(memory_folder() / "demo")
+    for _ in play(config, Silent()):
+        pass
+    return config

@@ -31,19 +31,8 @@ from gather_support import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from archec.config import Config
-from archec.demo.show import make_archive, play
-from archec.gather.progress import Silent
 from archec.store.layout import open_layout
 from archec.store.lock import holder
-
-
-@pytest.fixture(scope="module")
-def demo(memory_folder: Callable[[], Path]) -> Config:
-    """The archive of the demo, after its three gatherings."""
-    config = make_archive(memory_folder() / "demo")
-    for _ in play(config, Silent()):
-        pass
-    return config
 
 
 @pytest.fixture
