@@ -183,17 +183,17 @@ class Spool:
 
     def row(self, number: int) -> SeenRow:
         """One row in full."""
-        with _told(self.folder):
-            return SeenRow(*self._db.execute("SELECT * FROM seen WHERE rowid=?", (number,)).fetchone())
+        return self.rows((number,))[number]
 
     def rows(self, numbers: Sequence[int]) -> dict[int, SeenRow]:
         """Rows in full, by number."""
         found: dict[int, SeenRow] = {}
-        for start in range(0, len(numbers), _IN):
-            part = numbers[start : start + _IN]
-            marks = ",".join("?" * len(part))
-            for row in self._db.execute(f"SELECT rowid, * FROM seen WHERE rowid IN ({marks})", part):
-                found[row[0]] = SeenRow(*row[1:])
+        with _told(self.folder):
+            for start in range(0, len(numbers), _IN):
+                part = numbers[start : start + _IN]
+                marks = ",".join("?" * len(part))
+                for number, *row in self._db.execute(f"SELECT rowid, * FROM seen WHERE rowid IN ({marks})", part):
+                    found[number] = SeenRow(*row)
         return found
 
     def ids_of(self, archive: str) -> Iterator[str]:
