@@ -75,7 +75,6 @@ def gather(
     with Spares(min(config.fetch.workers, config.fetch.concurrency) if fetching else 0) as spares:
         # Imported here, while those get ready on the other cores.
         from archec.gather.budget import Budget
-        from archec.gather.dryrun import dry_run as run_dry
         from archec.gather.progress import meter_for
         from archec.gather.run import Options, exit_code
         from archec.gather.run import gather as gather_run
@@ -97,6 +96,8 @@ def gather(
         meter = meter_for()
         try:
             if dry_run:
+                from archec.gather.dryrun import dry_run as run_dry
+
                 line.take(run_dry(config, options, meter))
             else:
                 gather_run(config, options, meter, begun=partial(_begun, line, resume), spares=spares)

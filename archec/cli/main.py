@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import traceback
@@ -109,6 +110,7 @@ def main() -> NoReturn:
     if context is not None and _has_last_line(context):
         _tell_last_line(context, int(code or 0), message)
     _end_stdout()
+    gc.freeze()  # all is over: looking for cycles among what the process leaves would only take time
     sys.exit(int(code or 0))
 
 

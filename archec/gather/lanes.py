@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import multiprocessing
 import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from archec.errors import ArchecError
+
+if TYPE_CHECKING:  # they take a while to import, and a small data set does not need them
+    from concurrent.futures import Future, ProcessPoolExecutor
 
 __all__ = ["RARELY", "Lanes"]
 
@@ -80,6 +80,9 @@ class Lanes(Generic[_Task, _Result]):
             self._ready.append(self._work(task))
             return
         if self._pool is None:
+            import multiprocessing
+            from concurrent.futures import ProcessPoolExecutor
+
             self._pool = ProcessPoolExecutor(
                 self._workers, multiprocessing.get_context("spawn"), _start, (os.getpid(),)
             )
@@ -99,6 +102,9 @@ class Lanes(Generic[_Task, _Result]):
     def _reap(self, *, block: bool) -> None:
         if not self._running:
             return
+        from concurrent.futures import FIRST_COMPLETED, wait
+        from concurrent.futures.process import BrokenProcessPool
+
         done, self._running = wait(self._running, None if block else 0, FIRST_COMPLETED)
         for future in done:
             try:

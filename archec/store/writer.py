@@ -11,10 +11,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from archec.errors import CorruptArchive, NotHeld, StorageFailed
 from archec.ids import MAX_NAME, escape, file_name, is_url, slash_variant
@@ -24,6 +23,9 @@ from archec.store.durable import Data, Disk, failure, is_temp, temp_name
 from archec.store.failpoints import hit
 from archec.store.layout import Layout
 from archec.store.temp import Stored, Temp, new_md5
+
+if TYPE_CHECKING:  # it takes a while to import, and most file systems do without
+    from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["HardLink", "Link", "Outcome", "Placement", "Writer"]
 
@@ -151,6 +153,8 @@ class Writer:
             self._disk.syncfs(self._directories.root, str(self.layout.root))
             return
         if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor
+
             self._pool = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="fsync")
         for _ in self._pool.map(self._sync_file, [placement.temp for placement in placements]):
             pass

@@ -13,24 +13,12 @@ from typing import BinaryIO
 
 from archec.text.body import Limits, gunzipped, open_body, pieces, whole
 from archec.text.charset import charset_of, decoded
+from archec.text.kinds import GZIP, HTML, PDF, POSTSCRIPT, is_plain
 from archec.text.normalise import TextDigest
 from archec.text.result import NoText, TextResult
-from archec.text.sniff import HEAD, bare_type, sniff
+from archec.text.sniff import HEAD, sniff
 
-__all__ = ["GZIP", "HTML", "PDF", "POSTSCRIPT", "has_text", "text_md5"]
-
-PDF = "application/pdf"
-HTML = frozenset({"text/html", "application/xhtml+xml"})
-POSTSCRIPT = "application/postscript"
-GZIP = frozenset({"application/gzip", "application/x-gzip"})
-_NOT_PLAIN = frozenset({"text/rtf"})
-
-
-def has_text(media_type: str) -> bool:
-    """Whether archec takes text from files of this type; ``.ps.gz`` and the like are looked into."""
-    kind = bare_type(media_type)
-    return kind in HTML or kind in (PDF, POSTSCRIPT) or kind in GZIP or _is_plain(kind)
-
+__all__ = ["text_md5"]
 
 def text_md5(path: str, media_type: str, content_encoding: str = "", limits: Limits | None = None) -> TextResult:
     """md5 of the normalised text in a file, or None with the reason; never raises for what is in it.
@@ -92,7 +80,7 @@ def _digest(source: _Source, media_type: str, digest: TextDigest) -> None:
         from archec.text.postscript import digest_postscript
 
         digest_postscript(source(), digest, source.limits)
-    elif kind in HTML or _is_plain(kind):
+    elif kind in HTML or is_plain(kind):
         _digest_characters(source, kind in HTML, charset_of(media_type), digest)
     else:
         raise NoText("no-text-type")
@@ -116,7 +104,3 @@ def _read(reading: Iterator[str], page: bool, digest: TextDigest) -> None:
         return
     for piece in reading:
         digest.feed(piece)
-
-
-def _is_plain(kind: str) -> bool:
-    return kind.startswith("text/") and kind not in HTML and kind not in _NOT_PLAIN

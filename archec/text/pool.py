@@ -11,15 +11,15 @@ import logging
 import selectors
 import time
 from collections import deque
+from functools import cached_property
 from types import TracebackType
 
 from archec.config import TextConfig
-from archec.text.extract import POSTSCRIPT, has_text, text_md5
-from archec.text.postscript import ghostscript
+from archec.text.kinds import POSTSCRIPT, has_text
+from archec.text.orders import Orders
 from archec.text.process import Task, WorkerProcess
 from archec.text.result import TextDone
 from archec.text.sniff import bare_type
-from archec.text.worker import Extractor, Orders
 
 __all__ = ["TextPool"]
 
@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 _STARTS = 3
 """Workers in a row that may fail to start before the pool gives up."""
 
+_EXTRACTOR = "archec.text.extract:text_md5"
 _BUFFERED = 32
 """Files that may wait for dispatch before ``submit`` itself hands them on."""
 
@@ -36,18 +37,17 @@ class TextPool:
     """Takes files by ``submit``, gives results by ``collect``, in any order; a context manager.
 
     Leaving it ends the workers at once; results not collected by then are lost. ``extractor`` is for
-    tests: a function of an importable module, called in the workers in place of ``text_md5``.
+    tests: ``module:function`` of what is called in the workers in place of ``text_md5``.
     """
 
-    def __init__(self, config: TextConfig, extractor: Extractor = text_md5) -> None:
+    def __init__(self, config: TextConfig, extractor: str = _EXTRACTOR) -> None:
         self._config = config
         self._orders = Orders(
-            extractor=f"{extractor.__module__}:{extractor.__qualname__}",
+            extractor=extractor,
             max_memory=config.max_memory,
             max_size=config.max_size,
             timeout=config.timeout,
         )
-        self._postscript = ghostscript() is not None
         self._selector = selectors.DefaultSelector()
         self._workers: list[WorkerProcess] = []
         self._queue: deque[Task] = deque()
@@ -130,9 +130,15 @@ class TextPool:
             return "off"
         if not has_text(media_type):
             return "no-text-type"
-        if not self._postscript and bare_type(media_type) == POSTSCRIPT:
+        if bare_type(media_type) == POSTSCRIPT and not self._postscript:
             return "no-gs"
         return ""
+
+    @cached_property
+    def _postscript(self) -> bool:
+        from archec.text.postscript import ghostscript
+
+        return ghostscript() is not None
 
     def _dispatch(self) -> None:
         """Hands queued files to workers with room, starting workers as far as there is work for them."""

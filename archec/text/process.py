@@ -14,9 +14,9 @@ import time
 from collections import deque
 from typing import NamedTuple
 
+from archec.text.orders import COMMAND, READY, RETIRED, Orders
 from archec.text.result import REASONS, TextDone
 from archec.text.sniff import bare_type
-from archec.text.worker import COMMAND, READY, RETIRED, Orders
 
 __all__ = ["Task", "WorkerProcess"]
 

@@ -5,6 +5,7 @@ Pure functions. Types are lower-case, without parameters.
 
 from __future__ import annotations
 
+import codecs
 import re
 import zlib
 
@@ -189,8 +190,8 @@ def _as_utf8(head: bytes) -> bytes | None:
             body = head[len(mark) :]
             if encoding == "utf-8":
                 return body
-            try:
-                return body[: len(body) & ~1].decode(encoding, "ignore").encode("utf-8")
+            try:  # the last character may be cut off; any other that is none tells binary data with this beginning
+                return codecs.getincrementaldecoder(encoding)().decode(body).encode("utf-8")
             except UnicodeError:
                 return None
     return head

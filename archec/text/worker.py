@@ -17,40 +17,17 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 
 from archec.text.body import Limits
+from archec.text.orders import READY, RETIRED, Orders
 from archec.text.result import TextResult
 
-__all__ = ["COMMAND", "READY", "RETIRED", "Extractor", "Orders", "main"]
+__all__ = ["Extractor", "main"]
 
 Extractor = Callable[[str, str, str, Limits], TextResult]
 
-COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from archec.text.worker import main; main()"
-"""For ``python -I -c``: argv 1 the orders, argv 2 the parent's module path."""
-
-READY, RETIRED = 0, -1
-"""Answers in place of a file's number: loaded and limited; leaving to give its memory back."""
-
 _PARENT_CHECK = 5.0
 _PRELOADED = ("archec.text.pdf", "archec.text.html", "archec.text.postscript")
-
-
-@dataclass(frozen=True, slots=True)
-class Orders:
-    """What the pool tells a worker at its start."""
-
-    extractor: str
-    """``module:function``"""
-
-    max_memory: int
-    """Bytes of address space beyond what is mapped once the parsers are loaded."""
-
-    max_size: int
-    timeout: float
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
 
 
 def main() -> None:

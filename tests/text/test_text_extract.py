@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from archec.demo.pdf import write_objects, write_pdf
 from archec.text.body import Limits
-from archec.text.extract import has_text, text_md5
+from archec.text.extract import text_md5
+from archec.text.kinds import has_text
 from archec.text.result import REASONS, TextResult
 
 PDF, HTML, PS, PLAIN, GZIP = "application/pdf", "text/html", "application/postscript", "text/plain", "application/gzip"

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import text_hooks
 
 from archec.config import TextConfig
 from archec.demo.pdf import write_objects, write_pdf
@@ -96,7 +95,7 @@ def test_many_small_files_over_two_workers(put: Put, tmp_path: Path) -> None:
 
 
 def test_names_that_fill_the_pipe(put: Put) -> None:
-    with TextPool(config(timeout=2.0), text_hooks.obey) as pool:
+    with TextPool(config(timeout=2.0), "text_hooks:obey") as pool:
         pool.submit("hang", put("a", "hang"), PLAIN, "")
         for number in range(400):
             pool.submit(str(number), "/absent" + "/x" * 1900, PLAIN, "")
@@ -156,7 +155,7 @@ def test_parsers_are_not_loaded_into_the_run() -> None:
 
 def spoil(put: Put, order: str, reason: str, **changes: object) -> None:
     """One file does ``order``; it gets ``reason``, and its neighbours get their results."""
-    with TextPool(config(**changes), text_hooks.obey) as pool:
+    with TextPool(config(**changes), "text_hooks:obey") as pool:
         for number in range(6):
             pool.submit(f"before{number}", put(f"b{number}", f"b{number}"), PLAIN, "")
         pool.submit("bad", put("bad", order), PLAIN, "")
@@ -195,14 +194,14 @@ def test_a_bad_file_costs_itself_only(put: Put, order: str, reason: str, changes
 
 @pytest.mark.parametrize("order", ["print", "interrupt"])
 def test_noise_and_interrupts_change_nothing(put: Put, order: str) -> None:
-    with TextPool(CONFIG, text_hooks.obey) as pool:
+    with TextPool(CONFIG, "text_hooks:obey") as pool:
         pool.submit("a", put("a", order), PLAIN, "")
         assert collect_all(pool)["a"].md5 == md5(order)
 
 
 def test_many_bad_files(put: Put) -> None:
     orders = ["segfault", "fine", "leave", "eat", "fine", "segfault", "segfault", "raise", "fine"]
-    with TextPool(config(workers=2), text_hooks.obey) as pool:
+    with TextPool(config(workers=2), "text_hooks:obey") as pool:
         for number, order in enumerate(orders):
             pool.submit(str(number), put(f"f{number}", f"{order} {number}"), PLAIN, "")
         done = collect_all(pool)
@@ -212,7 +211,7 @@ def test_many_bad_files(put: Put) -> None:
 
 def test_killed_from_outside(put: Put, tmp_path: Path) -> None:
     note = tmp_path / "note"
-    with TextPool(CONFIG, text_hooks.obey) as pool:
+    with TextPool(CONFIG, "text_hooks:obey") as pool:
         pool.submit("killed", put("a", f"note {note}"), PLAIN, "")
         pool.submit("next", put("b", "b"), PLAIN, "")
         until = time.monotonic() + ENOUGH
@@ -235,7 +234,7 @@ def test_killed_while_idle(put: Put) -> None:
 
 def test_results_wait_while_the_run_is_busy(put: Put) -> None:
     """A deadline is not held against files that were done while nobody collected."""
-    with TextPool(config(timeout=1.0), text_hooks.obey) as pool:
+    with TextPool(config(timeout=1.0), "text_hooks:obey") as pool:
         pool.submit("first", put("a", "a"), PLAIN, "")
         collect_all(pool)
         for number in range(20):
@@ -247,13 +246,13 @@ def test_results_wait_while_the_run_is_busy(put: Put) -> None:
 
 
 def test_answers_that_the_pool_does_not_know_are_crashes(put: Put) -> None:
-    with TextPool(CONFIG, text_hooks.unknown_reason) as pool:
+    with TextPool(CONFIG, "text_hooks:unknown_reason") as pool:
         pool.submit("a", put("a", "a"), PLAIN, "")
         assert collect_all(pool)["a"].reason == "crashed"
 
 
 def test_leaving_in_the_middle_leaves_no_process(put: Put) -> None:
-    with TextPool(config(workers=2), text_hooks.obey) as pool:
+    with TextPool(config(workers=2), "text_hooks:obey") as pool:
         for number in range(4):
             pool.submit(str(number), put(f"f{number}", "hang"), GZIP, "")
         pool.collect(0.1)
@@ -263,13 +262,8 @@ def test_leaving_in_the_middle_leaves_no_process(put: Put) -> None:
     assert_gone(pids)
 
 
-def absent_extractor(path: str, media_type: str, content_encoding: str, limits: object) -> None:
-    """Named so that no worker can load it."""
-
-
 def test_workers_that_cannot_start(put: Put, caplog: pytest.LogCaptureFixture) -> None:
-    absent_extractor.__module__ = "no_such_module"
-    with TextPool(CONFIG, absent_extractor) as pool:  # type: ignore[arg-type]
+    with TextPool(CONFIG, "no_such_module:text_md5") as pool:
         for number in range(40):
             pool.submit(str(number), put(f"f{number}", "x"), PLAIN, "")
         done = collect_all(pool)
