@@ -4,77 +4,46 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from archec import __version__
 from archec.catalogue.codec import compact
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import RunEnd, RunStart
+from archec.catalogue.records import RunEnd
 from archec.config import Config
 from archec.errors import ArchecError, Exit, LockHeld, UsageError
 from archec.fetch.child import Spares
-from archec.fetch.pool import FetchPool
-from archec.gather.budget import Budget
 from archec.gather.commit import Committer, Item
-from archec.gather.dataset import Chosen, choose, newest_member, printable, refuse_nothing
-from archec.gather.fobis import FobiPhase
+from archec.gather.dataset import Chosen, choose, printable
 from archec.gather.lanes import RARELY
-from archec.gather.plan import Feeder, make_plan
+from archec.gather.options import Options
+from archec.gather.phases import Phases
 from archec.gather.progress import Meter
 from archec.gather.recount import recounted
 from archec.gather.recover import CATCH_UP, LastRun, catch_up, last_run
 from archec.gather.report import Report, Totals
-from archec.gather.sink import StoreSink
 from archec.gather.spool import Spool
 from archec.gather.stored import stored_before
-from archec.gather.tobis import TobiPhase
 from archec.redif.problems import Problem
-from archec.redif.source import Source, open_source
+from archec.redif.source import open_source
 from archec.store.journal import JournalWriter, tidy
 from archec.store.layout import Layout, open_store
 from archec.store.lock import RunLock, holder
 from archec.store.sweep import sweep_parts, sweep_runs
 from archec.store.writer import Outcome, Writer
-from archec.text.pool import TextPool
 from archec.tist import stamp
 
 __all__ = ["Options", "exit_code", "gather"]
 
 Begun = Callable[[Report], None]
 
-_QUEUE = 64
-"""Files of one host that are handed to the fetchers ahead of time."""
 _PATIENCE = 60.0
 """Seconds to wait for a reader that is just bringing the catalogue up to date."""
-_TOBI_LOT = (8000, 10.0)
-_FOBI_LOT = (1000, 3.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a run was asked to do; see ``archec gather --help``."""
-
-    file: Path | None = None
-    as_of: int | None = None
-    fetch: bool = True
-    complete: bool = False
-    resume: bool = False
-    accept: frozenset[str] = frozenset()
-    budget: Budget = Budget()  # noqa: RUF009 - frozen
-
-    def as_text(self) -> str:
-        """The part that a resumed run takes over, as JSON text."""
-        return compact(
-            {"as_of": self.as_of, "fetch": self.fetch, "complete": self.complete, "accept": sorted(self.accept)}
-        )
 
 
 def exit_code(report: Report) -> Exit:
@@ -182,7 +151,6 @@ class _Run:
         self._config, self._layout, self._catalogue, self._begun = config, layout, catalogue, begun
         self._spares = spares
         self._meter, self._stack, self._last, self._options = meter, stack, last, options
-        self._workers = config.workers or min(4, os.cpu_count() or 1)
 
     def begin(self) -> Report:
         """A fresh run at a fresh software tist."""
@@ -190,7 +158,7 @@ class _Run:
         run = stamp(previous)
         chosen = choose(self._config, self._options.file, self._options.as_of, run)
         report = Report(run, chosen.tist, chosen.kind, chosen.source)
-        return self._go(run, chosen, report, resumed=False, merged=False)
+        return self._go(chosen, report, merged=False)
 
     def resume(self) -> Report:
         """The unfinished run goes on."""
@@ -203,21 +171,15 @@ class _Run:
                 f"the run to resume, {start.tist}, reads {start.source}, not {options.file}",
                 hint="resume it without -f, or run without --resume",
             )
-        kept = json.loads(start.options)
-        self._options = replace(
-            options,
-            as_of=kept.get("as_of"),
-            fetch=bool(kept.get("fetch", True)) and options.fetch,
-            complete=bool(kept.get("complete")),
-            accept=options.accept | frozenset(kept.get("accept", ())),
-        )
+        self._options = options.carrying_on(start.options)
         report = recounted(last, start)
         report.resumed = True
         chosen = Chosen(Path(start.source), start.kind, start.data_set)
-        return self._go(start.tist, chosen, report, resumed=True, merged=last.merged)
+        return self._go(chosen, report, merged=last.merged)
 
-    def _go(self, run: int, chosen: Chosen, report: Report, *, resumed: bool, merged: bool) -> Report:
-        config, stack = self._config, self._stack
+    def _go(self, chosen: Chosen, report: Report, *, merged: bool) -> Report:
+        """The run from its report to its end; ``merged``: its data set need not be read any more."""
+        config, stack, run = self._config, self._stack, report.run
         self._begun(report)
         source = None if merged else stack.enter_context(open_source(chosen.path, max_file=config.max_template_file))
         journal = stack.enter_context(JournalWriter(self._layout, run))
@@ -225,13 +187,16 @@ class _Run:
         committer = stack.enter_context(
             Committer(writer, journal, self._catalogue, run=run, min_free=config.min_free)
         )
-        committer.pace(*_TOBI_LOT)
         committer.on_refused = partial(_refused, report)
         spool = stack.enter_context(Spool(config.work_path / str(run)))
-        if not resumed:
-            self._announce(committer, run, chosen)
+        phases = Phases(
+            config, self._layout, self._catalogue, committer, spool, report, self._meter,
+            self._options, self._spares, stack,
+        )  # fmt: skip
+        if not report.resumed:
+            phases.announce(chosen)
         try:
-            self._phases(committer, spool, report, run, chosen, source, resumed=resumed)
+            phases.go(chosen, source)
         except ArchecError as error:
             _record_failure(committer, report, error)
             raise
@@ -242,84 +207,6 @@ class _Run:
         if report.state != "budget":
             journal.finish()
         return report
-
-    def _phases(
-        self,
-        committer: Committer,
-        spool: Spool,
-        report: Report,
-        run: int,
-        chosen: Chosen,
-        source: Source | None,
-        *,
-        resumed: bool,
-    ) -> None:
-        """Templates, if they have not been read already; then files, if they are wanted."""
-        config = self._config
-        # The fetching processes get ready while templates are read.
-        pool = self._stack.enter_context(self._fetchers(run)) if self._options.fetch else None
-        if source is not None:
-            phase = TobiPhase(
-                config, self._layout, self._catalogue, committer, spool, report, self._meter,
-                run, chosen.tist, self._options.accept, self._options.complete, self._workers,
-            )  # fmt: skip
-            with _timed(report, "templates"):
-                reading = phase.read(source)
-                refuse_nothing(chosen, reading.files, self._catalogue)
-                if not chosen.tist:
-                    chosen = replace(chosen, tist=newest_member(chosen.path, source.newest))
-                    phase = replace(phase, tist=chosen.tist)
-                    report.data_set = chosen.tist
-                    self._announce(committer, run, chosen)
-                phase.merge(reading, printable(Path(chosen.path.name)))
-        report.state = "held-back" if report.held_back else "done"
-        if pool is not None:
-            committer.pace(*_FOBI_LOT)
-            with _timed(report, "files"):
-                if self._fetch(pool, committer, spool, report, run, resumed=resumed):
-                    report.state = "budget"
-                sweep_parts(self._layout, {run})  # of fetching processes that died
-
-    def _announce(self, committer: Committer, run: int, chosen: Chosen) -> None:
-        start = RunStart(run, chosen.tist, chosen.kind, chosen.source, self._options.as_text(), __version__)
-        committer.add(Item(start))
-        committer.commit()
-
-    def _fetchers(self, run: int) -> FetchPool:
-        sink = StoreSink(self._layout, run)
-        return FetchPool(self._config.fetch, self._config.agent, sink, spares=self._spares)
-
-    def _fetch(
-        self, pool: FetchPool, committer: Committer, spool: Spool, report: Report, run: int, *, resumed: bool
-    ) -> bool:
-        """The file phase: whether the budget stopped it."""
-        config, budget = self._config, self._options.budget
-        self._meter.phase("planning visits", None)
-        most = budget.files + 1 if budget.files else 0
-        if not make_plan(spool, self._catalogue.due(run), most):
-            return False
-        phase = FobiPhase(
-            config, self._layout, self._catalogue, committer, report, self._meter,
-            run=run, resumed=resumed, budget=budget,
-        )  # fmt: skip
-        with TextPool(config.text) as texts:
-            for last_pass in (False, True):
-                feeder = Feeder(spool, max(_QUEUE, 2 * config.fetch.per_host))
-                if last_pass:
-                    pool = self._stack.enter_context(self._fetchers(run))
-                try:
-                    spent, again = phase.fetch(pool, texts, feeder, last_pass=last_pass)
-                except BaseException:
-                    pool.stop()
-                    phase.abandon()
-                    raise
-                pool.stop()
-                if spent:
-                    return True
-                if not again:
-                    return False
-                spool.replan(again)
-        return False
 
 
 def _record_failure(committer: Committer, report: Report, error: ArchecError) -> None:
@@ -345,12 +232,3 @@ def _rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-@contextmanager
-def _timed(report: Report, phase: str) -> Iterator[None]:
-    began = time.monotonic()
-    try:
-        yield
-    finally:
-        report.seconds[phase] = report.seconds.get(phase, 0.0) + time.monotonic() - began

@@ -1,4 +1,4 @@
-"""The OAI index beside an SQLite catalogue: one file of its own.
+"""The OAI index beside an SQLite catalogue: one file of its own (``index_sqlite_file``).
 
 ``member`` has a row for each item and each set that it is in, ancestors and the whole too, so that any
 page of any set is one range of its primary key: what it costs does not depend on where it is.
@@ -6,8 +6,6 @@ page of any set is one range of its primary key: what it costs does not depend o
 
 from __future__ import annotations
 
-import secrets
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,31 +16,12 @@ from archec.catalogue.model import Position
 from archec.catalogue.sqlite_file import translated
 from archec.errors import CatalogueError
 from archec.oai.index import LEADS
+from archec.oai.index_sqlite_file import connect
 from archec.oai.model import KINDS, Cursor, Entry, ItemKind, Place, Query, Row, State
 from archec.oai.names import ancestors
 
 __all__ = ["SQLiteIndex"]
 
-_APPLICATION = 0x61726F69
-"""``PRAGMA application_id``: "aroi" in ASCII."""
-_VERSION = 2
-_SCHEMA = """
-CREATE TABLE state (
-    one INTEGER PRIMARY KEY CHECK (one = 1), generation TEXT, rules TEXT, ready INTEGER,
-    tobi_stamp INTEGER, tobi_id TEXT, fobi_stamp INTEGER, fobi_id TEXT,
-    run INTEGER, batch INTEGER, stamp INTEGER, last INTEGER, archive TEXT, whole INTEGER
-);
-CREATE TABLE item (
-    n INTEGER PRIMARY KEY, kind INTEGER NOT NULL, local TEXT NOT NULL UNIQUE, obi TEXT, stamp INTEGER NOT NULL,
-    mark INTEGER NOT NULL, deleted INTEGER NOT NULL, sets TEXT NOT NULL, gone TEXT NOT NULL
-);
-CREATE TABLE member (
-    s INTEGER NOT NULL, kind INTEGER NOT NULL, stamp INTEGER NOT NULL, n INTEGER NOT NULL, gone INTEGER NOT NULL,
-    PRIMARY KEY (s, kind, stamp, n)
-) WITHOUT ROWID;
-CREATE TABLE path (path TEXT PRIMARY KEY, s INTEGER NOT NULL UNIQUE) WITHOUT ROWID;
-CREATE TABLE total (s INTEGER, kind INTEGER, items INTEGER NOT NULL, PRIMARY KEY (s, kind)) WITHOUT ROWID;
-"""
 _ROW = "item.n, item.kind, item.stamp, item.local, item.obi, item.deleted, item.sets"
 _IN = 500
 _MOST_NUMBERS = 100_000
@@ -63,26 +42,12 @@ class SQLiteIndex:
         self._numbers: dict[str, int] = {}
         if not path.parent.is_dir():
             raise CatalogueError(f"{path}: there is no folder {path.parent}")
-        self._writer = self._connect()
+        self._writer = connect(path)
         try:
-            self._reader = self._connect()
+            self._reader = connect(path)
         except BaseException:
             self._writer.close()
             raise
-
-    def _connect(self) -> sqlite3.Connection:
-        with translated(self.path):
-            db = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
-        try:
-            with translated(self.path):
-                db.execute("PRAGMA journal_mode = WAL")
-                db.execute("PRAGMA synchronous = NORMAL")
-                db.execute("PRAGMA cache_size = -32768")
-                _prepare(db, self.path)
-        except BaseException:
-            db.close()
-            raise
-        return db
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -276,29 +241,6 @@ class SQLiteIndex:
     def _fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with self._read_lock, translated(self.path):
             return self._reader.execute(sql, parameters).fetchall()
-
-
-def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    application = db.execute("PRAGMA application_id").fetchone()[0]
-    tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    if application != _APPLICATION and tables:
-        raise CatalogueError(f"{path}: this SQLite database is something else, not an OAI index of archec")
-    if tables and db.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
-        return
-    db.execute("BEGIN IMMEDIATE")
-    if not db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'state'").fetchone()[0] or tables:
-        for table in tables:
-            db.execute(f"DROP TABLE {table}")
-        for statement in _SCHEMA.split(";"):
-            db.execute(statement)
-        start = State(secrets.token_hex(4))
-        db.execute(
-            "INSERT INTO state VALUES (1, ?, '', 0, ?, ?, ?, ?, 0, 0, 0, 0, '', 0)",
-            (start.generation, *start.tobis, *start.fobis),
-        )
-        db.execute(f"PRAGMA application_id = {_APPLICATION}")
-        db.execute(f"PRAGMA user_version = {_VERSION}")
-    db.execute("COMMIT")
 
 
 def _differs(entry: Entry, held: _Held | None) -> bool:

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archec import ids
@@ -103,6 +103,8 @@ urlish = st.one_of(
 
 
 @given(urlish)
+@example("HTTP://0//")
+@example("http://h/a/")
 def test_url_normalisation_is_idempotent_and_stays_in_the_grammar(raw: str) -> None:
     try:
         url = ids.normalise_url(raw)
@@ -113,7 +115,11 @@ def test_url_normalisation_is_idempotent_and_stays_in_the_grammar(raw: str) -> N
     assert "#" not in url
     assert "@" not in ids.host_of(url)
     variant = ids.slash_variant(url)
-    assert variant is None or ids.slash_variant(variant) == url
+    if variant is None:
+        return
+    # http://host// falls back on http://host/, which stands for itself.
+    root = variant.endswith("/") and variant.count("/") == 3
+    assert ids.slash_variant(variant) == (None if root else url)
 
 
 @given(hostile)

@@ -12,8 +12,8 @@ import pytest
 
 from archec.demo.papers import PAPERS, STAGES, answer
 from archec.demo.site import DemoSite, Visit, write_data_set
-from archec.errors import ArchecError, UsageError
-from archec.ids import BadName, normalise_handle, normalise_url
+from archec.errors import ArchecError, BadName, UsageError
+from archec.ids import normalise_handle, normalise_url
 from archec.text.extract import text_md5
 
 

@@ -20,6 +20,7 @@ from archec.catalogue import records
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.main import cli
+from archec.config.setting import names
 from archec.errors import ArchecError, Exit
 from archec.fetch.outcome import Outcome
 from archec.redif.problems import CODES
@@ -51,7 +52,7 @@ def test_the_shipped_configuration_is_the_table_of_settings() -> None:
 
 
 def test_settings_that_the_docs_name_exist() -> None:
-    known = set(config._names())
+    known = set(names(config.Config))
     groups = {name.partition(".")[0] for name in known if "." in name}
     for path in DOCS:
         for word in words(path.read_text(encoding="utf-8")):

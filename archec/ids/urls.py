@@ -1,49 +1,17 @@
-"""Ids of obis and their names on disk: pure functions, all idempotent where they normalise.
-
-* A tobi's id is its normalised handle, a fobi's id its normalised URL (design, sections 1 and 4).
-* The name of an id in the obi store is the id escaped as Perl's ``URI::Escape::uri_escape_utf8``
-  does it by default, cut and completed by a hash where it would be over 255 bytes (section 3).
-"""
+"""URLs: the id of a fobi is its normalised URL (design, section 4)."""
 
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from urllib.parse import quote, unquote_to_bytes
 
 import idna
-from xxhash import xxh3_64_hexdigest, xxh3_128_hexdigest
 
 from archec.errors import BadName
+from archec.ids.limits import MAX_ID
 
-__all__ = [
-    "MAX_ID",
-    "MAX_NAME",
-    "archive_of",
-    "escape",
-    "fan",
-    "file_name",
-    "host_of",
-    "is_url",
-    "item_of",
-    "normalise",
-    "normalise_handle",
-    "normalise_url",
-    "series_of",
-    "slash_variant",
-    "typed",
-    "unescape",
-    "without_userinfo",
-]
+__all__ = ["host_of", "is_url", "normalise_url", "slash_variant", "without_userinfo"]
 
-MAX_NAME = 255
-"""Bytes in one path component on ext4, xfs, btrfs (NAME_MAX)."""
-
-MAX_ID = 16_384
-"""Characters of an id. No server takes a longer URL and no archive has a longer handle; both are keys of the
-catalogue and stand in every list, so that megabytes in them would hurt everything."""
-
-_HASH_TAIL = 1 + 32
 _DEFAULT_PORT = {"http": "80", "https": "443", "ftp": "21"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.S)
 _AUTHORITY = re.compile(r"//([^/?#]*)(.*)", re.S)
@@ -52,51 +20,11 @@ _LOOSE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _PATH_SAFE = "!$&'()*+,;=:@/%"
 _QUERY_SAFE = _PATH_SAFE + "?"
-_LIKE_CUT = re.compile(r".*~[0-9a-f]{32}", re.S)
 _AT = re.compile(r"%40|\uff20|\ufe6b", re.I)
-_STORE_NAME = re.compile(r"(?:RePEc%3A|(?:https?|ftp)%3A%2F%2F)", re.I)
 _HOST_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _PLAIN_URL = re.compile(
     r"(?:https?|ftp)://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?:/[A-Za-z0-9_~!$&'()*+,;=:@-][A-Za-z0-9._~!$&'()*+,;=:@-]*)+/?"
 )
-
-
-# -- handles --------------------------------------------------------------------------------------
-
-
-def normalise_handle(raw: str) -> str:
-    """The id of a tobi: white space removed, ``RePEc:`` prefix, the rest lower-case.
-
-    A handle that does not begin with ``repec:`` (in any case) is kept without that prefix: archec
-    does not invent an identity. Raises :class:`BadName` for an empty one and one of over MAX_ID characters.
-    """
-    text = "".join(raw.split()).lower()
-    if not text or text == "repec:":
-        raise BadName("the handle is empty")
-    if len(text) > MAX_ID:
-        raise BadName(f"the handle {text[:50]!r}... has {len(text)} characters, more than {MAX_ID}")
-    return "RePEc:" + text[6:] if text.startswith("repec:") else text
-
-
-def archive_of(handle: str) -> str:
-    """The archive code of a normalised handle: ``RePEc:aaa:ssssss:1`` -> ``aaa``; else ``""``."""
-    parts = handle.split(":", 2)
-    return parts[1] if len(parts) > 1 and parts[0] == "RePEc" else ""
-
-
-def series_of(handle: str) -> str:
-    """The series code of a normalised handle, ``""`` where it names none."""
-    parts = handle.split(":", 3)
-    return parts[2] if len(parts) > 2 and parts[0] == "RePEc" else ""
-
-
-def item_of(handle: str) -> str:
-    """The item part of a normalised handle, ``""`` where it names an archive or a series."""
-    parts = handle.split(":", 3)
-    return parts[3] if len(parts) > 3 and parts[0] == "RePEc" else ""
-
-
-# -- URLs -----------------------------------------------------------------------------------------
 
 
 def is_url(text: str) -> bool:
@@ -158,73 +86,7 @@ def without_userinfo(raw: str) -> str:
     return re.sub(r"(//)[^/?#\s]*@", r"\1", raw)
 
 
-# -- either ---------------------------------------------------------------------------------------
-
-
-def normalise(raw: str) -> tuple[str, str]:
-    """``("tobi", id)`` or ``("fobi", id)`` of any spelling of a handle or a URL."""
-    if is_url(raw):
-        return "fobi", normalise_url(raw)
-    return "tobi", normalise_handle(raw)
-
-
-def typed(raw: str) -> str:
-    """What somebody means who types or pastes an id: without ``<...>`` around it, without ``URL:`` before it, and
-    with the escapes of a name in the obi store undone. What has none of these stays as it is."""
-    text = raw.strip()
-    if text[:1] == "<" and text[-1:] == ">":
-        text = text[1:-1].strip()
-    if text[:4].lower() == "url:":
-        text = text[4:].lstrip()
-    if _STORE_NAME.match(text):
-        with suppress(BadName):
-            text = unescape(text)
-    return text
-
-
-# -- names on disk --------------------------------------------------------------------------------
-
-
-def escape(obi: str) -> str:
-    """``uri_escape_utf8`` of Perl by default: UTF-8, all but ``A-Z a-z 0-9 - . _ ~`` escaped."""
-    return quote(obi, safe="~", encoding="utf-8", errors="surrogatepass")
-
-
-def unescape(name: str) -> str:
-    """The id behind an escaped name that was not cut; BadName if it is not one."""
-    try:
-        obi = unquote_to_bytes(name).decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError as error:
-        raise BadName(f"{name!r} is not an escaped id") from error
-    if escape(obi) != name:
-        raise BadName(f"{name!r} is not an escaped id")
-    return obi
-
-
-def file_name(obi: str) -> str:
-    """The file name of an id: its escaped form, or a prefix, ``~`` and xxh3_128 if over 255 bytes.
-
-    The ids ``.`` and ``..`` have their dots escaped, since no file can have those names; an id whose
-    own name looks like one that was cut is hashed, too, so that no two ids share a name.
-    """
-    name = escape(obi)
-    if len(name) <= MAX_NAME and not (len(name) > MAX_NAME - 3 and _LIKE_CUT.fullmatch(name)):
-        return name if name.strip(".") or len(name) > 2 else name.replace(".", "%2E")
-    cut = min(MAX_NAME, len(name)) - _HASH_TAIL
-    for back in (1, 2):
-        if name[cut - back] == "%":
-            cut -= back
-            break
-    digest = xxh3_128_hexdigest(obi.encode("utf-8", "surrogatepass"))
-    return f"{name[:cut]}~{digest}"
-
-
-def fan(obi: str) -> str:
-    """The two hex digits of xxh3_64(id) that name the fan-out directory of an id."""
-    return xxh3_64_hexdigest(obi.encode("utf-8", "surrogatepass"))[:2]
-
-
-# -- the parts of URL normalisation ---------------------------------------------------------------
+# -- the parts of normalisation -------------------------------------------------------------------
 
 
 def _shown(text: str) -> str:
