@@ -1,8 +1,9 @@
 """Fetching files: one hop for each task, politely, over worker processes (design, section 5).
 
 ``FetchPool`` takes ``Task`` and gives ``Hop``; redirects are handed back, not followed. How it is made, from
-the inside out: ``h1`` speaks HTTP on one connection, ``connect`` opens connections under the rule of ``guard``,
-``transport`` keeps them (behind httpx's transport interface; ``ftp`` is its sister), ``visit`` makes one
-attempt, ``hosts`` and ``robots`` know the manners, ``fetcher`` runs it all in one event loop, ``worker`` in a
+the inside out: ``h1`` speaks HTTP/1.1 on one connection (``session`` HTTP/2, with ``stream``, ``engine`` and
+``frames``; ``alpn`` finds out which, ``shared`` has one for all), ``connect`` opens connections under the rule
+of ``guard``, ``transport`` keeps them (behind httpx's transport interface; ``ftp`` is its sister), ``visit`` makes
+one attempt, ``hosts`` and ``robots`` know the manners, ``fetcher`` runs it all in one event loop, ``worker`` in a
 process of its own, ``pool`` in several. Import from these: a worker process starts with as little as it needs.
 """

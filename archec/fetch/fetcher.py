@@ -53,7 +53,7 @@ def transports(
         resolver = SystemResolver(tuning.dns_threads, tuning.dns_ttl)
     proxies = Proxies(config.proxy)
     keep = max(2 * concurrency, min(_MOST_KEPT, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
-    web = DirectTransport(Connector(guard, resolver, tuning), proxies, keep, tuning.keep_idle)
+    web = DirectTransport(Connector(guard, resolver, tuning), proxies, keep, tuning.keep_idle, http2=config.http2)
     if proxies.covers("ftp"):
         return Transports(web, web, whole_urls=False)
     ftp = FtpTransport(guard, resolver, concurrency, config.idle_timeout, config.contact)
@@ -99,6 +99,8 @@ class Fetcher:
         self._runners: set[asyncio.Task[None]] = set()
         self._open = True
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        """When the timer is due; not all that uvloop gives for a timer knows it."""
         self._ticker = self._loop.call_later(self._tuning.tick, self._tick)
 
     @property
@@ -165,12 +167,13 @@ class Fetcher:
     def _arm(self, now: float) -> None:
         when = self._hosts.next_time()
         if self._timer is not None:
-            if when is not None and self._timer.when() <= when and not self._timer.cancelled():
+            if when is not None and self._timer_at <= when and not self._timer.cancelled():
                 return
             self._timer.cancel()
             self._timer = None
         if when is not None:
-            self._timer = self._loop.call_at(max(when, now + 0.001), self._wake)
+            self._timer_at = max(when, now + 0.001)
+            self._timer = self._loop.call_at(self._timer_at, self._wake)
 
     def _wake(self) -> None:
         self._timer = None

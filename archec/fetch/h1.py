@@ -8,7 +8,8 @@ body that is not taken away fast enough stops being read.
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+import contextlib
+from typing import ClassVar, cast
 
 import httptools
 import httpx
@@ -22,12 +23,20 @@ _HIGH_WATER = 1 << 18
 
 
 class Stale(httpx.ReadError):
-    """A kept connection that the server had closed before it saw the request: use another."""
+    """A kept connection that the server had closed before it saw the request: use another.
+
+    ``older``: over HTTP/1.1, which the server wants for this request. ``unseen``: the server says that it did
+    not look at the request, so that nothing about it can be to blame.
+    """
+
+    older: ClassVar[bool] = False
+    unseen: ClassVar[bool] = False
 
 
 class H1Connection(asyncio.Protocol):
     """Use: ``exchange``, then ``read`` until it gives ``b""``, then ``reusable`` says whether to keep it."""
 
+    version: ClassVar[bytes] = b"HTTP/1.1"
     __slots__ = (
         "_buffered",
         "_chunks",
@@ -130,7 +139,9 @@ class H1Connection(asyncio.Protocol):
         chunks, self._chunks, self._buffered = self._chunks, [], 0
         if self._paused and self._transport is not None and not self._transport.is_closing():
             self._paused = False
-            self._transport.resume_reading()
+            # Before Python 3.11 one over TLS has no end any more a moment before it says so.
+            with contextlib.suppress(AttributeError):
+                self._transport.resume_reading()
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     @property

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from email.utils import formatdate
 from pathlib import Path
 from time import time
 from urllib.parse import quote
 
+import pytest
 from fetch_hostile import Hostile
 from fetch_support import fetch, fetch_one, settings
 
+from archec.fetch.fetcher import Fetcher
 from archec.fetch.outcome import Outcome
+from archec.fetch.sink import FolderSink
 
 
 def test_no_host_is_asked_by_more_than_its_share_at_a_time(hostile: Hostile, tmp_path: Path) -> None:
@@ -70,3 +74,19 @@ def test_a_success_between_faults_keeps_a_host(hostile: Hostile, tmp_path: Path)
     hops = fetch(tmp_path, urls, settings(per_host=1, host_failures=3, retries=0))
     assert not any(hop.deferred for hop in hops)
     assert [hop.kind for hop in hops] == ["failed", "body"] * 8
+
+
+def test_a_timer_that_is_due_already_is_as_good_as_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvloop gives another kind of handle for it, without a time."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        fetcher = Fetcher(settings(), "x", FolderSink(tmp_path), lambda serial, hop: None)
+        past = loop.time() - 1
+        monkeypatch.setattr(fetcher._hosts, "next_time", lambda: past)
+        for _ in range(2):
+            fetcher._arm(past)
+        await fetcher.aclose()
+
+    uvloop.run(scene())

@@ -208,7 +208,7 @@ def test_a_proxy_that_is_none_is_told_before_anything_starts(tmp_path: Path) -> 
 
 
 MAIN = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from archec.config import FetchConfig
 from archec.fetch.pool import FetchPool
@@ -216,6 +216,7 @@ from archec.fetch.sink import FolderSink
 from archec.fetch.task import Task
 config = FetchConfig(workers=2, delay=0.0, robots="ignore", allow_networks=("127.0.0.0/8",))
 pool = FetchPool(config, "test", FolderSink(Path(sys.argv[1])))
+signal.alarm(120)  # should the test itself be killed
 try:
     with pool:
         pool.submit([Task(sys.argv[2])])
