@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from archec.catalogue.model import Tobi
-from archec.cli.common import Archive, config_option, json_option, note, opened
+from archec.cli.archive import Archive, opened
+from archec.cli.common import config_option, json_option, note
 from archec.cli.output import shown
 from archec.cli.tables import Lines, fit, terminal_width
 from archec.errors import UsageError

@@ -1,28 +1,16 @@
-"""What the commands share: options, opening an archive, printing JSON."""
+"""What the commands share: options, printing JSON, lines on stderr."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from archec.catalogue.interface import Catalogue
-from archec.catalogue.open import is_read_only, open_catalogue
 from archec.cli.output import json_line, shown
-from archec.config import Config, load
-from archec.errors import LockHeld, StorageFailed
-from archec.gather.recover import CATCH_UP, catch_up, is_behind
-from archec.store.layout import Layout, open_store
-from archec.store.lock import RunLock
 
-if TYPE_CHECKING:
-    from archec.export.units import Selection
-
-__all__ = ["Archive", "config_option", "echo_json", "json_option", "note", "opened", "tell_unknown"]
+__all__ = ["config_option", "echo_json", "json_option", "note"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -51,44 +39,3 @@ def echo_json(value: object) -> None:
 def note(text: str) -> None:
     """A line on stderr, for whoever is there."""
     click.echo(f"archec: {shown(text)}", err=True)
-
-
-def tell_unknown(catalogue: Catalogue, wanted: Selection) -> None:
-    """Says so on stderr where the archive holds nothing, and never did, of what was selected."""
-    if not wanted.archive:
-        return
-    from archec.export.units import units  # most commands select nothing
-
-    if next(units(catalogue, wanted), None) is None:
-        note(f"the archive holds nothing of {':'.join(filter(None, wanted))}")
-
-
-@dataclass(frozen=True, slots=True)
-class Archive:
-    """An open archive."""
-
-    config: Config
-    layout: Layout
-    catalogue: Catalogue
-
-
-@contextmanager
-def opened(config_file: Path | None) -> Iterator[Archive]:
-    """Opens the archive for reading.
-
-    What a killed run left between journal and catalogue is applied first, if no run is under way and the catalogue
-    can be written; one that cannot is read as it is.
-    """
-    config = load(config_file)
-    layout = open_store(config)
-    read_only = is_read_only(config.database, base=config.base)
-    catalogue = open_catalogue(config.database, base=config.base, create=True, read_only=read_only)
-    try:
-        if not read_only:
-            with suppress(LockHeld, StorageFailed):  # then it is read as far as it has come
-                if is_behind(layout, catalogue):
-                    with RunLock(layout, CATCH_UP):
-                        catch_up(layout, catalogue)
-        yield Archive(config, layout, catalogue)
-    finally:
-        catalogue.close()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from archec.cli.common import Archive, config_option, json_option, note, opened, tell_unknown
+from archec.cli.archive import Archive, opened, tell_unknown
+from archec.cli.common import config_option, json_option, note
 from archec.cli.tables import Lines, fit, terminal_width
 from archec.export.units import Selection, selection
 from archec.report.coverage import Coverage, Tell

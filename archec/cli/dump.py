@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from archec.catalogue.dump import dump as dump_lines
-from archec.cli.common import config_option, json_option, opened
+from archec.cli.archive import opened
+from archec.cli.common import config_option, json_option
 
 __all__ = ["dump"]
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, echo_json, json_option, opened, tell_unknown
+from archec.cli.archive import opened, tell_unknown
+from archec.cli.common import config_option, echo_json, json_option
 from archec.errors import Exit
 from archec.export.bodies import Problem
 from archec.export.units import selection

@@ -6,19 +6,21 @@ import re
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from archec.cli.common import config_option, echo_json, json_option, note, opened, tell_unknown
+from archec.cli.common import config_option, echo_json, json_option, note
 from archec.cli.reports import gather_table
 from archec.cli.runline import RunLine, begin
 from archec.config import load
 from archec.errors import UsageError
-from archec.export.units import Selection
-from archec.fetch.child import Spares
-from archec.gather.report import Report
+from archec.fetch.spares import Spares
 from archec.tist import iso, parse_when
 from archec.units import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from archec.gather.report import Report
 
 __all__ = ["gather"]
 
@@ -71,8 +73,8 @@ def gather(
     """
     line = begin(context.meta)
     config = load(config_file)
-    fetching = not (no_fetch or dry_run)
-    with Spares(min(config.fetch.workers, config.fetch.concurrency) if fetching else 0) as spares:
+    with context.find_object(Spares) or Spares(0) as spares:
+        spares.fill(0 if no_fetch or dry_run else min(config.fetch.workers, config.fetch.concurrency))
         # Imported here, while those get ready on the other cores.
         from archec.gather.budget import Budget
         from archec.gather.progress import meter_for
@@ -106,9 +108,7 @@ def gather(
     report = line.finished()
     _warn(report)
     if options.accept - {"all"}:
-        with opened(config_file) as archive:
-            for code in sorted(options.accept - {"all"}):
-                tell_unknown(archive.catalogue, Selection(code))
+        _tell_unknown(config_file, sorted(options.accept - {"all"}))
     value = report.as_value()
     with suppress(BrokenPipeError):  # the run is done, whoever reads of it
         if as_json:
@@ -125,6 +125,16 @@ def _begun(line: RunLine, resume: bool, report: Report) -> None:
         note(f"carrying on with run {report.run} of {iso(report.run)}, over {report.source}")
     elif resume:
         note("there is no run to carry on with: a new one begins")
+
+
+def _tell_unknown(config_file: Path | None, codes: list[str]) -> None:
+    """Warns of archive codes that were accepted and that the archive knows nothing of."""
+    from archec.cli.archive import opened, tell_unknown
+    from archec.export.units import Selection
+
+    with opened(config_file) as archive:
+        for code in codes:
+            tell_unknown(archive.catalogue, Selection(code))
 
 
 def _warn(report: Report) -> None:

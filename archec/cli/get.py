@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, opened
+from archec.cli.archive import opened
+from archec.cli.common import config_option
 from archec.cli.output import shown, whole
 from archec.lookup.obi import find, give, held_at
 from archec.tist import iso, parse_when

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from archec.catalogue.model import Fobi
-from archec.cli.common import config_option, echo_json, json_option, opened
+from archec.cli.archive import opened
+from archec.cli.common import config_option, echo_json, json_option
 from archec.cli.output import shown
 from archec.cli.tables import fold, terminal_width
 from archec.lookup.obi import Row, find, rows

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from archec.catalogue.lists import ObiKind
-from archec.cli.common import config_option, json_option, note, opened, tell_unknown
+from archec.cli.archive import opened, tell_unknown
+from archec.cli.common import config_option, json_option, note
 from archec.cli.output import shown
 from archec.cli.tables import Lines, fit, terminal_width
 from archec.errors import UsageError

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, echo_json, json_option, note, opened
+from archec.cli.archive import opened
+from archec.cli.common import config_option, echo_json, json_option, note
 from archec.cli.output import write_whole
 from archec.monitor.metrics import figures, text
 from archec.monitor.status import status

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, echo_json, json_option, opened
+from archec.cli.archive import opened
+from archec.cli.common import config_option, echo_json, json_option
 from archec.cli.output import write_whole
 from archec.errors import UsageError
 from archec.gather.progress import Meter, meter_for

@@ -9,12 +9,14 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from archec import __version__
 from archec.errors import Exit
-from archec.gather.report import Report
 from archec.tist import iso
+
+if TYPE_CHECKING:
+    from archec.gather.report import Report
 
 __all__ = ["WORD", "RunLine", "begin", "is_under_way", "line"]
 

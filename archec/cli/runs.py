@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, echo_json, json_option, opened
+from archec.cli.archive import opened
+from archec.cli.common import config_option, echo_json, json_option
 from archec.cli.output import shown
 from archec.cli.reports import gather_table
 from archec.cli.tables import fold, terminal_width

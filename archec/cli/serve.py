@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import Archive, config_option, opened
+from archec.cli.archive import Archive, opened
+from archec.cli.common import config_option
 from archec.gather.recover import is_behind
 from archec.oai.follow import Follower, Journals
 from archec.oai.index import open_index

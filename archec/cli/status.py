@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, echo_json, json_option, opened
+from archec.cli.archive import opened
+from archec.cli.common import config_option, echo_json, json_option
 from archec.cli.tables import fold, terminal_width
 from archec.monitor.status import Disk, HeldBack, Status
 from archec.monitor.status import status as look

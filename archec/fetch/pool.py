@@ -15,13 +15,14 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from archec.config import FetchConfig
-from archec.errors import StorageFailed, StorageFull
+from archec.errors import ConfigError, StorageFailed, StorageFull
 from archec.fetch import wire
-from archec.fetch.child import Child, Spares
+from archec.fetch.child import Child
 from archec.fetch.orders import Orders
 from archec.fetch.outcome import Outcome
 from archec.fetch.proxy import Proxies
 from archec.fetch.sink import Sink
+from archec.fetch.spares import Spares
 from archec.fetch.task import Hop, Task, failure
 from archec.fetch.tuning import Tuning
 from archec.ids import host_of
@@ -83,9 +84,11 @@ class FetchPool:
     ) -> None:
         """Starts nothing yet; takes its processes from ``spares`` first.
 
-        Raises ConfigError where a proxy of the configuration or environment is none.
+        Raises ConfigError where a proxy of the configuration or environment is none, or h2 is missing.
         """
         Proxies(config.proxy)
+        if config.http2:
+            need_h2()
         self._config = config
         self._agent = agent
         self._sink = sink
@@ -306,6 +309,18 @@ class FetchPool:
             if seat.child is not None and seat.child.concurrency != share:
                 seat.child.concurrency = share
                 seat.child.send(wire.CONCURRENCY, share)
+
+
+def need_h2() -> None:
+    """Raises :class:`ConfigError` where the package h2 is not installed."""
+    try:
+        import h2
+    except ImportError as error:
+        raise ConfigError(
+            "fetch.http2 needs the package h2",
+            hint="pip install 'archec[http2]', in a checkout pip install '.[http2]'; or set it to false",
+        ) from error
+    del h2
 
 
 def shares(total: int, wants: Sequence[int]) -> list[int]:

@@ -7,6 +7,7 @@ once more (for the command line: all of it) and start a resource tracker beside 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import signal
@@ -22,10 +23,15 @@ from archec.fetch.task import Hop
 
 __all__ = ["main"]
 
+_RARELY = (20_000, 20, 50)
+"""Thresholds of the garbage collector: requests under way hold many objects, and few cycles."""
+
 
 def main(descriptor: int) -> None:
     """Serves the socket ``descriptor`` until told to stop or until its other end is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()
+    gc.set_threshold(*_RARELY)
     end = socket.socket(fileno=descriptor)
     length = int.from_bytes(_exactly(end, 4), "big")
     orders: Orders = pickle.loads(_exactly(end, length))

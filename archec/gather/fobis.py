@@ -33,6 +33,10 @@ __all__ = ["FobiPhase"]
 
 _WINDOW = 1024
 """So many files are handed to the fetchers at least, so that they never wait for a commit."""
+_LOT, _LAST_LOT = 1000, 250
+"""So many visits are committed together; fewer when all files have been handed out, so that less is left to do when
+the last one has come."""
+_LOT_SECONDS = 3.0
 _TEXTS = 256
 _LAST_MINUTE = 60.0
 """Seconds that files under way have when bytes or time are used up."""
@@ -90,6 +94,7 @@ class FobiPhase:
         spent = False
         while True:
             spent = spent or purse.spent
+            self._committer.pace(_LAST_LOT if spent or not feeder.left else _LOT, _LOT_SECONDS)
             if not spent and not texts.pending > _TEXTS:
                 self._feed(pool, feeder, under_way.room(window), feeder.left)
                 spent = purse.spent

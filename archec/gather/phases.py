@@ -13,8 +13,8 @@ from archec import __version__
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.records import RunStart
 from archec.config import Config
-from archec.fetch.child import Spares
 from archec.fetch.pool import FetchPool
+from archec.fetch.spares import Spares
 from archec.gather.commit import Committer, Item
 from archec.gather.dataset import Chosen, newest_member, printable, refuse_nothing
 from archec.gather.fobis import FobiPhase
@@ -35,7 +35,6 @@ __all__ = ["Phases"]
 _QUEUE = 64
 """Files of one host that are handed to the fetchers ahead of time."""
 _TOBI_LOT = (8000, 10.0)
-_FOBI_LOT = (1000, 3.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,6 @@ class Phases:
                 self._templates(chosen, source)
         report.state = "held-back" if report.held_back else "done"
         if pool is not None:
-            self.committer.pace(*_FOBI_LOT)
             with _timed(report, "files"):
                 if self._files(pool):
                     report.state = "budget"

@@ -17,7 +17,7 @@ from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunEnd
 from archec.config import Config
 from archec.errors import ArchecError, Exit, LockHeld, UsageError
-from archec.fetch.child import Spares
+from archec.fetch.spares import Spares
 from archec.gather.commit import Committer, Item
 from archec.gather.dataset import Chosen, choose, printable
 from archec.gather.lanes import RARELY

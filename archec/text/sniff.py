@@ -38,6 +38,8 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"{\\rtf", "application/rtf"),
     (0, b"\xc5\xd0\xd3\xc6", "application/postscript"),
 )
+_BEGINNINGS = frozenset(magic[0] for offset, magic, _ in _MAGIC if not offset) | {ord("R")}
+"""First bytes of what begins with a magic; RIFF is what WEBP stands in."""
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLE_TYPES = ("application/msword", "application/vnd.ms-")
 _OPC = (
@@ -112,9 +114,10 @@ def is_page_instead_of_pdf(before: str, after: str) -> bool:
 
 
 def _binary(head: bytes, named: str) -> str:
-    for offset, magic, media_type in _MAGIC:
-        if head.startswith(magic, offset):
-            return media_type
+    if head[0] in _BEGINNINGS or head.startswith(b"ustar", 257):
+        for offset, magic, media_type in _MAGIC:
+            if head.startswith(magic, offset):
+                return media_type
     if head.startswith(b"PK\x03\x04"):
         return _zip(head)
     if head.startswith((b"PK\x05\x06", b"PK\x07\x08")):
