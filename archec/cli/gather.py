@@ -74,13 +74,13 @@ def gather(
     line = begin(context.meta)
     config = load(config_file)
     with context.find_object(Spares) or Spares(0) as spares:
-        spares.fill(0 if no_fetch or dry_run else min(config.fetch.workers, config.fetch.concurrency))
-        # Imported here, while those get ready on the other cores.
+        # Imported here, while the first fetching process gets ready on another core.
         from archec.gather.budget import Budget
         from archec.gather.progress import meter_for
         from archec.gather.run import Options, exit_code
         from archec.gather.run import gather as gather_run
 
+        spares.fill(0 if no_fetch or dry_run else min(config.fetch.workers, config.fetch.concurrency))
         budget = Budget(
             config.max_files if max_files is None else max_files,
             config.max_bytes if max_bytes is None else parse_size(max_bytes),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Fobi, FobiVersion
@@ -24,7 +25,7 @@ from archec.gather.progress import Meter
 from archec.gather.report import Report
 from archec.gather.underway import Active, UnderWay
 from archec.gather.visits import Effect, Seen, visit_for
-from archec.ids import normalise_url
+from archec.ids import host_of, normalise_url
 from archec.store.layout import Layout
 from archec.text.pool import TextPool
 from archec.units import human_size
@@ -34,9 +35,11 @@ __all__ = ["FobiPhase"]
 _WINDOW = 1024
 """So many files are handed to the fetchers at least, so that they never wait for a commit."""
 _LOT, _LAST_LOT = 1000, 250
-"""So many visits are committed together; fewer when all files have been handed out, so that less is left to do when
-the last one has come."""
+"""So many visits are committed together; fewer where the fetchers have less to do than they could, as towards the end:
+then little is left to do when the last file has come."""
 _LOT_SECONDS = 3.0
+_QUEUE = 64
+"""Files of one host that are handed to the fetchers ahead of time."""
 _TEXTS = 256
 _LAST_MINUTE = 60.0
 """Seconds that files under way have when bytes or time are used up."""
@@ -79,6 +82,35 @@ class FobiPhase:
         self._second_chance = True
         self._forgotten = False
 
+    def begin(self, pool: FetchPool) -> None:
+        """Hands over files that are due as far as the archive knew before this run, for the fetchers to get on with.
+
+        For a run without a budget (one with a budget takes new files first): they are in the plan that ``fetch``
+        is given, too.
+        """
+        urls: list[str] = []
+        hosts: Counter[str] = Counter()
+        for due in islice(self._catalogue.due(self._run), 2 * self._window):
+            host = host_of(due.id)
+            if hosts[host] < self.queue and len(urls) < self._window:
+                hosts[host] += 1
+                urls.append(due.id)
+        fobis = self._catalogue.fobis(urls)
+        for url in urls:
+            fobi = fobis.get(url, Fobi(url))
+            if self._known.effect(url, fobi) is None:
+                self._under_way.fetching[url] = Active(fobi, True, False)
+        pool.submit([self._task(active.fobi) for active in self._under_way.fetching.values()])
+
+    @property
+    def queue(self) -> int:
+        """How many files of one host may be with the fetchers."""
+        return max(_QUEUE, 2 * self._config.fetch.per_host)
+
+    @property
+    def _window(self) -> int:
+        return max(_WINDOW, 8 * self._config.fetch.concurrency)
+
     def fetch(self, pool: FetchPool, texts: TextPool, feeder: Feeder, *, last_pass: bool) -> tuple[bool, list[str]]:
         """Visits the whole plan, or as much as the budget allows.
 
@@ -88,13 +120,14 @@ class FobiPhase:
         purse, under_way = self._purse, self._under_way
         self._second_chance = not last_pass and not self._budget
         purse.begin()
-        window = max(_WINDOW, 8 * self._config.fetch.concurrency)
+        window = self._window
         total = purse.files + feeder.left
         self._meter.phase("fetching files" if not last_pass else "fetching again", total or None)
         spent = False
+        if under_way.fetching:  # the first of the plan are on their way
+            self._feed(pool, feeder, window, feeder.left)
         while True:
             spent = spent or purse.spent
-            self._committer.pace(_LAST_LOT if spent or not feeder.left else _LOT, _LOT_SECONDS)
             if not spent and not texts.pending > _TEXTS:
                 self._feed(pool, feeder, under_way.room(window), feeder.left)
                 spent = purse.spent
@@ -104,6 +137,7 @@ class FobiPhase:
                 if spent or not feeder.left:
                     break
                 continue
+            self._committer.pace(_LOT if len(under_way.fetching) >= window else _LAST_LOT, _LOT_SECONDS)
             for hop in pool.collect(_WAIT if under_way.fetching else 0.0):
                 self._take(hop, pool, texts, feeder)
             for done in texts.collect(0.0 if under_way.fetching else _WAIT):
@@ -147,6 +181,7 @@ class FobiPhase:
                 self._purse.files += 1
                 continue
             if self._known.effect(url, fobi) is not None:
+                self._done += 1
                 feeder.done(url)
                 continue
             self._purse.files += 1

@@ -32,8 +32,6 @@ from archec.text.pool import TextPool
 
 __all__ = ["Phases"]
 
-_QUEUE = 64
-"""Files of one host that are handed to the fetchers ahead of time."""
 _TOBI_LOT = (8000, 10.0)
 
 
@@ -66,16 +64,22 @@ class Phases:
         The report's state says how that ended. Raises an ArchecError where the run has to stop.
         """
         report = self.report
-        # The fetching processes get ready while templates are read.
+        # The fetching processes get ready, and fetch what they may, while templates are read.
         pool = self.stack.enter_context(self._fetchers()) if self.options.fetch else None
+        fobis = FobiPhase(
+            self.config, self.layout, self.catalogue, self.committer, report, self.meter,
+            run=report.run, resumed=report.resumed, budget=self.options.budget,
+        )  # fmt: skip
         if source is not None:
+            if pool is not None and not self.options.budget:
+                fobis.begin(pool)
             self.committer.pace(*_TOBI_LOT)
             with _timed(report, "templates"):
                 self._templates(chosen, source)
         report.state = "held-back" if report.held_back else "done"
         if pool is not None:
             with _timed(report, "files"):
-                if self._files(pool):
+                if self._files(fobis, pool):
                     report.state = "budget"
                 sweep_parts(self.layout, {report.run})  # of fetching processes that died
 
@@ -99,20 +103,15 @@ class Phases:
         sink = StoreSink(self.layout, self.report.run)
         return FetchPool(self.config.fetch, self.config.agent, sink, spares=self.spares)
 
-    def _files(self, pool: FetchPool) -> bool:
+    def _files(self, phase: FobiPhase, pool: FetchPool) -> bool:
         """Visits the files that are due: whether the budget stopped it."""
-        config, budget, run = self.config, self.options.budget, self.report.run
         self.meter.phase("planning visits", None)
-        most = budget.files + 1 if budget.files else 0
-        if not make_plan(self.spool, self.catalogue.due(run), most):
+        files = self.options.budget.files
+        if not make_plan(self.spool, self.catalogue.due(self.report.run), files + 1 if files else 0):
             return False
-        phase = FobiPhase(
-            config, self.layout, self.catalogue, self.committer, self.report, self.meter,
-            run=run, resumed=self.report.resumed, budget=budget,
-        )  # fmt: skip
-        with TextPool(config.text) as texts:
+        with TextPool(self.config.text) as texts:
             for last_pass in (False, True):
-                feeder = Feeder(self.spool, max(_QUEUE, 2 * config.fetch.per_host))
+                feeder = Feeder(self.spool, phase.queue)
                 if last_pass:
                     pool = self.stack.enter_context(self._fetchers())
                 try:

@@ -36,7 +36,8 @@ class UnderWay:
         return window - len(self.fetching) - len(self.redirecting)
 
     def plan_too(self, url: str) -> bool:
-        """Whether a URL of the plan is under way already, as some other one's target; it is planned then."""
+        """Whether a URL of the plan is under way already, as some other one's target or
+        since it was begun before the plan was made; it is planned then."""
         for under_way in (self.fetching, self.redirecting):
             active = under_way.get(url)
             if active is not None:
