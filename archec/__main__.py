@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-from archec.cli.streams import guard
-from archec.fetch.spares import Spares
+from archec.errors import ArchecError, Exit
 
 __all__ = ["main"]
 
@@ -21,14 +20,20 @@ def main() -> NoReturn:
     A run that fetches gets its first worker process before anything else: both need a tenth of a second until they
     can work, and do that side by side.
     """
-    guard()  # before a socket is opened: it might get the number of a closed stdout
-    with Spares(0) as spares:
-        if _fetches(sys.argv[1:]):
-            with suppress(OSError):  # the run tries again, and says so
-                spares.fill(1)
-        from archec.cli.main import main as command_line
+    try:
+        from archec.cli.streams import guard
+        from archec.fetch.spares import Spares
 
-        command_line(spares)
+        guard()  # before a socket is opened: it might get the number of a closed stdout
+        with Spares(0) as spares:
+            if _fetches(sys.argv[1:]):
+                with suppress(ArchecError):  # the run tries again, and says so
+                    spares.fill(1)
+            from archec.cli.main import main as command_line
+
+            command_line(spares)
+    except KeyboardInterrupt:  # before the command line can tell of it, or after it has
+        sys.exit(Exit.INTERRUPTED)
 
 
 def _fetches(arguments: Sequence[str]) -> bool:

@@ -3,7 +3,8 @@
 The protocol is the library h2's; here it is tied to a transport, and bounded. What a hostile server meets:
 size and number of headers (1xx answers and trailers count); a body that is not taken away stops being
 acknowledged, so that no more of it may come; bytes that bring no answer nearer (PING, SETTINGS, RST_STREAM,
-empty frames, bodies that were given up) are counted; a server that does not take in our own frames is left.
+empty frames and tiny ones, bodies that were given up) are counted; a server that does not take in our own
+frames is left.
 Pushed answers are refused. An answer that breaks off harms no other; what breaks HTTP/2 ends the connection.
 """
 
@@ -38,7 +39,9 @@ __all__ = ["Session"]
 _WINDOW = 1 << 22
 """Bytes of all bodies that may be under way; acknowledged when they arrive, so that none waits for another."""
 _VAIN = 2_000
-"""Frames that bring no answer nearer, one after the other."""
+"""Frames more than the bodies that came with them are worth, one after the other."""
+_WORTH = 64
+"""Bytes of a body that are worth a frame: each frame costs some 30 us, however little is in it."""
 _UNSENT = 1 << 20
 """Bytes of ours that a server may leave waiting, those apart that the transport takes without a word."""
 _FIRST_WINDOW = 65_535
@@ -156,7 +159,7 @@ class Session(asyncio.Protocol):
                     for event in self._h2.receive_data(part):
                         self._on(event)
                 if self._fruitless > self._max_bytes + STREAM_WINDOW or self._frames.seen > _VAIN:
-                    raise httpx.RemoteProtocolError("the server sends and sends, and no part of an answer")
+                    raise httpx.RemoteProtocolError("the server sends and sends, and next to nothing of an answer")
             if self._arrived >= _WINDOW // 2:
                 self._h2.increment_flow_control_window(self._arrived)
                 self._arrived = 0
@@ -195,7 +198,8 @@ class Session(asyncio.Protocol):
             self._arrived += event.flow_controlled_length
             if stream is not None and event.data:
                 stream.on_data(event.data, event.flow_controlled_length)
-                self._fruitless = self._frames.seen = 0
+                self._fruitless = 0
+                self._frames.seen = max(0, self._frames.seen - len(event.data) // _WORTH)
         elif isinstance(event, RemoteSettingsChanged):
             self._greet()
         elif stream is None:

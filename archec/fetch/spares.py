@@ -14,6 +14,8 @@ import sys
 from types import TracebackType
 from typing import NamedTuple
 
+from archec.errors import ArchecError
+
 __all__ = ["Spare", "Spares", "new_spare"]
 
 _BOOT = (
@@ -57,10 +59,19 @@ class Spares:
 
 
 def new_spare() -> Spare:
-    """Starts one."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        return Spare(ours, _spawn(theirs))
+    """Starts one; raises ArchecError where the system lets no process be started."""
+    try:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                return Spare(ours, _spawn(theirs))
+            except BaseException:
+                ours.close()
+                raise
+    except OSError as error:
+        raise ArchecError(
+            f"a process for fetching cannot be started: {error.strerror}", hint="see 'ulimit -u' and 'ulimit -n'"
+        ) from error
 
 
 def _end(spare: Spare) -> None:
@@ -70,12 +81,15 @@ def _end(spare: Spare) -> None:
 
 
 def _spawn(theirs: socket.socket) -> subprocess.Popen[bytes]:
-    """Starts the process with SIGINT blocked from its first moment, so that Ctrl-C finds it quiet."""
+    """Starts the process with SIGINT blocked from its first moment, so that Ctrl-C finds it quiet.
+
+    ``-I``: what lies in the working directory, a ``json.py`` for one, is none of its modules.
+    """
     number = theirs.fileno()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return subprocess.Popen(
-            [sys.executable, "-c", _BOOT, str(number), json.dumps([os.path.abspath(path) for path in sys.path])],
+            [sys.executable, "-I", "-c", _BOOT, str(number), json.dumps([os.path.abspath(path) for path in sys.path])],
             pass_fds=[number],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -20,6 +20,7 @@ from archec.text.sniff import HEAD, sniff
 
 __all__ = ["text_md5"]
 
+
 def text_md5(path: str, media_type: str, content_encoding: str = "", limits: Limits | None = None) -> TextResult:
     """md5 of the normalised text in a file, or None with the reason; never raises for what is in it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from archec.__main__ import _fetches
+from archec.__main__ import _fetches, main
+from archec.errors import ArchecError
+from archec.fetch.spares import Spares, new_spare
 
 
 def left_behind(*arguments: str, cwd: Path) -> tuple[int, bool]:
@@ -56,3 +59,32 @@ def test_no_process_is_left(tmp_path: Path, arguments: tuple[str, ...], code: in
 )
 def test_which_commands_fetch(line: str, expected: bool) -> None:
     assert _fetches(line.split()) is expected
+
+
+def test_an_early_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(spares: Spares, count: int) -> None:
+        if count:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Spares, "fill", interrupted)
+    monkeypatch.setattr(sys, "argv", ["archec", "gather"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 130
+
+
+def test_what_lies_in_the_working_directory_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    spare = new_spare()
+    spare.socket.close()
+    assert spare.process.wait(60) == 0
+
+
+def test_no_process_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*arguments: object, **options: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    with pytest.raises(ArchecError, match="cannot be started: Resource temporarily unavailable"):
+        Spares(1)

@@ -469,6 +469,27 @@ async def empty_frames(link: Link, stream: int, headers: dict[str, str]) -> None
 
 
 @behaviour
+async def crumbs(link: Link, stream: int, headers: dict[str, str]) -> None:
+    link.head(stream, "200")
+    await _flood(link, frame(DATA, 0, stream, b"x"))
+
+
+@behaviour
+async def pings_and_crumbs(link: Link, stream: int, headers: dict[str, str]) -> None:
+    link.head(stream, "200")
+    await _flood(link, frame(PING, 0, 0, b"12345678") * 20 + frame(DATA, 0, stream, b"x"))
+
+
+@behaviour
+async def lines(link: Link, stream: int, headers: dict[str, str]) -> None:
+    """A page that is sent line by line."""
+    link.head(stream, "200")
+    for _ in range(2500):
+        await link.body(stream, b"x" * 80, end=False)
+    await link.body(stream, b"x")
+
+
+@behaviour
 async def unknown_frames(link: Link, stream: int, headers: dict[str, str]) -> None:
     await _flood(link, frame(0x77, 0, stream, b"what"))
 
