@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from archec.gather.report import Report
 
 __all__ = ["gather"]
+
+_Limit = TypeVar("_Limit", int, float)
 
 
 @click.command()
@@ -83,8 +85,8 @@ def gather(
         spares.fill(0 if no_fetch or dry_run else min(config.fetch.workers, config.fetch.concurrency))
         budget = Budget(
             config.max_files if max_files is None else max_files,
-            config.max_bytes if max_bytes is None else parse_size(max_bytes),
-            config.max_time if max_time is None else parse_duration(max_time),
+            config.max_bytes if max_bytes is None else _more_than_0("--max-bytes", parse_size(max_bytes)),
+            config.max_time if max_time is None else _more_than_0("--max-time", parse_duration(max_time)),
         )
         options = Options(
             file=file,
@@ -143,6 +145,12 @@ def _warn(report: Report) -> None:
         note(f"warning: {report.source}: holds no files of templates")
     if not report.whole:
         note(f"warning: {report.source}: broke off: what could be read counts, and nothing was taken for lost")
+
+
+def _more_than_0(option: str, limit: _Limit) -> _Limit:
+    if not limit:
+        raise UsageError(f"{option} must be more than 0", hint="leave it out for a run without that limit")
+    return limit
 
 
 def _code(code: str) -> str:

@@ -45,14 +45,8 @@ class Outcome(str, Enum):
         """Whether the fault counts towards giving the host up for this run (``fetch.host_failures``)."""
         return self in _MAY_PASS
 
-    @property
-    def is_held(self) -> bool:
-        """Whether the visit found the file: its bytes came, or the server said they are unchanged."""
-        return self in _HELD
-
 
 _MAY_PASS = frozenset({Outcome.SERVER_ERROR, Outcome.UNREACHABLE, Outcome.TIMEOUT, Outcome.TRUNCATED})
-_HELD = frozenset({Outcome.NEW, Outcome.CHANGED, Outcome.SAME, Outcome.NOT_MODIFIED, Outcome.COSMETIC})
 
 _STATUS = {
     401: Outcome.FORBIDDEN,

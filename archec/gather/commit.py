@@ -67,6 +67,7 @@ class Committer:
         self._discarder: Writer | None = None
         self._run, self._most, self._seconds, self._clock = run, most, seconds, clock
         self._items: list[Item] = []
+        self._failing: list[Item] = []
         self._weight = 0
         self._since = clock()
         # A run's tist may be ahead of the clock; what it notes is found behind its tist all the same.
@@ -117,15 +118,22 @@ class Committer:
             items, self._items, self._weight = self._items, [], 0
             self._commit(items)
 
+    @property
+    def unkept(self) -> list[Item]:
+        """What waits, and the lot whose commit failed: nothing of it is in the journal."""
+        return [*self._failing, *self._items]
+
     def note(self, record: Record) -> None:
         """Records something about a run that fails, past all that waits."""
-        self._items, self._weight = [], 0
+        self._items, self._failing, self._weight = [], [], 0
         self._record([record])
 
     def _commit(self, items: list[Item]) -> None:
+        self._failing = items
         self._check_space()
         items = self._place(items)
         if not items:
+            self._failing = []
             return
         fresh: Collection[str] = {item.record.id for item in items if item.fresh and hasattr(item.record, "id")}
         self._record([item.record for item in items], fresh)
@@ -138,6 +146,7 @@ class Committer:
         """
         self._stamp = max(self._stamp, int(self._clock()))
         number = self._journal.append([encode(record) for record in records], self._stamp)
+        self._failing = []
         if self._behind:
             return
         self._behind = True

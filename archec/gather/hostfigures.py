@@ -48,14 +48,18 @@ class Hosts:
         self._outcomes: dict[str, Counter[str]] = {}
         self._deferred: Counter[str] = Counter()
 
-    def visited(self, host: str, outcome: str) -> None:
-        """One visit to a file of this host."""
+    def visited(self, host: str, outcome: str, times: int = 1) -> None:
+        """So many visits to files of this host; fewer than 0 take visits back."""
         found = self._outcomes.get(host)
         if found is None:
             if len(self._outcomes) >= _MOST_HOSTS:
                 return
             found = self._outcomes[host] = Counter()
-        found[outcome] += 1
+        found[outcome] += times
+        if not found[outcome]:
+            del found[outcome]
+        if not found:
+            del self._outcomes[host]
 
     def put_off(self, host: str, files: int = 1) -> None:
         """So many files of this host wait for the next run."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from archec.catalogue.interface import Counts
-from archec.catalogue.records import FobiVisit
+from archec.catalogue.records import FobiVisit, Record, TobiChange
 from archec.gather.hostfigures import Hosts
 from archec.ids import host_of
 from archec.redif.problems import Problem, brief
@@ -84,14 +84,33 @@ class Report:
 
     def visited(self, visit: FobiVisit) -> None:
         """Counts a visit: its outcome, its incidence, its host."""
+        self._visited(visit, 1)
+
+    def _visited(self, visit: FobiVisit, times: int) -> None:
         outcome = visit.visit.outcome
-        self.fobis[outcome] += 1
-        self.hosts.visited(host_of(visit.id), outcome)
+        self.fobis[outcome] += times
+        self.hosts.visited(host_of(visit.id), outcome, times)
         if visit.note is not None:
             if visit.note.kind in ("lost", "returned"):
-                self.fobis[visit.note.kind] += 1
+                self.fobis[visit.note.kind] += times
             if visit.note.suspect:
-                self.fobis["suspect"] += 1
+                self.fobis["suspect"] += times
+
+    def forget(self, record: Record) -> None:
+        """Takes back what was counted of a template or a visit that could not be kept.
+
+        That a request was made, and what it brought, stays.
+        """
+        if isinstance(record, FobiVisit):
+            self._visited(record, -1)
+            if record.put and record.version is not None and record.note is not None and not record.note.target:
+                self.stored_bytes -= record.version.size
+        elif isinstance(record, TobiChange):
+            note = record.notes.get(self.data_set)
+            if note is not None:
+                self.tobis[note.kind] -= 1
+            if record.version is not None:
+                self.stored_bytes -= record.version.size
 
     def put_off(self, url: str) -> None:
         """Counts a file that waits for the next run, together with its host."""
@@ -163,7 +182,7 @@ class Report:
             }
             | {"held_back": sum(self.held_back.values())},
             "held_back": dict(sorted(self.held_back.items())),
-            "fobis": dict(sorted(self.fobis.items())),
+            "fobis": {outcome: count for outcome, count in sorted(self.fobis.items()) if count},
             "fetch": {
                 "requests": self.requests,
                 "bytes": self.fetched_bytes,

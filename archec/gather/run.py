@@ -197,8 +197,11 @@ class _Run:
             phases.announce(chosen)
         try:
             phases.go(chosen, source)
-        except ArchecError as error:
-            _record_failure(committer, report, error)
+        except BaseException as error:
+            for item in committer.unkept:
+                report.forget(item.record)
+            if isinstance(error, ArchecError):
+                _record_failure(committer, report, error)
             raise
         committer.commit()
         report.totals = _totals(self._catalogue, report)

@@ -109,10 +109,6 @@ class Spool:
         self._texts.clear()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def text_file(self, number: int) -> str:
-        """The path of the text file with that number; a reading worker writes one."""
-        return str(self.folder / f"texts-{number}")
-
     def add(self, rows: Sequence[SeenRow], files: Iterable[FileRow]) -> None:
         """Adds what a reading worker found. A file of which a part could not be read is not read."""
         with _told(self.folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import md5
 from typing import NamedTuple
 
@@ -102,10 +103,11 @@ def write_lot(lot: Lot) -> list[Written]:
 def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[tuple[str, ...]], list[Problem]]:
     """What a template's text says that the catalogue keeps: type, title, refipos; and what is wrong."""
     template = parse(text.decode("utf-8", "surrogatepass"), path=path, first_line=line)
-    problems = list(template.problems)
+    problems = [problem for problem in template.problems if problem.code != "conflict-marker"]  # told by the reading
     refs: dict[tuple[str, ...], None] = {}
     left = _MOST_REFS
-    for raw in template.refipos:
+    lines: tuple[int, ...] = ()
+    for number, raw in enumerate(template.refipos):
         left -= sum(map(len, raw))
         if left < 0:
             message = f"{template.id} names more files than archec follows; those from {len(refs) + 1} on are left out"
@@ -113,7 +115,8 @@ def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[tuple[st
             break
         refipo = checked(raw, path, line, template.id)
         if isinstance(refipo, Problem):
-            problems.append(refipo)
+            lines = lines or template.refipo_lines
+            problems.append(replace(refipo, line=lines[number]))
         else:
             refs[tuple(refipo)] = None
     return template.kind[:_LONGEST_KIND], template.title[:_LONGEST_TITLE], list(refs), problems

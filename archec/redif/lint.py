@@ -103,12 +103,8 @@ def _template_problems(template: Template, path: str) -> Iterator[Problem]:
     if template.id:
         yield from _handle_problems(template, path)
     yield from _unknown_fields(template, where)
-    lines = iter([field.line for field in template.fields if field.name.endswith("File-URL")])
-    for cluster in template.clusters:
-        if cluster.role != "file":
-            continue
-        at = next(lines, line) if cluster.rows[0][0].endswith("File-URL") else line
-        found = checked(cluster.refipo(), path, at, template.id)
+    for refipo, at in zip(template.refipos, template.refipo_lines, strict=True):
+        found = checked(refipo, path, at, template.id)
         if isinstance(found, Problem):
             yield found
 

@@ -83,7 +83,7 @@ def scan(blob: Blob) -> Scan:
         templates.append(RawTemplate(kind, handle, obi, text, line, index))
         if again or not obi:
             problems.append(_handle_problem(blob.path, line, kind, obi, again))
-    if b"<" in data and b"\n<<<<<<<" in data:
+    if b"<" in data and (b"\n<<<<<<<" in data or data.startswith(b"<<<<<<<")):
         match = _CONFLICT.search(data)
         if match is not None:
             at = blob.first_line + data.count(b"\n", 0, match.start())

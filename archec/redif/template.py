@@ -72,6 +72,13 @@ class Template(NamedTuple):
         """What the File-URLs refer to, in order."""
         return tuple(cluster.refipo() for cluster in self.clusters if cluster.role == "file")
 
+    @property
+    def refipo_lines(self) -> tuple[int, ...]:
+        """The file's lines in which the ``refipos`` begin."""
+        lines = iter([field.line for field in self.fields if field.name.endswith("File-URL")])
+        files = (cluster for cluster in self.clusters if cluster.role == "file")
+        return tuple(next(lines, self.line) if one.rows[0][0].endswith("File-URL") else self.line for one in files)
+
     def get(self, name: str) -> str:
         """The first value of a field (canonical name) that is not empty, else ``""``."""
         return next(iter(self.all(name)), "")

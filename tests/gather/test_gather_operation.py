@@ -165,6 +165,13 @@ def _is_behind(config: Config) -> bool:
 # -- budgets ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("budget", [("--max-files", 0), ("--max-bytes", "0"), ("--max-time", "0s")])
+def test_a_budget_of_nothing_is_refused(config: Config, budget: tuple[str, object]) -> None:
+    done = archec_cli(config, "gather", *budget)
+    assert (done.code, done.out) == (2, b"")
+    assert budget[0] in done.err
+
+
 @pytest.mark.parametrize("budget", [("--max-files", "3"), ("--max-bytes", "70"), ("--max-time", "1ms")])
 def test_a_budget_stops_a_run_that_can_be_resumed(config: Config, site: Site, budget: tuple[str, str]) -> None:
     config = change(config, {"fetch.per_host": 1, "fetch.delay": "20ms"})
@@ -383,6 +390,10 @@ def test_a_full_disk(folder: Path, what: str) -> None:
         assert done.code == 1, done
         assert "no space left" in done.err.lower(), done.err
         assert "Traceback" not in done.err
+        told = json.loads(done.err.splitlines()[-1].removeprefix("archec-run "))
+        kept = b"".join(path.read_bytes() for path in config.store_path.glob("runs/*.jsonl")).count(b'{"type":"tobi"')
+        assert told["tobis"].get("new", 0) == kept <= count
+        assert bool(told["stored_bytes"]) == bool(kept)
         filler.unlink()
         subprocess.run(["mount", "-o", "remount,size=200m", str(place)], check=True)
         done = archec_cli(config, "gather", "-f", file, "--no-fetch", "--resume")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,14 @@ from gather_support import (
     write_papers,
 )
 
-from archec.catalogue.model import Changes
+from archec.catalogue.model import Changes, FobiNote, FobiVersion, Visit
 from archec.catalogue.open import open_catalogue
+from archec.catalogue.records import FobiVisit
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.config import Config
 from archec.errors import CatalogueGone, DataSetError
 from archec.gather.hostfigures import Hosts
+from archec.gather.report import Report
 from archec.gather.stored import stored_before
 from archec.gather.tobis import TobiPhase
 from archec.store import failpoints
@@ -206,3 +209,30 @@ def test_hosts_in_trouble() -> None:
     again = Hosts()
     again.restore(value)
     assert [item["host"] for item in again.as_value()["trouble"]] == ["h299"]
+
+
+def test_problems_have_their_own_lines_and_are_told_once(config: Config) -> None:
+    folder = config.data_path / "aaa" / "sss"
+    folder.mkdir(parents=True)
+    bad = "Template-Type: ReDIF-Paper 1.0\nTitle: T\n<<<<<<< HEAD\nFile-URL: hhttp://x/\nFile-URL: http://a:b:c/\n"
+    (folder / "papers.rdf").write_text(bad + "Handle: RePEc:aaa:sss:1\n", encoding="utf-8")
+    found = sorted((problem.line, problem.code) for problem in run(config, fetch=False).problems)
+    assert found == [(3, "conflict-marker"), (4, "bad-url"), (5, "bad-url")]
+
+
+def test_what_could_not_be_kept_is_taken_back() -> None:
+    report = Report(10, 10, "tarball", "x")
+    before = report.as_value()
+    version = FobiVersion("0" * 32, 7, None, "text/html")
+    visit = Visit(tist=10, outcome="new", status=200)
+    records = [
+        FobiVisit("http://h/a", visit, 20, {10: version.md5}, version, FobiNote(10, "returned", 200, suspect="empty")),
+        FobiVisit("http://h/b", replace(visit, outcome="gone"), 20),
+    ]
+    for record in records:
+        report.visited(record)
+    report.stored_bytes += version.size
+    assert report.as_value() != before
+    for record in records:
+        report.forget(record)
+    assert report.as_value() == before

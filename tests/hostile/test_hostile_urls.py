@@ -53,7 +53,7 @@ def test_urls_that_are_none(config: Config) -> None:
         report = gathered(config)
     told = report["problems"]["first"]
     assert report["problems"]["by_code"] == {"bad-url": len(BAD)}
-    assert {one["line"] for one in told} == {1 + 5 * n for n in range(len(BAD))}
+    assert {one["line"] for one in told} == {3 + 5 * n for n in range(len(BAD))}
     assert all(re.search(r"RePEc:aaa:sss:\d+", one["message"]) for one in told)
     assert {one["path"] for one in told} == {"aaa/sss/papers.rdf"}
     assert report["fobis"] == {"new": 1}

@@ -128,6 +128,7 @@ def test_conflict_markers_are_reported() -> None:
     found = scanned(ONE + b"File-URL: http://a/\n<<<<<<< HEAD\n=======\n>>>>>>> x\n" + TWO)
     assert [(p.code, p.line) for p in found.problems] == [("conflict-marker", 5)]
     assert len(found.templates) == 2
+    assert [(p.code, p.line) for p in scanned(b"<<<<<<< HEAD\n" + ONE).problems] == [("conflict-marker", 1)]
 
 
 PAGE = b"<!DOCTYPE html><html><body>Down for maintenance</body></html>"
