@@ -64,7 +64,10 @@ class Hop(NamedTuple):
 
     def header(self, name: str) -> str:
         """The first kept header of this lower-case name, or ``""``."""
-        return next((value for key, value in self.headers if key == name), "")
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return ""
 
 
 def failure(url: str, outcome: Outcome, message: str, *, deferred: bool = False) -> Hop:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
@@ -23,8 +23,7 @@ from archec.store.writer import HardLink, Link, Outcome, Placement, Writer
 __all__ = ["Committer", "Item"]
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One record and what must be on disk before it: a file, symlinks, hard links."""
 
     record: Record

@@ -6,7 +6,6 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import islice
 
 from archec.catalogue.interface import Catalogue
@@ -291,7 +290,7 @@ class FobiPhase:
             return
         effect = visit_for(self._config, fobi, seen, self._run)
         if seen.hops or hop.deferred:
-            effect = replace(effect, hops=seen.hops, deferred=hop.deferred)
+            effect = effect._replace(hops=seen.hops, deferred=hop.deferred)
         item = self._bodies.item(effect, seen)
         if item.placement is not None:
             self._report.stored_bytes += hop.size

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from archec.catalogue.model import Fobi
 from archec.fetch.task import Hop
@@ -10,8 +11,7 @@ from archec.fetch.task import Hop
 __all__ = ["Active", "UnderWay"]
 
 
-@dataclass(frozen=True, slots=True)
-class Active:
+class Active(NamedTuple):
     """A URL on its way: its document, whether the catalogue has one, whether the plan asked for it."""
 
     fobi: Fobi
@@ -41,9 +41,9 @@ class UnderWay:
         for under_way in (self.fetching, self.redirecting):
             active = under_way.get(url)
             if active is not None:
-                under_way[url] = replace(active, planned=True)
+                under_way[url] = active._replace(planned=True)
                 return True
         read = self.reading.get(url)
         if read is not None:
-            self.reading[url] = (replace(read[0], planned=True), *read[1:])
+            self.reading[url] = (read[0]._replace(planned=True), *read[1:])
         return read is not None

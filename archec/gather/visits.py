@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from archec.catalogue.model import Fobi, FobiNote, FobiVersion, Visit
 from archec.catalogue.records import FobiVisit
@@ -14,8 +14,7 @@ from archec.text.sniff import is_page_instead_of_pdf
 __all__ = ["Effect", "Seen", "visit_for"]
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """What a visit to a URL came to.
 
     ``outcome`` is the vocabulary's word for a failure, or empty where the contents are known:
@@ -36,8 +35,7 @@ class Seen:
     hops: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(NamedTuple):
     """The record of a visit, and whether its contents are to be kept under the run's tist.
 
     ``hops`` and ``deferred`` are those of the visit, for whoever redirects here.
@@ -61,7 +59,7 @@ def visit_for(config: Config, fobi: Fobi, seen: Seen, run: int) -> Effect:
     if seen.unchanged and state is not None and version is not None and version.md5 == state:
         return _held(config, fobi, seen, run, "not-modified", keep=False)
     if version is None:
-        return _failed(config, fobi, replace(seen, outcome="server-error", message="304 for what is not held"), run)
+        return _failed(config, fobi, seen._replace(outcome="server-error", message="304 for what is not held"), run)
     if state == version.md5:
         return _held(config, fobi, seen, run, "not-modified" if seen.unchanged else "same", keep=False)
     if state is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 import zlib
+from functools import lru_cache
 
 __all__ = ["HEAD", "bare_type", "decoded_head", "is_page_instead_of_pdf", "sniff"]
 
@@ -70,6 +71,7 @@ _TEXTUAL = frozenset({
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
 
+@lru_cache(256)
 def bare_type(declared: str) -> str:
     """A Content-Type without its parameters, lower-case; ``""`` where it is not one."""
     match = _TYPE.match(declared[:500])
