@@ -208,7 +208,8 @@ class FetchPool:
         for seat in self._seats:
             if seat.child is not None:
                 seat.child.send(wire.STOP, drain)
-        while self._selector.get_map() and (left := deadline - time.monotonic()) > 0:
+        # Workers with nothing under way have nothing to tidy up: they are not waited for.
+        while self._open and self._selector.get_map() and (left := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
                 self._read(key.data, restart=False)
         for seat in self._seats:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from archec.errors import ArchecError
+from archec.fetch.twins import Twin, adopting, request_twin
 
 __all__ = ["Spare", "Spares", "new_spare"]
 
@@ -29,7 +30,7 @@ class Spare(NamedTuple):
     """A worker process that has no orders yet, and our end of its socket; it leaves when that is closed."""
 
     socket: socket.socket
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Twin
 
 
 class Spares:
@@ -39,15 +40,34 @@ class Spares:
         self._spares = [new_spare() for _ in range(count)]
 
     def fill(self, count: int) -> None:
-        """Sees to it that there are ``count`` of them: starts what is missing, ends what is too much."""
+        """Sees to it that there are ``count`` of them: starts what is missing, ends what is too much.
+
+        All but the first are twins of it, where the system allows that.
+        """
         while len(self._spares) < count:
-            self._spares.append(new_spare())
+            self._spares.append(self._twin() or new_spare())
         while len(self._spares) > count:
             _end(self._spares.pop())
 
     def take(self) -> Spare | None:
-        """One of them, for good; None where there is none left."""
-        return self._spares.pop() if self._spares else None
+        """One of them, for good; None where there is none left. A twin is waited for until it is there."""
+        while self._spares:
+            spare = self._spares.pop()
+            there = spare.process.pid
+            if not any(isinstance(other.process, Twin) for other in self._spares):
+                adopting(False)
+            if there:
+                return spare
+            _end(spare)
+        return None
+
+    def _twin(self) -> Spare | None:
+        if not self._spares or not adopting(True):
+            return None
+        try:
+            return Spare(*request_twin(self._spares[0].socket))
+        except OSError:
+            return None
 
     def __enter__(self) -> Spares:
         return self
@@ -56,6 +76,7 @@ class Spares:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.fill(0)
+        adopting(False)
 
 
 def new_spare() -> Spare:

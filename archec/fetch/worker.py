@@ -13,6 +13,7 @@ import pickle
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any, cast
 
 from archec.errors import StorageFailed, StorageFull
@@ -20,9 +21,12 @@ from archec.fetch import wire
 from archec.fetch.fetcher import Fetcher
 from archec.fetch.orders import Orders
 from archec.fetch.task import Hop
+from archec.fetch.twins import become_twin
 
 __all__ = ["main"]
 
+_LENGTH = 4
+"""Bytes that tell the length of the orders."""
 _RARELY = (20_000, 20, 50)
 """Thresholds of the garbage collector: requests under way hold many objects, and few cycles."""
 
@@ -32,10 +36,10 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()
     gc.set_threshold(*_RARELY)
-    end = socket.socket(fileno=descriptor)
-    length = int.from_bytes(_exactly(end, 4), "big")
+    make_loop = _loops()
+    end, length = _first_words(socket.socket(fileno=descriptor))
     orders: Orders = pickle.loads(_exactly(end, length))
-    loop = _new_loop()
+    loop = make_loop()
     code = 1
     try:
         loop.run_until_complete(_serve(end, orders))
@@ -47,17 +51,28 @@ def main(descriptor: int) -> None:
         os._exit(code)  # threads that hang in a name service are not waited for
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where it is installed, else asyncio's own."""
+def _loops() -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes an event loop: uvloop where it is installed, else asyncio's own."""
     try:
         import uvloop
     except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
+        return asyncio.new_event_loop
+    make: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return make
+
+
+def _first_words(end: socket.socket) -> tuple[socket.socket, int]:
+    """The socket to serve and the length of the orders; each socket that comes before them is for a twin."""
+    while True:
+        words, descriptors, _, _ = socket.recv_fds(end, _LENGTH, 1)
+        words += _exactly(end, _LENGTH - len(words) if words else _LENGTH)
+        if not descriptors:
+            return end, int.from_bytes(words, "big")
+        end = become_twin(end, descriptors[0])
 
 
 def _exactly(end: socket.socket, size: int) -> bytes:
+    """So many bytes; leaves where the other end is gone."""
     parts: list[bytes] = []
     while size:
         data = end.recv(min(size, 1 << 20))
