@@ -5,5 +5,6 @@ the inside out: ``h1`` speaks HTTP/1.1 on one connection (``session`` HTTP/2, wi
 ``frames``; ``alpn`` finds out which, ``shared`` has one for all), ``connect`` opens connections under the rule
 of ``guard``, ``transport`` keeps them (behind httpx's transport interface; ``ftp`` is its sister), ``visit`` makes
 one attempt, ``hosts`` and ``robots`` know the manners, ``fetcher`` runs it all in one event loop, ``worker`` in a
-process of its own, ``pool`` in several. Import from these: a worker process starts with as little as it needs.
+process of its own, ``pool`` in several (``spares`` start them early, ``twins`` make one of another). Import from these:
+a worker process starts with as little as it needs.
 """
