@@ -63,6 +63,8 @@ def _linted(file: Path, max_file: int) -> Iterator[Template | Problem]:
     if str(file) == "-":
         with open(0, "rb", closefd=False) as stdin:
             yield from lint_stream(stdin, "-", max_file=max_file)
+    elif file.is_dir():
+        raise DataSetError(f"{file}: is a directory", hint="name its files: archec redif DIRECTORY/*.rdf")
     else:
         yield from lint_file(file, max_file=max_file)
 

@@ -64,7 +64,10 @@ def _loops() -> Callable[[], asyncio.AbstractEventLoop]:
 def _first_words(end: socket.socket) -> tuple[socket.socket, int]:
     """The socket to serve and the length of the orders; each socket that comes before them is for a twin."""
     while True:
-        words, descriptors, _, _ = socket.recv_fds(end, _LENGTH, 1)
+        try:
+            words, descriptors, _, _ = socket.recv_fds(end, _LENGTH, 1)
+        except OSError:
+            raise SystemExit(0) from None
         words += _exactly(end, _LENGTH - len(words) if words else _LENGTH)
         if not descriptors:
             return end, int.from_bytes(words, "big")
@@ -75,7 +78,10 @@ def _exactly(end: socket.socket, size: int) -> bytes:
     """So many bytes; leaves where the other end is gone."""
     parts: list[bytes] = []
     while size:
-        data = end.recv(min(size, 1 << 20))
+        try:
+            data = end.recv(min(size, 1 << 20))
+        except OSError:  # closed in its face, with a twin's socket still under way
+            data = b""
         if not data:
             raise SystemExit(0)
         parts.append(data)

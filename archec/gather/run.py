@@ -180,8 +180,8 @@ class _Run:
     def _go(self, chosen: Chosen, report: Report, *, merged: bool) -> Report:
         """The run from its report to its end; ``merged``: its data set need not be read any more."""
         config, stack, run = self._config, self._stack, report.run
-        self._begun(report)
         source = None if merged else stack.enter_context(open_source(chosen.path, max_file=config.max_template_file))
+        self._begun(report)
         journal = stack.enter_context(JournalWriter(self._layout, run))
         writer = stack.enter_context(Writer(self._layout))
         committer = stack.enter_context(

@@ -31,6 +31,7 @@ from archec.store.writer import HardLink, Placement
 
 __all__ = ["TobiPhase", "is_held_back"]
 
+_ABSENT = "not in its archive's directory, which was read whole"
 _LOT = 500
 _INLINE = 2 << 20
 _JOB_WEIGHT = 1000
@@ -211,7 +212,8 @@ class TobiPhase:
         for tist, state in change.put.items():
             if tist == self.tist:
                 continue
-            notes[tist] = TobiNote(self.run, "restated" if state is not None else "lost")
+            lost = TobiNote(self.run, "lost", reason=_ABSENT)
+            notes[tist] = lost if state is None else TobiNote(self.run, "restated")
             if state is not None and entry is not None:
                 restated.append(HardLink(entry[0], obi, tist, obi))
         if placement is not None and change.put.get(self.tist) is None:
@@ -246,7 +248,7 @@ class TobiPhase:
                 if not change:
                     continue
                 self.report.tobis["lost"] += 1
-                note = TobiNote(self.run, "lost", reason="not in its archive's directory, which was read whole")
+                note = TobiNote(self.run, "lost", reason=_ABSENT)
                 self.committer.add(
                     self._item(obi, tobi.handle, tobi.history, change, {self.tist: note}, None, None)
                 )

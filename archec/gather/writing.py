@@ -13,6 +13,7 @@ from archec.errors import ArchecError
 from archec.redif.canonical import canonical_text, only_file_urls_differ
 from archec.redif.problems import Problem, shown
 from archec.redif.refipos import checked
+from archec.redif.scan import FOUND_BY_SCAN
 from archec.redif.template import parse
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
@@ -103,7 +104,7 @@ def write_lot(lot: Lot) -> list[Written]:
 def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[tuple[str, ...]], list[Problem]]:
     """What a template's text says that the catalogue keeps: type, title, refipos; and what is wrong."""
     template = parse(text.decode("utf-8", "surrogatepass"), path=path, first_line=line)
-    problems = [problem for problem in template.problems if problem.code != "conflict-marker"]  # told by the reading
+    problems = [problem for problem in template.problems if problem.code not in FOUND_BY_SCAN]
     refs: dict[tuple[str, ...], None] = {}
     left = _MOST_REFS
     lines: tuple[int, ...] = ()

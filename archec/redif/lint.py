@@ -19,7 +19,7 @@ from archec.redif.parts import in_parts
 from archec.redif.place import misplaced
 from archec.redif.problems import Problem, shown
 from archec.redif.refipos import checked
-from archec.redif.scan import scan
+from archec.redif.scan import FOUND_BY_SCAN, scan
 from archec.redif.template import Template, parse_blob
 
 __all__ = ["lint_file", "lint_stream"]
@@ -77,7 +77,7 @@ def _lint_blob(blob: Blob, seen: dict[str, int]) -> Iterator[Template | Problem]
             yield Problem(shown(blob.path), template.line, "duplicate", message)
         elif template.id:
             seen[template.id] = template.line
-    yield from (problem for problem in problems if problem.code not in _BY_PARSE)
+    yield from (problem for problem in problems if problem.code not in FOUND_BY_SCAN)
     if encoding == "cp1252":
         message = "neither UTF-8 nor marked as something else; read as cp1252"
         yield Problem(shown(blob.path), 0, "encoding-guess", message)
@@ -88,8 +88,6 @@ def _lint_blob(blob: Blob, seen: dict[str, int]) -> Iterator[Template | Problem]
             yield Problem(shown(blob.path), 1, "text-before-template", "text before the first template is ignored")
 
 
-_BY_PARSE = frozenset(("no-handle", "two-handles", "conflict-marker"))
-"""What scan and parse both find."""
 
 
 def _template_problems(template: Template, path: str) -> Iterator[Problem]:
@@ -99,7 +97,8 @@ def _template_problems(template: Template, path: str) -> Iterator[Problem]:
     for names in REQUIRED.get(template.kind, ()):
         if not any(template.get(name) for name in names):
             what = " or ".join(names)
-            yield Problem(where, line, "missing-field", f"{template.kind} {template.id} has no {what}")
+            which = f"{template.kind} {template.id}".strip()
+            yield Problem(where, line, "missing-field", f"{which} has no {what}")
     if template.id:
         yield from _handle_problems(template, path)
     yield from _unknown_fields(template, where)

@@ -13,7 +13,7 @@ from archec.redif.items import Blob
 from archec.redif.problems import Problem, shown
 from archec.redif.sniff import is_template_name, looks_binary, looks_html
 
-__all__ = ["RawTemplate", "Scan", "canonical_text", "only_file_urls_differ", "scan", "template_starts"]
+__all__ = ["FOUND_BY_SCAN", "RawTemplate", "Scan", "canonical_text", "only_file_urls_differ", "scan", "template_starts"]
 
 _START = b"template-type"
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9#-]*[ \t]*:")
@@ -22,6 +22,8 @@ _HANDLE = re.compile(rb"\nhandle[ \t]*:[ \t]*")
 _ONE_LINE = re.compile(rb"\nhandle[ \t]*:[ \t]*([^\s\x1a]+)[ \t]*(?=\n(?:\n|\Z|[a-z][a-z0-9#-]*[ \t]*:))")
 _COMMENTED = re.compile(rb"^#[ \t]*template-type[ \t]*:", re.I | re.M)
 _NOT_COMMENT = re.compile(rb"^(?:[^#\s]|[ \t]+\S)", re.M)
+FOUND_BY_SCAN = frozenset({"no-handle", "two-handles", "conflict-marker"})
+"""Problems that parsing a template finds as well: tell those of one of them."""
 _CONFLICT = re.compile(rb"^<<<<<<<(?: |$)", re.M)
 _ENCODING_TROUBLE = {
     "mixed-encoding": "some lines are UTF-8, others are read as cp1252",

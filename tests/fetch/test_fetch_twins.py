@@ -76,6 +76,16 @@ def test_twins_that_nobody_took_are_ended() -> None:
         assert alive(pids) == []
 
 
+def test_workers_whose_run_fails_at_once_leave_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    for count in (1, 2, 3):
+        with Spares(1) as spares:
+            spares.fill(count)
+            first = spares._spares[0]
+            first.socket.close()
+            assert first.process.wait(60) == 0
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_one_that_is_killed_is_replaced(hostile: Hostile, tmp_path: Path, which: int) -> None:
     with Spares(1) as spares:
