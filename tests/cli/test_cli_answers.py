@@ -158,6 +158,10 @@ def test_redif_goes_on_and_reads_stdin(folder: Path) -> None:
     done = archec_inline(None, "redif", folder / "nope", folder / "good.rdf", cwd=folder)
     assert done.code == 1
     assert f"cannot open {folder}/nope" in done.err
+    done = archec_inline(None, "redif", folder, folder / "good.rdf", cwd=folder)
+    assert done.code == 1
+    assert f"{folder}: is a directory" in done.err
+    assert HANDLE in done.out.decode()
     assert HANDLE in done.out.decode()
     command = [sys.executable, "-m", "archec", "redif", "--json", "-"]
     piped = subprocess.run(
