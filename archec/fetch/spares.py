@@ -37,7 +37,8 @@ class Spares:
     """Worker processes without orders; a context manager that ends those that nobody took."""
 
     def __init__(self, count: int) -> None:
-        self._spares = [new_spare() for _ in range(count)]
+        self._spares: list[Spare] = []
+        self.fill(count)
 
     def fill(self, count: int) -> None:
         """Sees to it that there are ``count`` of them: starts what is missing, ends what is too much.

@@ -68,7 +68,7 @@ def _first_words(end: socket.socket) -> tuple[socket.socket, int]:
             words, descriptors, _, _ = socket.recv_fds(end, _LENGTH, 1)
         except OSError:
             raise SystemExit(0) from None
-        words += _exactly(end, _LENGTH - len(words) if words else _LENGTH)
+        words += _exactly(end, _LENGTH - len(words))
         if not descriptors:
             return end, int.from_bytes(words, "big")
         end = become_twin(end, descriptors[0])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from archec.catalogue.records import FobiVisit, RunEnd, RunStart, TobiChange, decode
 from archec.gather.recover import LastRun
-from archec.gather.report import Report
+from archec.gather.report import Report, kept_bytes
 from archec.store.journal import read_batches
 
 __all__ = ["recounted"]
@@ -49,9 +49,8 @@ def _records(last: LastRun) -> Iterator[TobiChange | FobiVisit | RunEnd]:
 
 def _add_bytes(report: Report, visit: FobiVisit) -> None:
     report.requests += 1
-    if visit.put and visit.version is not None and visit.note is not None and not visit.note.target:
-        report.fetched_bytes += visit.version.size
-        report.stored_bytes += visit.version.size
+    report.fetched_bytes += kept_bytes(visit)
+    report.stored_bytes += kept_bytes(visit)
 
 
 def _add_tobi(report: Report, change: TobiChange) -> None:
@@ -61,4 +60,4 @@ def _add_tobi(report: Report, change: TobiChange) -> None:
     report.tobis[note.kind] += 1
     if change.version is not None:
         report.tobis["same"] -= 1
-        report.stored_bytes += change.version.size
+    report.stored_bytes += kept_bytes(change)

@@ -15,7 +15,7 @@ from archec.ids import host_of
 from archec.redif.problems import Problem, brief
 from archec.tist import iso
 
-__all__ = ["MOST_PROBLEMS", "Report", "Totals"]
+__all__ = ["MOST_PROBLEMS", "Report", "Totals", "kept_bytes"]
 
 MOST_PROBLEMS = 200
 """So many problems are listed; all are counted."""
@@ -103,14 +103,12 @@ class Report:
         """
         if isinstance(record, FobiVisit):
             self._visited(record, -1)
-            if record.put and record.version is not None and record.note is not None and not record.note.target:
-                self.stored_bytes -= record.version.size
+            self.stored_bytes -= kept_bytes(record)
         elif isinstance(record, TobiChange):
             note = record.notes.get(self.data_set)
             if note is not None:
                 self.tobis[note.kind] -= 1
-            if record.version is not None:
-                self.stored_bytes -= record.version.size
+            self.stored_bytes -= kept_bytes(record)
 
     def put_off(self, url: str) -> None:
         """Counts a file that waits for the next run, together with its host."""
@@ -200,6 +198,15 @@ class Report:
             },
             "seconds": {phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
         }
+
+
+def kept_bytes(record: FobiVisit | TobiChange) -> int:
+    """Bytes that were stored for a record: those of a template that is news, and of a body under the URL's own name."""
+    if record.version is None:
+        return 0
+    if isinstance(record, FobiVisit) and (not record.put or record.note is None or record.note.target):
+        return 0
+    return record.version.size
 
 
 def _shown(path: str) -> str:

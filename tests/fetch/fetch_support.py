@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from archec.config import FetchConfig
 from archec.fetch.fetcher import Fetcher, Transports
+from archec.fetch.pool import FetchPool
 from archec.fetch.sink import FolderSink, Sink
 from archec.fetch.task import Hop, Task
 from archec.fetch.tuning import Tuning
@@ -80,6 +82,16 @@ def fetch(
 def fetch_one(folder: Path, task: Task | str, config: FetchConfig | None = None, **more: object) -> Hop:
     """The hop of one task."""
     return fetch(folder, [task], config, **more)[0]
+
+
+def collect_all(fetching: FetchPool, within: float = 20.0) -> list[Hop]:
+    """The hops of all tasks that are open."""
+    hops: list[Hop] = []
+    deadline = time.monotonic() + within
+    while fetching.pending:
+        assert time.monotonic() < deadline, f"{fetching.pending} tasks are still open"
+        hops += fetching.collect(0.5)
+    return hops
 
 
 def leftovers(folder: Path, hops: Sequence[Hop]) -> set[str]:

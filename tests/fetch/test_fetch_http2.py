@@ -13,7 +13,7 @@ import pytest
 from fetch_h2server import H2Server, h2_server
 from fetch_hostile import Hostile, body_of
 from fetch_proxyserver import ProxyServer
-from fetch_support import QUICK, fetch, leftovers, settings
+from fetch_support import QUICK, collect_all, fetch, leftovers, settings
 
 from archec.config import FetchConfig
 from archec.errors import ConfigError
@@ -247,9 +247,7 @@ def test_a_worker_process_speaks_it(server: H2Server, folder: Path, monkeypatch:
     config = settings(http2=True, per_host=10, robots="obey")
     with FetchPool(config, "archec/0.1 (test)", FolderSink(folder), QUICK) as pool:
         pool.submit([Task(server.url(f"/ok/{n}?wait=0.01")) for n in range(100)])
-        hops = []
-        while pool.pending:
-            hops += pool.collect(5)
+        hops = collect_all(pool)
     assert Counter(hop.kind for hop in hops) == {"body": 100}
     assert server.counts["/robots.txt"] == 1
     assert (server.connections, server.versions) == (1, {"HTTP/2": 101})

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from fetch_hostile import Hostile, slow_hosts
-from fetch_support import QUICK, leftovers, settings
+from fetch_support import QUICK, collect_all, leftovers, settings
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,22 +22,13 @@ from archec.errors import ConfigError, StorageFull
 from archec.fetch.outcome import Outcome
 from archec.fetch.pool import FetchPool, shares
 from archec.fetch.sink import FolderSink
-from archec.fetch.task import Hop, Task
+from archec.fetch.task import Task
 
 AGENT = "archec/0.1 (test)"
 
 
 def pool(folder: Path, config: FetchConfig | None = None) -> FetchPool:
     return FetchPool(config or settings(), AGENT, FolderSink(folder), QUICK)
-
-
-def collect_all(fetching: FetchPool, within: float = 20.0) -> list[Hop]:
-    hops: list[Hop] = []
-    deadline = time.monotonic() + within
-    while fetching.pending:
-        assert time.monotonic() < deadline, f"{fetching.pending} tasks are still open"
-        hops += fetching.collect(0.5)
-    return hops
 
 
 def wait_for(condition: Callable[[], bool], within: float = 10.0) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from fetch_hostile import Hostile
-from fetch_support import QUICK, settings
+from fetch_support import QUICK, collect_all, settings
 
 from archec.fetch.pool import FetchPool
 from archec.fetch.sink import FolderSink
@@ -30,12 +29,7 @@ def alive(pids: Sequence[int]) -> list[int]:
 
 def fetched(fetching: FetchPool, hostile: Hostile, count: int = 60) -> list[Hop]:
     fetching.submit([Task(hostile.url(f"/ok/{n}", 1 + n % 3)) for n in range(count)])
-    hops: list[Hop] = []
-    deadline = time.monotonic() + 30
-    while fetching.pending:
-        assert time.monotonic() < deadline
-        hops += fetching.collect(0.5)
-    return hops
+    return collect_all(fetching, 30)
 
 
 def pool(folder: Path, spares: Spares, workers: int = 3) -> FetchPool:
@@ -43,7 +37,7 @@ def pool(folder: Path, spares: Spares, workers: int = 3) -> FetchPool:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left() -> None:
+def twins_are_known_here() -> None:
     if not adopting(True):
         pytest.skip("this system has no pidfd_open, or adopts no orphans")
     adopting(False)
