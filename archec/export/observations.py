@@ -14,8 +14,8 @@ from typing import NamedTuple
 import orjson
 
 from archec.catalogue.model import Fobi, Tobi
-from archec.export.urlkey import target_uri, urlkey
 from archec.export.visits import Unchanged, Visits, hash_of
+from archec.ids import target_uri, urlkey
 
 __all__ = ["Kind", "Observation", "line_of", "observation_of", "of_fobi", "of_tobi", "prefix", "timestamp"]
 

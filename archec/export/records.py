@@ -12,7 +12,7 @@ from archec import __version__
 from archec.export.bodies import EMPTY, Body
 from archec.export.observations import Kind, Observation
 from archec.export.units import Unit
-from archec.export.urlkey import target_uri
+from archec.ids import target_uri
 from archec.tist import iso
 
 if TYPE_CHECKING:

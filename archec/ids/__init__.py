@@ -1,18 +1,14 @@
-"""Ids of obis and their names on disk: pure functions, all idempotent where they normalise.
+"""Ids of obis, their names on disk and their keys in an index: pure functions, idempotent where they normalise.
 
-* A tobi's id is its normalised handle, a fobi's id its normalised URL (``handles``, ``urls``; ``spelling`` is for
-  what may be either).
-* ``names``: the name of an id in the obi store.
-
-Import from here.
+The id of a tobi is its normalised handle (``handles``), the id of a fobi its normalised URL (``urls``). ``names``
+gives the name of an id in the obi store, ``urlkey`` its key in a CDXJ index. Import from here.
 """
 
 from __future__ import annotations
 
-from archec.ids.handles import archive_of, item_of, normalise_handle, series_of
-from archec.ids.limits import MAX_ID, MAX_NAME
-from archec.ids.names import escape, fan, file_name, unescape
-from archec.ids.spelling import normalise, typed
+from archec.ids.handles import archive_of, item_of, normalise, normalise_handle, series_of, typed
+from archec.ids.names import MAX_ID, MAX_NAME, escape, fan, file_name, unescape
+from archec.ids.urlkey import target_uri, urlkey
 from archec.ids.urls import host_of, is_url, normalise_url, slash_variant, without_userinfo
 
 __all__ = [
@@ -30,7 +26,9 @@ __all__ = [
     "normalise_url",
     "series_of",
     "slash_variant",
+    "target_uri",
     "typed",
     "unescape",
+    "urlkey",
     "without_userinfo",
 ]

@@ -1,18 +1,22 @@
-"""Handles: the id of a tobi is its normalised RePEc handle (design, sections 1 and 4)."""
+"""Handles, whose normalised form is the id of a tobi, and ids of either kind as templates and people spell them."""
 
 from __future__ import annotations
 
-from archec.errors import BadName
-from archec.ids.limits import MAX_ID
+import re
+from contextlib import suppress
 
-__all__ = ["archive_of", "item_of", "normalise_handle", "series_of"]
+from archec.errors import BadName
+from archec.ids.names import MAX_ID, unescape
+from archec.ids.urls import is_url, normalise_url
+
+_STORE_NAME = re.compile(r"(?:RePEc%3A|(?:https?|ftp)%3A%2F%2F)", re.I)
 
 
 def normalise_handle(raw: str) -> str:
     """The id of a tobi: white space removed, ``RePEc:`` prefix, the rest lower-case.
 
-    A handle that does not begin with ``repec:`` (in any case) is kept without that prefix: archec
-    does not invent an identity. Raises :class:`BadName` for an empty one and one of over MAX_ID characters.
+    A handle that does not begin with ``repec:`` (in any case) is kept without that prefix: archec does not invent
+    an identity. Raises BadName for an empty handle and for one of more than MAX_ID characters.
     """
     text = "".join(raw.split()).lower()
     if not text or text == "repec:":
@@ -23,18 +27,42 @@ def normalise_handle(raw: str) -> str:
 
 
 def archive_of(handle: str) -> str:
-    """The archive code of a normalised handle: ``RePEc:aaa:ssssss:1`` -> ``aaa``; else ``""``."""
+    """The archive code of a normalised handle (``aaa`` of ``RePEc:aaa:ssssss:1``), or ``""``."""
     parts = handle.split(":", 2)
     return parts[1] if len(parts) > 1 and parts[0] == "RePEc" else ""
 
 
 def series_of(handle: str) -> str:
-    """The series code of a normalised handle, ``""`` where it names none."""
+    """The series code of a normalised handle (``ssssss`` of ``RePEc:aaa:ssssss:1``), or ``""``."""
     parts = handle.split(":", 3)
     return parts[2] if len(parts) > 2 and parts[0] == "RePEc" else ""
 
 
 def item_of(handle: str) -> str:
-    """The item part of a normalised handle, ``""`` where it names an archive or a series."""
+    """The rest of a normalised handle after its series, ``""`` where it names an archive or a series."""
     parts = handle.split(":", 3)
     return parts[3] if len(parts) > 3 and parts[0] == "RePEc" else ""
+
+
+def normalise(raw: str) -> tuple[str, str]:
+    """``("tobi", id)`` or ``("fobi", id)`` of any spelling of a handle or a URL."""
+    if is_url(raw):
+        return "fobi", normalise_url(raw)
+    return "tobi", normalise_handle(raw)
+
+
+def typed(raw: str) -> str:
+    """The id in what somebody types or pastes.
+
+    Takes off ``<...>`` around it and ``URL:`` before it, and undoes the escapes of a name in the obi store.
+    Anything else is returned as it is.
+    """
+    text = raw.strip()
+    if text[:1] == "<" and text[-1:] == ">":
+        text = text[1:-1].strip()
+    if text[:4].lower() == "url:":
+        text = text[4:].lstrip()
+    if _STORE_NAME.match(text):
+        with suppress(BadName):
+            text = unescape(text)
+    return text

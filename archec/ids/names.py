@@ -1,7 +1,7 @@
-"""Names on disk: the name of an id in the obi store (design, section 3).
+"""The name of an id in the obi store, and how long ids and names may be.
 
-It is the id escaped as Perl's ``URI::Escape::uri_escape_utf8`` does it by default, cut and completed by a hash
-where it would be over 255 bytes.
+The name is the id escaped as Perl's ``URI::Escape::uri_escape_utf8`` does it by default. A name over 255 bytes is
+cut and completed by a hash of the whole id.
 """
 
 from __future__ import annotations
@@ -12,21 +12,25 @@ from urllib.parse import quote, unquote_to_bytes
 from xxhash import xxh3_64_hexdigest, xxh3_128_hexdigest
 
 from archec.errors import BadName
-from archec.ids.limits import MAX_NAME
 
-__all__ = ["escape", "fan", "file_name", "unescape"]
+MAX_NAME = 255
+"""Maximum length of a path component in bytes on ext4, xfs and btrfs (NAME_MAX)."""
+
+MAX_ID = 16_384
+"""Maximum length of an id in characters. Ids are keys of the catalogue and stand in every list. No server accepts a
+longer URL, and no archive has a longer handle."""
 
 _HASH_TAIL = 1 + 32
 _LIKE_CUT = re.compile(r".*~[0-9a-f]{32}", re.S)
 
 
 def escape(obi: str) -> str:
-    """``uri_escape_utf8`` of Perl by default: UTF-8, all but ``A-Z a-z 0-9 - . _ ~`` escaped."""
+    """Escapes all but ``A-Z a-z 0-9 - . _ ~`` as UTF-8, like Perl's ``uri_escape_utf8``."""
     return quote(obi, safe="~", encoding="utf-8", errors="surrogatepass")
 
 
 def unescape(name: str) -> str:
-    """The id behind an escaped name that was not cut; BadName if it is not one."""
+    """The id of a name that was not cut. Raises BadName if no id is escaped to that name."""
     try:
         obi = unquote_to_bytes(name).decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
@@ -37,16 +41,16 @@ def unescape(name: str) -> str:
 
 
 def file_name(obi: str) -> str:
-    """The file name of an id: its escaped form, or a prefix, ``~`` and xxh3_128 if over 255 bytes.
+    """The file name of an id: its escaped form or, if that is over 255 bytes, a prefix, ``~`` and xxh3_128 of the id.
 
-    The ids ``.`` and ``..`` have their dots escaped, since no file can have those names; an id whose
-    own name looks like one that was cut is hashed, too, so that no two ids share a name.
+    The ids ``.`` and ``..`` have their dots escaped, since no file can have those names. An id whose own name looks
+    like one that was cut is hashed as well, so that no two ids share a name.
     """
     name = escape(obi)
     if len(name) <= MAX_NAME and not (len(name) > MAX_NAME - 3 and _LIKE_CUT.fullmatch(name)):
         return name if name.strip(".") or len(name) > 2 else name.replace(".", "%2E")
     cut = min(MAX_NAME, len(name)) - _HASH_TAIL
-    for back in (1, 2):
+    for back in (1, 2):  # never cut inside an escape: %C3 would become %C or %
         if name[cut - back] == "%":
             cut -= back
             break

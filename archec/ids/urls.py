@@ -1,16 +1,15 @@
-"""URLs: the id of a fobi is its normalised URL (design, section 4)."""
+"""URLs, whose normalised form is the id of a fobi."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from urllib.parse import quote, unquote_to_bytes
 
 import idna
 
 from archec.errors import BadName
-from archec.ids.limits import MAX_ID
-
-__all__ = ["host_of", "is_url", "normalise_url", "slash_variant", "without_userinfo"]
+from archec.ids.names import MAX_ID
 
 _DEFAULT_PORT = {"http": "80", "https": "443", "ftp": "21"}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.S)
@@ -33,14 +32,14 @@ def is_url(text: str) -> bool:
 
 
 def normalise_url(raw: str) -> str:
-    """The id of a fobi: RFC 3986 section 6.2.2 and the rules of design section 4; idempotent.
+    """The id of a fobi: the URL normalised by RFC 3986, section 6.2.2. Idempotent.
 
-    White space removed; scheme and host lower-case, host in IDNA; default port, fragment and user
-    information dropped; dot segments resolved; escapes in upper case, escapes of unreserved
-    characters undone, everything else outside the grammar escaped as UTF-8; empty path = ``/``;
-    query kept. Raises :class:`BadName`, whose message never shows a password; also for an id of over MAX_ID
-    characters.
+    White space is removed, scheme and host become lower-case, the host IDNA. Default port, fragment and user
+    information are dropped, dot segments resolved. Escapes become upper-case, those of unreserved characters are
+    undone, and everything else outside the grammar is escaped as UTF-8. An empty path becomes ``/``; the query is
+    kept. Raises BadName, whose message never shows a password, also for an id of more than MAX_ID characters.
     """
+    # Most URLs are normal already: one pattern says so, but cannot judge "--" in a host (IDNA) and dot segments.
     if len(raw) <= MAX_ID and _PLAIN_URL.fullmatch(raw) and "--" not in raw.split("/", 3)[2] and "./" not in raw:
         return _plain_host(raw)
     text = "".join(raw.split())
@@ -65,14 +64,14 @@ def normalise_url(raw: str) -> str:
 
 
 def host_of(url: str) -> str:
-    """Host and port of a normalised URL, as they stand in it: ``www.nber.org``, ``h:8080``."""
+    """Host and port of a normalised URL: ``www.nber.org``, ``h:8080``."""
     return url.split("/", 3)[2]
 
 
 def slash_variant(url: str) -> str | None:
-    """The URL that differs from this normalised one by a trailing slash of its path only.
+    """The URL that differs from this normalised one by a trailing slash only.
 
-    None where there is none (the path is ``/``, or there is a query).
+    None if there is none: the path is ``/``, or there is a query.
     """
     if "?" in url:
         return None
@@ -82,23 +81,20 @@ def slash_variant(url: str) -> str | None:
 
 
 def without_userinfo(raw: str) -> str:
-    """A raw URL fit for a message or a journal: what stands before ``@`` in its host is cut out."""
+    """A raw URL without user name and password, fit for a message or a journal."""
     return re.sub(r"(//)[^/?#\s]*@", r"\1", raw)
 
 
-# -- the parts of normalisation -------------------------------------------------------------------
-
-
 def _shown(text: str) -> str:
-    """A URL for a message. What makes it a bad one may be a password that is not where it should be, with a slash
-    in it or its @ escaped, so that all up to the last @ goes."""
+    """A URL for a message. A password may make the URL a bad one (a slash in it, an escaped @), so everything up to
+    the last @ is left out, wherever it stands."""
     _, at, rest = _AT.sub("@", text).rpartition("@")
     text = f"...@{rest}" if at else text
     return repr(text if len(text) <= 200 else text[:200] + "...")
 
 
 def _plain_host(url: str) -> str:
-    """Refuses what the quick path cannot judge by its pattern: over-long hosts and labels."""
+    """A URL that the quick pattern takes, which cannot judge the length of hosts and labels."""
     host = url.split("/", 3)[2]
     if len(host) > 253 or any(len(label) > 63 for label in host.split(".")):
         raise BadName(f"{_shown(url)} has a host name that is too long")
@@ -125,8 +121,6 @@ def _authority(authority: str, scheme: str, url: str) -> str:
 
 
 def _ipv6(text: str, url: str) -> str:
-    import ipaddress
-
     if "%" in text:
         raise BadName(f"{_shown(url)} has an IPv6 host with a zone, which means nothing elsewhere")
     try:
@@ -160,7 +154,7 @@ def _split_rest(rest: str) -> tuple[str, str]:
 
 
 def _clean(text: str, safe: str) -> str:
-    """Escapes in upper case, those of unreserved characters undone, the rest outside escaped."""
+    """Normalises the escapes of a path or a query, and escapes all that is not ``safe``."""
     text = _LOOSE_PERCENT.sub("%25", text)
     text = _ESCAPED.sub(_tidy_escape, text)
     return quote(text, safe=safe + "~", encoding="utf-8", errors="surrogatepass")

@@ -19,10 +19,9 @@ from archec.export.observations import Kind, Observation, line_of, observation_o
 from archec.export.records import http_head, record_id
 from archec.export.sorting import SortedLines
 from archec.export.units import OTHER, Selection, Unit, selection, tobis_of, unit_of, units
-from archec.export.urlkey import target_uri, urlkey
 from archec.export.visits import Unchanged, Visits, hash_of
 from archec.history import History
-from archec.ids import normalise_handle, normalise_url
+from archec.ids import normalise_handle, normalise_url, target_uri, urlkey
 
 # -- sorting ----------------------------------------------------------------------------------------
 

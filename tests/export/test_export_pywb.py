@@ -20,8 +20,7 @@ import pytest
 from export_support import PACKED, World, exported
 
 from archec.errors import BadName
-from archec.export.urlkey import target_uri, urlkey
-from archec.ids import normalise_url
+from archec.ids import normalise_url, target_uri, urlkey
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from archec.errors import ConfigError, CorruptArchive, LockHeld, UsageError
 from archec.export import warc
 from archec.export.bodies import digest_of_head
 from archec.export.units import Selection
-from archec.export.urlkey import target_uri
+from archec.ids import target_uri
 from archec.lookup.obi import held_at
 from archec.store.layout import Layout
 from archec.store.lock import RunLock

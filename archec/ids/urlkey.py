@@ -1,7 +1,8 @@
-"""The key under which a CDXJ index files a URL: host reversed, case and other accidents taken off.
+"""The URI of an obi in WARC records, and the key of a URI in a CDXJ index.
 
-The rules are those of the sort-friendly URI reordering transform that CDX servers use, as pywb applies it; the
-tests compare the two. It is a key for looking up, not an identity: the index line holds the URL itself.
+The key follows SURT, the sort-friendly URI reordering transform, as pywb applies it; the tests compare the two.
+It is written here because the libraries for it are under the GPL and the AGPL. A key is for looking up, it
+identifies nothing: the index line holds the URI itself.
 """
 
 from __future__ import annotations
@@ -10,14 +11,12 @@ import re
 from collections import deque
 from urllib.parse import quote, unquote_to_bytes
 
-from archec.ids import is_url
-
-__all__ = ["target_uri", "urlkey"]
+from archec.ids.urls import is_url
 
 _WWW = re.compile(r"www[0-9]*\.")
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "%#")
 _URN_SAFE = "-._~:@!$&'()*+,;=/"
-_MOST_TURNS = 20
+_MAX_UNESCAPES = 20
 _SESSIONS = tuple(
     re.compile(f"{session}(?:&|$)")
     for session in (
@@ -32,20 +31,20 @@ _ASP_SESSION = re.compile(r"/\((?:[0-9a-z]{24}|(?:[a-z]\([0-9a-z]{24}\))+)\)(?=/
 
 
 def target_uri(obi: str) -> str:
-    """The URI under which an obi is exported: a fobi's URL itself, a URN for a tobi's handle.
+    """The URI under which an obi is exported: a fobi's URL as it is, a URN for a tobi's handle.
 
-    ``RePEc:aaa:ssssss:1`` becomes ``urn:x-repec:aaa:ssssss:1``: a handle is no URI that tools for web archives
-    take, and RePEc has registered none. A handle without ``RePEc:`` becomes ``urn:x-redif:...``.
+    ``RePEc:aaa:ssssss:1`` becomes ``urn:x-repec:aaa:ssssss:1``: tools for web archives do not accept a handle as a
+    URI, and RePEc has registered none. A handle without ``RePEc:`` becomes ``urn:x-redif:...``.
     """
     if obi.startswith("RePEc:"):
         return "urn:x-repec:" + quote(obi[6:], safe=_URN_SAFE, errors="surrogatepass")
-    if is_url(obi) and obi.isascii() and obi.isprintable():  # else a handle that looks like one
+    if is_url(obi) and obi.isascii() and obi.isprintable():  # no other URL is normalised: it must be a handle
         return obi
     return "urn:x-redif:" + quote(obi, safe=_URN_SAFE, errors="surrogatepass")
 
 
 def urlkey(uri: str) -> str:
-    """The key of a URI that :func:`target_uri` gives; printable ASCII without blanks."""
+    """The CDXJ key of a URI that :func:`target_uri` gives, in printable ASCII without blanks."""
     if uri.startswith("urn:"):
         return uri.lower()
     _, _, rest = uri.partition("://")
@@ -94,9 +93,9 @@ def _argument(argument: str) -> tuple[str, str]:
 
 
 def _unescaped(text: str) -> bytes:
-    """Escapes undone, until there are none."""
+    """Undoes escapes until there are none left."""
     data = text.encode("utf-8", "surrogatepass")
-    for _ in range(_MOST_TURNS):
+    for _ in range(_MAX_UNESCAPES):
         plain = unquote_to_bytes(data)
         if plain == data:
             break
