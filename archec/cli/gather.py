@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -15,12 +15,14 @@ from archec.cli.reports import gather_table
 from archec.cli.runline import RunLine, begin
 from archec.config import load
 from archec.errors import UsageError
-from archec.fetch.spares import Spares
+from archec.gather.budget import Budget
+from archec.gather.dryrun import dry_run as run_dry
+from archec.gather.progress import meter_for
+from archec.gather.report import Report
+from archec.gather.run import Options, exit_code
+from archec.gather.run import gather as gather_run
 from archec.tist import iso, parse_when
 from archec.units import parse_duration, parse_size
-
-if TYPE_CHECKING:
-    from archec.gather.report import Report
 
 __all__ = ["gather"]
 
@@ -75,38 +77,28 @@ def gather(
     """
     line = begin(context.meta)
     config = load(config_file)
-    with context.find_object(Spares) or Spares(0) as spares:
-        # Imported here, while the first fetching process gets ready on another core.
-        from archec.gather.budget import Budget
-        from archec.gather.progress import meter_for
-        from archec.gather.run import Options, exit_code
-        from archec.gather.run import gather as gather_run
-
-        spares.fill(0 if no_fetch or dry_run else min(config.fetch.workers, config.fetch.concurrency))
-        budget = Budget(
-            config.max_files if max_files is None else max_files,
-            config.max_bytes if max_bytes is None else _more_than_0("--max-bytes", parse_size(max_bytes)),
-            config.max_time if max_time is None else _more_than_0("--max-time", parse_duration(max_time)),
-        )
-        options = Options(
-            file=file,
-            as_of=parse_when(as_of) if as_of is not None else None,
-            fetch=not no_fetch,
-            complete=complete,
-            resume=resume,
-            accept=frozenset(_code(code) for code in accept_losses),
-            budget=budget,
-        )
-        meter = meter_for()
-        try:
-            if dry_run:
-                from archec.gather.dryrun import dry_run as run_dry
-
-                line.take(run_dry(config, options, meter))
-            else:
-                gather_run(config, options, meter, begun=partial(_begun, line, resume), spares=spares)
-        finally:
-            meter.close()
+    budget = Budget(
+        config.max_files if max_files is None else max_files,
+        config.max_bytes if max_bytes is None else _more_than_0("--max-bytes", parse_size(max_bytes)),
+        config.max_time if max_time is None else _more_than_0("--max-time", parse_duration(max_time)),
+    )
+    options = Options(
+        file=file,
+        as_of=parse_when(as_of) if as_of is not None else None,
+        fetch=not no_fetch,
+        complete=complete,
+        resume=resume,
+        accept=frozenset(_code(code) for code in accept_losses),
+        budget=budget,
+    )
+    meter = meter_for()
+    try:
+        if dry_run:
+            line.take(run_dry(config, options, meter))
+        else:
+            gather_run(config, options, meter, begun=partial(_begun, line, resume))
+    finally:
+        meter.close()
     report = line.finished()
     _warn(report)
     if options.accept - {"all"}:

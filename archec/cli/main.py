@@ -17,7 +17,6 @@ from archec import __version__
 from archec.cli.output import shown
 from archec.cli.streams import ReaderGone, guard
 from archec.errors import ArchecError, Exit
-from archec.fetch.spares import Spares
 
 __all__ = ["cli", "main"]
 
@@ -72,11 +71,8 @@ def _terminate(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def main(spares: Spares | None = None) -> NoReturn:
-    """Reads the command line and does it. Every error that archec raises on purpose is one message and a code.
-
-    ``spares`` are for the command that fetches.
-    """
+def main() -> NoReturn:
+    """Reads the command line and does it. Every error that archec raises on purpose is one message and a code."""
     signal.signal(signal.SIGTERM, _terminate)
     guard()
     code: int | None = None
@@ -85,7 +81,7 @@ def main(spares: Spares | None = None) -> NoReturn:
     try:
         try:
             # Not cli.main(): it turns a broken pipe into exit code 1.
-            with cli.make_context("archec", sys.argv[1:], obj=spares) as context:
+            with cli.make_context("archec", sys.argv[1:]) as context:
                 cli.invoke(context)
         except click.exceptions.Exit as asked:
             code = asked.exit_code

@@ -42,12 +42,6 @@ class FetchConfig:
         5, kinds.positive, "Faults in a row after which the rest of a host waits for the next run."
     )
     proxy: str = setting("", kinds.proxy, "HTTP proxy for all requests; empty: HTTP_PROXY, HTTPS_PROXY, NO_PROXY.")
-    http2: bool = setting(
-        False,
-        kinds.flag,
-        "Speak HTTP/2 with https hosts that can (extra http2): worth it for many small files of one distant host "
-        "that is asked without a delay, since they share a connection; HTTP/1.1 costs half the CPU.",
-    )
     allow_networks: tuple[str, ...] = setting(
         (), kinds.networks, "Private networks that may be fetched from, e.g. [10.1.0.0/16]; none by default.", []
     )

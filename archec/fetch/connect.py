@@ -7,7 +7,7 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import httpx
 
@@ -18,14 +18,9 @@ from archec.fetch.proxy import Proxy
 from archec.fetch.resolve import Resolver
 from archec.fetch.tuning import Tuning
 
-if TYPE_CHECKING:
-    from archec.fetch.alpn import Handshake
-    from archec.fetch.session import Session
-
 __all__ = ["Connector"]
 
 T = TypeVar("T")
-P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 _ATTEMPTS = 4
 """Addresses of a host that are tried at most."""
@@ -33,8 +28,6 @@ _ATTEMPTS = 4
 
 class Connector:
     """Makes connections whose other end the guard has seen.
-
-    With ``http2`` a TLS connection may turn out to be a ``Session``: the server decides.
 
     ``trust`` makes the TLS context (certificates verified against certifi's or SSL_CERT_FILE's list).
     """
@@ -57,15 +50,7 @@ class Connector:
         context.set_alpn_protocols(["http/1.1"])
         return context
 
-    @cached_property
-    def _newer_context(self) -> ssl.SSLContext:
-        context = self._trust()
-        context.set_alpn_protocols(["h2", "http/1.1"])
-        return context
-
-    async def direct(
-        self, scheme: str, host: str, port: int, timeout: float, *, http2: bool = False
-    ) -> H1Connection | Session:
+    async def direct(self, scheme: str, host: str, port: int, timeout: float) -> H1Connection:
         """A connection to the host itself.
 
         Raises:
@@ -73,13 +58,11 @@ class Connector:
             Distrusted: its certificate does not verify.
             httpx.ConnectError, httpx.ConnectTimeout: it cannot be reached within ``timeout`` seconds.
         """
-        return await _within(timeout, self._direct(scheme, host, port, timeout, http2), host)
+        return await _within(timeout, self._direct(scheme, host, port, timeout), host)
 
-    async def tunnel(
-        self, proxy: Proxy, host: str, port: int, timeout: float, *, http2: bool = False
-    ) -> H1Connection | Session:
+    async def tunnel(self, proxy: Proxy, host: str, port: int, timeout: float) -> H1Connection:
         """A TLS connection to the host through CONNECT of a proxy; raises as ``direct``, and ProxyError."""
-        return await _within(timeout, self._tunnel(proxy, host, port, timeout, http2), host)
+        return await _within(timeout, self._tunnel(proxy, host, port, timeout), host)
 
     async def to_proxy(self, proxy: Proxy, timeout: float) -> H1Connection:
         """A connection to a proxy, whose own address needs no leave.
@@ -90,7 +73,7 @@ class Connector:
         try:
             addresses = await _within(timeout, self._resolver.resolve(proxy.host, proxy.port), "the proxy's name")
             context = self._context if proxy.scheme == "https" else None
-            return await self._first(self._plain, addresses, proxy.host, proxy.port, timeout, context)
+            return await self._first(addresses, proxy.host, proxy.port, timeout, context)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise httpx.ProxyError(f"the proxy {proxy.host}:{proxy.port} cannot be reached: {error}") from error
 
@@ -102,21 +85,13 @@ class Connector:
                 if not self._guard.allows(address):
                     raise Blocked(_refusal(host, address))
 
-    async def _direct(
-        self, scheme: str, host: str, port: int, timeout: float, http2: bool
-    ) -> H1Connection | Session:
+    async def _direct(self, scheme: str, host: str, port: int, timeout: float) -> H1Connection:
         addresses = await self._resolver.resolve(host, port)
         public = [address for address in addresses if self._guard.allows(address)]
         if not public:
             raise Blocked(_refusal(host, addresses[0]))
-        connection: H1Connection | Session
-        if http2 and scheme == "https":
-            context = self._newer_context
-            handshake = await self._first(self._handshake, public[:_ATTEMPTS], host, port, timeout, context)
-            connection = await _ready(handshake.chosen or self._plain())
-        else:
-            older = self._context if scheme == "https" else None
-            connection = await self._first(self._plain, public[:_ATTEMPTS], host, port, timeout, older)
+        context = self._context if scheme == "https" else None
+        connection = await self._first(public[:_ATTEMPTS], host, port, timeout, context)
         if not self._guard.allows(connection.address):
             connection.abort()
             raise Blocked(_refusal(host, connection.address))
@@ -125,26 +100,20 @@ class Connector:
     def _plain(self) -> H1Connection:
         return H1Connection(asyncio.get_running_loop(), self._tuning.header_bytes, self._tuning.header_count)
 
-    def _handshake(self) -> Handshake:
-        from archec.fetch.alpn import Handshake
-
-        return Handshake(asyncio.get_running_loop(), self._tuning)
-
     async def _first(
         self,
-        protocol: Callable[[], P],
         addresses: Sequence[str],
         host: str,
         port: int,
         timeout: float,
         context: ssl.SSLContext | None,
-    ) -> P:
+    ) -> H1Connection:
         """A connection to the first of the addresses that takes one; with a ``context`` over TLS."""
         loop = asyncio.get_running_loop()
         fault: httpx.TransportError = httpx.ConnectError(f"{host} has no address")
         for address in addresses:
             connecting = loop.create_connection(
-                protocol, address, port,
+                self._plain, address, port,
                 ssl=context,
                 server_hostname=None if context is None else host.rstrip("."),
             )
@@ -159,9 +128,7 @@ class Connector:
                 fault = error
         raise fault
 
-    async def _tunnel(
-        self, proxy: Proxy, host: str, port: int, timeout: float, http2: bool
-    ) -> H1Connection | Session:
+    async def _tunnel(self, proxy: Proxy, host: str, port: int, timeout: float) -> H1Connection:
         await self.check(host, port, timeout)
         connection = await self.to_proxy(proxy, timeout)
         try:
@@ -172,12 +139,10 @@ class Connector:
             await connection.exchange(head + b"\r\n")
             if not 200 <= connection.status < 300:
                 raise httpx.ProxyError(f"the proxy answers CONNECT with HTTP {connection.status}")
-            handshake = self._handshake() if http2 else None
-            context = self._newer_context if http2 else self._context
             below = connection.take_transport()
             try:
                 transport = await asyncio.get_running_loop().start_tls(
-                    below, handshake or connection, context, server_hostname=host.rstrip(".")
+                    below, connection, self._context, server_hostname=host.rstrip(".")
                 )
             except ssl.SSLCertVerificationError as error:
                 raise Distrusted(f"the certificate of {host} does not verify: {error.verify_message}") from error
@@ -185,8 +150,6 @@ class Connector:
                 raise httpx.ConnectError(f"no TLS with {host} through the proxy: {_reason(error)}") from error
             if transport is None:
                 raise httpx.ConnectError(f"no TLS with {host} through the proxy: closed")
-            if handshake is not None:
-                return await _ready(handshake.settle(transport))
             connection.give_transport(transport)
         except (httpx.ReadError, httpx.RemoteProtocolError) as error:
             connection.abort()
@@ -195,17 +158,6 @@ class Connector:
             connection.abort()
             raise
         return connection
-
-
-async def _ready(connection: H1Connection | Session) -> H1Connection | Session:
-    """Over HTTP/2 the server speaks first."""
-    if not isinstance(connection, H1Connection):
-        try:
-            await connection.ready()
-        except BaseException:
-            connection.abort()
-            raise
-    return connection
 
 
 async def _within(timeout: float, doing: Awaitable[T], what: str) -> T:

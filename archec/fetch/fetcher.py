@@ -53,7 +53,7 @@ def transports(
         resolver = SystemResolver(tuning.dns_threads, tuning.dns_ttl)
     proxies = Proxies(config.proxy)
     keep = max(2 * concurrency, min(_MOST_KEPT, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
-    web = DirectTransport(Connector(guard, resolver, tuning), proxies, keep, tuning.keep_idle, http2=config.http2)
+    web = DirectTransport(Connector(guard, resolver, tuning), proxies, keep, tuning.keep_idle)
     if proxies.covers("ftp"):
         return Transports(web, web, whole_urls=False)
     ftp = FtpTransport(guard, resolver, concurrency, config.idle_timeout, config.contact)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import ClassVar, cast
+from typing import cast
 
 import httptools
 import httpx
@@ -23,20 +23,12 @@ _HIGH_WATER = 1 << 18
 
 
 class Stale(httpx.ReadError):
-    """A kept connection that the server had closed before it saw the request: use another.
-
-    ``older``: over HTTP/1.1, which the server wants for this request. ``unseen``: the server says that it did
-    not look at the request, so that nothing about it can be to blame.
-    """
-
-    older: ClassVar[bool] = False
-    unseen: ClassVar[bool] = False
+    """A kept connection that the server had closed before it saw the request: use another."""
 
 
 class H1Connection(asyncio.Protocol):
     """Use: ``exchange``, then ``read`` until it gives ``b""``, then ``reusable`` says whether to keep it."""
 
-    version: ClassVar[bytes] = b"HTTP/1.1"
     __slots__ = (
         "_buffered",
         "_chunks",

@@ -15,14 +15,13 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from archec.config import FetchConfig
-from archec.errors import ConfigError, StorageFailed, StorageFull
+from archec.errors import StorageFailed, StorageFull
 from archec.fetch import wire
 from archec.fetch.child import Child
 from archec.fetch.orders import Orders
 from archec.fetch.outcome import Outcome
 from archec.fetch.proxy import Proxies
 from archec.fetch.sink import Sink
-from archec.fetch.spares import Spares
 from archec.fetch.task import Hop, Task, failure
 from archec.fetch.tuning import Tuning
 from archec.ids import host_of
@@ -73,27 +72,13 @@ class FetchPool:
     workers: the main process decides, with ``stop``.
     """
 
-    def __init__(
-        self,
-        config: FetchConfig,
-        agent: str,
-        sink: Sink,
-        tuning: Tuning | None = None,
-        *,
-        spares: Spares | None = None,
-    ) -> None:
-        """Starts nothing yet; takes its processes from ``spares`` first.
-
-        Raises ConfigError where a proxy of the configuration or environment is none, or h2 is missing.
-        """
+    def __init__(self, config: FetchConfig, agent: str, sink: Sink, tuning: Tuning | None = None) -> None:
+        """Starts nothing yet. Raises ConfigError where a proxy of the configuration or environment is none."""
         Proxies(config.proxy)
-        if config.http2:
-            need_h2()
         self._config = config
         self._agent = agent
         self._sink = sink
         self._tuning = tuning or Tuning()
-        self._spares = spares
         self._seats: list[_Seat] = []
         self._selector = selectors.DefaultSelector()
         self._open: dict[int, _Pending] = {}
@@ -107,8 +92,12 @@ class FetchPool:
 
     def __enter__(self) -> FetchPool:
         count = min(self._config.workers, self._config.concurrency)
-        for number, share in enumerate(shares(self._config.concurrency, [self._config.concurrency] * count)):
-            self._seats.append(_Seat(self._child(number, share)))
+        try:
+            for number, share in enumerate(shares(self._config.concurrency, [self._config.concurrency] * count)):
+                self._seats.append(_Seat(self._child(number, share)))
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(
@@ -176,20 +165,6 @@ class FetchPool:
         return len(self._open) + len(self._ready)
 
     @property
-    def spare(self) -> int:
-        """How many more tasks should be submitted now, over all hosts."""
-        return max(0, self._tuning.queue - self.pending)
-
-    def backlog(self, host: str) -> int:
-        """Tasks of this host (``host_of`` of their URLs) that are queued or under way."""
-        owner = self._owners.get(host)
-        return owner.open if owner is not None else 0
-
-    def room(self, host: str) -> int:
-        """How many more tasks of this host should be submitted now."""
-        return max(0, self._tuning.host_queue - self.backlog(host))
-
-    @property
     def pids(self) -> list[int]:
         """The worker processes that run."""
         return [seat.child.pid for seat in self._seats if seat.child is not None]
@@ -230,8 +205,7 @@ class FetchPool:
     # -- workers ----------------------------------------------------------------------------------
 
     def _child(self, index: int, share: int) -> Child:
-        spare = self._spares.take() if self._spares is not None else None
-        child = Child(index, Orders(self._config, self._agent, self._sink, self._tuning, share), spare)
+        child = Child(index, Orders(self._config, self._agent, self._sink, self._tuning, share))
         self._selector.register(child.socket, selectors.EVENT_READ, index)
         return child
 
@@ -282,7 +256,7 @@ class FetchPool:
     def _remove(self, seat: _Seat, grace: float) -> None:
         if seat.child is not None:
             self._selector.unregister(seat.child.socket)
-            seat.child.bury(grace)
+            seat.child.reap(grace)
             seat.child = None
 
     def _replace(self, seat: _Seat, dead: Child) -> None:
@@ -310,18 +284,6 @@ class FetchPool:
             if seat.child is not None and seat.child.concurrency != share:
                 seat.child.concurrency = share
                 seat.child.send(wire.CONCURRENCY, share)
-
-
-def need_h2() -> None:
-    """Raises :class:`ConfigError` where the package h2 is not installed."""
-    try:
-        import h2
-    except ImportError as error:
-        raise ConfigError(
-            "fetch.http2 needs the package h2",
-            hint="pip install 'archec[http2]', in a checkout pip install '.[http2]'; or set it to false",
-        ) from error
-    del h2
 
 
 def shares(total: int, wants: Sequence[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The transport: httpx's types and interface over kept connections, HTTP/1.1 parsed by llhttp or HTTP/2 by h2.
+"""The transport: httpx's types and interface over kept connections, HTTP/1.1 parsed by llhttp.
 
 Why not one of the transports there are: measured with 5,000 files of 20 kB over loopback (HTTP/1.1), 32 in
 flight, bodies thrown away, stock httpx spends 1.4 ms of CPU on a request, httpx-aiohttp under ``AsyncClient`` 0.57 ms,
@@ -13,19 +13,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple
 
 import httpx
 
 from archec.fetch.connect import Connector
 from archec.fetch.h1 import H1Connection, Stale
 from archec.fetch.proxy import Proxies, Proxy
-from archec.fetch.shared import Shared
-
-if TYPE_CHECKING:
-    from archec.fetch.session import Session
-    from archec.fetch.stream import H2Stream
 
 __all__ = ["DirectTransport"]
 
@@ -49,19 +43,14 @@ class DirectTransport(httpx.AsyncBaseTransport):
     ask for; the URL's path and query where it is missing) and ``sent`` (called without arguments when the
     request has gone out). Extensions of its responses: ``http_version``, ``address`` (connected to).
 
-    ``keep`` is how many unused connections stay open at most; ``keep_idle`` for how many seconds. With
-    ``http2`` (the package h2 must be there) https goes over HTTP/2 where the server speaks it: the requests
-    to one origin then share a connection.
+    ``keep`` is how many unused connections stay open at most; ``keep_idle`` for how many seconds.
     """
 
-    def __init__(
-        self, connector: Connector, proxies: Proxies, keep: int, keep_idle: float, *, http2: bool = False
-    ) -> None:
+    def __init__(self, connector: Connector, proxies: Proxies, keep: int, keep_idle: float) -> None:
         self._connector = connector
         self._proxies = proxies
         self._keep = keep
         self._keep_idle = keep_idle
-        self._shared = Shared(keep, keep_idle) if http2 else None
         self._idle: dict[object, list[H1Connection]] = {}
         self._ages: OrderedDict[H1Connection, object] = OrderedDict()
 
@@ -86,23 +75,15 @@ class DirectTransport(httpx.AsyncBaseTransport):
         plain_proxy = proxy if scheme != "https" else None
         key: object = plain_proxy or (scheme, netloc)
         way = _Way(scheme, host, port, proxy, timeout)
-        failed, alone = 0, False
+        head = _head(target, netloc, request, plain_proxy)
         while True:
-            connection = await self._borrow(key, way, alone)
+            connection = self._take(key) or await self._open(way)
             sent = extensions.get("sent")
             if sent is not None:
                 sent()
             try:
-                if isinstance(connection, H1Connection):
-                    await connection.exchange(_head(target, netloc, request, plain_proxy))
-                else:
-                    method = request.method.encode("ascii")
-                    await connection.exchange(method, netloc, target, request.headers.raw)
-            except Stale as error:
-                failed += 1
-                alone = failed > 1 or not error.unseen  # on a connection of its own its fate is its own
-                if self._shared is not None and error.older:
-                    self._shared.learn(key)
+                await connection.exchange(head)
+            except Stale:  # one that was kept; a new one is never stale, so this comes to an end
                 continue
             except BaseException:
                 connection.abort()
@@ -111,30 +92,15 @@ class DirectTransport(httpx.AsyncBaseTransport):
                 connection.status,
                 headers=connection.headers,
                 stream=_Body(self, key, connection),
-                extensions={"http_version": connection.version, "address": connection.address},
+                extensions={"http_version": b"HTTP/1.1", "address": connection.address},
             )
 
-    async def _borrow(self, key: object, way: _Way, alone: bool) -> H1Connection | H2Stream:
-        """A connection that was kept, a part of one that is shared, or a new one."""
-        shared = self._shared
-        if shared is not None and way.scheme == "https" and shared.multiplexes(key):
-            stream = None if alone else shared.lend(key)
-            if stream is None:
-                opening = partial(self._open, way, http2=True)
-                stream = await shared.opened(key, opening, partial(self._put, key), alone=alone)
-            if stream is not None:
-                return stream
-        kept = self._take(key)
-        if kept is not None:
-            return kept
-        return cast(H1Connection, await self._open(way))
-
-    async def _open(self, way: _Way, http2: bool = False) -> H1Connection | Session:
+    async def _open(self, way: _Way) -> H1Connection:
         scheme, host, port, proxy, timeout = way
         if proxy is None:
-            return await self._connector.direct(scheme, host, port, timeout, http2=http2)
+            return await self._connector.direct(scheme, host, port, timeout)
         if scheme == "https":
-            return await self._connector.tunnel(proxy, host, port, timeout, http2=http2)
+            return await self._connector.tunnel(proxy, host, port, timeout)
         return await self._connector.to_proxy(proxy, timeout)
 
     def _take(self, key: object) -> H1Connection | None:
@@ -148,14 +114,11 @@ class DirectTransport(httpx.AsyncBaseTransport):
                 return connection
         return None
 
-    def give_back(self, key: object, connection: H1Connection | H2Stream) -> None:
+    def give_back(self, key: object, connection: H1Connection) -> None:
         """Keeps a connection whose answer was read to its end, closes any other."""
-        if isinstance(connection, H1Connection) and connection.reusable:
-            self._put(key, connection)
-        else:
+        if not connection.reusable:
             connection.abort()
-
-    def _put(self, key: object, connection: H1Connection) -> None:
+            return
         connection.rest()
         self._idle.setdefault(key, []).append(connection)
         self._ages[connection] = key
@@ -164,8 +127,6 @@ class DirectTransport(httpx.AsyncBaseTransport):
 
     def sweep(self, now: float) -> None:
         """Closes connections that were unused for too long; ``now`` is the event loop's time."""
-        if self._shared is not None:
-            self._shared.sweep(now)
         while self._ages:
             oldest = next(iter(self._ages))
             if not oldest.lost and now - oldest.idle_since < self._keep_idle:
@@ -184,8 +145,6 @@ class DirectTransport(httpx.AsyncBaseTransport):
         """Closes the unused connections."""
         for connection in list(self._ages):
             self._drop(connection)
-        if self._shared is not None:
-            await self._shared.aclose()
 
 
 class _Body(httpx.AsyncByteStream):
@@ -193,10 +152,10 @@ class _Body(httpx.AsyncByteStream):
 
     __slots__ = ("_connection", "_key", "_transport")
 
-    def __init__(self, transport: DirectTransport, key: object, connection: H1Connection | H2Stream) -> None:
+    def __init__(self, transport: DirectTransport, key: object, connection: H1Connection) -> None:
         self._transport = transport
         self._key = key
-        self._connection: H1Connection | H2Stream | None = connection
+        self._connection: H1Connection | None = connection
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._connection is not None:

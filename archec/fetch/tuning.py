@@ -39,9 +39,5 @@ class Tuning:
     """Results wait at most so long for others to share a message with."""
     batch: int = 64
     """Results in one message at most."""
-    host_queue: int = 64
-    """Tasks of one host that ``FetchPool.room`` allows at a time."""
-    queue: int = 16_384
-    """Tasks that ``FetchPool.spare`` allows at a time."""
     stop_grace: float = 5.0
     """A worker that has not left so long after it was told to is killed."""

@@ -13,7 +13,7 @@ from typing import Any
 from archec.fetch.outcome import Outcome
 from archec.fetch.task import Hop, Task
 
-__all__ = ["Inbox", "frame", "hop_from", "hop_to", "task_from", "task_to"]
+__all__ = ["Inbox", "frame", "hop_from", "hop_to", "task_from"]
 
 _LENGTH = 4
 
@@ -59,11 +59,6 @@ class Inbox:
             yield marshal.loads(memoryview(buffer)[start + _LENGTH : end])
             start = end
         del buffer[:start]
-
-
-def task_to(serial: int, task: Task) -> tuple[Any, ...]:
-    """A task as it travels."""
-    return (serial, *task)
 
 
 def task_from(item: tuple[Any, ...]) -> tuple[int, Task]:

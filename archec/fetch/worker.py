@@ -21,7 +21,6 @@ from archec.fetch import wire
 from archec.fetch.fetcher import Fetcher
 from archec.fetch.orders import Orders
 from archec.fetch.task import Hop
-from archec.fetch.twins import become_twin
 
 __all__ = ["main"]
 
@@ -37,8 +36,8 @@ def main(descriptor: int) -> None:
     gc.freeze()
     gc.set_threshold(*_RARELY)
     make_loop = _loops()
-    end, length = _first_words(socket.socket(fileno=descriptor))
-    orders: Orders = pickle.loads(_exactly(end, length))
+    end = socket.socket(fileno=descriptor)
+    orders: Orders = pickle.loads(_exactly(end, int.from_bytes(_exactly(end, _LENGTH), "big")))
     loop = make_loop()
     code = 1
     try:
@@ -61,27 +60,11 @@ def _loops() -> Callable[[], asyncio.AbstractEventLoop]:
     return make
 
 
-def _first_words(end: socket.socket) -> tuple[socket.socket, int]:
-    """The socket to serve and the length of the orders; each socket that comes before them is for a twin."""
-    while True:
-        try:
-            words, descriptors, _, _ = socket.recv_fds(end, _LENGTH, 1)
-        except OSError:
-            raise SystemExit(0) from None
-        words += _exactly(end, _LENGTH - len(words))
-        if not descriptors:
-            return end, int.from_bytes(words, "big")
-        end = become_twin(end, descriptors[0])
-
-
 def _exactly(end: socket.socket, size: int) -> bytes:
     """So many bytes; leaves where the other end is gone."""
     parts: list[bytes] = []
     while size:
-        try:
-            data = end.recv(min(size, 1 << 20))
-        except OSError:  # closed in its face, with a twin's socket still under way
-            data = b""
+        data = end.recv(min(size, 1 << 20))
         if not data:
             raise SystemExit(0)
         parts.append(data)

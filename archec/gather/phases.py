@@ -14,7 +14,6 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.records import RunStart
 from archec.config import Config
 from archec.fetch.pool import FetchPool
-from archec.fetch.spares import Spares
 from archec.gather.commit import Committer, Item
 from archec.gather.dataset import Chosen, newest_member, printable, refuse_nothing
 from archec.gather.fobis import FobiPhase
@@ -38,7 +37,7 @@ _TOBI_LOT = (8000, 10.0)
 @dataclass(frozen=True, slots=True)
 class Phases:
     """What the phases work with. ``report`` is that of the run, which is filled; processes for fetching end
-    with ``stack``, and ``spares`` are those that have been started already."""
+    with ``stack``."""
 
     config: Config
     layout: Layout
@@ -48,7 +47,6 @@ class Phases:
     report: Report
     meter: Meter
     options: Options
-    spares: Spares | None
     stack: ExitStack
 
     def announce(self, chosen: Chosen) -> None:
@@ -101,7 +99,7 @@ class Phases:
 
     def _fetchers(self) -> FetchPool:
         sink = StoreSink(self.layout, self.report.run)
-        return FetchPool(self.config.fetch, self.config.agent, sink, spares=self.spares)
+        return FetchPool(self.config.fetch, self.config.agent, sink)
 
     def _files(self, phase: FobiPhase, pool: FetchPool) -> bool:
         """Visits the files that are due: whether the budget stopped it."""

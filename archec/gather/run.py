@@ -17,7 +17,6 @@ from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunEnd
 from archec.config import Config
 from archec.errors import ArchecError, Exit, LockHeld, UsageError
-from archec.fetch.spares import Spares
 from archec.gather.commit import Committer, Item
 from archec.gather.dataset import Chosen, choose, printable
 from archec.gather.lanes import RARELY
@@ -57,12 +56,9 @@ def _unheard(report: Report) -> None:
     """Nobody wants to know."""
 
 
-def gather(
-    config: Config, options: Options, meter: Meter, *, begun: Begun = _unheard, spares: Spares | None = None
-) -> Report:
+def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _unheard) -> Report:
     """One run. Raises an ArchecError where it had to stop; what was committed is kept and the run
-    can be resumed. ``begun`` is given the report as soon as there is a run; it is filled as the run goes on.
-    ``spares`` are processes for fetching that have been started already."""
+    can be resumed. ``begun`` is given the report as soon as there is a run; it is filled as the run goes on."""
     layout = open_store(config)
     with ExitStack() as stack:
         stack.enter_context(_rare_collections())
@@ -75,10 +71,10 @@ def gather(
         if last is not None:
             _sweep(config, layout, last)
         if options.resume and last is not None and last.resumable:
-            return _Run(config, layout, catalogue, meter, stack, last, options, begun, spares).resume()
+            return _Run(config, layout, catalogue, meter, stack, last, options, begun).resume()
         if last is not None and not last.journal.finished:
             _lay_to_rest(layout, catalogue, last)
-        return _Run(config, layout, catalogue, meter, stack, last, options, begun, spares).begin()
+        return _Run(config, layout, catalogue, meter, stack, last, options, begun).begin()
 
 
 def _lock(stack: ExitStack, layout: Layout) -> None:
@@ -146,10 +142,8 @@ class _Run:
         last: LastRun | None,
         options: Options,
         begun: Begun,
-        spares: Spares | None,
     ) -> None:
         self._config, self._layout, self._catalogue, self._begun = config, layout, catalogue, begun
-        self._spares = spares
         self._meter, self._stack, self._last, self._options = meter, stack, last, options
 
     def begin(self) -> Report:
@@ -191,7 +185,7 @@ class _Run:
         spool = stack.enter_context(Spool(config.work_path / str(run)))
         phases = Phases(
             config, self._layout, self._catalogue, committer, spool, report, self._meter,
-            self._options, self._spares, stack,
+            self._options, stack,
         )  # fmt: skip
         if not report.resumed:
             phases.announce(chosen)

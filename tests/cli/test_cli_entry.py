@@ -1,8 +1,7 @@
-"""The console script: what it begins early is used, or gone again."""
+"""The console script: no process outlives it, and Ctrl-C is no traceback."""
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 import sys
@@ -10,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from archec.__main__ import _fetches, main
-from archec.errors import ArchecError
-from archec.fetch.spares import Spares, new_spare
+from archec.__main__ import main
 
 
 def left_behind(*arguments: str, cwd: Path) -> tuple[int, bool]:
@@ -45,46 +42,11 @@ def test_no_process_is_left(tmp_path: Path, arguments: tuple[str, ...], code: in
     assert left_behind(*arguments, cwd=tmp_path) == (code, False)
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("gather", True),
-        ("gather -f RePEc_2009-05-01.tar.gz", True),
-        ("gather --no-fetch", False),
-        ("gather --json --dry-run", False),
-        ("gather --help", False),
-        ("history gather", False),
-        ("", False),
-    ],
-)
-def test_which_commands_fetch(line: str, expected: bool) -> None:
-    assert _fetches(line.split()) is expected
-
-
 def test_an_early_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(spares: Spares, count: int) -> None:
-        if count:
-            raise KeyboardInterrupt
+    def interrupted() -> None:
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(Spares, "fill", interrupted)
-    monkeypatch.setattr(sys, "argv", ["archec", "gather"])
+    monkeypatch.setattr("archec.cli.main.main", interrupted)
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 130
-
-
-def test_what_lies_in_the_working_directory_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "json.py").write_text("raise SystemExit(3)")
-    monkeypatch.chdir(tmp_path)
-    spare = new_spare()
-    spare.socket.close()
-    assert spare.process.wait(60) == 0
-
-
-def test_no_process_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*arguments: object, **options: object) -> None:
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-    monkeypatch.setattr(subprocess, "Popen", refused)
-    with pytest.raises(ArchecError, match="cannot be started: Resource temporarily unavailable"):
-        Spares(1)

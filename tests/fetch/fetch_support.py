@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
+import os
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from xxhash import xxh3_128
+
 from archec.config import FetchConfig
 from archec.fetch.fetcher import Fetcher, Transports
 from archec.fetch.pool import FetchPool
-from archec.fetch.sink import FolderSink, Sink
+from archec.fetch.sink import Sink
 from archec.fetch.task import Hop, Task
 from archec.fetch.tuning import Tuning
 
@@ -19,6 +24,38 @@ QUICK = Tuning(
     rate_grace=0.3, backoff=0.01, penalty=0.05, robots_timeout=3.0, tick=0.02, flush=0.005, stop_grace=3.0,
     dns_threads=2,
 )  # fmt: skip
+
+
+class FolderSink:
+    """Writes each body into one flat folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def temp(self, url: str) -> FolderTemp:
+        return FolderTemp(self._folder)
+
+
+class FolderTemp:
+    def __init__(self, folder: Path) -> None:
+        self._fd, self._path = tempfile.mkstemp(".part", dir=folder)
+        self._md5 = hashlib.md5()
+        self._xxh3 = xxh3_128()
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        os.write(self._fd, data)
+        self._md5.update(data)
+        self._xxh3.update(data)
+        self._size += len(data)
+
+    def close(self) -> tuple[str, str, str, int]:
+        os.close(self._fd)
+        return self._path, self._md5.hexdigest(), self._xxh3.hexdigest(), self._size
+
+    def discard(self) -> None:
+        os.close(self._fd)
+        Path(self._path).unlink(missing_ok=True)
 
 
 def settings(**changes: object) -> FetchConfig:

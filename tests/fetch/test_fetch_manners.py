@@ -10,11 +10,10 @@ from urllib.parse import quote
 
 import pytest
 from fetch_hostile import Hostile
-from fetch_support import fetch, fetch_one, settings
+from fetch_support import FolderSink, fetch, fetch_one, settings
 
 from archec.fetch.fetcher import Fetcher
 from archec.fetch.outcome import Outcome
-from archec.fetch.sink import FolderSink
 
 
 def test_no_host_is_asked_by_more_than_its_share_at_a_time(hostile: Hostile, tmp_path: Path) -> None:

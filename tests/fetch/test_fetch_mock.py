@@ -14,7 +14,6 @@ from fetch_support import fetch, fetch_one, settings
 from archec.errors import StorageFailed, StorageFull
 from archec.fetch.fetcher import Transports
 from archec.fetch.outcome import Outcome
-from archec.fetch.sink import FolderSink
 from archec.fetch.task import Task
 
 URL = "http://papers.example/a%2Fb.pdf?x=1"
@@ -132,14 +131,3 @@ def test_a_sink_that_cannot_write_stops_the_fetcher(tmp_path: Path, error: Excep
     with pytest.raises(raised):
         fetch(tmp_path, [URL] * 5, sink=sink, carriers=mocked(lambda _: httpx.Response(200, content=b"x")))
     assert sink.discarded >= 1
-
-
-def test_a_folder_sink_never_writes_over_a_file(tmp_path: Path) -> None:
-    sink = FolderSink(tmp_path)
-    temps = [sink.temp(URL) for _ in range(3)]
-    for number, temp in enumerate(temps):
-        temp.write(b"x" * number)
-    paths = [temp.close()[0] for temp in temps[:2]]
-    temps[2].discard()
-    temps[2].discard()
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(Path(path).name for path in paths)

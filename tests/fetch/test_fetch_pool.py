@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -13,15 +14,14 @@ from pathlib import Path
 
 import pytest
 from fetch_hostile import Hostile, slow_hosts
-from fetch_support import QUICK, collect_all, leftovers, settings
+from fetch_support import QUICK, FolderSink, collect_all, leftovers, settings
 from hypothesis import given
 from hypothesis import strategies as st
 
 from archec.config import FetchConfig
-from archec.errors import ConfigError, StorageFull
+from archec.errors import ArchecError, ConfigError, StorageFull
 from archec.fetch.outcome import Outcome
 from archec.fetch.pool import FetchPool, shares
-from archec.fetch.sink import FolderSink
 from archec.fetch.task import Task
 
 AGENT = "archec/0.1 (test)"
@@ -72,18 +72,6 @@ def test_a_host_has_one_owner(hostile: Hostile, tmp_path: Path) -> None:
     assert Counter(asked.host for asked in hostile.asked if asked.path == "/robots.txt") == {
         "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1,
     }  # fmt: skip
-
-
-def test_room_and_backlog(hostile: Hostile, tmp_path: Path) -> None:
-    host = f"127.0.0.1:{hostile.port}"
-    with pool(tmp_path) as fetching:
-        assert (fetching.backlog(host), fetching.room(host)) == (0, 64)
-        spare = fetching.spare
-        fetching.submit([Task(hostile.url(f"/ok/{n}?wait=0.1")) for n in range(10)])
-        assert (fetching.backlog(host), fetching.room(host)) == (10, 54)
-        assert fetching.spare == spare - 10
-        collect_all(fetching)
-        assert (fetching.backlog(host), fetching.room(host)) == (0, 64)
 
 
 def test_what_is_no_url_comes_back_at_once(tmp_path: Path) -> None:
@@ -198,13 +186,36 @@ def test_a_proxy_that_is_none_is_told_before_anything_starts(tmp_path: Path) -> 
         pool(tmp_path, settings(proxy="http://h:99999"))
 
 
+def test_what_lies_in_the_working_directory_is_not_run(
+    hostile: Hostile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(3)")
+    (tmp_path / "bodies").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pool(tmp_path / "bodies") as fetching:
+        fetching.submit([Task(hostile.url("/ok/1"))])
+        assert [hop.kind for hop in collect_all(fetching)] == ["body"]
+
+
+def test_no_process_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*arguments: object, **options: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    with (
+        pytest.raises(ArchecError, match="cannot be started: Resource temporarily unavailable"),
+        pool(tmp_path),
+    ):
+        pass
+
+
 MAIN = """
 import signal, sys
 from pathlib import Path
 from archec.config import FetchConfig
 from archec.fetch.pool import FetchPool
-from archec.fetch.sink import FolderSink
 from archec.fetch.task import Task
+from fetch_support import FolderSink
 config = FetchConfig(workers=2, delay=0.0, robots="ignore", allow_networks=("127.0.0.0/8",))
 pool = FetchPool(config, "test", FolderSink(Path(sys.argv[1])))
 signal.alarm(120)  # should the test itself be killed

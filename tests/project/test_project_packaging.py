@@ -43,7 +43,7 @@ def imported(folder: Path) -> dict[str, Path]:
 
 def test_what_is_imported_is_required_and_the_reverse() -> None:
     needed = required(SETUP["options"]["install_requires"])
-    optional = set().union(*(required(SETUP["options.extras_require"][name]) for name in ("fast", "report", "http2")))
+    optional = set().union(*(required(SETUP["options.extras_require"][name]) for name in ("fast", "report")))
     used = imported(ROOT / "archec")
     assert {name: path for name, path in used.items() if name not in needed | optional} == {}
     assert needed - set(used) == set()
