@@ -120,7 +120,7 @@ class FobiNote:
 class Visit:
     """The last visit to a fobi.
 
-    ``outcome`` is a word of :class:`archec.fetch.outcome.Outcome`; ``gone_since`` and ``gone`` are
+    ``outcome`` is a word of :class:`archec.web.outcome.Outcome`; ``gone_since`` and ``gone`` are
     the tist of the first and the number of visits in a row that found it gone; ``fails`` the number
     of visits in a row that came to nothing; ``checked`` the last tist at which contents were seen
     or confirmed; ``etag`` and ``modified`` go into conditional requests.

@@ -7,13 +7,13 @@ import re
 
 from archec.catalogue.model import FobiVersion
 from archec.errors import CorruptArchive, NotHeld
-from archec.fetch.task import Hop
 from archec.gather.commit import Item
 from archec.gather.visits import Effect, Seen
 from archec.store.layout import Layout
 from archec.store.reader import digest
 from archec.store.writer import HardLink, Link, Placement
 from archec.text.sniff import sniff
+from archec.web.task import Hop
 
 __all__ = ["Bodies", "declared"]
 

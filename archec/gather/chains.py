@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from archec.fetch.task import Hop
+from archec.web.task import Hop
 
 __all__ = ["Chains", "Waiter"]
 

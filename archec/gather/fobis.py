@@ -12,8 +12,6 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Fobi, FobiVersion
 from archec.config import Config
 from archec.errors import ArchecError, BadName
-from archec.fetch.pool import FetchPool
-from archec.fetch.task import Hop, Task
 from archec.gather.bodies import Bodies, declared
 from archec.gather.budget import Budget, Purse
 from archec.gather.chains import Chains
@@ -28,6 +26,8 @@ from archec.ids import host_of, normalise_url
 from archec.store.layout import Layout
 from archec.text.pool import TextPool
 from archec.units import human_size
+from archec.web.pool import FetchPool
+from archec.web.task import Hop, Task
 
 __all__ = ["FobiPhase"]
 

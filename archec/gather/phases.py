@@ -13,7 +13,6 @@ from archec import __version__
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.records import RunStart
 from archec.config import Config
-from archec.fetch.pool import FetchPool
 from archec.gather.commit import Committer, Item
 from archec.gather.dataset import Chosen, newest_member, printable, refuse_nothing
 from archec.gather.fobis import FobiPhase
@@ -28,6 +27,7 @@ from archec.redif.source import Source
 from archec.store.layout import Layout
 from archec.store.sweep import sweep_parts
 from archec.text.pool import TextPool
+from archec.web.pool import FetchPool
 
 __all__ = ["Phases"]
 

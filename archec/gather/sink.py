@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from archec.fetch.sink import TempLike
 from archec.store.layout import Layout
 from archec.store.temp import Temp
 from archec.store.writer import Writer
+from archec.web.sink import TempLike
 
 __all__ = ["StoreSink"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from archec.catalogue.model import Fobi
-from archec.fetch.task import Hop
+from archec.web.task import Hop
 
 __all__ = ["Active", "UnderWay"]
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from archec.catalogue.model import Fobi, FobiNote, FobiVersion, Visit
 from archec.catalogue.records import FobiVisit
 from archec.config import Config
-from archec.fetch.task import Hop
 from archec.gather.schedule import is_lost, next_due
 from archec.text.sniff import is_page_instead_of_pdf
+from archec.web.task import Hop
 
 __all__ = ["Effect", "Seen", "visit_for"]
 

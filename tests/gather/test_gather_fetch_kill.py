@@ -260,6 +260,6 @@ def children_of(pid: int) -> list[int]:
                 command = entry.joinpath("cmdline").read_bytes()
             except (OSError, IndexError):
                 continue
-            if parent == pid and b"archec.fetch" in command:
+            if parent == pid and b"archec.web" in command:
                 found.append(int(entry.name))
     return found

@@ -7,7 +7,7 @@ import gzip
 import zlib
 from functools import cache
 
-from fetch_hostile import Asked, Hostile, answer, behaviour
+from web_hostile import Asked, Hostile, answer, behaviour
 
 __all__ = ["EVIL", "page_of_300_mb", "pdf_of_500_mb"]
 

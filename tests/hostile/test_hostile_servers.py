@@ -7,10 +7,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from fetch_hostile import Hostile, hostile_server
 from gather_support import archec_cli, check, histories, make, outcomes, temporary_files, write_papers
 from hostile_servers import EVIL, page_of_300_mb, pdf_of_500_mb
 from hostile_support import assert_clean, gathered, written
+from web_hostile import Hostile, hostile_server
 
 from archec.catalogue.open import open_catalogue
 from archec.config import Config

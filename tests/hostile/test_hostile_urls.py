@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fetch_hostile import Hostile, hostile_server
 from gather_site import Answer, Site, moved, pdf
 from gather_support import archec_cli, archec_inline, check, histories, make, outcomes, template, write_papers
 from hostile_support import assert_clean, gathered, problems, written
+from web_hostile import Hostile, hostile_server
 
 from archec.config import Config
 

@@ -22,10 +22,10 @@ from archec.catalogue.open import open_catalogue
 from archec.cli.main import cli
 from archec.config.setting import names
 from archec.errors import ArchecError, Exit
-from archec.fetch.outcome import Outcome
 from archec.redif.problems import CODES
 from archec.redif.template import as_json, parse
 from archec.store.layout import create
+from archec.web.outcome import Outcome
 
 DOCS = [README, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FORMATS = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")

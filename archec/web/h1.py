@@ -1,0 +1,273 @@
+"""One HTTP/1.1 connection: writes a request, gives the answer's head, then its body piece by piece.
+
+The parsing is llhttp's (through httptools), lenient where old servers are sloppy and harmless. Bounds
+that a hostile server meets here: size and number of headers (1xx answers and trailers count), and a
+body that is not taken away fast enough stops being read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import cast
+
+import httptools
+import httpx
+
+from archec.web.faults import Truncated
+
+__all__ = ["H1Connection", "Stale"]
+
+_HIGH_WATER = 1 << 18
+"""Bytes of a body that may wait to be taken; more and the socket is not read for a while."""
+
+
+class Stale(httpx.ReadError):
+    """A kept connection that the server had closed before it saw the request: use another."""
+
+
+class H1Connection(asyncio.Protocol):
+    """Use: ``exchange``, then ``read`` until it gives ``b""``, then ``reusable`` says whether to keep it."""
+
+    __slots__ = (
+        "_buffered",
+        "_chunks",
+        "_complete",
+        "_error",
+        "_fruitless",
+        "_head",
+        "_keep",
+        "_loop",
+        "_max_bytes",
+        "_max_count",
+        "_parser",
+        "_paused",
+        "_received",
+        "_surplus",
+        "_transport",
+        "_waiter",
+        "address",
+        "headers",
+        "idle_since",
+        "lost",
+        "status",
+        "used",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_bytes: int, max_count: int) -> None:
+        self._loop = loop
+        self._max_bytes = max_bytes
+        self._max_count = max_count
+        self._transport: asyncio.Transport | None = None
+        self._parser: httptools.HttpResponseParser | None = None
+        self._head: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self.address = ""
+        """The numeric address at the other end."""
+        self.lost = False
+        self.idle_since = 0.0
+        self.used = 0
+        """Exchanges begun on this connection."""
+        self._reset()
+
+    def _reset(self) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self._chunks: list[bytes] = []
+        self._buffered = 0
+        self._fruitless = 0
+        self._complete = self._keep = self._surplus = self._received = False
+        self._error: Exception | None = None
+        self._paused = False
+
+    # -- what a transport does with it ------------------------------------------------------------
+
+    async def exchange(self, request: bytes) -> None:
+        """Sends a request and waits for the head of the answer: ``status`` and ``headers``.
+
+        Raises:
+            Stale: a kept connection turned out to be closed.
+            httpx.ReadError, httpx.RemoteProtocolError: no answer, or one that is not HTTP.
+        """
+        self._reset()
+        reused = self.used > 0
+        self.used += 1
+        if self.lost or self._transport is None or self._transport.is_closing():
+            closed = "the server closed the connection without an answer"
+            raise Stale(closed) if reused else httpx.ReadError(closed)
+        parser = self._parser = httptools.HttpResponseParser(self)
+        parser.set_dangerous_leniencies(
+            lenient_headers=True,
+            lenient_chunked_length=True,
+            lenient_version=True,
+            lenient_optional_lf_after_cr=True,
+            lenient_optional_cr_before_lf=True,
+            lenient_spaces_after_chunk_size=True,
+        )
+        head = self._head = self._loop.create_future()
+        self._transport.write(request)
+        await head
+        if self._error is not None and not self.status:
+            if reused and not self._received:
+                raise Stale(str(self._error))
+            raise self._error
+
+    async def read(self) -> bytes:
+        """The next piece of the body, ``b""`` at its end.
+
+        Raises:
+            Truncated: the body ended too early, or more than its length came.
+            httpx.RemoteProtocolError: the body breaks HTTP.
+        """
+        while not self._chunks:
+            if self._error is not None:
+                raise self._error
+            if self._complete:
+                if self._surplus:
+                    raise Truncated("the server sent more than the length it stated")
+                return b""
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        chunks, self._chunks, self._buffered = self._chunks, [], 0
+        if self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = False
+            # Before Python 3.11 one over TLS has no end any more a moment before it says so.
+            with contextlib.suppress(AttributeError):
+                self._transport.resume_reading()
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the answer was read to its end and the connection can take another request."""
+        return (
+            self._complete and self._keep and not self._chunks and not self._surplus
+            and self._error is None and not self.lost
+        )
+
+    def rest(self) -> None:
+        """Puts the connection aside; anything that arrives from now on closes it."""
+        self._parser = None
+        self.idle_since = self._loop.time()
+
+    def abort(self) -> None:
+        """Closes at once, whatever is under way."""
+        if self._transport is not None and not self.lost:
+            self._transport.abort()
+        self.lost = True
+
+    def take_transport(self) -> asyncio.Transport:
+        """The transport under the connection, for TLS to be laid over it."""
+        self._parser = None
+        return cast(asyncio.Transport, self._transport)
+
+    def give_transport(self, transport: asyncio.Transport) -> None:
+        """The transport that is used from now on."""
+        self._transport = transport
+        self.used = 0
+
+    # -- asyncio.Protocol -------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if peer else ""
+
+    def data_received(self, data: bytes) -> None:
+        parser = self._parser
+        if parser is None or self._complete:
+            self._surplus = True
+            self.abort()
+            return
+        self._received = True
+        before = self._buffered
+        try:
+            parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._fail(httpx.RemoteProtocolError("the server switches to another protocol"))
+        except httptools.HttpParserError as error:
+            if self._complete:
+                self._surplus = True
+            else:
+                self._fail(httpx.RemoteProtocolError(f"the answer is not HTTP: {error}"))
+        if self._buffered == before and not self._complete:
+            self._fruitless += len(data)
+            if self._fruitless > self._max_bytes:
+                what = "trailers" if self.status >= 200 else "header block"
+                self._fail(httpx.RemoteProtocolError(f"the {what} exceeds {self._max_bytes} bytes"))
+        else:
+            self._fruitless = 0
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        if self._transport is not None:
+            self._transport.close()  # one over TLS does not know by itself that it is closed
+        if self._complete or self._error is not None:
+            return
+        reason = "reset" if exc is not None else "closed"
+        if self._head is None or not self._head.done():
+            self._fail(httpx.ReadError(f"the server {reason} the connection without an answer"))
+        elif exc is None and self._until_close():
+            self._complete = True
+            self._wake()
+        else:
+            self._fail(Truncated(f"the server {reason} the connection in mid-body"))
+
+    # -- httptools --------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            self._surplus = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._complete:
+            self.headers.append((name, value))
+            if len(self.headers) > self._max_count:
+                self._fail(httpx.RemoteProtocolError(f"the answer has more than {self._max_count} headers"))
+
+    def on_headers_complete(self) -> None:
+        if self._parser is None or self._complete or self._error is not None:
+            return
+        self.status = self._parser.get_status_code()
+        if self.status == 101:
+            self._fail(httpx.RemoteProtocolError("the server switches to another protocol"))
+        elif self.status >= 200 and self._head is not None and not self._head.done():
+            self._head.set_result(None)
+
+    def on_body(self, data: bytes) -> None:
+        if self._complete:
+            return
+        self._chunks.append(data)
+        self._buffered += len(data)
+        if self._buffered > _HIGH_WATER and not self._paused and self._transport is not None and not self.lost:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def on_message_complete(self) -> None:
+        if self._parser is None or self._complete:
+            return
+        if self.status < 200:
+            self.headers.clear()
+            return
+        self._complete = True
+        self._keep = self._parser.should_keep_alive()
+        self._wake()
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _until_close(self) -> bool:
+        """Whether the answer's length is stated by the end of the connection only."""
+        return not any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
+
+    def _fail(self, error: Exception) -> None:
+        if self._error is None:
+            self._error = error
+        if self._head is not None and not self._head.done():
+            self.status = 0
+            self._head.set_result(None)
+        self._wake()
+        self.abort()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,104 @@
+"""ftp URLs against a small real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from web_ftpserver import FtpServer
+from web_support import fetch, fetch_one, leftovers, settings
+
+from archec.web.outcome import Outcome
+from archec.web.task import Task
+
+BODY = b"paper\n" * 100_000
+
+
+@pytest.fixture
+def server() -> Iterator[FtpServer]:
+    files = {"pub/a b.pdf": BODY, "broken": BODY, "cut": BODY, "silent": b"x", "caf\xc3\xa9": b"x", "empty": b""}
+    server = FtpServer(files)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def test_a_file_is_fetched_with_its_date(server: FtpServer, tmp_path: Path) -> None:
+    hop = fetch_one(tmp_path, server.url("pub/a%20b.pdf"))
+    assert (hop.kind, hop.status, hop.size) == ("body", 200, len(BODY))
+    assert Path(hop.temp).read_bytes() == BODY
+    assert hop.header("last-modified") == "Sat, 02 May 2009 10:00:00 GMT"
+    assert hop.address == "127.0.0.1"
+    again = fetch_one(tmp_path, Task(server.url("pub/a%20b.pdf"), last_modified=hop.header("last-modified")))
+    assert (again.kind, again.outcome) == ("not-modified", Outcome.NOT_MODIFIED)
+    assert "USER anonymous" in server.heard
+    assert "PASS archec@" in server.heard
+
+
+def test_the_data_connection_goes_to_the_same_host_whatever_the_server_says(server: FtpServer, tmp_path: Path) -> None:
+    server.passive_address = "10,0,0,1"
+    assert fetch_one(tmp_path, server.url("pub/a%20b.pdf")).kind == "body"
+
+
+@pytest.mark.parametrize(
+    ("path", "outcome"),
+    [
+        ("missing", Outcome.GONE),
+        ("denied", Outcome.FORBIDDEN),
+        ("odd", Outcome.FORBIDDEN),
+        ("busy", Outcome.SERVER_ERROR),
+        ("broken", Outcome.TRUNCATED),
+        ("cut", Outcome.TRUNCATED),
+        ("silent", Outcome.TIMEOUT),
+        ("endless", Outcome.TOO_LARGE),
+        ("", Outcome.BAD_URL),
+        ("pub/", Outcome.BAD_URL),
+        ("a%0D%0ADELE%20b", Outcome.BAD_URL),
+        ("a%00b", Outcome.BAD_URL),
+    ],
+)
+def test_replies_become_outcomes(server: FtpServer, tmp_path: Path, path: str, outcome: Outcome) -> None:
+    hop = fetch_one(tmp_path, server.url(path), settings(retries=0))
+    assert (hop.kind, hop.outcome) == ("failed", outcome)
+    assert hop.message
+    assert not any(line.startswith("DELE") for line in server.heard)
+    assert not leftovers(tmp_path, [hop]) - {""}
+
+
+def test_names_are_bytes_and_an_empty_file_is_a_file(server: FtpServer, tmp_path: Path) -> None:
+    hops = fetch(tmp_path, [server.url("caf%C3%A9"), server.url("empty"), server.url("caf%C3%A9;type=i")])
+    assert [(hop.kind, hop.size) for hop in hops] == [("body", 1), ("body", 0), ("body", 1)]
+
+
+@pytest.mark.parametrize(
+    ("welcome", "login", "outcome"),
+    [
+        ("220 ready", "530 no", Outcome.FORBIDDEN),
+        ("421 too many users", "230 in", Outcome.SERVER_ERROR),
+        ("nonsense", "230 in", Outcome.SERVER_ERROR),
+        ("silence", "230 in", Outcome.TIMEOUT),
+        ("chatter", "230 in", Outcome.SERVER_ERROR),
+    ],
+)
+def test_servers_that_let_nobody_in(
+    server: FtpServer, tmp_path: Path, welcome: str, login: str, outcome: Outcome
+) -> None:
+    server.welcome, server.login = welcome, login
+    hop = fetch_one(tmp_path, server.url("empty"), settings(retries=0))
+    assert hop.outcome is outcome
+
+
+def test_breaking_off_does_not_wait_for_the_server(server: FtpServer, tmp_path: Path) -> None:
+    started = monotonic()
+    config = settings(retries=0, total_timeout=0.3, idle_timeout=30.0)
+    hop = fetch_one(tmp_path, server.url("silent"), config)
+    assert hop.outcome is Outcome.TIMEOUT
+    assert monotonic() - started < 3
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    hop = fetch_one(tmp_path, "ftp://127.0.0.1:1/x", settings(retries=0))
+    assert hop.outcome is Outcome.UNREACHABLE

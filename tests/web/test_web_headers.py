@@ -1,0 +1,64 @@
+"""Header fields: what is kept, how it is cleaned, what it means."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archec.web.headers import KEPT, kept, location_of, raw_headers, retry_after, without_user
+
+NOW = 1_000_000_000.0  # Sun, 09 Sep 2001 01:46:40 GMT
+
+
+def test_retry_after() -> None:
+    assert retry_after("120", NOW) == 120
+    assert retry_after("0", NOW) == 0
+    assert retry_after("9" * 50, NOW) == 999_999_999_999
+    assert retry_after("Sun, 09 Sep 2001 01:47:40 GMT", NOW) == 60
+    assert retry_after("Sun, 09 Sep 2001 01:47:40", NOW) == 60
+    assert retry_after("Sat, 08 Sep 2001 01:47:40 GMT", NOW) == 0
+    dates = ("Sun, 99 Sep 2001 01:47:40 GMT", "Mon, 01 Jan 0001 00:00:00 +2359")
+    for nonsense in ("", "soon", "-5", "1.5", "\u0663", *dates):
+        assert retry_after(nonsense, NOW) in (None, 0.0)
+
+
+@given(st.text())
+def test_retry_after_never_raises(value: str) -> None:
+    wait = retry_after(value, NOW)
+    assert wait is None or wait >= 0
+
+
+@given(st.lists(st.tuples(st.sampled_from([name.encode() for name in sorted(KEPT)] + [b"X-Other"]), st.binary())))
+def test_kept_fields_are_clean_and_bounded(raw: list[tuple[bytes, bytes]]) -> None:
+    fields = kept(raw_headers(raw))
+    assert {name for name, _ in fields} <= KEPT
+    assert len(fields) == len({name for name, _ in fields})
+    for _, value in fields:
+        assert not any(ord(char) < 32 or 127 <= ord(char) < 160 for char in value)
+        assert value == value.strip()
+
+
+def test_long_values_are_cut_but_never_a_validator_or_a_location() -> None:
+    fields = raw_headers([(b"ETag", b'"' + b"x" * 2000), (b"Server", b"s" * 2000), (b"LOCATION", b"/" + b"l" * 9000)])
+    assert "etag" not in fields
+    assert len(fields["server"]) == 1024
+    assert "location" not in fields
+    assert len(raw_headers([(b"Location", b"/" + b"l" * 8191)])["location"]) == 8192
+
+
+def test_user_information_is_cut_out_of_locations_only_where_it_is_that() -> None:
+    assert without_user("http://a:b@h/x@y?z=http://c@d") == "http://h/x@y?z=http://c@d"
+    assert without_user("http://a@b@h/") == "http://h/"
+    assert without_user("http://h/a@b") == "http://h/a@b"
+    assert without_user("http://u:p@[bad/x") == "http://[bad/x"
+    assert location_of("http://h/a/b?c", "../d?e#f") == "http://h/d?e"
+    assert location_of("http://h/a/b", "http://u:p@g/") == "http://g/"
+
+
+@given(st.text())
+def test_locations_resolve_or_raise_value_error(location: str) -> None:
+    try:
+        found = location_of("http://h/a/b", location)
+    except ValueError:
+        return
+    assert isinstance(found, str)

@@ -1,0 +1,194 @@
+"""What servers do to the fetcher, and that each of it ends in the outcome it should, leaving nothing behind."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from web_hostile import Hostile, body_of
+from web_support import fetch, fetch_one, leftovers, settings
+from xxhash import xxh3_128_hexdigest
+
+from archec.web.outcome import Outcome
+from archec.web.task import Task
+
+
+def test_a_body_is_written_whole_and_hashed(hostile: Hostile, tmp_path: Path) -> None:
+    hop = fetch_one(tmp_path, hostile.url("/ok/a.pdf"))
+    body = body_of("/ok/a.pdf")
+    assert hop.kind == "body"
+    assert hop.outcome is None
+    assert hop.status == 200
+    assert Path(hop.temp).read_bytes() == body
+    assert hop.md5 == hashlib.md5(body).hexdigest()
+    assert hop.xxh3 == xxh3_128_hexdigest(body)
+    assert hop.size == len(body)
+    assert hop.content_type == "application/pdf"
+    assert hop.header("content-length") == str(len(body))
+    assert hop.address == "127.0.0.1"
+    assert hop.elapsed > 0
+
+
+def test_the_request_names_the_agent_and_asks_for_no_coding(hostile: Hostile, tmp_path: Path) -> None:
+    fetch_one(tmp_path, hostile.url("/ok/%C3%A9(a)%2Fb;c?q=%20%27'&r"))
+    asked = hostile.asked[0]
+    assert asked.headers["user-agent"] == "archec/0.1 (test; ops@example.org)"
+    assert asked.headers["accept-encoding"] == "identity"
+    assert asked.headers["host"] == f"127.0.0.1:{hostile.port}"
+    assert asked.path == "/ok/%C3%A9(a)%2Fb;c", "the target goes out as it stands"
+    assert list(hostile.counts) == ["/ok/%C3%A9(a)%2Fb;c?q=%20%27'&r"]
+
+
+CASES = [
+    ("/chunked", "body", None),
+    ("/until-close", "body", None),
+    ("/interim", "body", None),
+    ("/lf-only", "body", None),
+    ("/closer", "body", None),
+    ("/flaky", "body", None),
+    ("/gzip-content", "body", None),
+    ("/status/201", "body", None),
+    ("/status/203", "body", None),
+    ("/status/204", "body", None),
+    ("/status/200?empty=1", "body", None),
+    ("/never", "failed", Outcome.TIMEOUT),
+    ("/slow-head", "failed", Outcome.TIMEOUT),
+    ("/drip", "failed", Outcome.TIMEOUT),
+    ("/silent-body", "failed", Outcome.TIMEOUT),
+    ("/endless", "failed", Outcome.TOO_LARGE),
+    ("/endless-until-close", "failed", Outcome.TOO_LARGE),
+    ("/huge", "failed", Outcome.TOO_LARGE),
+    ("/sized?size=1000001", "failed", Outcome.TOO_LARGE),
+    ("/sized?size=1000000", "body", None),
+    ("/short", "failed", Outcome.TRUNCATED),
+    ("/long", "failed", Outcome.TRUNCATED),
+    ("/short-chunks", "failed", Outcome.TRUNCATED),
+    ("/bad-chunks", "failed", Outcome.SERVER_ERROR),
+    ("/endless-trailers", "failed", Outcome.SERVER_ERROR),
+    ("/reset", "failed", Outcome.TRUNCATED),
+    ("/reset-at-once", "failed", Outcome.UNREACHABLE),
+    ("/hang-up", "failed", Outcome.UNREACHABLE),
+    ("/flaky/2?fail=2", "failed", Outcome.TRUNCATED),
+    ("/many-headers", "failed", Outcome.SERVER_ERROR),
+    ("/big-header", "failed", Outcome.SERVER_ERROR),
+    ("/endless-header", "failed", Outcome.SERVER_ERROR),
+    ("/endless-1xx", "failed", Outcome.SERVER_ERROR),
+    ("/switching", "failed", Outcome.SERVER_ERROR),
+    ("/zero-nine", "failed", Outcome.SERVER_ERROR),
+    ("/junk", "failed", Outcome.SERVER_ERROR),
+    ("/gzip-transfer", "failed", Outcome.SERVER_ERROR),
+    ("/no-location", "failed", Outcome.SERVER_ERROR),
+    ("/status/206", "failed", Outcome.TRUNCATED),
+    ("/status/304", "failed", Outcome.SERVER_ERROR),
+    ("/status/400", "failed", Outcome.FORBIDDEN),
+    ("/status/401", "failed", Outcome.FORBIDDEN),
+    ("/status/403", "failed", Outcome.FORBIDDEN),
+    ("/status/404", "failed", Outcome.GONE),
+    ("/status/410", "failed", Outcome.GONE),
+    ("/status/451", "failed", Outcome.FORBIDDEN),
+    ("/status/408", "failed", Outcome.SERVER_ERROR),
+    ("/status/500", "failed", Outcome.SERVER_ERROR),
+    ("/status/999", "failed", Outcome.SERVER_ERROR),
+]
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["asyncio", "uvloop"])
+def test_each_behaviour_ends_as_it_should(hostile: Hostile, tmp_path: Path, fast: bool) -> None:
+    if fast:
+        pytest.importorskip("uvloop")
+    started = time.monotonic()
+    config = settings(concurrency=64, per_host=64, host_failures=10_000)
+    hops = fetch(tmp_path, [hostile.url(path) for path, _, _ in CASES], config, fast=fast)
+    assert [(case[0], hop.kind, hop.outcome) for case, hop in zip(CASES, hops, strict=True)] == CASES
+    assert all(bool(hop.message) == (hop.kind == "failed") for hop in hops)
+    assert not any(hop.deferred for hop in hops)
+    assert not leftovers(tmp_path, hops) - {""}
+    assert time.monotonic() - started < 25
+
+
+def test_faults_that_may_pass_are_tried_again_and_others_are_not(hostile: Hostile, tmp_path: Path) -> None:
+    passing = ["/short", "/hang-up", "/never", "/status/500", "/no-location"]
+    lasting = ["/status/404", "/huge", "/status/403", "/drip"]
+    urls = [hostile.url(path, 2 if path == "/hang-up" else 1) for path in passing + lasting]
+    fetch(tmp_path, urls, settings(retries=2, idle_timeout=0.3))
+    assert [hostile.counts[path] for path in passing] == [3] * len(passing)
+    assert [hostile.counts[path] for path in lasting] == [1] * len(lasting)
+
+
+def test_headers_with_junk_are_cleaned(hostile: Hostile, tmp_path: Path) -> None:
+    hop = fetch_one(tmp_path, hostile.url("/junk-header"))
+    assert hop.kind == "body"
+    assert hop.header("server") == "a bÿ"
+    assert hop.header("etag") == '"x "'
+
+
+def test_a_body_in_a_coding_nobody_asked_for_is_kept_as_served(hostile: Hostile, tmp_path: Path) -> None:
+    hop = fetch_one(tmp_path, hostile.url("/gzip-content"))
+    assert Path(hop.temp).read_bytes() == b"\x1f\x8b this is no gzip"
+    assert hop.header("content-encoding") == "gzip"
+
+
+@pytest.mark.parametrize(
+    ("to", "location"),
+    [
+        ("/b?c=d#frag", "http://127.0.0.1:{port}/b?c=d"),
+        ("b", "http://127.0.0.1:{port}/b"),
+        ("//other.example/x", "http://other.example/x"),
+        ("https://user:secret@other.example/x@y", "https://other.example/x@y"),
+        ("http://169.254.169.254/latest", "http://169.254.169.254/latest"),
+        ("file:///etc/passwd", "file:///etc/passwd"),
+    ],
+)
+def test_redirects_are_handed_back(hostile: Hostile, tmp_path: Path, to: str, location: str) -> None:
+    hop = fetch_one(tmp_path, hostile.url(f"/redirect?to={quote(to, safe='')}"))
+    assert (hop.kind, hop.outcome, hop.status) == ("redirect", None, 302)
+    assert hop.location == location.format(port=hostile.port)
+    assert "secret" not in repr(hop._replace(url=""))
+    assert len(hostile.asked) == 1
+
+
+def test_a_location_in_utf8_is_read_as_such(hostile: Hostile, tmp_path: Path) -> None:
+    assert fetch_one(tmp_path, hostile.url("/redirect-raw")).location.endswith("/café/x y")
+
+
+def test_a_redirect_to_nonsense_fails(hostile: Hostile, tmp_path: Path) -> None:
+    hop = fetch_one(tmp_path, hostile.url("/redirect?to=http://[bad"))
+    assert (hop.kind, hop.outcome) == ("failed", Outcome.BAD_URL)
+
+
+def test_conditional_requests(hostile: Hostile, tmp_path: Path) -> None:
+    url = hostile.url("/tagged")
+    first = fetch_one(tmp_path, url)
+    by_tag = fetch_one(tmp_path, Task(url, etag=first.header("etag")))
+    by_date = fetch_one(tmp_path, Task(url, last_modified=first.header("last-modified")))
+    assert first.kind == "body"
+    assert by_tag.kind == by_date.kind == "not-modified"
+    assert by_tag.outcome is Outcome.NOT_MODIFIED
+
+
+def test_a_validator_cannot_smuggle_a_header(hostile: Hostile, tmp_path: Path) -> None:
+    fetch_one(tmp_path, Task(hostile.url("/ok"), etag='"x"\r\nX-Evil: 1', last_modified="a\nb\u2013"))
+    assert "x-evil" not in hostile.asked[0].headers
+
+
+def test_connections_are_kept_and_a_closed_one_is_replaced(hostile: Hostile, tmp_path: Path) -> None:
+    fetch(tmp_path, [hostile.url(f"/ok/{n}") for n in range(20)], settings(per_host=1))
+    assert hostile.connections == 1
+    hops = fetch(tmp_path, [hostile.url(f"/closer/{n}") for n in range(20)], settings(per_host=1, retries=0))
+    assert {hop.kind for hop in hops} == {"body"}
+    assert hostile.connections == 21
+
+
+def test_a_refused_connection_is_unreachable(tmp_path: Path) -> None:
+    hop = fetch_one(tmp_path, "http://127.0.0.1:1/x")
+    assert (hop.kind, hop.outcome) == ("failed", Outcome.UNREACHABLE)
+    assert "refused" in hop.message
+
+
+@pytest.mark.parametrize("url", ["gopher://x/y", "http://", "http://exa\u2013mple/", "http:///x", "http://a b/c"])
+def test_what_is_no_normalised_url_is_a_bad_url(tmp_path: Path, url: str) -> None:
+    hop = fetch_one(tmp_path, url)
+    assert (hop.kind, hop.outcome) == ("failed", Outcome.BAD_URL)

@@ -1,0 +1,145 @@
+"""The queues: nothing is lost, nothing comes twice, and no host is asked more than it should be."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from archec.web.hosts import GivenUp, Hosts, Job, Manners
+from archec.web.outcome import Outcome
+from archec.web.task import Task
+
+DOWN = GivenUp(Outcome.UNREACHABLE, "down")
+
+
+def queues(per_host: int = 2, delay: float = 0.0, host_failures: int = 3) -> Hosts:
+    return Hosts(Manners(per_host, delay, 60.0, host_failures, 1.0))
+
+
+def fill(hosts: Hosts, *keys: str, rank: int = 0) -> list[Job]:
+    jobs = [Job(number, Task(f"http://{key}/{number}", rank=rank), hosts.host(key)) for number, key in enumerate(keys)]
+    for job in jobs:
+        hosts.add(job)
+    return jobs
+
+
+def test_hosts_take_turns_and_keep_to_their_limit() -> None:
+    hosts = queues(per_host=2)
+    fill(hosts, *"aaaabb")
+    taken = []
+    while (job := hosts.take(0.0)) is not None:
+        taken.append(job.host.key)
+    assert taken == ["a", "b", "a", "b"]
+    assert hosts.next_time() is None
+    hosts.done(hosts.host("a"))
+    job = hosts.take(0.0)
+    assert job is not None
+    assert job.host.key == "a"
+
+
+def test_a_delay_lies_between_two_starts() -> None:
+    hosts = queues(delay=1.0)
+    fill(hosts, "a", "a", "a")
+    assert hosts.take(10.0) is not None
+    assert hosts.take(10.0) is None
+    assert hosts.next_time() == 11.0
+    assert hosts.take(10.99) is None
+    assert hosts.take(11.0) is not None
+
+
+def test_smaller_ranks_go_first() -> None:
+    hosts = queues(per_host=9)
+    host = hosts.host("a")
+    for number, rank in enumerate([3, 1, 2, 1]):
+        hosts.add(Job(number, Task("http://a/", rank=rank), host))
+    order = []
+    while (job := hosts.take(0.0)) is not None:
+        order.append(job.serial)
+    assert order == [1, 3, 2, 0]
+
+
+def test_a_pause_holds_for_jobs_that_were_ready() -> None:
+    hosts = queues()
+    fill(hosts, "a", "a")
+    hosts.pause(hosts.host("a"), 5.0)
+    assert hosts.take(1.0) is None
+    assert hosts.next_time() == 5.0
+    assert hosts.take(5.0) is not None
+
+
+def test_a_host_is_given_up_after_so_many_faults_in_a_row() -> None:
+    hosts = queues(host_failures=3)
+    jobs = fill(hosts, *"aaaab")
+    host = hosts.host("a")
+    assert hosts.failed(host, DOWN) == []
+    assert hosts.failed(host, DOWN) == []
+    hosts.succeeded(host)
+    hosts.add_later(Job(9, Task("http://a/9"), host), 100.0)
+    assert [hosts.failed(host, DOWN) for _ in range(2)] == [[], []]
+    fallen = hosts.failed(host, DOWN)
+    assert [job.serial for job in fallen] == [0, 1, 2, 3, 9]
+    assert host.given_up is not None
+    assert host.given_up.outcome is Outcome.UNREACHABLE
+    assert "a was given up for this run after 3 faults in a row; the last: down" in host.given_up.message
+    assert hosts.take(1000.0) is jobs[4]
+    assert hosts.take(1000.0) is None
+
+
+def test_a_slow_down_grows_and_eases() -> None:
+    hosts = queues()
+    host = hosts.host("a")
+    waits = []
+    for _ in range(3):
+        hosts.slow_down(host, 0.0)
+        waits.append(hosts.delay(host))
+    for _ in range(3):
+        hosts.succeeded(host)
+        waits.append(hosts.delay(host))
+    assert waits == [1.0, 2.0, 4.0, 2.0, 1.0, 0.0]
+    for _ in range(20):
+        hosts.slow_down(host, 0.0)
+    assert hosts.delay(host) == 60.0
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(1, 3),
+    st.sampled_from([0.0, 0.5]),
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["ok", "again", "fault", "slow"])), max_size=30),
+)
+def test_every_job_ends_exactly_once(per_host: int, delay: float, plan: list[tuple[str, str]]) -> None:
+    hosts = queues(per_host, delay, host_failures=4)
+    fates = {}
+    for number, (key, fate) in enumerate(plan):
+        host = hosts.host(key)
+        fates[number] = fate
+        hosts.add(Job(number, Task(f"http://{key}/{number}"), host))
+    now, ended, active, starts = 0.0, [], [], {}
+    for _ in range(10_000):
+        job = hosts.take(now)
+        if job is not None:
+            active.append(job)
+            assert job.host.active <= per_host
+            last = starts.get(job.host.key)
+            assert last is None or now - last >= delay or delay == 0.0
+            starts[job.host.key] = now
+            continue
+        if active:
+            job = active.pop(0)
+            fate = fates[job.serial]
+            fates[job.serial] = "ok"
+            if fate == "again":
+                hosts.add_later(job, now + 1.0)
+            elif fate == "slow":
+                hosts.slow_down(job.host, now)
+                hosts.add(job)
+            else:
+                ended.append(job.serial)
+                if fate == "fault":
+                    ended += [fallen.serial for fallen in hosts.failed(job.host, DOWN)]
+            hosts.done(job.host)
+        elif (when := hosts.next_time()) is not None:
+            now = max(now, when)
+        else:
+            break
+    assert sorted(ended) == list(range(len(plan)))

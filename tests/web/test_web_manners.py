@@ -1,0 +1,91 @@
+"""Politeness over real sockets: delays, limits, Retry-After, hosts that are given up."""
+
+from __future__ import annotations
+
+import asyncio
+from email.utils import formatdate
+from pathlib import Path
+from time import time
+from urllib.parse import quote
+
+import pytest
+from web_hostile import Hostile
+from web_support import FolderSink, fetch, fetch_one, settings
+
+from archec.web.fetcher import Fetcher
+from archec.web.outcome import Outcome
+
+
+def test_no_host_is_asked_by_more_than_its_share_at_a_time(hostile: Hostile, tmp_path: Path) -> None:
+    fetch(tmp_path, [hostile.url(f"/ok/{n}?wait=0.02") for n in range(12)], settings(per_host=3))
+    assert hostile.most_open == 3
+
+
+def test_starts_keep_their_distance(hostile: Hostile, tmp_path: Path) -> None:
+    fetch(tmp_path, [hostile.url(f"/ok/{n}", host) for n in range(4) for host in (1, 2)], settings(delay=0.1))
+    for host in ("127.0.0.1", "127.0.0.2"):
+        times = [asked.when for asked in hostile.asked if asked.host == host]
+        assert len(times) == 4
+        assert times[-1] - times[0] > 0.27
+
+
+def test_a_retry_after_pauses_the_whole_host(hostile: Hostile, tmp_path: Path) -> None:
+    urls = [hostile.url("/later?after=1"), hostile.url("/ok/other"), hostile.url("/ok/third")]
+    hops = fetch(tmp_path, urls, settings(per_host=1))
+    assert [hop.kind for hop in hops] == ["body"] * 3
+    first, *rest = [asked.when for asked in hostile.asked]
+    assert min(rest) - first >= 0.99
+
+
+def test_a_retry_after_as_a_date(hostile: Hostile, tmp_path: Path) -> None:
+    date = quote(formatdate(time() + 2, usegmt=True), safe="")
+    hop = fetch_one(tmp_path, hostile.url(f"/later?status=503&after={date}"))
+    assert hop.kind == "body"
+    assert hostile.asked[1].when - hostile.asked[0].when > 0.8
+
+
+def test_a_retry_after_beyond_the_limit_defers_the_host(hostile: Hostile, tmp_path: Path) -> None:
+    urls = [hostile.url("/later?after=3600")] + [hostile.url(f"/ok/{n}") for n in range(5)]
+    hops = fetch(tmp_path, urls, settings(per_host=1))
+    assert {(hop.kind, hop.outcome, hop.deferred) for hop in hops} == {("failed", Outcome.SERVER_ERROR, True)}
+    assert len(hostile.asked) == 1
+    assert "3600 s" in hops[1].message
+
+
+def test_a_host_that_is_asked_too_much_is_slowed_down(hostile: Hostile, tmp_path: Path) -> None:
+    hops = fetch(tmp_path, [hostile.url("/later?fail=2"), hostile.url("/ok/1")], settings(per_host=1, retries=3))
+    assert [hop.kind for hop in hops] == ["body", "body"]
+    times = [asked.when for asked in hostile.asked]
+    assert times[1] - times[0] > 0.045
+
+
+def test_a_host_is_given_up_after_faults_in_a_row(hostile: Hostile, tmp_path: Path) -> None:
+    urls = [hostile.url(f"/hang-up/{n}") for n in range(30)] + [hostile.url("/ok", 2)]
+    hops = fetch(tmp_path, urls, settings(per_host=1, host_failures=5))
+    assert hops[-1].kind == "body"
+    assert {hop.outcome for hop in hops[:-1]} == {Outcome.UNREACHABLE}
+    assert sum(hop.deferred for hop in hops) >= 25
+    assert sum(asked.host == "127.0.0.1" for asked in hostile.asked) == 5
+
+
+def test_a_success_between_faults_keeps_a_host(hostile: Hostile, tmp_path: Path) -> None:
+    urls = [hostile.url(path) for n in range(8) for path in (f"/status/500/{n}/500", f"/ok/{n}")]
+    hops = fetch(tmp_path, urls, settings(per_host=1, host_failures=3, retries=0))
+    assert not any(hop.deferred for hop in hops)
+    assert [hop.kind for hop in hops] == ["failed", "body"] * 8
+
+
+def test_a_timer_that_is_due_already_is_as_good_as_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvloop gives another kind of handle for it, without a time."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def scene() -> None:
+        loop = asyncio.get_running_loop()
+        fetcher = Fetcher(settings(), "x", FolderSink(tmp_path), lambda serial, hop: None)
+        past = loop.time() - 1
+        monkeypatch.setattr(fetcher._hosts, "next_time", lambda: past)
+        for _ in range(2):
+            fetcher._arm(past)
+        await fetcher.aclose()
+
+    uvloop.run(scene())

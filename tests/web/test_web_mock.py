@@ -1,0 +1,133 @@
+"""The fetcher over httpx.MockTransport: no sockets at all."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from web_support import fetch, fetch_one, settings
+
+from archec.errors import StorageFailed, StorageFull
+from archec.web.fetcher import Transports
+from archec.web.outcome import Outcome
+from archec.web.task import Task
+
+URL = "http://papers.example/a%2Fb.pdf?x=1"
+
+
+def mocked(handler: Callable[[httpx.Request], httpx.Response]) -> Transports:
+    return Transports(httpx.MockTransport(handler), httpx.MockTransport(handler))
+
+
+def test_the_request_is_an_httpx_request(tmp_path: Path) -> None:
+    seen: list[httpx.Request] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, content=b"body", headers={"ETag": '"e"'})
+
+    hop = fetch_one(tmp_path, Task(URL, etag='"old"'), carriers=mocked(handler))
+    assert (hop.kind, hop.size, hop.header("etag")) == ("body", 4, '"e"')
+    assert str(seen[0].url) == URL
+    assert seen[0].method == "GET"
+    assert seen[0].headers["if-none-match"] == '"old"'
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "tries"),
+    [
+        (httpx.ConnectError("no route"), Outcome.UNREACHABLE, 2),
+        (httpx.ConnectTimeout("slow"), Outcome.TIMEOUT, 2),
+        (httpx.ReadTimeout("slow"), Outcome.TIMEOUT, 2),
+        (httpx.ReadError("reset"), Outcome.UNREACHABLE, 2),
+        (httpx.RemoteProtocolError("junk"), Outcome.SERVER_ERROR, 2),
+        (httpx.ProxyError("407"), Outcome.UNREACHABLE, 2),
+        (httpx.UnsupportedProtocol("x"), Outcome.BAD_URL, 1),
+        (httpx.InvalidURL("x"), Outcome.BAD_URL, 1),
+    ],
+)
+def test_errors_become_outcomes(tmp_path: Path, error: Exception, outcome: Outcome, tries: int) -> None:
+    calls = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        calls.append(request)
+        raise error
+
+    hop = fetch_one(tmp_path, URL, carriers=mocked(handler))
+    assert (hop.kind, hop.outcome, len(calls)) == ("failed", outcome, tries)
+
+
+def test_a_length_that_does_not_fit_is_truncated_with_any_transport(tmp_path: Path) -> None:
+    answer = httpx.Response(200, content=b"abc", headers={"Content-Length": "9"})
+    hop = fetch_one(tmp_path, URL, settings(retries=0), carriers=mocked(lambda _: answer))
+    assert hop.outcome is Outcome.TRUNCATED
+
+
+def test_a_message_never_shows_a_password_or_control_characters(tmp_path: Path) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("cannot reach http://u:secret@h/\x1b[31m\n" + "x" * 1000)
+
+    hop = fetch_one(tmp_path, URL, settings(retries=0), carriers=mocked(handler))
+    assert "secret" not in hop.message
+    assert hop.message.isprintable()
+    assert len(hop.message) <= 300
+
+
+def test_a_transport_that_never_returns_is_broken_off(tmp_path: Path) -> None:
+    async def handler(request: httpx.Request) -> httpx.Response:
+        request.extensions["sent"]()
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    hop = fetch_one(tmp_path, URL, settings(retries=0, idle_timeout=0.1), carriers=mocked(handler))
+    assert hop.outcome is Outcome.TIMEOUT
+
+
+def test_a_bug_loses_no_task(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        raise KeyError("a bug")
+
+    hop = fetch_one(tmp_path, URL, carriers=mocked(handler))
+    assert (hop.kind, hop.outcome) == ("failed", Outcome.UNREACHABLE)
+    assert "KeyError" in hop.message
+    assert "fetching http://papers.example" in caplog.text
+
+
+class Full:
+    """A sink without space."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.discarded = 0
+
+    def temp(self, url: str) -> Full:
+        return self
+
+    def write(self, data: bytes) -> None:
+        raise self.error
+
+    def close(self) -> tuple[str, str, str, int]:
+        raise AssertionError
+
+    def discard(self) -> None:
+        self.discarded += 1
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (OSError(errno.ENOSPC, "no space"), StorageFull),
+        (OSError(errno.EDQUOT, "quota"), StorageFull),
+        (OSError(errno.EIO, "broken"), StorageFailed),
+        (StorageFull("full"), StorageFull),
+    ],
+)
+def test_a_sink_that_cannot_write_stops_the_fetcher(tmp_path: Path, error: Exception, raised: type[Exception]) -> None:
+    sink = Full(error)
+    with pytest.raises(raised):
+        fetch(tmp_path, [URL] * 5, sink=sink, carriers=mocked(lambda _: httpx.Response(200, content=b"x")))
+    assert sink.discarded >= 1

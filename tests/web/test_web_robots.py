@@ -1,0 +1,141 @@
+"""robots.txt: the rules, and what is done where they cannot be had."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from web_hostile import Hostile, hostile_server
+from web_support import fetch, fetch_one, settings
+
+from archec.web.outcome import Outcome
+from archec.web.robots import parse, product_token, unpack
+
+OBEY = settings(robots="obey")
+URL = "http://h.example"
+
+
+def allows(text: str, path: str) -> bool:
+    return parse(text.encode(), "archec").allows(URL + path)
+
+
+def test_groups_and_patterns() -> None:
+    text = "User-agent: *\nDisallow: /a\nUser-agent: Archec\nDisallow: /b*c$\nAllow: /b/d/c\n"
+    assert allows(text, "/a")
+    assert not allows(text, "/bxc")
+    assert allows(text, "/bxcd")
+    assert allows(text, "/b/d/c")
+    assert not allows("\ufeffuser agent *\ndisallow: /x", "/x")
+    assert not allows("User-agent: archec/2.0\nDisallow: /", "/x")
+    assert allows("User-agent: archecology\nDisallow: /", "/x")
+    assert allows("User-agent: other\nDisallow: /", "/x")
+    assert allows("<html><body>log in</body></html>", "/x")
+    assert allows("", "/x")
+
+
+def test_delays() -> None:
+    assert parse(b"User-agent: *\nCrawl-delay: 2.5", "archec").delay == 2.5
+    assert parse(b"User-agent: *\nRequest-rate: 1/10s", "archec").delay == 10
+    assert parse(b"User-agent: *\nCrawl-delay: soon\nRequest-rate: 1/0", "archec").delay == 0
+
+
+def test_many_agents_for_many_rules_do_not_multiply() -> None:
+    text = "".join(f"User-agent: a{n}\n" for n in range(9000)) + "".join(f"Disallow: /{n}\n" for n in range(9000))
+    started = monotonic()
+    assert parse(text.encode(), "archec").allows(URL + "/5")
+    assert monotonic() - started < 5
+
+
+def test_the_product_token() -> None:
+    assert product_token("archec/1.0 (x)") == "archec"
+    assert product_token("My-Bot 2") == "my-bot"
+    assert product_token("(odd)") == "archec"
+
+
+def test_compressed_rules() -> None:
+    assert unpack(gzip.compress(b"text"), "GZIP ", 100) == b"text"
+    assert unpack(gzip.compress(b"x" * 10_000_000), "gzip", 100) == b"x" * 100
+    assert unpack(b"no gzip", "gzip", 100) is None
+    assert unpack(b"x", "br", 100) is None
+    assert unpack(b"x", "identity", 100) == b"x"
+
+
+@hypothesis_settings(deadline=None)
+@given(st.binary(max_size=400), st.text(max_size=30))
+def test_no_content_breaks_the_parser(content: bytes, path: str) -> None:
+    try:
+        rules = parse(b"User-agent: *\nDisallow: " + content, "archec")
+    except ValueError:
+        return
+    assert rules.allows(f"{URL}/{path}") in (True, False)
+
+
+def test_rules_are_fetched_once_for_each_origin_and_obeyed(hostile: Hostile, tmp_path: Path) -> None:
+    hostile.robots = (200, b"User-agent: archec\nDisallow: /ok/no", "")
+    urls = [hostile.url(f"/ok/{name}", host) for name in ("no", "yes", "no2", "yes2") for host in (1, 2)]
+    hops = fetch(tmp_path, urls, OBEY)
+    assert [hop.outcome for hop in hops] == [Outcome.ROBOTS, Outcome.ROBOTS, None, None] * 2
+    assert not any(hop.deferred for hop in hops)
+    assert hostile.counts["/robots.txt"] == 2
+    assert hostile.asked[0].path == "/robots.txt"
+    assert not any("no" in asked.path for asked in hostile.asked)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
+def test_no_rules_allow_all(hostile: Hostile, tmp_path: Path, status: int) -> None:
+    hostile.robots = (status, b"User-agent: *\nDisallow: /", "")
+    assert fetch_one(tmp_path, hostile.url("/ok"), OBEY).kind == "body"
+
+
+@pytest.mark.parametrize(("status", "outcome"), [(429, "server-error"), (500, "server-error"), (0, "unreachable")])
+def test_rules_that_cannot_be_had_defer_the_host(hostile: Hostile, tmp_path: Path, status: int, outcome: str) -> None:
+    hostile.robots = (status, b"", "")
+    hops = fetch(tmp_path, [hostile.url(f"/ok/{n}") for n in range(5)], OBEY)
+    assert {(hop.kind, str(hop.outcome), hop.deferred) for hop in hops} == {("failed", outcome, True)}
+    assert all("robots.txt" in hop.message for hop in hops)
+    assert {asked.path for asked in hostile.asked} == {"/robots.txt"}
+    assert len(hostile.asked) == 2, "tried twice"
+
+
+def test_redirects_of_rules_are_followed_but_not_for_ever(hostile: Hostile, tmp_path: Path) -> None:
+    with hostile_server(1) as other:
+        other.robots = (200, b"User-agent: *\nDisallow: /ok/no", "")
+        hostile.robots = (302, b"", f"Location: {other.url('/robots.txt')}\r\n")
+        hops = fetch(tmp_path, [hostile.url("/ok/no"), hostile.url("/ok/yes")], OBEY)
+        assert [hop.outcome for hop in hops] == [Outcome.ROBOTS, None]
+    hostile.robots = (302, b"", "Location: /robots.txt\r\n")
+    hop = fetch_one(tmp_path, hostile.url("/ok"), OBEY)
+    assert (hop.outcome, hop.deferred) == (Outcome.SERVER_ERROR, True)
+    assert "more than 5 times" in hop.message
+
+
+def test_rules_behind_a_redirect_to_a_private_address(hostile: Hostile, tmp_path: Path) -> None:
+    hostile.robots = (302, b"", f"Location: {hostile.url('/robots.txt', 2)}\r\n")
+    hop = fetch_one(tmp_path, hostile.url("/ok"), settings(robots="obey", allow_networks=("127.0.0.1/32",)))
+    assert hop.outcome is Outcome.BLOCKED_ADDRESS
+    assert {asked.host for asked in hostile.asked} == {"127.0.0.1"}
+
+
+def test_only_the_beginning_of_endless_rules_is_read(hostile: Hostile, tmp_path: Path) -> None:
+    hostile.robots = (200, b"User-agent: *\nDisallow: /ok/no\n" + b"# x\n" * 500_000, "")
+    hops = fetch(tmp_path, [hostile.url("/ok/no"), hostile.url("/ok/yes")], OBEY)
+    assert [hop.outcome for hop in hops] == [Outcome.ROBOTS, None]
+
+
+def test_a_crawl_delay_is_kept(hostile: Hostile, tmp_path: Path) -> None:
+    hostile.robots = (200, b"User-agent: *\nCrawl-delay: 0.2", "")
+    fetch(tmp_path, [hostile.url(f"/ok/{n}") for n in range(3)], OBEY)
+    times = [asked.when for asked in hostile.asked]
+    assert times[-1] - times[0] > 0.55
+
+
+def test_a_crawl_delay_beyond_the_limit_defers_the_host(hostile: Hostile, tmp_path: Path) -> None:
+    hostile.robots = (200, b"User-agent: *\nCrawl-delay: 600", "")
+    hops = fetch(tmp_path, [hostile.url(f"/ok/{n}") for n in range(3)], OBEY)
+    assert {(hop.outcome, hop.deferred) for hop in hops} == {(Outcome.ROBOTS, True)}
+    assert "600 s" in hops[0].message
