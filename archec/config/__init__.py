@@ -1,22 +1,24 @@
-"""The configuration: one table of settings, validated whole, frozen.
+"""The configuration: one typed, frozen model of all settings, and the file that it is read from.
 
-Each setting stands once, as a field with its kind, default and help: in ``sections`` where it is in a group, else in
-``whole``. The shipped ``config.yaml`` and what ``archec init`` writes are made from these fields (:func:`as_yaml`),
-and :func:`load` refuses unknown keys with the nearest right one. Import from here.
+``model`` has every setting once, with its type, default and help. ``file`` reads ``config.yaml`` with it, and writes
+the documented one that is shipped. Import from here.
 """
 
-from __future__ import annotations
-
-from archec.config.kinds import Collection, FormatConfig
-from archec.config.reading import DATABASE_ENVIRONMENT, ENVIRONMENT, load, parse
-from archec.config.sections import FetchConfig, OaiConfig, ServerConfig, TextConfig
-from archec.config.whole import DEFAULT_FILE, Config, plain_path
-from archec.config.writing import as_yaml
+from archec.config.file import as_yaml, load, parse
+from archec.config.model import (
+    DEFAULT_FILE,
+    Config,
+    FetchConfig,
+    OaiConfig,
+    ServerConfig,
+    TextConfig,
+    plain_path,
+    setting_names,
+)
+from archec.config.types import Collection, FormatConfig
 
 __all__ = [
-    "DATABASE_ENVIRONMENT",
     "DEFAULT_FILE",
-    "ENVIRONMENT",
     "Collection",
     "Config",
     "FetchConfig",
@@ -28,4 +30,5 @@ __all__ = [
     "load",
     "parse",
     "plain_path",
+    "setting_names",
 ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import astuple
 from xxhash import xxh3_64_hexdigest
 
 from archec.catalogue.codec import canonical
@@ -61,7 +62,7 @@ class SetRules:
     def __init__(self, trees: Sequence[str], collections: Sequence[Collection]) -> None:
         self.trees = frozenset(trees)
         self.collections = tuple(collections)
-        value = [_VERSION, sorted(self.trees), [list(collection) for collection in self.collections]]
+        value = [_VERSION, sorted(self.trees), [astuple(collection) for collection in self.collections]]
         self.checksum = xxh3_64_hexdigest(canonical(value).encode("utf-8", "surrogatepass"))
 
     def of_tobi(self, tobi: Tobi) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from oai_support import DOMAIN, NOON, World, code, file, paper, texts
 
 from archec.config import Collection, OaiConfig
@@ -227,7 +228,7 @@ def test_collections(world: World) -> None:
     assert len(world.identifiers(set="col:run")) == 4
     names = dict(zip(*(texts(world.ask("ListSets"), f".//o:{tag}") for tag in ("setSpec", "setName")), strict=True))
     assert names["col:a!20b"] == "A and B"
-    world.use(OaiConfig(collections=(col._replace(archives=()),)))
+    world.use(OaiConfig(collections=(replace(col, archives=()),)))
     world.show()
     root = world.ask("ListRecords", metadataPrefix="oai_dc", set="col:a!20b")
     gone = root.findall(".//{*}header[@status='deleted']")

@@ -20,7 +20,6 @@ from archec.catalogue import records
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.main import cli
-from archec.config.setting import names
 from archec.errors import ArchecError, Exit
 from archec.redif.problems import CODES
 from archec.redif.template import as_json, parse
@@ -52,7 +51,7 @@ def test_the_shipped_configuration_is_the_table_of_settings() -> None:
 
 
 def test_settings_that_the_docs_name_exist() -> None:
-    known = set(names(config.Config))
+    known = set(config.setting_names())
     groups = {name.partition(".")[0] for name in known if "." in name}
     for path in DOCS:
         for word in words(path.read_text(encoding="utf-8")):

@@ -1,0 +1,145 @@
+"""The configuration file: YAML, read and checked against the model, and written from it with its comments."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from archec.config.model import DEFAULT_FILE, Config, plain_path, setting_names
+from archec.config.types import Database
+from archec.errors import ArchecError, ConfigError
+
+_FILE_VARIABLE = "ARCHEC_CONFIG"
+_DATABASE_VARIABLE = "ARCHEC_DATABASE"
+_USERINFO = re.compile(r"[^\s/]*:[^\s@]*@")
+_NO_TEXT = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f\\ud800-\\udfff]")
+
+
+def load(file: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Config:
+    """The configuration from ``file``, else ``$ARCHEC_CONFIG``, else ``./config.yaml``.
+
+    Raises :class:`ConfigError` with one line that says what is wrong and where.
+    """
+    path = Path(file or environ.get(_FILE_VARIABLE) or DEFAULT_FILE)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path}: no such configuration file", hint="make one with 'archec init', or name one with --config"
+        ) from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a folder, no configuration file", hint=f"is it {path / DEFAULT_FILE}?") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path}: cannot be read: {reason}") from error
+    config = parse(text, path)
+    database = environ.get(_DATABASE_VARIABLE)
+    if not database:
+        return config
+    where = f"{_DATABASE_VARIABLE} in the environment"
+    return dataclasses.replace(config, database=_checked(database, Database, where))
+
+
+def parse(text: str, path: Path) -> Config:
+    """The configuration from YAML text; ``path`` is for messages and as the base of paths."""
+    import yaml  # here, for processes that are given their settings
+
+    try:
+        data = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ConfigError(f"{path}:{line}: not valid YAML: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    except RecursionError:
+        raise ConfigError(f"{path}: lists or groups are nested too deeply") from None
+    return Config(base=plain_path(path).parent, file=path, **_settings(Config, data, path, ""))
+
+
+def _settings(cls: type[Any], data: Any, path: Path, prefix: str) -> dict[str, Any]:
+    """The arguments for a dataclass of settings; ``prefix`` is the name of its group and a dot."""
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        where = f"{prefix.rstrip('.')} must be a group of settings" if prefix else "must hold 'key: value' lines"
+        raise ConfigError(f"{path}: {where}")
+    known = {f.name: f for f in dataclasses.fields(cls) if f.metadata}
+    types = get_type_hints(cls, include_extras=True)
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        if key not in known:
+            raise ConfigError(f"{path}: unknown setting {prefix}{key}", hint=_nearest(str(key), prefix))
+        group = known[key].metadata.get("group")
+        if group is not None:
+            values[key] = group(**_settings(group, value, path, f"{key}."))
+        else:
+            values[key] = _checked(value, types[key], f"{path}: {prefix}{key}")
+    return values
+
+
+def _checked(value: Any, kind: Any, where: str) -> Any:
+    """A value as a type of :mod:`archec.config.types` has it; ``where`` begins the message if it does not fit."""
+    meta: msgspec.Meta = kind.__metadata__[0]
+    try:
+        if isinstance(value, str) and _NO_TEXT.search(value):
+            raise ValueError("must be text without control characters")
+        read = (meta.extra or {}).get("read")
+        return msgspec.convert(read(value) if read else value, kind)
+    except msgspec.ValidationError as error:
+        problem = f"{meta.description}, not nothing" if value is None else str(meta.description)
+        if "$" in str(error) and "regex" not in str(error):  # it names a place within the value
+            problem += f" ({error})"
+        raise ConfigError(f"{where}: {_shown(value)}: {problem}") from error
+    except (ValueError, ArchecError) as error:
+        raise ConfigError(f"{where}: {_shown(value)}: {error}") from error
+
+
+def _shown(value: object) -> str:
+    """A wrong value for a message: short, and without what may be a password."""
+    text = repr(value) if isinstance(value, str) else "null" if value is None else str(value)
+    text = _USERINFO.sub("***@", text)
+    return text if len(text) <= 200 else text[:200] + "..."
+
+
+def _nearest(key: str, prefix: str) -> str:
+    """The hint about an unknown setting: the most similar name, of all or without groups."""
+    names = {name.lower(): name for name in setting_names()}
+    bare = {name.rpartition(".")[2]: names[name] for name in reversed(names)}
+    for given, candidates in ((prefix + key, names), (key, bare)):
+        for close in difflib.get_close_matches(given.lower(), candidates, 1, 0.5):
+            return f"did you mean {candidates[close]}?"
+    return "config.yaml documents every setting"
+
+
+def as_yaml(overrides: Mapping[str, object] | None = None) -> str:
+    """A documented ``config.yaml`` with every setting at its default, or at ``overrides[name]``."""
+    lines = [
+        "# archec configuration. Every setting is here, with its default; a line may be left out.",
+        "# Relative paths are relative to the folder of this file. Sizes: 500kB, 20MB, 2GiB.",
+        "# Durations: 90s, 15m, 2h30m, 7d. Secrets do not belong here: use the environment.",
+        *_documented(Config, "", overrides or {}),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _documented(cls: type[Any], prefix: str, overrides: Mapping[str, object]) -> list[str]:
+    import yaml
+
+    lines: list[str] = []
+    indent = "  " if prefix else ""
+    for f in dataclasses.fields(cls):
+        if "group" in f.metadata:
+            lines += ["", f"# {f.metadata['help']}", f"{f.name}:"]
+            lines += _documented(f.metadata["group"], f"{f.name}.", overrides)[1:]
+        elif f.metadata:
+            value = overrides.get(prefix + f.name, f.metadata["shown"])
+            shown = yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()
+            lines += ["", f"{indent}# {f.metadata['help']}", f"{indent}{f.name}: {shown}"]
+    return lines

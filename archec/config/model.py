@@ -1,0 +1,222 @@
+"""The model: every setting once, with its type, default and line of help, and what follows from the settings."""
+
+# ruff: noqa: N815, RUF009 - setting() is how a field is made; the names of oai are those of the protocol
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from archec.config import types as t
+from archec.config.types import FormatConfig
+
+DEFAULT_FILE = "config.yaml"
+
+
+def setting(default: Any, help: str, shown: object = None) -> Any:  # noqa: A002
+    """A setting; ``shown`` is its default as ``config.yaml`` spells it, where that differs."""
+    return field(default=default, metadata={"help": help, "shown": default if shown is None else shown})
+
+
+def group(cls: type[Any], help: str) -> Any:  # noqa: A002
+    """A group of settings, each a setting of the dataclass ``cls``."""
+    return field(default_factory=cls, metadata={"help": help, "group": cls})
+
+
+def setting_names(cls: type[Any] | None = None, prefix: str = "") -> list[str]:
+    """The names of all groups and settings, those in groups as ``group.name``."""
+    found: list[str] = []
+    for f in dataclasses.fields(cls or Config):
+        if "group" in f.metadata:
+            found += [f.name, *setting_names(f.metadata["group"], f"{f.name}.")]
+        elif f.metadata:
+            found.append(prefix + f.name)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class FetchConfig:
+    """How files are fetched."""
+
+    contact: t.Text = setting("", "Mail address or web page of the archive's operator; part of the User-Agent.")
+    user_agent: t.Text = setting("", "The whole User-Agent; empty: made of archec, its version, name and contact.")
+    workers: t.Positive = setting(2, "Worker processes; each has its share of the hosts.")
+    concurrency: t.Positive = setting(64, "Maximum number of requests in flight.")
+    per_host: t.Positive = setting(2, "Maximum number of requests in flight to one host.")
+    delay: t.Duration = setting(0.25, "Minimum time between two requests to one host.", "250ms")
+    max_delay: t.Duration = setting(
+        300.0, "With a Retry-After or Crawl-delay longer than this, the host waits for the next run.", "5m"
+    )
+    robots: t.Robots = setting("obey", "obey or ignore robots.txt.")
+    connect_timeout: t.Duration = setting(20.0, "Maximum time to resolve a name, connect and agree on TLS.", "20s")
+    idle_timeout: t.Duration = setting(30.0, "Maximum time without a byte from the server.", "30s")
+    total_timeout: t.Duration = setting(600.0, "Maximum time for one file.", "10m")
+    min_rate: t.Size = setting(500, "Minimum bytes per second, on average after the first half minute.")
+    max_size: t.Size = setting(500_000_000, "Maximum size of a file, as sent and as decoded.", "500MB")
+    max_redirects: t.Count = setting(10, "Maximum number of redirects in a row.")
+    retries: t.Count = setting(2, "How often a request that failed for a passing reason is repeated within a run.")
+    host_failures: t.Positive = setting(5, "After so many failures in a row, the host waits for the next run.")
+    proxy: t.Proxy = setting("", "HTTP proxy for all requests; empty: HTTP_PROXY, HTTPS_PROXY, NO_PROXY.")
+    allow_networks: t.Networks = setting(
+        (), "Private networks that may be fetched from, e.g. [10.1.0.0/16]; none by default.", []
+    )
+    revisit_min: t.Duration = setting(7 * 86400.0, "A known file is visited again after this at the earliest ...", "7d")
+    revisit_max: t.Duration = setting(365 * 86400.0, "... and after this at the latest.", "365d")
+
+
+@dataclass(frozen=True, slots=True)
+class TextConfig:
+    """How text is extracted from fetched files, for the text checksums (vo)."""
+
+    enabled: t.Flag = setting(True, "Extract text from PDF, HTML, PostScript and plain files.")
+    workers: t.Positive = setting(1, "Worker processes.")
+    timeout: t.Duration = setting(30.0, "Maximum time for one file.", "30s")
+    max_memory: t.Size = setting(1_000_000_000, "Maximum memory of one worker.", "1GB")
+    max_size: t.Size = setting(100_000_000, "No text is extracted from larger files.", "100MB")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """The HTTP server that ``archec serve`` starts."""
+
+    host: t.Text = setting("127.0.0.1", "Address to listen on; 0.0.0.0 or '::' for all.")
+    port: t.Port = setting(8080, "Port to listen on; 0: any that is free.")
+    url: t.Web = setting("", "Public address of the server, without a capability's path; empty: as requested.")
+    max_connections: t.Positive = setting(10_000, "Maximum number of connections; over it 503.")
+    max_body: t.Size = setting(64_000, "Maximum size of a request's body.", "64kB")
+    idle_timeout: t.Duration = setting(30.0, "A connection without a whole request for this long is closed.", "30s")
+    send_timeout: t.Duration = setting(60.0, "A connection whose client reads nothing for this long is closed.", "60s")
+    stop_timeout: t.Duration = setting(30.0, "How long requests may take to finish when the server stops.", "30s")
+    access_log: t.Text = setting("-", "Access log: a file, '-' for stdout, or empty for none.")
+
+
+@dataclass(frozen=True, slots=True)
+class OaiConfig:
+    """The OAI-PMH data provider. Most names are those of the protocol."""
+
+    repositoryName: t.Text = setting("", "Name of the repository; empty: that of the archive.")
+    repositoryIdentifier: t.Domain = setting(
+        "", "The domain in all identifiers, oai:DOMAIN:...; empty: the host of server.url. Never change it."
+    )
+    baseURL: t.Web = setting("", "Address given to harvesters; empty: server.url, or as requested, with /oai.")
+    adminEmail: t.Emails = setting((), "Administrators' mail addresses; none: fetch.contact, if it is one.", [])
+    earliestDatestamp: t.Stamp = setting("", "Lower bound of all datestamps; empty: computed.")
+    deletedRecord: t.Deleted = setting("persistent", "persistent: losses are reported for ever; or transient.")
+    items: t.Items = setting("both", "What is served: tobi (templates), fobi (files), both.")
+    sets: t.Trees = setting(
+        ("archive", "RePEc", "type", "dom", "mim", "col"),
+        "The trees of sets; none: the repository has no sets.",
+        ["archive", "RePEc", "type", "dom", "mim", "col"],
+    )
+    collections: t.Collections = setting(
+        (), "Sets col:NAME, e.g. {north: {title: The North, archives: [aaa], hosts: [nber.org]}}.", {}
+    )
+    metadataFormats: t.Formats = setting(
+        tuple(FormatConfig(name, name) for name in ("oai_dc", "redif", "amf")),
+        "Names of archec's formats; for others groups with metadataFormat (prefix), metadataFormatClass (entry point), "
+        "metadataFormatSchema, metadataFormatNamespace.",
+        ["oai_dc", "redif", "amf"],
+    )
+    numOfRecords: t.Positive = setting(100, "Records, headers or sets on a page.")
+    liveTime: t.Duration = setting(86400.0, "How long a resumption token is valid.", "24h")
+    max_page: t.Size = setting(4_000_000, "A page ends early when its records are larger than this.", "4MB")
+    max_lists: t.Positive = setting(16, "Maximum number of list requests at once; over it 503 with Retry-After.")
+    retry_after: t.Duration = setting(10.0, "The Retry-After of that answer.", "10s")
+    provenance: t.Text = setting(
+        "http://repec.org/", "Where the templates come from, in each record's provenance; empty: none."
+    )
+    description: t.Texts = setting((), "More description containers of Identify: XML, or the path of such a file.", [])
+    friends: t.Texts = setting((), "Base URLs of befriended repositories.", [])
+    content: t.Text = setting("", "eprints description: what the repository holds; text or URL.")
+    metadataPolicy: t.Text = setting("", "eprints description: how metadata may be used; text or URL.")
+    dataPolicy: t.Text = setting("", "eprints description: how files may be used; text or URL.")
+    submissionPolicy: t.Text = setting("", "eprints description: how things get here; text or URL.")
+    rights: t.Web = setting("", "URL of the rights statement for all metadata; empty: none.")
+    index: t.Text = setting("data/oai.sqlite", "The index of an SQLite catalogue; rebuilt where it is missing.")
+    secret: t.Text = setting(
+        "data/oai.secret", "File with the secret that signs tokens, made on first use; or ARCHEC_OAI_SECRET."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole configuration. Relative paths are relative to the folder of the file."""
+
+    base: Path = field(default=Path())
+    """The folder of the configuration file; not a setting."""
+    file: Path = field(default=Path(DEFAULT_FILE), compare=False)
+    """The configuration file, for messages; not a setting."""
+
+    name: t.Text = setting("archec", "Name of this archive, in reports and the User-Agent.")
+    object_store: t.Text = setting("archive", "The obi store.")
+    ReDIF_directory: t.Text = setting("data/current", "The current RePEc data set.")
+    tarballs: t.Text = setting("data/tarballs", "Folder of old data sets, by date.")
+    work_directory: t.Text = setting("data/work", "Scratch space of a run: about the size of the data set.")
+    database: t.Database = setting(
+        "sqlite:///data/catalogue.sqlite",
+        "The catalogue: sqlite:///PATH or mongodb://HOST/DATABASE (ARCHEC_DATABASE overrides).",
+    )
+    workers: t.Count = setting(0, "Processes that read and write templates; 0: one for each core, at most 4.")
+    max_template_file: t.Size = setting(1_000_000_000, "Larger files of a data set are not read.", "1GB")
+    max_loss: t.Share = setting(
+        0.05, "If a run would lose a larger share of an archive's templates, the losses are held back ...", "5%"
+    )
+    max_loss_least: t.Count = setting(20, "... but fewer losses than this never are.")
+    lost_confirmations: t.Positive = setting(2, "Visits that find a file gone before it counts as lost.")
+    lost_grace: t.Duration = setting(7 * 86400.0, "Minimum time between the first and the last of them.", "7d")
+    store_cosmetic: t.Flag = setting(False, "Also store files whose bytes changed and whose text did not.")
+    max_files: t.Count = setting(0, "Maximum number of files to fetch in a run; 0: no limit.")
+    max_bytes: t.Size = setting(0, "Maximum number of bytes to fetch in a run; 0: no limit.")
+    max_time: t.Duration = setting(0.0, "Maximum time to fetch in a run; 0: no limit.", 0)
+    min_free: t.Share = setting(0.01, "A run stops cleanly when a smaller share of the disk is free.", "1%")
+    fetch: FetchConfig = group(FetchConfig, "Fetching files.")
+    text: TextConfig = group(TextConfig, "Extracting text from files.")
+    server: ServerConfig = group(ServerConfig, "The HTTP server, 'archec serve'.")
+    oai: OaiConfig = group(OaiConfig, "The OAI-PMH data provider, at /oai of the server.")
+
+    def path(self, value: str) -> Path:
+        """A path setting, made absolute and without ``..``."""
+        return plain_path(self.base / value)
+
+    def place(self, key: str) -> str:
+        """What a message about the setting ``key`` begins with: its file and its name."""
+        return f"{self.file}: {key}"
+
+    def is_default(self, key: str) -> bool:
+        """Whether the setting ``key`` (one that is in no group) has its default value."""
+        return bool(getattr(self, key) == next(f.default for f in dataclasses.fields(self) if f.name == key))
+
+    @property
+    def store_path(self) -> Path:
+        return self.path(self.object_store)
+
+    @property
+    def data_path(self) -> Path:
+        return self.path(self.ReDIF_directory)
+
+    @property
+    def work_path(self) -> Path:
+        return self.path(self.work_directory)
+
+    @property
+    def agent(self) -> str:
+        """The User-Agent: names the archive and a contact address."""
+        if self.fetch.user_agent:
+            return self.fetch.user_agent
+        from archec import __version__
+
+        about = "; ".join(filter(None, (self.name, self.fetch.contact)))
+        return f"archec/{__version__} ({about})"
+
+
+def plain_path(path: Path) -> Path:
+    """A path made absolute and without ``..``, as the file system follows these; links behind the last stay."""
+    path = path.absolute()
+    parts = path.parts
+    if ".." not in parts:
+        return path
+    cut = len(parts) - parts[::-1].index("..")
+    return Path(os.path.realpath(Path(*parts[:cut])), *parts[cut:])

@@ -1,0 +1,149 @@
+"""The types of settings. msgspec checks them.
+
+The ``description`` of a type completes the message about a value that does not fit: it says what to write instead.
+The function at ``read`` of its ``extra``, where there is one, comes first: it turns what people write (``20MB``, one
+text for a list) into what is checked, and raises ValueError or ArchecError where it cannot.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from archec.units import parse_duration, parse_share, parse_size
+
+
+def _must_be(what: str, pattern: str | None = None, read: Callable[[Any], Any] | None = None) -> Meta:
+    whole = None if pattern is None else rf"\A({pattern})\Z"
+    return Meta(description=f"must be {what}", pattern=whole, extra={"read": read} if read else None)
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _without_slash(value: Any) -> Any:
+    return value.rstrip("/") if isinstance(value, str) else value
+
+
+def _networks(value: Any) -> Any:
+    """The addresses of networks, without the bits of a host."""
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        return value
+    try:
+        return [str(ipaddress.ip_network(item, strict=False)) for item in value]
+    except ValueError as error:
+        raise ValueError(f"must be a list of networks such as [10.1.0.0/16]: {error}") from error
+
+
+def _formats(value: Any) -> Any:
+    """The groups of formats from groups and the names of archec's own."""
+    if not isinstance(value, list):
+        return value
+    return [{"metadataFormat": one, "metadataFormatClass": one} if isinstance(one, str) else one for one in value]
+
+
+def _collections(value: Any) -> Any:
+    """A list of collections from groups by name."""
+    if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
+        return value
+    for name, group in value.items():
+        if "name" in group:
+            raise ValueError(f"{name}: unknown key name")
+    return [
+        {"name": name} | {key: item if key == "title" else _lower(item) for key, item in group.items()}
+        for name, group in value.items()
+    ]
+
+
+def _lower(value: Any) -> Any:
+    items = _listed(value)
+    if not isinstance(items, list):
+        return items
+    return [item.lower().removeprefix("repec:") if isinstance(item, str) else item for item in items]
+
+
+class FormatConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A metadata format: its prefix, the entry point of its class, its schema and namespace; the last two are empty for
+    archec's own."""
+
+    metadataFormat: Annotated[str, _must_be("a metadataPrefix", r"[A-Za-z0-9_.!~*'()-]+")]  # noqa: N815 - the thesis's
+    metadataFormatClass: str  # noqa: N815
+    metadataFormatSchema: str = ""  # noqa: N815
+    metadataFormatNamespace: str = ""  # noqa: N815
+
+
+class Collection(Struct, frozen=True, forbid_unknown_fields=True):
+    """A collection of the operator's: what is in any of these archives (``aaa``), series (``aaa:ssssss``), hosts
+    (domains, with all below them) or was noted in these runs (software tists). All lower-case, as ids are."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    title: str = ""
+    archives: tuple[str, ...] = ()
+    series: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    runs: tuple[Annotated[int, Meta(ge=0)], ...] = ()
+
+
+Flag = Annotated[bool, _must_be("true or false")]
+Count = Annotated[int, Meta(ge=0, description="must be a whole number, 0 or more")]
+Positive = Annotated[int, Meta(ge=1, description="must be a whole number, 1 or more")]
+Port = Annotated[int, Meta(ge=0, le=65535, description="must be a port, 0 to 65535")]
+Size = Annotated[int, _must_be("a size", read=parse_size)]
+Duration = Annotated[float, _must_be("a duration", read=parse_duration)]
+Share = Annotated[float, _must_be("a share", read=parse_share)]
+
+Text = Annotated[str, _must_be("text")]
+Proxy = Annotated[str, _must_be("an http:// or https:// URL, or empty", r"(https?://.*)?")]
+Web = Annotated[
+    str,
+    _must_be(
+        "an http:// or https:// URL without a query, or empty",
+        r"(https?://[A-Za-z0-9.\[\]:_-]+(/[A-Za-z0-9._~%/-]*)?)?",
+        read=_without_slash,
+    ),
+]
+Database = Annotated[
+    str,
+    _must_be(
+        "sqlite:///PATH, mongodb://HOST/DATABASE or mongodb+srv://HOST/DATABASE",
+        r"sqlite:///.*[^/]|mongodb(\+srv)?://.+",
+    ),
+]
+Domain = Annotated[
+    str,
+    _must_be(
+        "a domain name with a dot, such as archive.example.org", r"([a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z][a-zA-Z0-9-]*)+)?"
+    ),
+]
+Stamp = Annotated[
+    str,
+    _must_be(
+        "a time like '2009-05-01T00:00:00Z' in quotation marks, or empty",
+        r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?",
+    ),
+]
+Email = Annotated[str, _must_be("a mail address", r"[^\s@<>&]+@([^\s@.<>&]+\.)+[^\s@.<>&]+")]
+
+Robots = Annotated[Literal["obey", "ignore"], _must_be("'obey' or 'ignore'")]
+Deleted = Annotated[Literal["persistent", "transient"], _must_be("persistent or transient")]
+Items = Annotated[Literal["both", "tobi", "fobi"], _must_be("both or tobi or fobi")]
+Tree = Literal["archive", "RePEc", "type", "dom", "mim", "col"]
+
+Texts = Annotated[tuple[str, ...], _must_be("text or a list of texts", read=_listed)]
+Emails = Annotated[tuple[Email, ...], _must_be("a list of mail addresses", read=_listed)]
+Networks = Annotated[tuple[str, ...], _must_be("a list of networks such as [10.1.0.0/16]", read=_networks)]
+Trees = Annotated[
+    tuple[Tree, ...], _must_be("a list of some of archive, RePEc, type, dom, mim, col", read=_listed)
+]
+Formats = Annotated[
+    tuple[FormatConfig, ...],
+    _must_be(f"a list of names, or of groups with {', '.join(FormatConfig.__struct_fields__)}", read=_formats),
+]
+Collections = Annotated[
+    tuple[Collection, ...],
+    _must_be("groups: NAME: {title: ..., archives: [aaa], series: [aaa:ssssss], ...}", read=_collections),
+]
