@@ -8,9 +8,14 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pymongo
 import pytest
 from mongod import Mongod, NoMongod, binary
+
+# A machine that is busy with other tests may take any time for an example.
+hypothesis.settings.register_profile("archec", deadline=None)
+hypothesis.settings.load_profile("archec")
 
 _PROXIES = {"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"}
 

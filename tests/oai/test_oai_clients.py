@@ -185,6 +185,7 @@ def test_the_demo_harvested(demo: Archive, client: Client) -> None:
     assert compared(demo, client, until="2001-01-01") == []
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_harvests_across_503s(demo: Archive, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
