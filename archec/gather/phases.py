@@ -23,7 +23,7 @@ from archec.gather.report import Report
 from archec.gather.sink import StoreSink
 from archec.gather.spool import Spool
 from archec.gather.tobis import TobiPhase
-from archec.redif.source import Source
+from archec.redif.items import Source
 from archec.store.layout import Layout
 from archec.store.sweep import sweep_parts
 from archec.text.pool import TextPool

@@ -13,10 +13,10 @@ from archec.catalogue.model import DataSet
 from archec.gather.lanes import Lanes
 from archec.gather.report import Report, kind_of
 from archec.gather.spool import FileRow, SeenRow, Spool
-from archec.redif.place import own, place
+from archec.redif.handles import own, place
+from archec.redif.items import Blob, Source, Unread
 from archec.redif.problems import Problem
 from archec.redif.scan import scan
-from archec.redif.source import Blob, Source, Unread
 from archec.store.durable import failure
 
 __all__ = ["Reading", "read_data_set"]

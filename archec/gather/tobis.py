@@ -24,8 +24,8 @@ from archec.gather.spool import SeenRow, Spool
 from archec.gather.writing import Job, Lot, Written, write_lot
 from archec.history import Change, History
 from archec.ids import archive_of
+from archec.redif.items import Source
 from archec.redif.problems import Problem
-from archec.redif.source import Source
 from archec.store.layout import Layout
 from archec.store.writer import HardLink, Placement
 

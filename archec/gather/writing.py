@@ -10,11 +10,9 @@ from typing import NamedTuple
 
 from archec.catalogue.model import Refipo, TobiVersion
 from archec.errors import ArchecError
-from archec.redif.canonical import canonical_text, only_file_urls_differ
 from archec.redif.problems import Problem, shown
-from archec.redif.refipos import checked
-from archec.redif.scan import FOUND_BY_SCAN
-from archec.redif.template import parse
+from archec.redif.scan import FOUND_BY_SCAN, canonical_text, only_file_urls_differ
+from archec.redif.template import fobi_of, parse
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
 from archec.store.writer import Writer
@@ -114,12 +112,13 @@ def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[tuple[st
             message = f"{template.id} names more files than archec follows; those from {len(refs) + 1} on are left out"
             problems.append(Problem(shown(path), line, "too-many-files", message))
             break
-        refipo = checked(raw, path, line, template.id)
-        if isinstance(refipo, Problem):
+        fobi = fobi_of(raw, path, line, template.id)
+        if isinstance(fobi, Problem):
             lines = lines or template.refipo_lines
-            problems.append(replace(refipo, line=lines[number]))
+            problems.append(replace(fobi, line=lines[number]))
         else:
-            refs[tuple(refipo)] = None
+            ref = (fobi, *raw[1:])
+            refs[ref] = None
     return template.kind[:_LONGEST_KIND], template.title[:_LONGEST_TITLE], list(refs), problems
 
 

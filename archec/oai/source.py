@@ -12,7 +12,7 @@ from archec.errors import ArchecError, CatalogueGone
 from archec.oai.formats.base import FobiItem, Item, TobiItem
 from archec.oai.model import Row
 from archec.oai.sets import last_held
-from archec.redif.kinds import kind_of
+from archec.redif.schema import kind_of
 from archec.store.layout import Layout
 from archec.store.many import ManyReader
 

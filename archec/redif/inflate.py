@@ -1,8 +1,8 @@
-"""A tarball's bytes, decompressed chunk by chunk; the format is told by its magic number.
+"""The bytes of a tarball, decompressed chunk by chunk; its magic number tells the format.
 
-No chunk is larger than about 1 MiB, whatever the compression ratio, and the decompressors' own
-windows are limited, so that a bomb costs time but no memory. ISA-L (package ``isal``) is used for
-gzip where it is installed: it takes 40 % of zlib's time.
+Chunks have at most about 1 MiB, whatever the compression ratio, and the windows of the decompressors are limited: a
+decompression bomb costs time but no memory. For gzip ISA-L (package ``isal``) is used if installed: it takes 40 % of
+zlib's time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from typing import BinaryIO, Protocol, cast
 
 import zstandard
 
-__all__ = ["Damaged", "Raw", "chunks"]
-
 CHUNK = 512 * 1024
 _READ = 128 * 1024
 _XZ_MEMORY = 512 * 1024 * 1024
@@ -26,18 +24,18 @@ _ZSTD_WINDOW = 128 * 1024 * 1024
 
 
 class Damaged(Exception):
-    """The stream is cut short or is not what it says it is; the message says how."""
+    """The stream is truncated or damaged; the message says how."""
 
 
 class Raw:
-    """The file as it lies on disk, counting what was read of it."""
+    """The file on disk, which counts what has been read of it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.position = 0
 
     def read(self, size: int = _READ) -> bytes:
-        """Up to ``size`` bytes, none at the end; Damaged where the disk refuses."""
+        """Up to ``size`` bytes, none at the end. Raises Damaged if the file cannot be read."""
         try:
             data = self._file.read(size)
         except OSError as error:
@@ -52,7 +50,7 @@ class Raw:
 
 
 def chunks(raw: Raw) -> Iterator[bytes]:
-    """The decompressed bytes of ``raw``, none of the chunks empty; raises :class:`Damaged`."""
+    """The decompressed bytes of ``raw`` in chunks that are not empty. Raises Damaged."""
     magic = raw.read(6)
     raw.rewind()
     for begin, decompress in _FORMATS:
@@ -62,7 +60,7 @@ def chunks(raw: Raw) -> Iterator[bytes]:
 
 
 class _Inflater(Protocol):
-    """What lzma's and bz2's decompressors have in common."""
+    """What the decompressors of lzma and bz2 have in common."""
 
     @property
     def eof(self) -> bool: ...
@@ -119,7 +117,7 @@ def _streams(new: Callable[[], _Inflater], name: str, magic: bytes) -> Callable[
 
 
 def _next_stream(raw: Raw, rest: bytes, magic: bytes) -> bytes:
-    """What follows a finished stream, if it is another one; padding and what else follows is not."""
+    """The beginning of another stream after a finished one, ``b""`` if padding or anything else follows."""
     rest = rest.lstrip(b"\0")
     while len(rest) < len(magic):
         more = raw.read()

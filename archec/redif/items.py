@@ -1,28 +1,37 @@
-"""What a source yields: blobs, directories, and what could not be read."""
+"""What a source yields: blobs, directories and files that could not be read; large files in parts."""
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple, Protocol
 
+from archec.redif.encoding import BOM_UTF8, count_lines, looks_binary
 from archec.redif.problems import Problem, shown
 
-__all__ = ["PART", "Blob", "Directory", "Item", "Source", "Unread"]
-
 PART = 4 * 1024 * 1024
-"""Bytes: the largest blob, and the largest single template that is read."""
+"""Maximum size of a blob, and of a single template, in bytes."""
+
+HEAD = 64 * 1024
+"""Number of bytes by which a large file is judged that may not be a template file."""
+
+_TEMPLATE = re.compile(rb"template-type[ \t]*:", re.I)
+_START = b"template-type"
+_COLON = re.compile(rb"[ \t]*:")
+_OVERLAP = 256
+_UTF16 = {b"\xff\xfe": "utf-16le", b"\xfe\xff": "utf-16be"}
 
 
 class Blob(NamedTuple):
-    """A file, or a part of one that is larger than :data:`PART`.
+    """A file, or a part of one that is larger than PART.
 
-    ``path`` is relative, without a leading ``./``. ``part`` counts from 0, ``last`` is true for the
-    file's last part; a part after the first begins with a template. ``first_line`` is the file's
-    line that ``data`` begins with. ``member`` counts what the source met: where a tarball has one
-    path twice, the greater ``member`` is the file. ``encoding`` is empty where ``data`` is as the
-    file has it, else the name of the encoding from which ``data`` was turned into UTF-8. Of a large
-    file that cannot be a template file (a film, a PDF) only the beginning is given.
+    ``path`` is relative, without a leading ``./``. ``part`` counts from 0, and ``last`` is true for the file's last
+    part; every part but the first begins with a template. ``first_line`` is the line of the file with which ``data``
+    begins. ``member`` counts the members of the source: if a tarball has a path twice, the greater one is the file.
+    ``encoding`` is ``""`` if ``data`` is as it stands in the file, else the encoding from which ``data`` was turned
+    into UTF-8. Of a large file that cannot be a template file (a film, a PDF) ``data`` is only the beginning.
     """
 
     path: str
@@ -43,9 +52,8 @@ class Directory(NamedTuple):
 class Unread(NamedTuple):
     """A file or directory (``path`` ends in ``/``) that is there but could not be read, and why.
 
-    It is no evidence of absence (invariant 6). Parts of it may have been yielded before. ``path``
-    may hold surrogate escapes and ``..``: a key for :func:`archec.redif.place.place`, nothing to
-    open. ``member`` is as in a blob: the same where parts of the file were yielded.
+    It is no evidence of absence. Parts of it may have been yielded before; they have the same ``member``. ``path``
+    may contain surrogate escapes and ``..``: look it up with ``place``, never open it.
     """
 
     path: str
@@ -66,31 +74,31 @@ class Source(Protocol):
 
     @property
     def newest(self) -> int:
-        """The newest modification time met so far that is not in the future, a tist; 0: none."""
+        """The newest modification time so far that is not in the future, a tist; 0 if there is none."""
 
     @property
     def whole(self) -> bool:
-        """True once everything was read to a clean end; False before, or where it ended early."""
+        """True once everything has been read to a clean end."""
 
     @property
     def damage(self) -> Problem | None:
-        """Why the data set ended early, None where it did not."""
+        """Why the data set ended early, None if it did not."""
 
     @property
     def files(self) -> int:
-        """Files read so far; what is ``Unread`` from the start does not count."""
+        """Number of files read so far, without those that are ``Unread`` from the start."""
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of the files read so far."""
+        """Total size of the files read so far in bytes."""
 
     @property
     def size(self) -> int:
-        """Bytes of the tarball as it lies on disk; 0 for a directory, whose size is not known."""
+        """Size of the tarball on disk in bytes; 0 for a directory, whose size is not known."""
 
     @property
     def position(self) -> int:
-        """Bytes of the tarball consumed so far; for a directory the same as ``bytes_read``."""
+        """Number of bytes of the tarball consumed so far; for a directory the same as ``bytes_read``."""
 
     def __iter__(self) -> Iterator[Item]: ...
 
@@ -101,4 +109,114 @@ class Source(Protocol):
     ) -> None: ...
 
     def close(self) -> None:
-        """Closes the file or directory behind it; harmless when repeated."""
+        """Closes the underlying file or directory. May be called again."""
+
+
+def is_template_name(path: str) -> bool:
+    """Whether a file is named like a template file: ``.rdf`` or ``.redif``, in any case."""
+    return path.lower().endswith((".rdf", ".redif"))
+
+
+def could_be_template_file(path: str, head: bytes) -> bool:
+    """Whether the rest of a file is worth reading: by its name, its text or a template in ``head``."""
+    return is_template_name(path) or not looks_binary(head) or _TEMPLATE.search(head) is not None
+
+
+def in_parts(path: str, member: int, chunks: Iterator[bytes]) -> Iterator[Blob | Unread]:
+    """A file of more than PART bytes as blobs that each begin with a template, UTF-16 turned into UTF-8.
+
+    Memory is bounded for any size of the file. A template of more than PART bytes is left out, and the file reported
+    as unread. If the first PART bytes contain no template, only the beginning is yielded, and ``chunks`` is not read
+    further. Exceptions of ``chunks`` are passed on.
+    """
+    first = next(chunks, b"")
+    encoding = _UTF16.get(first[:2], "")
+    decoder = _Utf16(encoding) if encoding else None
+    utf8 = decoder.utf8(first[2:], chunks) if decoder else _prepend(first, chunks)
+    buffer = bytearray()
+    part, line, skipping = 0, 1, False
+    for chunk in utf8:
+        buffer += chunk
+        if skipping:
+            cut = _first_start(buffer)
+            gone = cut if cut is not None else max(0, len(buffer) - _OVERLAP)
+            line += count_lines(bytes(buffer[:gone]))
+            del buffer[:gone]
+            skipping = cut is None
+        elif len(buffer) >= PART:
+            cut = _last_start(buffer)
+            if cut:
+                data = bytes(buffer[:cut])
+                yield Blob(path, data, part, False, line, member, encoding)
+                part, line = part + 1, line + count_lines(data)
+                del buffer[:cut]
+            elif part == 0 and _first_start(buffer, 0) is None:
+                yield Blob(path, bytes(buffer[:HEAD]), 0, True, 1, member, encoding)
+                return
+            else:
+                yield Unread.of(path, "too-large", f"a template is larger than {PART} bytes and left out", line)
+                part, skipping = max(part, 1), True
+    yield Blob(path, b"" if skipping else bytes(buffer), part, True, line, member, encoding)
+    if decoder and decoder.damaged:
+        yield Unread.of(path, "utf-16-damaged", "the file is marked as UTF-16 but is not UTF-16 throughout")
+
+
+def _prepend(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from chunks
+
+
+class _Utf16:
+    """Turns chunks of UTF-16 into UTF-8. Invalid input becomes U+FFFD and sets ``damaged``."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)("strict")
+        self.damaged = False
+
+    def utf8(self, first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in _prepend(first, chunks):
+            yield self._decode(chunk, False)
+        yield self._decode(b"", True)
+
+    def _decode(self, chunk: bytes, final: bool) -> bytes:
+        state = self._decoder.getstate()
+        try:
+            text = self._decoder.decode(chunk, final)
+        except UnicodeDecodeError:
+            self.damaged = True
+            self._decoder = codecs.getincrementaldecoder(self._encoding)("replace")
+            self._decoder.setstate(state)
+            text = self._decoder.decode(chunk, final)
+        return text.encode("utf-8")
+
+
+def _last_start(buffer: bytearray) -> int | None:
+    """Where the last template starts, unless that is the beginning of the buffer."""
+    lower = bytes(buffer).lower()
+    at = len(lower)
+    while (at := lower.rfind(_START, 1, at)) > 0:
+        start = _line_start(lower, at)
+        if start:
+            return start
+    return None
+
+
+def _first_start(buffer: bytearray, after: int = 1) -> int | None:
+    """Where the first template starts, at ``after`` or later."""
+    lower = bytes(buffer).lower()
+    at = after - 1
+    while (at := lower.find(_START, at + 1)) >= 0:
+        start = _line_start(lower, at)
+        if start is not None and start >= after:
+            return start
+    return None
+
+
+def _line_start(lower: bytes, at: int) -> int | None:
+    """Where the template starts that begins at ``at``, with its byte-order mark; None if none begins there."""
+    if _COLON.match(lower, at + len(_START)) is None:
+        return None
+    if lower.startswith(BOM_UTF8, max(0, at - 3)) and at >= 3:
+        at -= 3
+    return at if at == 0 or lower[at - 1] in b"\r\n" else None

@@ -1,4 +1,4 @@
-"""What a maintainer of an archive should know of a ReDIF file: every problem, with file and line."""
+"""Every problem of a ReDIF file with its line, for the maintainer of the archive."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ from typing import BinaryIO
 
 from archec.errors import DataSetError
 from archec.ids import archive_of, series_of
-from archec.redif.directory import read_file
 from archec.redif.encoding import decode
-from archec.redif.fields import spec_of
-from archec.redif.items import PART, Blob, Unread
-from archec.redif.kinds import REQUIRED
-from archec.redif.parts import in_parts
-from archec.redif.place import misplaced
+from archec.redif.handles import misplaced
+from archec.redif.items import PART, Blob, Unread, in_parts
 from archec.redif.problems import Problem, shown
-from archec.redif.refipos import checked
 from archec.redif.scan import FOUND_BY_SCAN, scan
-from archec.redif.template import Template, parse_blob
-
-__all__ = ["lint_file", "lint_stream"]
+from archec.redif.schema import REQUIRED, spec_of
+from archec.redif.source import read_file
+from archec.redif.template import Template, fobi_of, parse_blob
 
 _MAX_HANDLE = 120
 _HANDLE_SIGNS = re.compile(r"[A-Za-z0-9!\"%&'()*+,\-./:<>=?@\\_`{}~]+")
@@ -31,7 +26,7 @@ _PARTS = {"ReDIF-Archive": 2, "ReDIF-Series": 3}
 
 
 def lint_stream(stream: BinaryIO, name: str, *, max_file: int) -> Iterator[Template | Problem]:
-    """As :func:`lint_file`, of bytes that come from a pipe; ``name`` stands for the path in problems."""
+    """The same as :func:`lint_file` for a pipe; ``name`` is the path in problems."""
     data = stream.read(max_file + 1)
     if len(data) > max_file:
         yield Problem(shown(name), 0, "too-large", f"more than max_file = {max_file} bytes")
@@ -45,11 +40,10 @@ def lint_stream(stream: BinaryIO, name: str, *, max_file: int) -> Iterator[Templ
 
 
 def lint_file(path: Path, *, max_file: int) -> Iterator[Template | Problem]:
-    """Every template of one file, each followed by its problems; what concerns the file comes last.
+    """The templates of a file, each followed by its problems; problems of the file itself come last.
 
-    The problems of a template are those of ``template.problems`` and more; none comes twice. Raises
-    :class:`DataSetError` where there is no such file; everything else that is wrong with it is a
-    problem.
+    The problems of a template include ``template.problems``; none is yielded twice. Raises DataSetError if the file
+    cannot be opened; anything else that is wrong is a problem.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -88,8 +82,6 @@ def _lint_blob(blob: Blob, seen: dict[str, int]) -> Iterator[Template | Problem]
             yield Problem(shown(blob.path), 1, "text-before-template", "text before the first template is ignored")
 
 
-
-
 def _template_problems(template: Template, path: str) -> Iterator[Problem]:
     where, line = shown(path), template.line
     if template.family == "other":
@@ -103,9 +95,9 @@ def _template_problems(template: Template, path: str) -> Iterator[Problem]:
         yield from _handle_problems(template, path)
     yield from _unknown_fields(template, where)
     for refipo, at in zip(template.refipos, template.refipo_lines, strict=True):
-        found = checked(refipo, path, at, template.id)
-        if isinstance(found, Problem):
-            yield found
+        fobi = fobi_of(refipo, path, at, template.id)
+        if isinstance(fobi, Problem):
+            yield fobi
 
 
 def _handle_problems(template: Template, path: str) -> Iterator[Problem]:

@@ -1,12 +1,10 @@
-"""What is wrong with a data set, with file, line and a fixed code for each kind."""
+"""What can be wrong with a data set: problems with a code, a file and a line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-
-__all__ = ["CODES", "Problem", "brief", "shown"]
 
 CODES: Mapping[str, str] = MappingProxyType(
     {
@@ -46,16 +44,15 @@ CODES: Mapping[str, str] = MappingProxyType(
         "unknown-type": "a template type that ReDIF does not have",
     }
 )
-"""Every code that a :class:`Problem` can have, and what it means; the docs print this table."""
+"""Every code of a :class:`Problem` and its meaning; docs/formats.md has the same table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: never fatal, always with its place.
+    """Something that is wrong, which is never fatal.
 
-    ``path`` is fit for printing (see :func:`shown`); ``line`` counts from 1, 0 where the whole file
-    is meant; ``code`` is a key of :data:`CODES`; ``message`` is for people and never shows a
-    password.
+    ``path`` is printable (see :func:`shown`); ``line`` counts from 1, and is 0 for the file as a whole; ``code`` is a
+    key of CODES; ``message`` is for people and never shows a password.
     """
 
     path: str
@@ -69,14 +66,14 @@ class Problem:
 
 
 def shown(path: str) -> str:
-    """A path fit for a message: what is not printable, or not UTF-8, is written as an escape."""
+    """A path in printable form: characters that are not printable, or not UTF-8, become escapes."""
     if path.isprintable():
         return path
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in path)
 
 
 def brief(text: str, longest: int) -> str:
-    """A text fit for a terminal and not longer than that: what is cut out of its middle shows as ``...``."""
+    """A text in printable form, with ``...`` in place of its middle if it has more than ``longest`` characters."""
     if len(text) > longest:
         text = f"{text[: longest // 2]}...{text[-(longest // 4) :]}"
     return shown(text)

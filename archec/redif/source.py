@@ -1,25 +1,34 @@
-"""Opening a data set, whatever it is: a directory or a tarball, told apart by content."""
+"""A data set as a source: a directory tree, which is read here, or a tarball.
+
+A directory tree is read in byte order of the names, and no link in it is ever followed.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
+import time
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from types import TracebackType
 
 from archec.errors import DataSetError
-from archec.redif.directory import DirectoryTree
-from archec.redif.items import Blob, Directory, Item, Source, Unread
-from archec.redif.place import Place, own, place
+from archec.redif.items import HEAD, PART, Blob, Directory, Item, Source, Unread, could_be_template_file, in_parts
+from archec.redif.problems import Problem
 from archec.redif.tarball import Tarball
 
-__all__ = ["Blob", "Directory", "Item", "Place", "Source", "Unread", "open_source", "own", "place"]
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_DEPTH = 64
+_CHUNK = 512 * 1024
 
 
 def open_source(path: Path, *, max_file: int) -> Source:
-    """The data set at ``path``; files of more than ``max_file`` bytes are not read.
+    """The data set at ``path``: a directory, or a tarball that is plain or compressed by gzip, zstd, xz or bzip2.
 
-    A directory, or a tarball that is plain or compressed by gzip, zstd, xz or bzip2; names are not
-    looked at. ``path`` itself may be a symbolic link. Raises :class:`DataSetError` where there is
-    nothing that can be read as a data set.
+    The content decides, not the name; ``path`` itself may be a symbolic link. Files of more than ``max_file`` bytes
+    are not read. Raises DataSetError if nothing at ``path`` can be read as a data set.
     """
     try:
         mode = path.stat().st_mode
@@ -31,3 +40,189 @@ def open_source(path: Path, *, max_file: int) -> Source:
     if stat.S_ISREG(mode):
         return Tarball(path, max_file=max_file)
     raise DataSetError(f"{path} is neither a directory nor a tarball")
+
+
+class DirectoryTree:
+    """See :class:`archec.redif.items.Source`. Raises DataSetError if the root cannot be opened.
+
+    Every file is opened relative to its directory, which is held open: nothing that is moved, or replaced by a link,
+    in the meantime can lead out of the tree. The names of one directory per level are held in memory.
+    """
+
+    damage: Problem | None = None
+    size = 0
+
+    def __init__(self, path: Path, *, max_file: int) -> None:
+        self._max_file = max_file
+        self._now = int(time.time())
+        self.newest = 0
+        self.whole = False
+        self.files = 0
+        self.bytes_read = 0
+        self._member = 0
+        self._open: list[int] = []
+        self._items: Generator[Item, None, None] | None = None
+        try:
+            root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._open.append(root)
+            os.scandir(root).close()
+        except OSError as error:
+            self.close()
+            raise DataSetError(f"cannot read the directory {path}: {error.strerror}") from error
+        self._items = self._read(root)
+
+    @property
+    def position(self) -> int:
+        """Number of bytes read so far."""
+        return self.bytes_read
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(()) if self._items is None else self._items
+
+    def __enter__(self) -> DirectoryTree:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the iteration and closes all open directories. May be called again."""
+        if self._items is not None:
+            self._items.close()
+            self._items = None
+        while self._open:
+            os.close(self._open.pop())
+
+    def _read(self, root: int) -> Generator[Item, None, None]:
+        for item in self._below(root, ""):
+            yield item._replace(member=self._member) if type(item) is Unread else item
+        self.whole = True
+
+    def _below(self, directory: int, prefix: str) -> Iterator[Item]:
+        try:
+            names, kinds = _listing(directory)
+        except OSError as error:
+            yield Unread.of(prefix or "?", "unreadable", f"cannot be listed: {error.strerror}")
+            return
+        for name in names:
+            path = prefix + name
+            kind = kinds.get(name, "file")
+            self._member += 1
+            if kind == "link":
+                yield Unread.of(path, "link", "a symbolic link, which is not followed")
+            elif not _is_utf8(name):
+                yield Unread.of(path + "/" * (kind == "directory"), "bad-name", "the name is not UTF-8")
+            elif kind == "directory":
+                yield from self._descend(directory, name, path)
+            elif kind == "other":
+                yield Unread.of(path, "bad-member", "a device, pipe or socket")
+            else:
+                yield from self._file(directory, name, path)
+
+    def _descend(self, parent: int, name: str, path: str) -> Iterator[Item]:
+        if len(self._open) > _MAX_DEPTH:
+            yield Unread.of(path + "/", "too-deep", f"archec descends {_MAX_DEPTH} levels")
+            return
+        try:
+            directory = os.open(name, _OPEN_DIRECTORY, dir_fd=parent)
+        except OSError as error:
+            yield Unread.of(path + "/", *_why(error))
+            return
+        self._open.append(directory)
+        yield Directory(path + "/")
+        yield from self._below(directory, path + "/")
+        os.close(self._open.pop())
+
+    def _file(self, directory: int, name: str, path: str) -> Iterator[Item]:
+        try:
+            file = os.open(name, _OPEN_FILE, dir_fd=directory)
+        except OSError as error:
+            yield Unread.of(path, *_why(error))
+            return
+        try:
+            status = os.fstat(file)
+            mtime = int(status.st_mtime)
+            if self.newest < mtime <= self._now:
+                self.newest = mtime
+            yield from self._count(read_file(file, status, path, self._member, self._max_file), status.st_size)
+        finally:
+            os.close(file)
+
+    def _count(self, items: Iterator[Blob | Unread], size: int) -> Iterator[Item]:
+        for item in items:
+            if isinstance(item, Blob) and item.part == 0:
+                self.files += 1
+                self.bytes_read += size
+            yield item
+
+
+def read_file(file: int, status: os.stat_result, path: str, member: int, max_file: int) -> Iterator[Blob | Unread]:
+    """The blobs of an open file; ``status`` is what ``fstat`` said when it was opened."""
+    size = status.st_size
+    try:
+        if not stat.S_ISREG(status.st_mode):
+            yield Unread.of(path, "bad-member", "a device, pipe or socket")
+            return
+        head = os.read(file, min(size, HEAD) + 1)
+        if len(head) > HEAD and not could_be_template_file(path, head):
+            yield Blob(path, head, 0, True, 1, member)
+        elif size > max_file:
+            yield Unread.of(path, "too-large", f"{size} bytes are more than max_file = {max_file}")
+        elif len(head) == size:
+            yield Blob(path, head, 0, True, 1, member)
+        elif size > PART:
+            yield from in_parts(path, member, _chunks(file, head, size))
+        else:
+            yield Blob(path, b"".join(_chunks(file, head, size)), 0, True, 1, member)
+    except _Changed:
+        yield Unread.of(path, "changed-while-reading", f"it had {size} bytes when it was opened")
+    except OSError as error:
+        yield Unread.of(path, *_why(error))
+
+
+class _Changed(Exception):
+    """The file no longer has the size that it had when it was opened."""
+
+
+def _chunks(file: int, head: bytes, size: int) -> Iterator[bytes]:
+    yield head
+    have = len(head)
+    while chunk := os.read(file, _CHUNK):
+        have += len(chunk)
+        if have > size:
+            break
+        yield chunk
+    if have != size:
+        raise _Changed
+
+
+def _listing(directory: int) -> tuple[list[str], dict[str, str]]:
+    """The names in a directory in byte order, and the kind of those that are not regular files."""
+    names: list[str] = []
+    kinds: dict[str, str] = {}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = entry.name
+            names.append(name)
+            if entry.is_symlink():
+                kinds[name] = "link"
+            elif entry.is_dir(follow_symlinks=False):
+                kinds[name] = "directory"
+            elif not entry.is_file(follow_symlinks=False):
+                kinds[name] = "other"
+    names.sort(key=os.fsencode)
+    return names, kinds
+
+
+def _is_utf8(name: str) -> bool:
+    return name.isascii() or not any("\udc80" <= char <= "\udcff" for char in name)
+
+
+def _why(error: OSError) -> tuple[str, str]:
+    if error.errno == errno.ELOOP:
+        return "link", "a symbolic link, which is not followed"
+    if error.errno == errno.ENOENT:
+        return "changed-while-reading", "it vanished before it could be opened"
+    return "unreadable", f"cannot be read: {error.strerror}"

@@ -1,25 +1,31 @@
-"""A tarball as a source: streamed, never unpacked, one pass, memory independent of its size."""
+"""A tarball as a source: streamed in one pass, never unpacked, in memory that does not depend on its size.
+
+Headers are parsed by hand (ustar, GNU and pax; POSIX.1-2017, GNU tar manual), which takes an eighth of the time of
+tarfile. Only what a data set needs is taken from them; everything is checked, nothing is guessed.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from archec.errors import DataSetError
 from archec.redif.inflate import Damaged, Raw, chunks
-from archec.redif.items import PART, Blob, Directory, Item, Unread
-from archec.redif.parts import HEAD, in_parts
+from archec.redif.items import HEAD, PART, Blob, Directory, Item, Unread, could_be_template_file, in_parts
 from archec.redif.problems import Problem, shown
-from archec.redif.sniff import could_be_template_file
-from archec.redif.tarheader import BLOCK, REGULAR, Header, Pax, clean_name, parse_header, parse_pax
 
-__all__ = ["Tarball"]
-
+_BLOCK = 512
+_ZEROS = bytes(_BLOCK)
 _MAX_EXTENDED = 1024 * 1024
 _CHUNK = 512 * 1024
-_ZEROS = bytes(BLOCK)
+_MAX_NAME = 4096
+"""Maximum length of a name in bytes (PATH_MAX). The scratch files of a run repeat the name with every template."""
+
+_REGULAR = (b"0", b"\0", b"7")
 _NO_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
 _REFUSED = {
     b"1": ("link", "a hard link, which is not followed"),
@@ -32,10 +38,35 @@ _REFUSED = {
 }
 _IGNORED = (b"g", b"V", b"N")
 _EXTENDED = (b"x", b"X", b"L", b"K")
+_OCTAL = re.compile(rb" *([0-7]*)[ \0]*")
+_PAX_LENGTH = re.compile(rb"([0-9]{1,10}) ")
+_PAX_ONLY_MTIME = re.compile(rb"([0-9]{2}) mtime=([0-9]{1,12})(?:\.[0-9]*)?\n")
+_PAX_NUMBER = re.compile(rb"(-?)([0-9]{1,20})(?:\.[0-9]*)?")
+
+
+class Header(NamedTuple):
+    """A header block: ``name`` as stored, with its prefix; ``size`` in bytes; ``mtime`` a tist."""
+
+    kind: bytes
+    name: bytes
+    size: int
+    mtime: int
+
+
+class Pax(NamedTuple):
+    """What an extended header changes of the next header; None means no change.
+
+    ``trouble`` says why the next member must not be read, ``""`` if it may be.
+    """
+
+    name: bytes | None = None
+    size: int | None = None
+    mtime: int | None = None
+    trouble: str = ""
 
 
 class Tarball:
-    """See :class:`archec.redif.items.Source`. Raises DataSetError where ``path`` is no tarball."""
+    """See :class:`archec.redif.items.Source`. Raises DataSetError if ``path`` is not a tarball."""
 
     def __init__(self, path: Path, *, max_file: int) -> None:
         self._path = path
@@ -56,7 +87,7 @@ class Tarball:
         self._left = 0
         try:
             self._stream = _Stream(chunks(self._raw))
-            first = self._stream.peek(BLOCK)
+            first = self._stream.peek(_BLOCK)
             if first == _ZEROS:
                 raise Damaged("it is empty")
             parse_header(first)
@@ -70,7 +101,7 @@ class Tarball:
 
     @property
     def position(self) -> int:
-        """Bytes of the tarball consumed so far, as it lies on disk."""
+        """Number of bytes consumed so far of the file on disk."""
         return self._raw.position
 
     def __iter__(self) -> Iterator[Item]:
@@ -85,7 +116,7 @@ class Tarball:
         self.close()
 
     def close(self) -> None:
-        """Ends the iteration and closes the file; harmless when repeated."""
+        """Ends the iteration and closes the file. May be called again."""
         self._items.close()
         self._file.close()
 
@@ -102,7 +133,7 @@ class Tarball:
         largest = min(PART, self._max_file)
         change: Pax | None = None
         while True:
-            block = stream.take(BLOCK)
+            block = stream.take(_BLOCK)
             if block == _ZEROS:
                 if self._at_end():
                     return
@@ -123,13 +154,13 @@ class Tarball:
             if self.newest < header.mtime <= self._now:
                 self.newest = header.mtime
             path, bad = clean_name(header.name)
-            if kind not in REGULAR or bad or trouble or header.name[-1:] == b"/" or header.size > largest:
+            if kind not in _REGULAR or bad or trouble or header.name[-1:] == b"/" or header.size > largest:
                 yield from self._unusual(header, block, path, bad, trouble)
                 continue
             size = header.size
             try:
                 data = stream.take(size)
-                stream.skip(-size % BLOCK)
+                stream.skip(-size % _BLOCK)
             except Damaged as error:
                 yield Unread.of(path, "truncated", str(error))
                 raise
@@ -138,21 +169,21 @@ class Tarball:
             yield Blob(path, data, 0, True, 1, self._member)
 
     def _at_end(self) -> bool:
-        """After a block of zeros: whether the tarball ends; its compression is then checked to the end."""
-        following = self._stream.peek(BLOCK)
+        """Whether a block of zeros was the end of the tarball; if so, its compression is checked to the end."""
+        following = self._stream.peek(_BLOCK)
         if following and following != _ZEROS:
             return False
         self._stream.drain()
         return True
 
     def _extended(self, header: Header, change: Pax | None) -> Pax:
-        """What a pax or GNU header changes of the member that follows, on top of ``change``."""
+        """What a pax or GNU header changes of the next member, in addition to ``change``."""
         size = header.size
         if size > _MAX_EXTENDED:
             self._stream.skip(_padded(size))
             return (change or Pax())._replace(trouble=f"an extended header of {size} bytes")
         data = self._stream.take(size)
-        self._stream.skip(-size % BLOCK)
+        self._stream.skip(-size % _BLOCK)
         if header.kind == b"L":
             return (change or Pax())._replace(name=data.partition(b"\0")[0])
         if header.kind == b"K":
@@ -168,12 +199,12 @@ class Tarball:
         )
 
     def _unusual(self, header: Header, block: bytes, path: str, bad: str, trouble: str) -> Iterator[Item]:
-        """Whatever is not a small regular file with a good name."""
+        """Any member that is not a small regular file with a valid name."""
         kind, size = header.kind, header.size
-        if kind == b"S" and block[482]:
-            while self._stream.take(BLOCK)[504]:
+        if kind == b"S" and block[482]:  # GNU sparse headers go on in further blocks
+            while self._stream.take(_BLOCK)[504]:
                 pass
-        directory = kind in (b"5", b"D") or (kind in REGULAR and header.name[-1:] == b"/")
+        directory = kind in (b"5", b"D") or (kind in _REGULAR and header.name[-1:] == b"/")
         self._left = 0 if kind in _NO_DATA else _padded(size)
         key = (path.rstrip("/") + "/" if directory else path) or "?"
         if bad:
@@ -183,7 +214,7 @@ class Tarball:
         elif directory:
             if path:
                 yield Directory(key)
-        elif kind not in REGULAR:
+        elif kind not in _REGULAR:
             code, message = _REFUSED.get(kind, ("bad-member", f"a member of the unknown type {kind!r}"))
             yield Unread.of(key, code, message)
         elif not path:
@@ -193,7 +224,7 @@ class Tarball:
         self._stream.skip(self._left)
 
     def _large(self, path: str, size: int) -> Iterator[Item]:
-        """A file that is too large for one blob, or for ``max_file``."""
+        """A file that is too large for a single blob, or for ``max_file``."""
         head = self._stream.peek(min(HEAD, size))
         if not could_be_template_file(path, head):
             self.files += 1
@@ -219,7 +250,7 @@ class Tarball:
 
 
 class _Stream:
-    """Takes exact numbers of bytes from chunks; :class:`Damaged` where there are not so many."""
+    """Takes exact numbers of bytes from chunks. Raises Damaged if there are not enough."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -239,13 +270,13 @@ class _Stream:
         return self._data[at:end]
 
     def peek(self, size: int) -> bytes:
-        """The next ``size`` bytes, fewer at the end, without taking them."""
+        """The next ``size`` bytes, or fewer at the end, without taking them."""
         if self._at + size > len(self._data):
             self._need(size)
         return self._data[self._at : self._at + size]
 
     def skip(self, size: int) -> None:
-        """Lets go of the next ``size`` bytes."""
+        """Discards the next ``size`` bytes."""
         while size > len(self._data) - self._at:
             size -= len(self._data) - self._at
             self._data, self._at = next(self._chunks, b""), 0
@@ -254,13 +285,13 @@ class _Stream:
         self._at += size
 
     def drain(self) -> None:
-        """Lets go of everything, so that checksums at the end of the compressed stream are checked."""
+        """Discards all that is left, so that checksums at the end of the compressed stream are checked."""
         self._data, self._at = b"", 0
         for _ in self._chunks:
             pass
 
     def _need(self, size: int) -> None:
-        """Puts what is left and as many chunks as give ``size`` bytes, if there are, in one piece."""
+        """Joins what is left with further chunks until there are ``size`` bytes or no more chunks."""
         pieces = [self._data[self._at :]]
         have = len(pieces[0])
         while have < size:
@@ -272,8 +303,112 @@ class _Stream:
         self._data, self._at = b"".join(pieces), 0
 
 
+def parse_header(block: bytes) -> Header:
+    """The header in a block of 512 bytes. Raises Damaged if the block is not a header."""
+    if len(block) < _BLOCK:
+        raise Damaged("it is shorter than a tar header")
+    try:
+        stored = int(block[148:156].strip(b" \0") or b"0", 8)
+    except ValueError:
+        raise Damaged("a tar header has no checksum") from None
+    rest = block[:148] + block[156:]
+    # Most of a header is NULs: the sum is the same without them, and takes a third of the time.
+    if sum(rest.translate(None, b"\0")) + 256 != stored and _signed_sum(rest) != stored:
+        raise Damaged("a tar header has a wrong checksum")
+    size, mtime = _number(block, 124, 136), _number(block, 136, 148)
+    if size < 0:
+        raise Damaged("a tar header has a negative size")
+    name = block[:100]
+    end = name.find(b"\0")
+    if end >= 0:
+        name = name[:end]
+    if block[345] and block[257:263] == b"ustar\0":
+        name = block[345:500].partition(b"\0")[0] + b"/" + name
+    return Header(block[156:157], name, size, mtime)
+
+
+def parse_pax(data: bytes) -> Pax:
+    """The records of an extended header. Raises Damaged if they are malformed."""
+    match = _PAX_ONLY_MTIME.fullmatch(data)
+    if match is not None and int(match[1]) == len(data):
+        return Pax(None, None, int(match[2]))
+    name: bytes | None = None
+    size: int | None = None
+    mtime: int | None = None
+    trouble = ""
+    at = 0
+    while at < len(data) and data[at]:
+        match = _PAX_LENGTH.match(data, at)
+        end = at + int(match[1]) if match else 0
+        if match is None or not match.end() < end <= len(data) or data[end - 1] != 10:
+            raise Damaged("a pax header is malformed")
+        key, equals, value = data[match.end() : end - 1].partition(b"=")
+        if not equals:
+            raise Damaged("a pax header is malformed")
+        if key == b"path":
+            name = value
+        elif key == b"mtime":
+            mtime = _pax_number(value)
+        elif key == b"size":
+            size = _pax_number(value)
+            if size is None or size < 0:
+                raise Damaged("a pax header has a wrong size")
+        elif key.startswith(b"GNU.sparse."):
+            trouble = "a sparse file"
+        at = end
+    return Pax(name, size, mtime, trouble)
+
+
+def clean_name(name: bytes) -> tuple[str, str]:
+    """``(path, "")`` of a member's stored name, or ``(name, what is wrong with it)``.
+
+    The path has no leading ``./``, no empty and no ``.`` components and no trailing slash; ``""`` is the root of the
+    data set.
+    """
+    if len(name) > _MAX_NAME:
+        return name[:_MAX_NAME].decode("utf-8", "surrogateescape"), f"the name has {len(name)} bytes"
+    try:
+        path = name.decode("utf-8")
+    except UnicodeDecodeError:
+        return name.decode("utf-8", "surrogateescape"), "the name is not UTF-8"
+    if "\0" in path:
+        return path, "the name holds a NUL"
+    if not ("/." in path or "//" in path or path[:1] in "./" or path[-1:] == "/"):
+        return path, ""
+    if path.startswith("/"):
+        return path, "the name is absolute"
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        return path, "the name holds '..'"
+    return "/".join(parts), ""
+
+
+def _number(block: bytes, begin: int, end: int) -> int:
+    """A number in octal or in base 256 (GNU); -1 for any negative number."""
+    match = _OCTAL.fullmatch(block, begin, end)
+    if match is not None:
+        return int(match[1] or b"0", 8)
+    if block[begin] == 0x80:
+        return int.from_bytes(block[begin + 1 : end], "big")
+    if block[begin] == 0xFF:
+        return -1
+    raise Damaged("a tar header has a malformed number")
+
+
+def _pax_number(value: bytes) -> int | None:
+    match = _PAX_NUMBER.fullmatch(value)
+    if match is None:
+        return None
+    return -int(match[2]) if match[1] else int(match[2])
+
+
+def _signed_sum(rest: bytes) -> int:
+    """The checksum as some old systems computed it, over signed characters."""
+    return sum(byte - 256 if byte > 127 else byte for byte in rest) + 256
+
+
 def _padded(size: int) -> int:
-    return size + -size % BLOCK
+    return size + -size % _BLOCK
 
 
 def _changed(header: Header, change: Pax) -> Header:

@@ -1,4 +1,4 @@
-"""A template, parsed: its type, its fields, its clusters, its refipos."""
+"""Parsing a template: its type, fields, clusters and refipos."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from itertools import accumulate, pairwise, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
-from archec.redif.clusters import Cluster, RawRefipo, grouped
-from archec.redif.encoding import decode
-from archec.redif.fields import Field, cut, joined, specified
-from archec.redif.handle import handle_in, id_of
+from archec.errors import BadName
+from archec.ids import normalise_url
+from archec.redif.encoding import decode, with_lf
+from archec.redif.fields import Cluster, Field, RawRefipo, cut, grouped, joined, specified
+from archec.redif.handles import handle_in, id_of
 from archec.redif.items import Blob
-from archec.redif.kinds import Family, Kind, kind_of
-from archec.redif.lines import with_lf
 from archec.redif.problems import Problem, shown
 from archec.redif.scan import template_starts
-
-__all__ = ["Template", "as_json", "parse", "parse_blob"]
+from archec.redif.schema import Family, Kind, kind_of
 
 _TITLES: Mapping[Family, tuple[str, ...]] = {
     "work": ("Title",),
@@ -28,21 +26,21 @@ _TITLES: Mapping[Family, tuple[str, ...]] = {
     "institution": ("Primary-Name", "Name"),
     "other": ("Title", "Name", "Name-Full"),
 }
-"""Where a template's title is, by family; the first that has a value."""
+"""The fields that may be the title of a template, by family; the first that has a value counts."""
 _USUAL = 100
-"""Characters of a ``Template-Type:`` of which the meaning is remembered."""
+"""Maximum length of a ``Template-Type:`` whose meaning is cached, in characters."""
 _name = itemgetter(0)
-_new = tuple.__new__  # what a NamedTuple's own constructor calls, in half the time
+_new = tuple.__new__  # what the constructor of a NamedTuple calls, in half the time
 
 
 class Template(NamedTuple):
     """A parsed template.
 
-    ``kind`` is the canonical type (``ReDIF-Paper``), or what is written there for an unknown one,
-    whose ``family`` is ``other``; ``handle`` the handle as it is written and ``id`` its normalised
-    form. The fields are kept as columns, in order and of one length: canonical ``names``, ``values``
-    with their continuation lines joined, and ``raws``, all that stands after the colon.
-    ``clusters`` are the persons, organisations and files, nested; ``line`` is the file's.
+    ``kind`` is the canonical type (``ReDIF-Paper``), or the type as written if it is unknown; ``family`` is then
+    ``other``. ``handle`` is the handle as written and ``id`` its normalised form; ``line`` is where the template
+    begins in its file. The fields are columns of equal length, in order: canonical ``names``, ``values`` with their
+    continuation lines joined, and ``raws``, everything after the colon. ``clusters`` are the persons, organisations
+    and files, nested.
     """
 
     kind: str
@@ -59,28 +57,28 @@ class Template(NamedTuple):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """All fields in order, those of the clusters too, with the file's lines."""
+        """All fields in order, those of clusters included, with their lines in the file."""
         return tuple(map(Field, self.names, self.values, _lines(self.raws, self.line)))
 
     @property
     def title(self) -> str:
-        """The Title, Name or Name-Full, whichever this type of template has."""
+        """The Title, Name or Name-Full, whichever templates of this type have."""
         return next(filter(None, map(self.get, _TITLES[self.family])), "")
 
     @property
     def refipos(self) -> tuple[RawRefipo, ...]:
-        """What the File-URLs refer to, in order."""
+        """The refipos in order, with URLs as written."""
         return tuple(cluster.refipo() for cluster in self.clusters if cluster.role == "file")
 
     @property
     def refipo_lines(self) -> tuple[int, ...]:
-        """The file's lines in which the ``refipos`` begin."""
+        """The lines of the file in which the ``refipos`` begin."""
         lines = iter([field.line for field in self.fields if field.name.endswith("File-URL")])
         files = (cluster for cluster in self.clusters if cluster.role == "file")
         return tuple(next(lines, self.line) if one.rows[0][0].endswith("File-URL") else self.line for one in files)
 
     def get(self, name: str) -> str:
-        """The first value of a field (canonical name) that is not empty, else ``""``."""
+        """The first value of a field (canonical name) that is not empty, or ``""``."""
         return next(iter(self.all(name)), "")
 
     def all(self, name: str) -> tuple[str, ...]:
@@ -88,14 +86,14 @@ class Template(NamedTuple):
         return tuple(value for one, value in zip(self.names, self.values, strict=True) if one == name and value)
 
     def clusters_of(self, prefix: str) -> tuple[Cluster, ...]:
-        """The clusters with this prefix, ``Author`` or ``File``, in order."""
+        """The clusters with a prefix (``Author``, ``File``), in order."""
         return tuple(cluster for cluster in self.clusters if cluster.prefix == prefix)
 
 
 def parse(text: str, *, path: str = "", first_line: int = 1) -> Template:
-    """The template in ``text``, which begins with its ``Template-Type:`` line; never fails.
+    """The template in ``text``, which begins with its ``Template-Type:`` line. Never fails.
 
-    ``path`` and ``first_line`` say where it was found, for problems and the lines of fields.
+    ``path`` and ``first_line`` tell where the text begins, for problems and the lines of fields.
     """
     if "\r" in text:
         text = with_lf(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
@@ -103,7 +101,7 @@ def parse(text: str, *, path: str = "", first_line: int = 1) -> Template:
 
 
 def _parsed(text: str, path: str, first_line: int) -> Template:
-    """What :func:`parse` gives for a text whose line ends are LF."""
+    """The same as :func:`parse` for a text with LF line ends."""
     before, names, raws = cut(text)
     if not names:
         names, raws = ["Template-Type"], [""]
@@ -112,7 +110,7 @@ def _parsed(text: str, path: str, first_line: int) -> Template:
 
 
 def parse_blob(blob: Blob) -> Iterator[Template]:
-    """Every template of a blob, in order: what :func:`parse` makes of each of those that scan finds."""
+    """The templates of a blob in order, each as :func:`parse` returns it for a template that scan finds."""
     data = decode(blob.data, blob.encoding).data
     starts = template_starts(data.lower())
     starts.append(len(data))
@@ -120,9 +118,23 @@ def parse_blob(blob: Blob) -> Iterator[Template]:
     done = 0
     for start, end in pairwise(starts):
         line += data.count(b"\n", done, start)
-        # Each by itself: most templates are ASCII, and strings of one byte a character are the fast ones.
+        # Decoded one by one: most templates are ASCII, and strings with one byte per character are the fast ones.
         yield _parsed(data[start:end].decode("utf-8"), path, line)
         done = start
+
+
+def fobi_of(refipo: RawRefipo, path: str, line: int, handle: str) -> str | Problem:
+    """The id of the fobi that a refipo refers to, or what is wrong with its URL.
+
+    ``path``, ``line`` and ``handle`` go into the problem, whose message never shows user information of a URL.
+    """
+    of = f" of {handle}" if handle else ""
+    if not refipo.url_raw:
+        return Problem(shown(path), line, "empty-url", f"a File-URL{of} is empty")
+    try:
+        return normalise_url(refipo.url_raw)
+    except BadName as error:
+        return Problem(shown(path), line, "bad-url", f"a File-URL{of}: {error.message}")
 
 
 def as_json(template: Template) -> dict[str, object]:
@@ -148,8 +160,8 @@ def as_json(template: Template) -> dict[str, object]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text has no comments, conflict markers or Ctrl-Zs, which values must be rid of."""
-    # One rare character is looked for in a fraction of the time that a string takes.
+    """Whether a text has no comments, conflict markers or Ctrl-Zs, which must be left out of values."""
+    # Searching for a single rare character takes a fraction of the time of searching for a string.
     return (
         ("#" not in text or "\n#" not in text)
         and ("<" not in text or "\n<<<<<<<" not in text)
@@ -161,7 +173,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _template(names: list[str], raws: list[str], path: str, first_line: int, plain: bool) -> Template:
-    """A template from its part of what ``cut`` gives."""
+    """A template from the names and pieces that ``cut`` returns."""
     name, raw = names[0], raws[0]
     kind, version, family = _usual_kind(name, raw) if len(raw) < _USUAL else _kind(name, raw)
     specs, raws, values = specified(family, names, raws, plain)
@@ -181,7 +193,7 @@ def _template(names: list[str], raws: list[str], path: str, first_line: int, pla
 
 
 def _kind(name: str, raw: str) -> Kind:
-    """The type that a template's first field says."""
+    """The type of a template by its first field."""
     return kind_of(joined(raw) if name.lower() == "template-type" else "")
 
 
@@ -191,19 +203,17 @@ _usual_kind = lru_cache(maxsize=256)(_kind)
 def _lines(raws: Sequence[str], first_line: int) -> list[int]:
     """The line on which each field begins."""
     breaks = accumulate(map(str.count, raws, repeat("\n")), initial=first_line)
-    return [line + at for at, line in zip(range(len(raws)), breaks)]  # noqa: B905 - one more of these
+    return [line + at for at, line in zip(range(len(raws)), breaks)]  # noqa: B905 - breaks is longer by one
 
 
-def _handle(
-    canonical: list[str], raws: Sequence[str], values: Sequence[str], plain: bool
-) -> tuple[str, bool]:
-    """The raw handle, and whether there is another after it."""
+def _handle(canonical: list[str], raws: Sequence[str], values: Sequence[str], plain: bool) -> tuple[str, bool]:
+    """The raw handle, and whether another follows it."""
     at = -1
     times = canonical.count("Handle")
     for number in range(times):
         at = canonical.index("Handle", at + 1)
         handle, raw = values[at], raws[at]
-        # As nearly always, the value begins behind one blank, and is all on that line.
+        # Nearly always the value follows a single blank and ends on that line: then it is the handle.
         if not plain or ((raw[:1] != " " or not raw.startswith(handle, 1)) and "\n" in raw.rstrip()):
             first, *following = raw.split("\n")
             handle = handle_in(first, following)

@@ -14,7 +14,7 @@ from itertools import islice
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.lists import FileState, TobiFiles
 from archec.ids import archive_of, item_of, series_of
-from archec.redif.kinds import kind_of
+from archec.redif.schema import kind_of
 
 __all__ = ["Coverage", "Tell", "coverage", "last_of", "total"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from archec.redif.encoding import decode
+from archec.redif.items import Blob
 from archec.redif.scan import scan
-from archec.redif.source import Blob
 from archec.redif.template import parse_blob
 from benchmarks.parse import redif_files
 

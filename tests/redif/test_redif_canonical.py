@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.redif.canonical import canonical_text, only_file_urls_differ
+from archec.redif.scan import canonical_text, only_file_urls_differ
 
 A = b"Template-Type: ReDIF-Paper 1.0\nTitle: x\nFile-URL: http://a/1.pdf\nFile-Format: application/pdf\nHandle: a\n"
 

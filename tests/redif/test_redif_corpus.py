@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from archec.redif.items import Blob, Unread
-from archec.redif.kinds import kind_of
+from archec.redif.handles import place
+from archec.redif.items import Blob, Unread, is_template_name
 from archec.redif.scan import RawTemplate, scan
-from archec.redif.sniff import is_template_name
-from archec.redif.source import open_source, place
+from archec.redif.schema import kind_of
+from archec.redif.source import open_source
 from archec.redif.template import parse, parse_blob
 
 CORPUS = Path(os.environ.get("ARCHEC_CORPUS", Path(__file__).parents[3] / "shared" / "corpus"))

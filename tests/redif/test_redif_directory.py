@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from archec.errors import DataSetError
-from archec.redif import directory
-from archec.redif.source import Blob, Item, Source, Unread, open_source
+from archec.redif.items import Blob, Item, Source, Unread
+from archec.redif.source import open_source
 
 
 def read(path: Path, max_file: int = 50_000_000) -> tuple[list[Item], Source]:
@@ -97,7 +97,7 @@ def test_what_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             raise FileNotFoundError(2, "No such file or directory")
         return real(path, *args, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(directory.os, "open", refusing)
+    monkeypatch.setattr(os, "open", refusing)
     items, source = read(tmp_path)
     assert summary(items) == [
         ("a.rdf", "blob"),
@@ -122,7 +122,7 @@ def test_files_that_change_while_they_are_read(
         status[6] -= by
         return os.stat_result(status)
 
-    monkeypatch.setattr(directory.os, "fstat", before_it_changed)
+    monkeypatch.setattr(os, "fstat", before_it_changed)
     items, _ = read(tmp_path)
     assert summary(items)[-1] == ("a.rdf", "changed-while-reading")
     assert all(not (isinstance(item, Blob) and item.last) for item in items)
@@ -169,6 +169,6 @@ def test_a_root_that_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.Monkey
     def refusing(*args: object, **more: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(directory.os, "open", refusing)
+    monkeypatch.setattr(os, "open", refusing)
     with pytest.raises(DataSetError, match="Permission denied"):
         open_source(tmp_path, max_file=1)

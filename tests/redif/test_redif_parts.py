@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from archec.redif.items import PART, Blob, Unread
-from archec.redif.lines import with_lf
-from archec.redif.parts import in_parts
+from archec.redif.encoding import with_lf
+from archec.redif.items import PART, Blob, Unread, in_parts
 from archec.redif.scan import scan
 from archec.redif.source import open_source
 

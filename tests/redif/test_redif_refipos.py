@@ -6,24 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.errors import BadName
-from archec.ids import normalise_url
-from archec.redif.refipos import Refipo, refipos_of
-from archec.redif.template import parse
+from archec.redif.problems import Problem
+from archec.redif.template import fobi_of, parse
 
 HEAD = "Template-Type: ReDIF-Paper 1.0\nTitle: x\n"
+
+
+def fobis(text: str, path: str = "", first_line: int = 1) -> list[str | Problem]:
+    """The fobis of a template and what is wrong with its other File-URLs, in order."""
+    template = parse(text, path=path, first_line=first_line)
+    pairs = zip(template.refipos, template.refipo_lines, strict=True)
+    return [fobi_of(refipo, path, line, template.id) for refipo, line in pairs]
 
 
 def test_urls_are_normalised() -> None:
     text = HEAD + "File-URL: HTTP://Example.ORG:80/a/../b c.pdf#x\nFile-Format: application/pdf\nFile-Size: 12\n"
     text += "File-Restriction: none\nHandle: RePEc:aaa:ssssss:1\n"
-    found = refipos_of(text.encode())
-    assert found.refipos == (Refipo("http://example.org/bc.pdf", "application/pdf", "", "12", "none"),)
-    assert found.problems == ()
+    assert fobis(text) == ["http://example.org/bc.pdf"]
+    assert [refipo[1:] for refipo in parse(text).refipos] == [("application/pdf", "", "12", "none")]
 
 
-def test_no_file_url_is_the_quick_way() -> None:
-    assert refipos_of(HEAD.encode()) == ((), ())
+def test_without_file_urls() -> None:
+    assert fobis(HEAD) == []
 
 
 @pytest.mark.parametrize(
@@ -40,9 +44,9 @@ def test_no_file_url_is_the_quick_way() -> None:
 )
 def test_bad_urls_have_handle_and_line(url: str, code: str) -> None:
     text = HEAD + f"File-URL: {url}\nFile-Format: x\nFile-URL: http://example.org/\nHandle: RePEc:aaa:s:1\n"
-    found = refipos_of(text.encode(), path="aaa/1.rdf", first_line=10, handle="RePEc:aaa:s:1")
-    assert [refipo.url for refipo in found.refipos] == ["http://example.org/"]
-    [problem] = found.problems
+    problem, url = fobis(text, "aaa/1.rdf", 10)
+    assert url == "http://example.org/"
+    assert isinstance(problem, Problem)
     assert (problem.path, problem.line, problem.code) == ("aaa/1.rdf", 12, code)
     assert "RePEc:aaa:s:1" in problem.message
 
@@ -60,8 +64,7 @@ def test_bad_urls_have_handle_and_line(url: str, code: str) -> None:
     ],
 )
 def test_passwords_are_never_shown(url: str) -> None:
-    text = (HEAD + f"File-URL: {url}\nHandle: RePEc:aaa:s:1\n").encode()
-    assert "sec" not in str(refipos_of(text, handle="RePEc:aaa:s:1"))
+    assert "sec" not in str(fobis(HEAD + f"File-URL: {url}\nHandle: RePEc:aaa:s:1\n"))
 
 
 PIECES = st.lists(
@@ -89,18 +92,19 @@ PIECES = st.lists(
 
 
 @given(PIECES, st.sampled_from(["ReDIF-Paper 1.0", "ReDIF-Series 1.0", "Odd"]))
-def test_the_same_as_the_full_parse(pieces: list[str], kind: str) -> None:
-    text = "\n".join([f"Template-Type: {kind}", *pieces, "Handle: a:1", ""])
-    expected = []
-    for raw in parse(text).refipos:
-        try:
-            expected.append(Refipo(normalise_url(raw.url_raw), *raw[1:]))
-        except BadName:
-            continue
-    assert list(refipos_of(text.encode()).refipos) == expected
+def test_each_file_url_is_a_fobi_or_a_problem_in_its_line(pieces: list[str], kind: str) -> None:
+    lines = [f"Template-Type: {kind}", *pieces, "Handle: a:1"]
+    template = parse("\n".join([*lines, ""]))
+    for refipo, line in zip(template.refipos, template.refipo_lines, strict=True):
+        found = fobi_of(refipo, "", line, template.id)
+        if isinstance(found, Problem):
+            assert (found.code in ("empty-url", "bad-url"), found.line) == (True, line)
+        else:
+            assert found.startswith(("http", "ftp://"))
+        assert "file-url" in lines[line - 1].lower() or line == 1
 
 
-@given(st.binary(max_size=100))
-def test_any_bytes(data: bytes) -> None:
-    refipos_of(b"Template-Type: x\nFile-URL: " + data)
-    refipos_of(data + b"file-url")
+@given(st.text(max_size=100))
+def test_any_text(text: str) -> None:
+    fobis("Template-Type: x\nFile-URL: " + text)
+    fobis(text + "\nfile-url")

@@ -18,10 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archec.errors import DataSetError
-from archec.redif import inflate, tarheader
+from archec.redif import inflate, tarball
 from archec.redif.inflate import Damaged
+from archec.redif.items import Blob, Directory, Item, Source, Unread
 from archec.redif.problems import CODES
-from archec.redif.source import Blob, Directory, Item, Source, Unread, open_source
+from archec.redif.source import open_source
 
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 MAX = 50_000_000
@@ -248,13 +249,13 @@ def test_hostile_pax_headers(tmp_path: Path, hostile: tuple[tarfile.TarInfo, byt
 )
 def test_malformed_pax_records(data: bytes) -> None:
     with pytest.raises(Damaged):
-        tarheader.parse_pax(data)
+        tarball.parse_pax(data)
 
 
 def test_pax_values_count(tmp_path: Path) -> None:
-    assert tarheader.parse_pax(b"19 mtime=1234.5678\n").mtime == 1234
-    assert tarheader.parse_pax(b"12 mtime=-5\n\0\0").mtime == -5
-    assert tarheader.parse_pax(b"13 size=1234\n") == (None, 1234, None, "")
+    assert tarball.parse_pax(b"19 mtime=1234.5678\n").mtime == 1234
+    assert tarball.parse_pax(b"12 mtime=-5\n\0\0").mtime == -5
+    assert tarball.parse_pax(b"13 size=1234\n") == (None, 1234, None, "")
     items, source = read(tmp_path / "x", made([pax("short", {"path": LONG, "mtime": "77.5"})]))
     assert summary(items) == [(LONG, "blob")]
     assert source.newest == 77
@@ -304,15 +305,15 @@ def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
 def test_sizes_in_base_256() -> None:
     info = tarfile.TarInfo("big")
     info.size = 20_000_000_000
-    assert tarheader.parse_header(info.tobuf(tarfile.GNU_FORMAT)).size == 20_000_000_000
+    assert tarball.parse_header(info.tobuf(tarfile.GNU_FORMAT)).size == 20_000_000_000
     info.mtime = -5
-    assert tarheader.parse_header(info.tobuf(tarfile.GNU_FORMAT)).mtime < 0
+    assert tarball.parse_header(info.tobuf(tarfile.GNU_FORMAT)).mtime < 0
 
 
 @given(st.binary(min_size=0, max_size=600))
 def test_any_block_is_a_header_or_damaged(block: bytes) -> None:
     with suppress(Damaged):
-        tarheader.parse_header(block)
+        tarball.parse_header(block)
 
 
 @given(st.integers(0, 511), st.integers(0, 255))
@@ -321,18 +322,18 @@ def test_a_header_with_a_valid_checksum_and_anything_in_it(at: int, value: int) 
     block[at] = value
     block[148:156] = b"%06o\0 " % (sum(block[:148]) + sum(block[156:]) + 256)
     with suppress(Damaged):
-        tarheader.parse_header(bytes(block))
+        tarball.parse_header(bytes(block))
 
 
 @given(st.binary(max_size=80))
 def test_any_pax_data(data: bytes) -> None:
     with suppress(Damaged):
-        tarheader.parse_pax(data)
+        tarball.parse_pax(data)
 
 
 @given(st.binary(max_size=60))
 def test_any_name(name: bytes) -> None:
-    path, bad = tarheader.clean_name(name)
+    path, bad = tarball.clean_name(name)
     if not bad:
         assert "\0" not in path
         assert not path.startswith("/")

@@ -12,7 +12,7 @@ from archec.ids import archive_of, series_of
 from archec.oai.formats.base import XSI, Context, Item, RecordFormat, TobiItem
 from archec.oai.formats.dc import date_of, split_codes, split_words
 from archec.oai.xml import attribute, clean, element, text
-from archec.redif.clusters import Cluster, RawRefipo
+from archec.redif.fields import Cluster, RawRefipo
 from archec.redif.template import Template
 
 __all__ = ["Amf"]

@@ -13,7 +13,7 @@ from archec.ids import archive_of, series_of
 from archec.oai.formats.base import XSI, Context, FobiItem, Item, RecordFormat, TobiItem
 from archec.oai.sets import last_held
 from archec.oai.xml import text
-from archec.redif.clusters import Cluster, RawRefipo
+from archec.redif.fields import Cluster, RawRefipo
 from archec.redif.template import Template
 from archec.tist import iso
 

@@ -1,0 +1,137 @@
+"""Handles as templates spell them, and whether a file lies where its handle belongs: pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from archec.errors import BadName
+from archec.ids import archive_of, normalise_handle, series_of
+
+_REPEC = re.compile(r"repec[ \t]*:", re.I)
+_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9#-]*[ \t]*:")
+_REST = re.compile(r"(?=\S*[^\W_])[^\s<>]+\s*")
+_CORE = "all"
+"""The folder of the core archive, which has templates of all archives."""
+_SERIES = re.compile(r"[a-z0-9]{6}")
+
+
+class Place(NamedTuple):
+    """Where in RePEc a file lies: ``RePEc/aaa/ssssss/1.rdf`` is ``Place("aaa", ("ssssss",), "1.rdf")``.
+
+    ``archive`` is in lower case, ``""`` if the path names none. ``directory`` are the components between the archive
+    and the file name, as written. ``name`` is ``""`` for a directory.
+    """
+
+    archive: str
+    directory: tuple[str, ...]
+    name: str
+
+
+def handle_in(first: str, following: Iterable[str]) -> str:
+    """The raw handle from the rest of its ``Handle:`` line and the lines that follow; ``""`` if there is none.
+
+    A handle has no white space, so a following line is part of it only if it is a single word. Anything else after
+    the last field of a file (a rule of dashes, a closing HTML tag, a lone Ctrl-Z, prose) is not. White space at the
+    ends of the lines of a wrapped handle is removed, blanks inside a line are kept.
+    """
+    handle = first.strip(" \t\n\r\x0b\x0c\x1a")
+    for line in following:
+        bare = line.strip(" \t\n\r\x0b\x0c\x1a")
+        if not bare:
+            if handle and line[:1] != "\x1a":
+                break
+            continue
+        if line[0] == "#":
+            continue
+        if _FIELD.match(line) and (handle or not _REPEC.match(line)):
+            break
+        if handle and not _REST.fullmatch(bare):
+            break
+        handle += bare
+    return handle
+
+
+def id_of(handle: str) -> str:
+    """The id of a raw handle, ``""`` if it is not valid."""
+    try:
+        return normalise_handle(handle)
+    except BadName:
+        return ""
+
+
+def place(path: str) -> Place:
+    """The place of a relative path; a path that ends in ``/`` is a directory.
+
+    RePEc begins after the first component that is ``RePEc`` in any case, alone or followed by ``-``, ``_`` or ``.``
+    (after the last of several such components in a row). Without one it begins at the first component of exactly
+    three letters or digits. Without that the place has no archive.
+    """
+    directory, _, name = path.rpartition("/")
+    archive, below = _split(directory)
+    return Place(archive, below, name)
+
+
+def own(handle_id: str, path: str) -> bool:
+    """Whether a file lies in the directory of the archive and the series of a normalised handle.
+
+    The template of an archive or a series may lie anywhere below the directory of its archive, that of an item below
+    the directory of its series. Case does not matter.
+    """
+    archive = archive_of(handle_id)
+    there, below = _split(path.rpartition("/")[0])
+    if not archive or there != archive:
+        return False
+    if handle_id.count(":") < 3:
+        return True
+    return bool(below) and below[0].lower() == series_of(handle_id)
+
+
+def misplaced(handle_id: str, path: str) -> str:
+    """The folder (``aaa/`` or ``aaa/ssssss/``) that shows that a file lies in the wrong place for its handle.
+
+    ``""`` if it does not, or if the path does not tell. For files anywhere on a disk, where any folder may have three
+    letters; paths of a data set, which begin in RePEc, are judged by :func:`own`. The folders closest to the file
+    count: those after the last folder ``RePEc``; without one the two around the file, if they look like
+    ``aaa/ssssss`` and one of them is the handle's (``tmp/papers`` looks like that too). A path that has the folders
+    of the handle's archive and series anywhere is right.
+    """
+    archive, series, item = archive_of(handle_id), series_of(handle_id), handle_id.count(":") > 2
+    folders = [part.lower() for part in path.split("/")[:-1] if part not in ("", ".")]
+    pairs = pairwise([*folders, ""])
+    if not archive or any(one == archive and (not item or below == series) for one, below in pairs):
+        return ""
+    root = max((i for i, part in enumerate(folders) if _is_root(part)), default=-1)
+    there = folders[root + 1 : root + 3] if root >= 0 else folders[-2:]
+    if root < 0 and not (
+        len(there) == 2 and _SERIES.fullmatch(there[1]) and (there[0] == archive or there[1] == series)
+    ):
+        return ""
+    if not there or not _is_code(there[0]) or there[0] == _CORE:
+        return ""
+    return "".join(f"{part}/" for part in (there if there[0] == archive else there[:1]))
+
+
+@lru_cache(maxsize=1024)
+def _split(directory: str) -> tuple[str, tuple[str, ...]]:
+    parts = [part for part in directory.split("/") if part not in ("", ".")]
+    begin = next((i for i, part in enumerate(parts) if _is_root(part)), None)
+    if begin is not None:
+        while begin < len(parts) and _is_root(parts[begin]):
+            begin += 1
+    else:
+        begin = next((i for i, part in enumerate(parts) if _is_code(part)), None)
+    if begin is None:
+        return "", tuple(parts)
+    return (parts[begin].lower(), tuple(parts[begin + 1 :])) if begin < len(parts) else ("", ())
+
+
+def _is_root(part: str) -> bool:
+    return part[:5].lower() == "repec" and (len(part) == 5 or part[5] in "-_.")
+
+
+def _is_code(part: str) -> bool:
+    return len(part) == 3 and part.isascii() and part.isalnum()
