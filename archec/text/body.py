@@ -1,33 +1,44 @@
-"""Bodies as the extractors read them: opened safely, Content-Encoding undone, never beyond a limit."""
+"""Fetched files as the extractors read them: opened safely, decompressed, decoded to characters, within limits."""
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import BinaryIO
 
 from archec.text.result import NoText
 
-__all__ = ["Limits", "gunzipped", "open_body", "pieces", "whole"]
-
 _CHUNK = 1 << 16
 _MAX_CODINGS = 2
 _GZIP = b"\x1f\x8b"
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_PARAMETER = re.compile(r";\s*charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.I)
+_META = re.compile(rb"<meta\s[^>]{0,300}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.I)
+_META_SPACE = 4096
+_KNOWN = re.compile(
+    r"utf-?8|utf-?16(-?[lb]e)?|iso-?8859-?\d{1,2}|latin-?1|(us-)?ascii|(windows-|cp)12\d\d|koi8-[ru]|macintosh"
+    r"|mac-?roman|gb2312|gbk|gb18030|big5(-?hkscs)?|euc-(jp|kr)|shift[_-]jis|sjis|iso-2022-jp|tis-620|cp(437|850|866)"
+)
+_AS_CP1252 = re.compile(r"iso-?8859-?1|latin-?1|(us-)?ascii|(windows-|cp)1252")
+"""Decoded as cp1252, as browsers do (WHATWG Encoding Standard, names and labels)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one extraction may use: bytes of the body as stored and as decoded, seconds."""
+    """Limits of a single extraction: maximum size in bytes, both stored and decompressed; maximum time in seconds."""
 
     max_size: int = 100_000_000
     timeout: float = 30.0
 
 
 def open_body(path: str, limits: Limits) -> BinaryIO:
-    """Opens a regular file for reading; NoText ``too-large`` before a byte is read, ``unreadable``."""
+    """Opens a regular file for reading. Raises NoText: ``too-large``, before anything is read; ``unreadable``."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:
@@ -40,9 +51,9 @@ def open_body(path: str, limits: Limits) -> BinaryIO:
 
 
 def pieces(body: BinaryIO, content_encoding: str, limits: Limits) -> Iterator[bytes]:
-    """The body in pieces, with its Content-Encoding undone.
+    """The body in pieces, without its Content-Encoding.
 
-    Raises NoText: ``encoding`` for one that is unknown or broken, ``bomb`` beyond ``max_size``.
+    Raises NoText: ``encoding`` if that is unknown or broken, ``bomb`` beyond ``max_size``.
     """
     stream = _read(body)
     codings = [name.strip().lower() for name in content_encoding.split(",")]
@@ -55,16 +66,51 @@ def pieces(body: BinaryIO, content_encoding: str, limits: Limits) -> Iterator[by
 
 
 def gunzipped(stream: Iterator[bytes], limits: Limits) -> Iterator[bytes]:
-    """The inside of a gzip file; NoText ``damaged`` or ``bomb``."""
+    """The contents of a gzip file. Raises NoText: ``damaged``, ``bomb``."""
     try:
         yield from _limited(_inflate(stream, raw=False), limits.max_size)
     except NoText as error:
         raise NoText("damaged" if error.reason == "encoding" else error.reason) from error
 
 
-def whole(stream: Iterator[bytes]) -> bytes:
-    """All of a stream, which its limit keeps to a size that fits."""
-    return b"".join(stream)
+def charset_of(media_type: str) -> str:
+    """The charset parameter of a Content-Type, ``""`` if it has none."""
+    match = _PARAMETER.search(media_type[:500])
+    return match[1].lower() if match else ""
+
+
+def meta_charset(head: bytes) -> str:
+    """The charset that a ``<meta>`` in the first bytes of an HTML page declares, ``""`` if there is none."""
+    match = _META.search(head, 0, _META_SPACE)
+    name = match[1].decode("ascii", "replace").lower() if match else ""
+    return "utf-8" if name.startswith(("utf-16", "utf16")) else name
+
+
+def decoded(source: Callable[[], Iterator[bytes]], declared: str, page: bool) -> Iterator[Iterator[str]]:
+    """Decodings of a body, to be tried in turn until one does not raise UnicodeDecodeError.
+
+    ``source`` reads the body from its beginning. A byte-order mark decides; then ``declared`` (an HTTP charset); then,
+    in a ``page``, its own ``<meta>``. With a charset invalid bytes are replaced. Without one the body is UTF-8 if all
+    of it is valid, else cp1252, which decodes anything. Nothing is guessed: guesses change with the version of what
+    guesses, and text checksums with them.
+    """
+    stream = source()
+    first = next(stream, b"")
+    for mark, name in _BOMS:
+        if first.startswith(mark):
+            yield _decode(chain((first[len(mark) :],), stream), name, "replace")
+            return
+    named = next(filter(None, (_python_name(name) for name in (declared, meta_charset(first) if page else ""))), "")
+    if named == "cp1252":
+        yield _cp1252(chain((first,), stream))
+        return
+    if named:
+        yield _decode(chain((first,), stream), named, "strict" if named == "utf-8" else "replace")
+        if named != "utf-8":
+            return
+    else:
+        yield _decode(chain((first,), stream), "utf-8", "strict")
+    yield _cp1252(source())
 
 
 def _read(body: BinaryIO) -> Iterator[bytes]:
@@ -85,9 +131,9 @@ def _limited(stream: Iterator[bytes], limit: int) -> Iterator[bytes]:
 
 
 def _inflate(stream: Iterator[bytes], raw: bool) -> Iterator[bytes]:
-    """gzip (all members) or zlib; with ``raw`` also a bare deflate stream, as some servers send.
+    """Decompresses gzip (all members) or zlib; with ``raw`` also a bare deflate stream, which some servers send.
 
-    What follows the last gzip member and is not another one is padding. NoText ``encoding``.
+    Anything after the last gzip member is padding. Raises NoText: ``encoding``.
     """
     machine: zlib._Decompress | None = zlib.decompressobj(47)
     members, data = 0, b""
@@ -119,3 +165,31 @@ def _inflate(stream: Iterator[bytes], raw: bool) -> Iterator[bytes]:
         yield machine.flush()
         if not machine.eof:
             raise NoText("encoding")
+
+
+def _python_name(charset: str) -> str:
+    """The codec of a charset name, ``""`` if there is none. Python has codecs that are no charsets (``rot13``)."""
+    name = charset.strip().lower()
+    if not _KNOWN.fullmatch(name):
+        return ""
+    if _AS_CP1252.fullmatch(name):
+        return "cp1252"
+    try:
+        found = codecs.lookup(name).name
+    except LookupError:
+        return ""
+    return "utf-16-le" if found == "utf-16" else found
+
+
+def _decode(stream: Iterator[bytes], name: str, errors: str) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder(name)(errors)
+    for piece in stream:
+        yield decoder.decode(piece)
+    yield decoder.decode(b"", True)
+
+
+def _cp1252(stream: Iterator[bytes]) -> Iterator[str]:
+    """Decodes cp1252 without ever failing: the five bytes that it leaves undefined become C1 controls."""
+    table = "".join(bytes((byte,)).decode("cp1252", "ignore") or chr(byte) for byte in range(256))
+    for piece in stream:
+        yield codecs.charmap_decode(piece, "strict", table)[0]

@@ -1,8 +1,7 @@
-"""The text checksum of one file: which extractor, in which order, with which limits.
+"""The text checksum of a file: which parser is used, in which order, within which limits.
 
-Deterministic: the same bytes, type and encoding give the same result with the same versions of the
-parsers. A new version may give another text; the file then counts as changed, never as the same.
-Parsers are imported when first used, so that importing this module costs nothing.
+The same bytes, type and encoding give the same result with the same versions of the parsers. A new version may find
+another text; a file that has changed meanwhile then counts as changed, never as cosmetic.
 """
 
 from __future__ import annotations
@@ -11,21 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from archec.text.body import Limits, gunzipped, open_body, pieces, whole
-from archec.text.charset import charset_of, decoded
-from archec.text.kinds import GZIP, HTML, PDF, POSTSCRIPT, is_plain
-from archec.text.normalise import TextDigest
-from archec.text.result import NoText, TextResult
-from archec.text.sniff import HEAD, sniff
-
-__all__ = ["text_md5"]
+from archec.text.body import Limits, charset_of, decoded, gunzipped, open_body, pieces
+from archec.text.parsers import digest_html, digest_pdf, digest_postscript
+from archec.text.result import NoText, TextDigest, TextResult
+from archec.text.sniff import GZIP, HEAD, HTML, PDF, POSTSCRIPT, is_plain, sniff
 
 
 def text_md5(path: str, media_type: str, content_encoding: str = "", limits: Limits | None = None) -> TextResult:
-    """md5 of the normalised text in a file, or None with the reason; never raises for what is in it.
+    """The MD5 of the normalised text of a file, or None with a reason. Never raises because of the contents.
 
-    ``media_type`` is what :func:`archec.text.sniff.sniff` said; a ``charset`` parameter of it is used.
-    It is checked against the first bytes once a Content-Encoding is undone.
+    ``media_type`` is the result of :func:`archec.text.sniff.sniff`, with the ``charset`` parameter that the server
+    declared, if any. It is checked against the first bytes after the Content-Encoding is removed.
     """
     limits = limits or Limits()
     try:
@@ -41,7 +36,7 @@ def text_md5(path: str, media_type: str, content_encoding: str = "", limits: Lim
 
 
 class _Source:
-    """A body that can be read from its start several times."""
+    """A body that can be read several times from its beginning."""
 
     def __init__(self, body: BinaryIO, path: str, content_encoding: str, limits: Limits, packed: bool = False) -> None:
         self._body = body
@@ -57,11 +52,11 @@ class _Source:
 
     @property
     def plain_file(self) -> bool:
-        """Whether the bytes lie in the file as they are."""
+        """Whether the file contains the bytes as they are."""
         return not self._packed and self._encoding.strip().lower() in ("", "identity")
 
     def inside(self) -> _Source:
-        """The inside of a gzip file."""
+        """The contents of a gzip file."""
         return _Source(self._body, self.path, self._encoding, self.limits, packed=True)
 
     def head(self) -> bytes:
@@ -74,12 +69,8 @@ def _digest(source: _Source, media_type: str, digest: TextDigest) -> None:
         source = source.inside()
         kind = sniff(source.head())
     if kind == PDF:
-        from archec.text.pdf import digest_pdf
-
-        digest_pdf(Path(source.path) if source.plain_file else whole(source()), digest)
+        digest_pdf(Path(source.path) if source.plain_file else b"".join(source()), digest)
     elif kind == POSTSCRIPT:
-        from archec.text.postscript import digest_postscript
-
         digest_postscript(source(), digest, source.limits)
     elif kind in HTML or is_plain(kind):
         _digest_characters(source, kind in HTML, charset_of(media_type), digest)
@@ -99,8 +90,6 @@ def _digest_characters(source: _Source, page: bool, charset: str, digest: TextDi
 
 def _read(reading: Iterator[str], page: bool, digest: TextDigest) -> None:
     if page:
-        from archec.text.html import digest_html
-
         digest_html(reading, digest)
         return
     for piece in reading:

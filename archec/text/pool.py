@@ -15,11 +15,10 @@ from functools import cached_property
 from types import TracebackType
 
 from archec.config import TextConfig
-from archec.text.kinds import POSTSCRIPT, has_text
 from archec.text.orders import Orders
 from archec.text.process import Task, WorkerProcess
 from archec.text.result import TextDone
-from archec.text.sniff import bare_type
+from archec.text.sniff import POSTSCRIPT, bare_type, ghostscript, has_text
 
 __all__ = ["TextPool"]
 
@@ -136,8 +135,6 @@ class TextPool:
 
     @cached_property
     def _postscript(self) -> bool:
-        from archec.text.postscript import ghostscript
-
         return ghostscript() is not None
 
     def _dispatch(self) -> None:

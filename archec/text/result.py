@@ -1,41 +1,41 @@
-"""What text extraction says of a file, and why there is no text where there is none."""
+"""The checksum of a text, or the reason why there is none."""
 
 from __future__ import annotations
 
+import hashlib
+import unicodedata
 from typing import NamedTuple
 
-__all__ = ["REASONS", "NoText", "TextDone", "TextResult"]
-
 REASONS = {
-    "": "the text checksum is there",
-    "off": "text extraction is switched off",
-    "no-text-type": "a type that archec takes no text from",
+    "": "there is a text checksum",
+    "off": "text extraction is disabled",
+    "no-text-type": "a type from which archec takes no text",
     "no-gs": "PostScript, and Ghostscript is not installed",
     "empty": "no text in the file, such as scanned pages or an empty page",
-    "partial": "a PDF of which some pages show something that is not text: its text does not stand for it",
-    "encrypted": "a PDF that opens with a password only",
-    "damaged": "the file cannot be parsed as what it is",
+    "partial": "a PDF with pages that show something other than text: its text does not stand for it",
+    "encrypted": "a PDF that needs a password",
+    "damaged": "the file cannot be parsed",
     "too-large": "larger than text.max_size",
-    "bomb": "larger than text.max_size once decompressed",
-    "encoding": "a Content-Encoding that archec does not undo, or one that is not what it says",
+    "bomb": "larger than text.max_size after decompression",
+    "encoding": "a Content-Encoding that is unknown or does not match the contents",
     "unreadable": "the file cannot be opened or read",
-    "timeout": "not done within text.timeout",
-    "memory": "not done within text.max_memory",
+    "timeout": "not finished within text.timeout",
+    "memory": "not finished within text.max_memory",
     "crashed": "the parser crashed",
     "no-worker": "worker processes cannot be started",
 }
-"""Every reason a result may give, and its meaning. Without a checksum a changed file is never ``cosmetic``."""
+"""Every reason of a result and its meaning. Without a checksum a changed file is never ``cosmetic``."""
 
 
 class TextResult(NamedTuple):
-    """The md5 of a file's normalised text, or None and a key of :data:`REASONS`."""
+    """The MD5 of the normalised text of a file, or None and a key of REASONS."""
 
     md5: str | None
     reason: str = ""
 
 
 class TextDone(NamedTuple):
-    """A :class:`TextResult` with the key under which the file was submitted."""
+    """A TextResult with the key under which the file was submitted."""
 
     key: str
     md5: str | None
@@ -43,8 +43,72 @@ class TextDone(NamedTuple):
 
 
 class NoText(Exception):
-    """Ends an extraction; the message is a key of :data:`REASONS`. Never leaves this package."""
+    """Ends an extraction; the argument is a key of REASONS. Never leaves this package."""
 
     @property
     def reason(self) -> str:
         return str(self.args[0])
+
+
+def normalise_text(text: str) -> str:
+    """The normal form of a text: NFC, each run of white space a single blank, none at either end. Idempotent."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+class TextDigest:
+    """The MD5 of the normal form (in UTF-8) of a text that comes in pieces, cut anywhere.
+
+    Neither white space nor NFC reaches across a blank, so pieces are normalised as they come, and only an unfinished
+    last word is kept for the next one.
+    """
+
+    __slots__ = ("_carry", "_md5", "_started")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets everything that was fed."""
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._carry: list[str] = []
+        self._started = False
+
+    def feed(self, text: str) -> None:
+        """Adds a piece. A word may continue in the next one."""
+        if not text:
+            return
+        last = _last_word(text)
+        if last == 0:
+            self._carry.append(text)
+            return
+        self._carry.append(text[:last])
+        self._take()
+        if last < len(text):
+            self._carry.append(text[last:])
+
+    def cut(self) -> None:
+        """Ends a word here, as a blank would: between pages, paragraphs, table cells."""
+        self._carry.append(" ")
+
+    def md5(self) -> str | None:
+        """The checksum in hex. None for an empty text, so that scanned papers do not all look alike."""
+        self._take()
+        return self._md5.hexdigest() if self._started else None
+
+    def _take(self) -> None:
+        words = normalise_text("".join(self._carry))
+        self._carry.clear()
+        if not words:
+            return
+        if self._started:
+            self._md5.update(b" ")
+        self._md5.update(words.encode("utf-8", "surrogatepass"))
+        self._started = True
+
+
+def _last_word(text: str) -> int:
+    """Where the last word of ``text`` begins, which may be unfinished; 0 if there is only one word."""
+    if text[-1].isspace():
+        return len(text)
+    tail = text.rsplit(None, 1)
+    return len(text) - len(tail[1]) if len(tail) == 2 else 0

@@ -1,21 +1,24 @@
-"""The media type of a body from its first bytes; what a server declares is only the last resort.
+"""The media type of a body by its first bytes, and the types from which text is taken.
 
-Pure functions. Types are lower-case, without parameters.
+What a server declares is the last resort. Types are lower-case and without parameters.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+import shutil
 import zlib
 from functools import lru_cache
 
-__all__ = ["HEAD", "bare_type", "decoded_head", "is_page_instead_of_pdf", "sniff"]
-
 HEAD = 1024
-"""Bytes of a body that decide; PDF readers look for ``%PDF-`` within as many."""
+"""Number of bytes that decide the type; PDF readers look for ``%PDF-`` within as many."""
 
 UNKNOWN = "application/octet-stream"
+PDF = "application/pdf"
+POSTSCRIPT = "application/postscript"
+HTML = frozenset({"text/html", "application/xhtml+xml"})
+GZIP = frozenset({"application/gzip", "application/x-gzip"})
 
 _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -40,7 +43,7 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\xc5\xd0\xd3\xc6", "application/postscript"),
 )
 _BEGINNINGS = frozenset(magic[0] for offset, magic, _ in _MAGIC if not offset) | {ord("R")}
-"""First bytes of what begins with a magic; RIFF is what WEBP stands in."""
+"""First bytes of all magic numbers at offset 0; R is that of RIFF, which contains WEBP."""
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLE_TYPES = ("application/msword", "application/vnd.ms-")
 _OPC = (
@@ -49,9 +52,10 @@ _OPC = (
     (b"ppt/", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
 )
 _ZIP_MIMETYPE = re.compile(rb"PK\x03\x04.{26}mimetype([\x21-\x7e/]{3,100}?)PK", re.S)
+_NOT_PLAIN = frozenset({"text/rtf"})
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _LEADING = re.compile(rb"(?:\s+|<!--.*?-->|<\?(?!xml\s)[^>]*>)*", re.S)
-_HTML = re.compile(rb"<!doctype\s+(?:html|\"?-//(?:w3c|ietf)//dtd\s+x?html)|<html[\s>]", re.I)
+_HTML_PAGE = re.compile(rb"<!doctype\s+(?:html|\"?-//(?:w3c|ietf)//dtd\s+x?html)|<html[\s>]", re.I)
 _XML = re.compile(rb"<\?xml\s[^>]*>", re.I)
 _XML_ROOT = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)")
 _HTML_START = re.compile(
@@ -60,29 +64,28 @@ _HTML_START = re.compile(
     re.I,
 )
 _ANY_TAG = re.compile(rb"<(?:!--|/?[a-z][a-z0-9]*[\s/>])", re.I)
-_POSTSCRIPT = re.compile(rb"(?:\x04|\x1b%-12345X[^%]{0,512}|\s)*%!")
-_PDF = re.compile(rb"(?:\A|[^\w\"'`])%PDF-")
+_PS_START = re.compile(rb"(?:\x04|\x1b%-12345X[^%]{0,512}|\s)*%!")
+_PDF_START = re.compile(rb"(?:\A|[^\w\"'`])%PDF-")
 _CONTROL = re.compile(rb"[\x00-\x07\x0e-\x19\x1c-\x1f\x7f]")
 _TYPE = re.compile(r"\s*([a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*)\s*(?:;|,|$)", re.I)
 _TEXTUAL = frozenset({
     "application/json", "application/x-tex", "application/x-latex", "application/x-bibtex", "application/xml",
     "application/javascript", "application/x-stata-do",
 })
-_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 
 
 @lru_cache(256)
 def bare_type(declared: str) -> str:
-    """A Content-Type without its parameters, lower-case; ``""`` where it is not one."""
+    """A Content-Type without its parameters, in lower case; ``""`` if it is not valid."""
     match = _TYPE.match(declared[:500])
     return match[1].lower() if match else ""
 
 
 def sniff(head: bytes, declared: str = "", content_encoding: str = "") -> str:
-    """The media type of a body that begins with ``head`` (a kilobyte will do).
+    """The media type of a body that begins with ``head`` (HEAD bytes are enough).
 
-    ``declared`` is the server's Content-Type: it decides between types that look alike, and where
-    the bytes say nothing. ``content_encoding``: of gzip and deflate the inner type is told.
+    ``declared`` is the server's Content-Type, which decides between types that look alike and if the bytes tell
+    nothing. With a ``content_encoding`` of gzip or deflate the result is the type inside.
     """
     head = decoded_head(head, content_encoding)[: HEAD + 512]
     named = bare_type(declared)
@@ -92,7 +95,7 @@ def sniff(head: bytes, declared: str = "", content_encoding: str = "") -> str:
 
 
 def decoded_head(head: bytes, content_encoding: str) -> bytes:
-    """The first bytes behind a Content-Encoding of gzip or deflate; ``head`` itself otherwise."""
+    """The first bytes without a Content-Encoding of gzip or deflate; ``head`` itself for any other."""
     coding = content_encoding.strip().lower()
     if coding not in ("gzip", "x-gzip", "deflate"):
         return head
@@ -106,13 +109,29 @@ def decoded_head(head: bytes, content_encoding: str) -> bytes:
 
 
 def is_page_instead_of_pdf(before: str, after: str) -> bool:
-    """Whether a document was held and a page came (log-in page, soft 404): flagged ``suspect``.
+    """Whether a web page (log-in page, soft 404) was served in place of the document held, by their media types.
 
-    Source: design, section 5. Documents are PDF, PostScript and what is compressed or office.
+    Documents are PDF, PostScript, compressed files and those of office programs.
     """
     was, now = bare_type(before), bare_type(after)
-    document = was.startswith("application/") and was not in _HTML_TYPES | _TEXTUAL | {UNKNOWN}
-    return document and now in _HTML_TYPES
+    document = was.startswith("application/") and was not in HTML | _TEXTUAL | {UNKNOWN}
+    return document and now in HTML
+
+
+def has_text(media_type: str) -> bool:
+    """Whether archec takes text from files of a type. gzip counts: it may be a ``.ps.gz``."""
+    kind = bare_type(media_type)
+    return kind in HTML or kind in (PDF, POSTSCRIPT) or kind in GZIP or is_plain(kind)
+
+
+def is_plain(kind: str) -> bool:
+    """Whether files of a bare type are characters and nothing else."""
+    return kind.startswith("text/") and kind not in HTML and kind not in _NOT_PLAIN
+
+
+def ghostscript() -> str | None:
+    """The path of Ghostscript, without which there is no text of PostScript; None if it is not installed."""
+    return shutil.which("gs")
 
 
 def _binary(head: bytes, named: str) -> str:
@@ -126,26 +145,26 @@ def _binary(head: bytes, named: str) -> str:
         return "application/zip"
     if head.startswith(_OLE):
         return named if named.startswith(_OLE_TYPES) else "application/x-ole-storage"
-    if head.startswith(b"%PDF-") or (b"%PDF-" in head and _PDF.search(head, 0, HEAD + 5) and not _is_page(head)):
-        return "application/pdf"
-    if b"%!" in head and _POSTSCRIPT.match(head):
-        return "application/postscript"
+    if head.startswith(b"%PDF-") or (b"%PDF-" in head and _PDF_START.search(head, 0, HEAD + 5) and not _is_page(head)):
+        return PDF
+    if b"%!" in head and _PS_START.match(head):
+        return POSTSCRIPT
     return ""
 
 
 def _is_page(head: bytes) -> bool:
     bare = head.removeprefix(b"\xef\xbb\xbf")
-    return _HTML.match(bare, _start(bare)) is not None
+    return _HTML_PAGE.match(bare, _start(bare)) is not None
 
 
 def _start(text: bytes) -> int:
-    """Where a text begins after blanks, comments and processing instructions."""
+    """Where a text begins after white space, comments and processing instructions."""
     match = _LEADING.match(text)
     return match.end() if match else 0
 
 
 def _zip(head: bytes) -> str:
-    """Office formats by the names that stand first in the zip file, or by its ``mimetype`` entry."""
+    """Office formats by the first names in the zip file, or by its ``mimetype`` entry."""
     match = _ZIP_MIMETYPE.match(head)
     if match is not None:
         return bare_type(match[1].decode("ascii")) or "application/zip"
@@ -163,23 +182,23 @@ def _textual(head: bytes, named: str) -> str:
     bare = text[_start(text) :]
     if not bare.strip():
         return named if named.startswith("text/") else "text/plain"
-    if _HTML.match(bare):
+    if _HTML_PAGE.match(bare):
         return "text/html"
     xml = _XML.match(bare)
     if xml is not None:
         return _xml(bare[xml.end() :], named)
     if bare[:4].lower() == b"<svg":
         return "image/svg+xml"
-    if _HTML_START.match(bare) or (named in _HTML_TYPES and _ANY_TAG.search(text)):
+    if _HTML_START.match(bare) or (named in HTML and _ANY_TAG.search(text)):
         return "text/html"
-    if named in _TEXTUAL or (named.startswith("text/") and named not in _HTML_TYPES):
+    if named in _TEXTUAL or (named.startswith("text/") and named not in HTML):
         return named
     return "text/plain"
 
 
 def _xml(rest: bytes, named: str) -> str:
     rest = rest[_start(rest) :]
-    if _HTML.match(rest):
+    if _HTML_PAGE.match(rest):
         return "text/html"
     root = _XML_ROOT.match(rest)
     name = root[1].lower() if root else b""
@@ -189,13 +208,13 @@ def _xml(rest: bytes, named: str) -> str:
 
 
 def _as_utf8(head: bytes) -> bytes | None:
-    """The head with its byte-order mark undone; None where UTF-16 does not decode."""
+    """The head without its byte-order mark, UTF-16 turned into UTF-8; None if it is not valid UTF-16."""
     for mark, encoding in _BOMS:
         if head.startswith(mark):
             body = head[len(mark) :]
             if encoding == "utf-8":
                 return body
-            try:  # the last character may be cut off; any other that is none tells binary data with this beginning
+            try:  # the last character may be cut off; any other error means binary data that happens to begin like this
                 return codecs.getincrementaldecoder(encoding)().decode(body).encode("utf-8")
             except UnicodeError:
                 return None

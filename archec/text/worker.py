@@ -27,7 +27,6 @@ __all__ = ["Extractor", "main"]
 Extractor = Callable[[str, str, str, Limits], TextResult]
 
 _PARENT_CHECK = 5.0
-_PRELOADED = ("archec.text.pdf", "archec.text.html", "archec.text.postscript")
 
 
 def main() -> None:
@@ -37,8 +36,6 @@ def main() -> None:
     answers = os.dup(1)
     _silence()
     try:
-        for module in _PRELOADED:
-            importlib.import_module(module)
         extract = _function(orders.extractor)
     except (ImportError, AttributeError) as error:
         _write(answers, f"! {error}")

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from archec.demo.pdf import write_objects, write_pdf
 from archec.text.body import Limits
 from archec.text.extract import text_md5
-from archec.text.kinds import has_text
 from archec.text.result import REASONS, TextResult
+from archec.text.sniff import has_text
 
 PDF, HTML, PS, PLAIN, GZIP = "application/pdf", "text/html", "application/postscript", "text/plain", "application/gzip"
 needs_gs = pytest.mark.skipif(shutil.which("gs") is None, reason="Ghostscript (gs) is not installed")
