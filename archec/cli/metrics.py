@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from prometheus_client import generate_latest
 
 from archec.cli.archive import opened
 from archec.cli.common import config_option, echo_json, json_option, note
 from archec.cli.output import write_whole
-from archec.monitor.metrics import figures, text
+from archec.monitor.metrics import metrics_of
 from archec.monitor.status import status
-
-__all__ = ["metrics"]
 
 
 @click.command()
@@ -31,13 +30,14 @@ def metrics(output: Path | None, as_json: bool, config_file: Path | None) -> Non
     With --json one object a line.
     """
     with opened(config_file) as archive:
-        found = status(archive.config, archive.layout, archive.catalogue)
+        found = metrics_of(status(archive.config, archive.layout, archive.catalogue))
     if as_json:
-        for figure in figures(found):
-            echo_json({"name": figure.name, "labels": dict(figure.labels), "value": float(figure.value)})
+        for metric in found.collect():
+            for sample in metric.samples:
+                echo_json({"name": sample.name, "labels": sample.labels, "value": sample.value})
     if output is not None:
         if output.suffix != ".prom":
             note(f"{output}: node_exporter's textfile collector reads files *.prom only")
-        write_whole(output, text(found).encode("utf-8", "backslashreplace"))
+        write_whole(output, generate_latest(found))
     elif not as_json:
-        click.echo(text(found).encode("utf-8", "backslashreplace"), nl=False)
+        click.echo(generate_latest(found), nl=False)

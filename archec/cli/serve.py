@@ -20,7 +20,8 @@ from archec.oai.router import OaiCapability
 from archec.oai.sets import SetRules
 from archec.oai.source import CatalogueSource
 from archec.server.app import make_app
-from archec.server.run import listen, log_accesses, make_server
+from archec.server.observe import log_accesses
+from archec.server.run import listen, make_server
 from archec.store.journal import journals
 
 __all__ = ["serve"]

@@ -87,7 +87,7 @@ class ServerConfig:
     url: t.Web = setting("", "Public address of the server, without a capability's path; empty: as requested.")
     max_connections: t.Positive = setting(10_000, "Maximum number of connections; over it 503.")
     max_body: t.Size = setting(64_000, "Maximum size of a request's body.", "64kB")
-    idle_timeout: t.Duration = setting(30.0, "A connection without a whole request for this long is closed.", "30s")
+    idle_timeout: t.Duration = setting(30.0, "Maximum time for a request's body to arrive.", "30s")
     send_timeout: t.Duration = setting(60.0, "A connection whose client reads nothing for this long is closed.", "60s")
     stop_timeout: t.Duration = setting(30.0, "How long requests may take to finish when the server stops.", "30s")
     access_log: t.Text = setting("-", "Access log: a file, '-' for stdout, or empty for none.")

@@ -1,75 +1,75 @@
-"""Metrics: the status of an archive as figures for Prometheus."""
+"""Metrics: the status of an archive for Prometheus."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Gauge, Info
 
 from archec import __version__
 from archec.monitor.runs import SHOWN, RunView
 from archec.monitor.status import Status
-from archec.server.capability import Figure
-from archec.server.metrics import as_text
-
-__all__ = ["figures", "text"]
 
 
-def text(status: Status) -> str:
-    """The figures in Prometheus' text format."""
-    return as_text(figures(status))
-
-
-def figures(status: Status) -> Iterator[Figure]:
-    """All figures of a status; times are tists, sizes bytes."""
-    yield Figure("archec_info", 1, "The archec that wrote these figures.", (("version", __version__),))
-    yield Figure("archec_time_seconds", status.now, "When these figures were taken.")
-    obis = status.obis
-    for kind, state, count in (
-        ("tobi", "held", obis.tobis_held),
-        ("tobi", "lost", obis.tobis_lost),
-        ("fobi", "held", obis.fobis_held),
-        ("fobi", "lost", obis.fobis_lost),
-        ("fobi", "never", obis.fobis_never),
-    ):
-        yield Figure("archec_obis", count, "Obis by their newest state.", (("kind", kind), ("state", state)))
-    yield Figure("archec_stored_bytes", status.stored_bytes, "Bytes that all runs wrote into the obi store.")
-    disk = status.disk
-    yield Figure("archec_disk_size_bytes", disk.size, "The file system of the obi store.")
-    yield Figure("archec_disk_free_bytes", disk.free, "What of it is free.")
-    yield Figure("archec_disk_inodes_free", disk.inodes_free, "Inodes of it that are free.")
-    yield Figure("archec_disk_min_free_ratio", status.min_free, "The share below which runs stop.")
-    yield Figure("archec_at_work", bool(status.at_work), "Whether a run is at work.")
+def metrics_of(status: Status) -> CollectorRegistry:
+    """All metrics of a status; times are tists, sizes bytes."""
+    to = CollectorRegistry()
+    Info("archec", "The archec that wrote these figures.", registry=to).info({"version": __version__})
+    _gauge(to, "archec_time_seconds", "When these figures were taken.", status.now)
+    obis = Gauge("archec_obis", "Obis by their newest state.", ("kind", "state"), registry=to)
+    obis.labels("tobi", "held").set(status.obis.tobis_held)
+    obis.labels("tobi", "lost").set(status.obis.tobis_lost)
+    obis.labels("fobi", "held").set(status.obis.fobis_held)
+    obis.labels("fobi", "lost").set(status.obis.fobis_lost)
+    obis.labels("fobi", "never").set(status.obis.fobis_never)
+    _gauge(to, "archec_stored_bytes", "Bytes that all runs wrote into the obi store.", status.stored_bytes)
+    _gauge(to, "archec_disk_size_bytes", "The file system of the obi store.", status.disk.size)
+    _gauge(to, "archec_disk_free_bytes", "What of it is free.", status.disk.free)
+    _gauge(to, "archec_disk_inodes_free", "Inodes of it that are free.", status.disk.inodes_free)
+    _gauge(to, "archec_disk_min_free_ratio", "The share below which runs stop.", status.min_free)
+    _gauge(to, "archec_at_work", "Whether a run is at work.", bool(status.at_work))
     if status.last is not None:
-        yield from _of_run(status.last)
+        _last_run(to, status.last)
     if status.success is not None:
-        yield Figure("archec_last_success_time_seconds", status.success.run, "The newest run that came to its end.")
-    yield Figure("archec_files_due", status.due.now, "Files that are due, 10000 at most.")
+        _gauge(to, "archec_last_success_time_seconds", "The newest run that came to its end.", status.success.run)
+    _gauge(to, "archec_files_due", "Files that are due, 10000 at most.", status.due.now)
     if status.due.next is not None:
-        yield Figure("archec_next_due_time_seconds", status.due.next, "When the next file is due; 0: never tried.")
-    yield Figure("archec_hosts_in_trouble", status.hosts_in_trouble, "Hosts in trouble in the newest run that fetched.")
+        _gauge(to, "archec_next_due_time_seconds", "When the next file is due; 0: never tried.", status.due.next)
+    in_trouble = status.hosts_in_trouble
+    _gauge(to, "archec_hosts_in_trouble", "Hosts in trouble in the newest run that fetched.", in_trouble)
     losses = sum(item.losses for item in status.held_back)
-    yield Figure("archec_losses_held_back", losses, "Losses that await a decision.")
+    _gauge(to, "archec_losses_held_back", "Losses that await a decision.", losses)
     if status.fixity.oldest is not None:
-        yield Figure("archec_oldest_fixity_check_time_seconds", status.fixity.oldest, "The oldest check that counts.")
-    yield Figure("archec_fixity_bad", status.fixity.bad, "Entries that are known to be bad.")
+        oldest = status.fixity.oldest
+        _gauge(to, "archec_oldest_fixity_check_time_seconds", "The oldest check that counts.", oldest)
+    _gauge(to, "archec_fixity_bad", "Entries that are known to be bad.", status.fixity.bad)
+    return to
 
 
-def _of_run(run: RunView) -> Iterator[Figure]:
-    yield Figure("archec_last_run_time_seconds", run.run, "The software tist of the last run.")
-    for state in SHOWN:
-        labels = (("state", state),)
-        yield Figure("archec_last_run_state", state == run.state, "The state of the last run: 1 for that one.", labels)
-    yield Figure("archec_last_run_resumable", run.resumable, "Whether --resume would carry on with it.")
+def _last_run(to: CollectorRegistry, run: RunView) -> None:
+    _gauge(to, "archec_last_run_time_seconds", "The software tist of the last run.", run.run)
+    states = {state: state == run.state for state in SHOWN}
+    _gauges(to, "archec_last_run_state", "The state of the last run: 1 for that one.", "state", states)
+    _gauge(to, "archec_last_run_resumable", "Whether --resume would carry on with it.", run.resumable)
     if run.counts("files").get("read") or "templates" in run.part("seconds"):
         whole = bool(run.part("data_set").get("whole"))
-        yield Figure("archec_last_run_data_set_whole", whole, "Whether its data set did not break off.")
+        _gauge(to, "archec_last_run_data_set_whole", "Whether its data set did not break off.", whole)
     if run.seconds is not None:
-        yield Figure("archec_last_run_seconds", run.seconds, "How long it took.")
-    for kind, count in run.counts("tobis").items():
-        yield Figure("archec_last_run_tobis", count, "Templates by what became of them.", (("what", kind),))
-    for outcome, count in run.counts("fobis").items():
-        yield Figure("archec_last_run_fobis", count, "Visits by outcome.", (("what", outcome),))
+        _gauge(to, "archec_last_run_seconds", "How long it took.", run.seconds)
+    _gauges(to, "archec_last_run_tobis", "Templates by what became of them.", "what", run.counts("tobis"))
+    _gauges(to, "archec_last_run_fobis", "Visits by outcome.", "what", run.counts("fobis"))
     fetch = run.counts("fetch")
-    yield Figure("archec_last_run_requests", fetch.get("requests", 0), "Requests made.")
-    yield Figure("archec_last_run_fetched_bytes", fetch.get("bytes", 0), "Bytes fetched.")
-    yield Figure("archec_last_run_stored_bytes", run.stored_bytes, "Bytes written into the obi store.")
-    yield Figure("archec_last_run_problems", run.problems, "Problems in its data set.")
+    _gauge(to, "archec_last_run_requests", "Requests made.", fetch.get("requests", 0))
+    _gauge(to, "archec_last_run_fetched_bytes", "Bytes fetched.", fetch.get("bytes", 0))
+    _gauge(to, "archec_last_run_stored_bytes", "Bytes written into the obi store.", run.stored_bytes)
+    _gauge(to, "archec_last_run_problems", "Problems in its data set.", run.problems)
+
+
+def _gauge(to: CollectorRegistry, name: str, help: str, value: float) -> None:  # noqa: A002
+    Gauge(name, help, registry=to).set(value)
+
+
+def _gauges(to: CollectorRegistry, name: str, help: str, label: str, values: Mapping[str, float]) -> None:  # noqa: A002
+    gauge = Gauge(name, help, (label,), registry=to)
+    for key, value in values.items():
+        gauge.labels(key).set(value)

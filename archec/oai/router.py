@@ -20,6 +20,8 @@ from typing import Any
 
 import anyio
 from anyio import CapacityLimiter, to_thread
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -30,9 +32,7 @@ from archec.oai.follow import Follower
 from archec.oai.provider import Answer, answer
 from archec.oai.repository import Repository
 from archec.oai.request import LISTS, Pair, parse_pairs
-from archec.server.capability import Figure
-from archec.server.coding import LEAST, chosen, encoded
-from archec.server.respond import PiecewiseResponse
+from archec.server.responses import PiecewiseResponse, choose_coding, encode
 
 __all__ = ["OaiCapability"]
 
@@ -132,15 +132,16 @@ class OaiCapability:
         """Whether the index follows, and whether it can be harvested yet."""
         return self._fault or ("" if self._ready else "the index is being made")
 
-    def figures(self) -> Iterable[Figure]:
-        """Answers by verb and error, lists in work, refusals."""
-        for (verb, code), count in sorted(self._answers.items()):
-            labels = (("verb", verb), ("error", code))
-            yield Figure("archec_oai_answers_total", count, "Answers by verb and error code.", labels)
-        yield Figure("archec_oai_lists_active", self._lists, "List requests in work.")
-        yield Figure("archec_oai_lists_refused_total", self._refused, "List requests answered with 503.")
-        yield Figure("archec_oai_index_ready", self._ready, "Whether the index can be harvested.")
-        yield Figure("archec_oai_index_failing", bool(self._fault), "Whether the index cannot follow.")
+    def metrics(self) -> Iterable[Metric]:
+        """Answers by verb and error, lists in progress, refusals, the state of the index."""
+        answers = CounterMetricFamily("archec_oai_answers", "Answers by verb and error code.", labels=("verb", "error"))
+        for labels, count in sorted(self._answers.items()):
+            answers.add_metric(labels, count)
+        yield answers
+        yield GaugeMetricFamily("archec_oai_lists_active", "List requests in progress.", self._lists)
+        yield CounterMetricFamily("archec_oai_lists_refused", "List requests answered with 503.", self._refused)
+        yield GaugeMetricFamily("archec_oai_index_ready", "Whether the index can be harvested.", self._ready)
+        yield GaugeMetricFamily("archec_oai_index_failing", "Whether the index cannot follow.", bool(self._fault))
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -178,7 +179,7 @@ class OaiCapability:
 
     async def _answered(self, request: Request, pairs: list[Pair], limiter: CapacityLimiter | None) -> Response:
         base_url = self._repository.base_url or _asked(request)
-        coding = chosen(request.headers.get("accept-encoding", ""))
+        coding = choose_coding(request.headers.get("accept-encoding", ""))
         answer_, body, coding = await to_thread.run_sync(self._work, pairs, base_url, coding, limiter=limiter)
         self._answers[answer_.verb, answer_.code] += 1
         headers = {"Vary": "Accept-Encoding", **_SAFE}
@@ -189,9 +190,7 @@ class OaiCapability:
     def _work(self, pairs: list[Pair], base_url: str, coding: str) -> tuple[Answer, bytes, str]:
         """In a worker thread: the answer, and its encoded body."""
         made = answer(self._repository, pairs, base_url, self._clock())
-        if not coding or len(made.body) < LEAST:
-            return made, made.body, ""
-        return made, encoded(made.body, coding), coding
+        return made, *encode(made.body, coding)
 
 
 class _Held(Response):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from html import escape
 
+from prometheus_client import CollectorRegistry, Info, Metric, generate_latest
+from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -14,28 +17,23 @@ from starlette.types import ASGIApp
 
 from archec import __version__
 from archec.errors import ArchecError
-from archec.server.accesslog import Observed
-from archec.server.capability import Capability, Figure
-from archec.server.metrics import Requests, as_text
-
-__all__ = ["make_app"]
+from archec.server.capability import Capability
+from archec.server.observe import Observed
 
 
 def make_app(capabilities: Sequence[Capability]) -> ASGIApp:
     """The ASGI application of these capabilities."""
-    requests = Requests()
+    registry = CollectorRegistry()
+    Info("archec", "The version that runs.", registry=registry).info({"version": __version__})
+    registry.register(_Collected(capabilities))
 
     async def healthz(request: Request) -> Response:
         faults = {one.name: fault for one in capabilities if (fault := one.healthy())}
-        value = {"status": "ailing" if faults else "ok", "version": __version__, "faults": faults}
+        value = {"status": "degraded" if faults else "ok", "version": __version__, "faults": faults}
         return JSONResponse(value, 503 if faults else 200, {"Cache-Control": "no-store"})
 
     async def metrics(request: Request) -> Response:
-        figures = [Figure("archec_info", 1, "The version that runs.", (("version", __version__),))]
-        figures += requests.figures()
-        for one in capabilities:
-            figures += one.figures()
-        return PlainTextResponse(as_text(figures), media_type="text/plain; version=0.0.4")
+        return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
     async def first(request: Request) -> Response:
         return HTMLResponse(page, headers={"Content-Security-Policy": "default-src 'none'"})
@@ -54,19 +52,28 @@ def make_app(capabilities: Sequence[Capability]) -> ASGIApp:
 
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={ArchecError: _refusal})
     app.router.redirect_slashes = False
-    return Observed(app, requests, _parts([one.name for one in capabilities]))
+    return Observed(app, registry, _parts([one.name for one in capabilities]))
+
+
+class _Collected(Collector):
+    """The metrics of all capabilities."""
+
+    def __init__(self, capabilities: Sequence[Capability]) -> None:
+        self._capabilities = capabilities
+
+    def collect(self) -> Iterable[Metric]:
+        for one in self._capabilities:
+            yield from one.metrics()
 
 
 async def _refusal(request: Request, error: Exception) -> Response:
     """What a client is told of an error of ours: not what it says, for that may name paths and hosts."""
     status = error.http_status if isinstance(error, ArchecError) else 500
     if status >= 500:
-        import logging
-
         logging.getLogger("archec.server").error("%s: %s", request.url.path, error)
     headers = {"Retry-After": "60"} if status == 503 else {}
-    told = {503: "Not at present.", 500: "Something went wrong here. It has been noted."}
-    return PlainTextResponse(told.get(status, str(error)) + "\n", status, headers)
+    text = {503: "Not at present.", 500: "Something went wrong here. It has been noted."}.get(status, str(error))
+    return PlainTextResponse(f"{text}\n", status, headers)
 
 
 def _first_page(names: Sequence[str]) -> str:

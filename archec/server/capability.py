@@ -1,23 +1,13 @@
-"""What joins the server: routes, something to do while it runs, figures for ``/metrics``."""
+"""What joins the server: routes, something to do while it runs, metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from prometheus_client import Metric
 from starlette.routing import BaseRoute
-
-__all__ = ["Capability", "Figure"]
-
-
-class Figure(NamedTuple):
-    """One figure for ``/metrics``: a gauge, or a counter where its name ends in ``_total``."""
-
-    name: str
-    value: float
-    help: str
-    labels: tuple[tuple[str, str], ...] = ()
 
 
 class Capability(Protocol):
@@ -37,6 +27,6 @@ class Capability(Protocol):
         """ "" while it can do its work, else what is wrong. Must not wait."""
         ...
 
-    def figures(self) -> Iterable[Figure]:
-        """Its figures at this moment. Must not wait."""
+    def metrics(self) -> Iterable[Metric]:
+        """Its metrics for ``/metrics`` at this moment. Must not wait."""
         ...

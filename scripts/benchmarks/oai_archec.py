@@ -22,7 +22,8 @@ from archec.oai.repository import Repository, make_repository
 from archec.oai.sets import SetRules
 from archec.oai.xml import text
 from archec.server.app import make_app
-from archec.server.run import listen, log_accesses, make_server
+from archec.server.observe import log_accesses
+from archec.server.run import listen, make_server
 from benchmarks.oai_records import SETS, fields, handle, is_deleted, stamp
 
 __all__ = ["fill", "repository"]

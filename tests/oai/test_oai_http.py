@@ -319,16 +319,16 @@ def test_any_bytes_give_a_valid_answer(site: Running) -> None:
 def test_the_access_log_has_a_line_for_each_request(small: World, caplog: pytest.LogCaptureFixture) -> None:
     import logging
 
-    from archec.server.accesslog import LOGGER
+    from archec.server.observe import ACCESS_LOG
 
-    LOGGER.setLevel(logging.INFO)
-    LOGGER.propagate = True
+    ACCESS_LOG.setLevel(logging.INFO)
+    ACCESS_LOG.propagate = True
     try:
-        with caplog.at_level(logging.INFO, LOGGER.name), served(small) as site:
+        with caplog.at_level(logging.INFO, ACCESS_LOG.name), served(small) as site:
             get(f"{site.oai}?verb=Identify", **{"User-Agent": 'a "tester"'})
     finally:
-        LOGGER.propagate = False
-    (line,) = {record.message for record in caplog.records if record.name == LOGGER.name}
+        ACCESS_LOG.propagate = False
+    (line,) = {record.message for record in caplog.records if record.name == ACCESS_LOG.name}
     assert re.fullmatch(
         r'127\.0\.0\.1 - - \[.+ \+0000\] "GET /oai\?verb=Identify HTTP/1\.1" 200 [0-9]+ "-"'
         r' "a \\x22tester\\x22" [0-9.]+',

@@ -8,6 +8,8 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -15,8 +17,8 @@ from starlette.routing import BaseRoute, Route
 from archec.config import ServerConfig
 from archec.errors import BadName, CatalogueGone
 from archec.server.app import make_app
-from archec.server.capability import Capability, Figure
-from archec.server.respond import PiecewiseResponse
+from archec.server.capability import Capability
+from archec.server.responses import PiecewiseResponse
 from archec.server.run import listen, make_server
 
 LOCAL = ServerConfig(host="127.0.0.1", port=0, access_log="")
@@ -66,8 +68,10 @@ class Sample:
     def healthy(self) -> str:
         return self.fault
 
-    def figures(self) -> Iterable[Figure]:
-        yield Figure("sample_things", 1.5, "Things.", (("what", 'a "b"\n'),))
+    def metrics(self) -> Iterable[Metric]:
+        things = GaugeMetricFamily("sample_things", "Things.", labels=("what",))
+        things.add_metric(('a "b"\n',), 1.5)
+        yield things
 
 
 @contextmanager

@@ -1,0 +1,114 @@
+"""The outermost layer: every request is counted and, if wanted, logged; nothing escapes it.
+
+One line a request, in the combined log format with the time it took (seconds) at its end, so that the
+usual tools read it. What a client sent is escaped.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+from collections.abc import Callable
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from archec.errors import StorageFailed
+
+ACCESS_LOG = logging.getLogger("archec.access")
+_errors = logging.getLogger("archec.server")
+_UNSAFE = re.compile(r'[^\x20-\x7e]|["\\]')
+_INTERNAL_ERROR = b"Something went wrong here. It has been noted.\n"
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+def log_accesses(where: str, base: Path) -> None:
+    """Sends the access log to stdout (``-``), a file, or nowhere. Raises :class:`StorageFailed`."""
+    for old in list(ACCESS_LOG.handlers):
+        ACCESS_LOG.removeHandler(old)
+        old.close()
+    ACCESS_LOG.propagate = False
+    ACCESS_LOG.setLevel(logging.INFO if where else logging.CRITICAL)
+    if not where:
+        return
+    handler: logging.Handler
+    if where == "-":
+        handler = logging.StreamHandler(sys.stdout)
+    else:
+        try:
+            handler = WatchedFileHandler(base / where, encoding="utf-8")  # reopens a file that was rotated away
+        except OSError as error:
+            raise StorageFailed(f"{base / where}: {error.strerror}") from error
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    ACCESS_LOG.addHandler(handler)
+
+
+class Observed:
+    """An application whose requests are counted and logged. ``part_of`` names the capability that a path belongs to."""
+
+    def __init__(self, app: ASGIApp, registry: CollectorRegistry, part_of: Callable[[str], str]) -> None:
+        self._app, self._part_of = app, part_of
+        self._requests = Counter(
+            "archec_http_requests", "Requests that were answered.", ("part", "status"), registry=registry
+        )
+        self._sent = Counter("archec_http_sent_bytes", "Bytes of bodies sent.", ("part",), registry=registry)
+        self._active = Gauge("archec_http_requests_active", "Requests in progress.", registry=registry)
+        self._seconds = Histogram("archec_http_request_seconds", "Time to answer.", buckets=_BUCKETS, registry=registry)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI application."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = time.monotonic()
+        status = size = 0
+        whole = False
+
+        async def counted(message: Message) -> None:
+            nonlocal status, size, whole
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            elif message["type"] == "http.response.body":
+                size += len(message.get("body", b""))
+                whole = not message.get("more_body", False)
+            await send(message)
+
+        self._active.inc()
+        try:
+            await self._app(scope, receive, counted)
+        except Exception:
+            _errors.exception("%s %s failed", scope["method"], _escaped(scope["path"]))
+            if status and not whole:
+                raise  # the connection is cut: its client must not take a part for the whole
+            if whole:
+                return
+            headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_INTERNAL_ERROR))]
+            await counted({"type": "http.response.start", "status": 500, "headers": headers})
+            await counted({"type": "http.response.body", "body": _INTERNAL_ERROR})
+        finally:
+            seconds = time.monotonic() - begun
+            part = self._part_of(scope["path"])
+            self._active.dec()
+            self._requests.labels(part, str(status)).inc()
+            self._sent.labels(part).inc(size)
+            self._seconds.observe(seconds)
+            if ACCESS_LOG.isEnabledFor(logging.INFO):
+                ACCESS_LOG.info("%s", _line(scope, status, size, seconds))
+
+
+def _line(scope: Scope, status: int, size: int, seconds: float) -> str:
+    headers = dict(scope["headers"])
+    client = scope["client"][0] if scope.get("client") else "-"
+    target = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
+    referer, agent = (_escaped(headers.get(name, b"-").decode("latin-1")) for name in (b"referer", b"user-agent"))
+    when = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime())
+    request = f"{scope['method']} {_escaped(target)} HTTP/{scope['http_version']}"
+    return f'{client} - - [{when}] "{request}" {status or "-"} {size} "{referer}" "{agent}" {seconds:.3f}'
+
+
+def _escaped(text: str) -> str:
+    return _UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", text[:2000])

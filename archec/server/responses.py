@@ -1,0 +1,81 @@
+"""Bodies: in the content coding that the client asked for, and sent piece by piece.
+
+Own negotiation (RFC 9110, sections 8.4 and 12.5.3), since Starlette's middleware knows gzip only and sends it to
+clients that refuse it (``gzip;q=0``). Nothing is encoded for a client that did not ask for it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from functools import lru_cache
+
+import zstandard
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+CODINGS = ("zstd", "gzip", "deflate")
+"""Those that can be made, in the order of preference among equals."""
+
+_MINIMUM = 500
+"""Bytes below which encoding gains nothing."""
+_ZLIB_LEVEL = 1
+"""A quarter more bytes than level 6 makes, in a third of the time."""
+_ZSTD_LEVEL = 3
+_PIECE = 1 << 16
+
+
+@lru_cache(maxsize=256)
+def choose_coding(accept: str) -> str:
+    """The coding to use for an Accept-Encoding header, "" for none.
+
+    The greatest weight wins, among equals the first of :data:`CODINGS`. One that accepts anything (``*``) gets gzip.
+    """
+    weights: dict[str, float] = {}
+    for part in accept.lower().split(",")[:50]:
+        name, _, parameters = part.partition(";")
+        name = name.strip()
+        weights.setdefault("gzip" if name == "x-gzip" else name, _weight(parameters))
+    weights.setdefault("gzip", weights.get("*", 0))
+    best = max(CODINGS, key=lambda name: weights.get(name, 0))
+    weight = weights.get(best, 0)
+    return best if weight and weight >= weights.get("identity", 0) else ""
+
+
+def _weight(parameters: str) -> float:
+    name, _, value = parameters.partition("=")
+    if name.strip() != "q":
+        return 1.0
+    try:
+        weight = float(value)
+    except ValueError:
+        return 0.0
+    return weight if 0 <= weight <= 1 else 0.0
+
+
+def encode(body: bytes, coding: str) -> tuple[bytes, str]:
+    """``body`` in one of :data:`CODINGS`, and that coding; as it is, and "", where that is "" or the body is small."""
+    if not coding or len(body) < _MINIMUM:
+        return body, ""
+    if coding == "zstd":
+        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(body), coding
+    packer = zlib.compressobj(_ZLIB_LEVEL, wbits=zlib.MAX_WBITS + (16 if coding == "gzip" else 0))
+    return packer.compress(body) + packer.flush(), coding
+
+
+class PiecewiseResponse(Response):
+    """A response whose ``body`` is sent in pieces, so that a slow client holds back its sender and not our memory.
+    Whoever awaits it learns when nearly all is sent."""
+
+    def __init__(self, body: bytes, *, status: int = 200, type_: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(body, status, dict(headers or {}), type_)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI application."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        body = memoryview(self.body)
+        if scope["method"] == "HEAD":
+            body = body[:0]
+        for start in range(0, max(len(body), 1), _PIECE):
+            piece = bytes(body[start : start + _PIECE])
+            await send({"type": "http.response.body", "body": piece, "more_body": start + _PIECE < len(body)})
