@@ -27,7 +27,7 @@ from archec.store.layout import Layout
 from archec.text.pool import TextPool
 from archec.units import human_size
 from archec.web.pool import FetchPool
-from archec.web.task import Hop, Task
+from archec.web.task import FetchTask, Hop
 
 __all__ = ["FobiPhase"]
 
@@ -173,7 +173,7 @@ class FobiPhase:
         if not urls:
             return
         fobis = self._catalogue.fobis(urls)
-        tasks: list[Task] = []
+        tasks: list[FetchTask] = []
         for url in urls:
             fobi = fobis.get(url, Fobi(url))
             if self._under_way.plan_too(url):
@@ -189,11 +189,11 @@ class FobiPhase:
         if tasks:
             pool.submit(tasks)
 
-    def _task(self, fobi: Fobi) -> Task:
+    def _task(self, fobi: Fobi) -> FetchTask:
         visit = fobi.visit
         if visit is None or not fobi.history.held:
-            return Task(fobi.id)
-        return Task(fobi.id, visit.etag, visit.modified)
+            return FetchTask(fobi.id)
+        return FetchTask(fobi.id, visit.etag, visit.modified)
 
     # -- hops -------------------------------------------------------------------------------------
 

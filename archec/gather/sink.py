@@ -5,7 +5,7 @@ from __future__ import annotations
 from archec.store.layout import Layout
 from archec.store.temp import Temp
 from archec.store.writer import Writer
-from archec.web.sink import TempLike
+from archec.web.task import TempLike
 
 __all__ = ["StoreSink"]
 

@@ -1,8 +1,11 @@
-"""Fetching files: one hop for each task, politely, over worker processes (design, section 5).
+"""The one door to the outside: fetches one hop for each task, politely, over worker processes.
 
-``FetchPool`` takes ``Task`` and gives ``Hop``; redirects are handed back, not followed. How it is made, from
-the inside out: ``h1`` speaks HTTP/1.1 on one connection, ``connect`` opens connections under the rule
-of ``guard``, ``transport`` keeps them (behind httpx's transport interface; ``ftp`` is its sister), ``visit`` makes
-one attempt, ``hosts`` and ``robots`` know the manners, ``fetcher`` runs it all in one event loop, ``worker`` in a
-process of its own, ``pool`` in several.
+``FetchPool`` takes ``FetchTask`` and returns ``Hop``; redirects are returned, not followed. From the inside out:
+
+* ``guard`` resolves names and says which addresses may be connected to;
+* ``h1`` speaks HTTP/1.1 on one connection, ``connect`` opens connections, through a proxy if there is one;
+* ``transport`` keeps connections, behind httpx's transport interface; ``ftp`` is the same for ftp URLs;
+* ``client`` makes one attempt at a task, within ``limits``; ``headers`` and ``outcome`` say what its answer means;
+* ``hosts`` and ``robots`` are the politeness rules, ``fetcher`` runs all of it in one event loop;
+* ``worker`` is a process with a fetcher, ``pool`` starts several and shares the hosts among them.
 """

@@ -1,33 +1,86 @@
-"""Opens connections: resolve, check the addresses, connect to one of them, TLS; through a proxy if there is one."""
+"""Opens connections: choose a proxy, resolve, check the addresses, connect to one of them, TLS.
+
+What the guard can promise behind a proxy: a host that is a private address is refused, and a name is
+resolved here and refused if one of its addresses is private. The proxy resolves the name again, so
+a name that answers differently to the proxy gets through; only rules of the proxy itself can stop that. A
+name that cannot be resolved here is refused too, unless ``fetch.allow_networks`` holds ``0.0.0.0/0``.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 import httpx
 
-from archec.web.faults import Blocked, Distrusted
-from archec.web.guard import Guard
+from archec.errors import ConfigError
+from archec.web.guard import Guard, Resolver
 from archec.web.h1 import H1Connection
-from archec.web.proxy import Proxy
-from archec.web.resolve import Resolver
-from archec.web.tuning import Tuning
-
-__all__ = ["Connector"]
+from archec.web.limits import Tuning
+from archec.web.outcome import Blocked, Distrusted
 
 T = TypeVar("T")
 
-_ATTEMPTS = 4
-"""Addresses of a host that are tried at most."""
+_MAX_ADDRESSES = 4
+"""Maximum number of a host's addresses that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """An HTTP proxy: ``scheme`` http or https; ``authorization`` is the value of Proxy-Authorization, or empty."""
+
+    scheme: str
+    host: str
+    port: int
+    authorization: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.scheme}://{self.host}:{self.port})"
+
+
+class Proxies:
+    """Which proxy a request goes through: ``fetch.proxy`` for every one, whatever NO_PROXY says; else the
+    environment's HTTP_PROXY, HTTPS_PROXY, FTP_PROXY and NO_PROXY.
+
+    Raises ConfigError for a proxy URL that is invalid.
+    """
+
+    def __init__(self, setting: str = "") -> None:
+        self._fixed = _parse(setting, "fetch.proxy") if setting else None
+        self._environment: dict[str, str] = {} if setting else getproxies_environment()
+        self._by_scheme = {
+            scheme: _parse(self._environment[scheme], f"{scheme.upper()}_PROXY")
+            for scheme in ("http", "https", "ftp")
+            if self._environment.get(scheme)
+        }
+
+    def choose(self, scheme: str, netloc: str) -> Proxy | None:
+        """The proxy for a URL's scheme and host (with port), None to connect directly."""
+        if self._fixed is not None:
+            return self._fixed
+        proxy = self._by_scheme.get(scheme)
+        if proxy is None or proxy_bypass(netloc, self._environment):
+            return None
+        return proxy
+
+    def covers(self, scheme: str) -> bool:
+        """Whether URLs of this scheme go through a proxy (except those that NO_PROXY exempts)."""
+        return self._fixed is not None or scheme in self._by_scheme
+
+    def __bool__(self) -> bool:
+        return self._fixed is not None or bool(self._by_scheme)
 
 
 class Connector:
-    """Makes connections whose other end the guard has seen.
+    """Makes connections whose other end the guard has checked.
 
     ``trust`` makes the TLS context (certificates verified against certifi's or SSL_CERT_FILE's list).
     """
@@ -54,18 +107,18 @@ class Connector:
         """A connection to the host itself.
 
         Raises:
-            Blocked: no address of the host may be connected to.
+            Blocked: the guard allows none of the host's addresses.
             Distrusted: its certificate does not verify.
             httpx.ConnectError, httpx.ConnectTimeout: it cannot be reached within ``timeout`` seconds.
         """
         return await _within(timeout, self._direct(scheme, host, port, timeout), host)
 
     async def tunnel(self, proxy: Proxy, host: str, port: int, timeout: float) -> H1Connection:
-        """A TLS connection to the host through CONNECT of a proxy; raises as ``direct``, and ProxyError."""
+        """A TLS connection to the host through a proxy's CONNECT; raises as ``direct`` does, and ProxyError."""
         return await _within(timeout, self._tunnel(proxy, host, port, timeout), host)
 
     async def to_proxy(self, proxy: Proxy, timeout: float) -> H1Connection:
-        """A connection to a proxy, whose own address needs no leave.
+        """A connection to a proxy, whose own address is exempt from the guard.
 
         Raises:
             httpx.ProxyError: it cannot be reached.
@@ -78,42 +131,36 @@ class Connector:
             raise httpx.ProxyError(f"the proxy {proxy.host}:{proxy.port} cannot be reached: {error}") from error
 
     async def check(self, host: str, port: int, timeout: float) -> None:
-        """Raises Blocked where the host is, or resolves to, an address that is not allowed."""
+        """Raises Blocked if the host is, or resolves to, an address that the guard refuses."""
         if not self._guard.is_open:
             addresses = await _within(timeout, self._resolver.resolve(host, port), f"the name {host}")
             for address in addresses:
                 if not self._guard.allows(address):
-                    raise Blocked(_refusal(host, address))
+                    raise Blocked(refusal(host, address))
 
     async def _direct(self, scheme: str, host: str, port: int, timeout: float) -> H1Connection:
         addresses = await self._resolver.resolve(host, port)
         public = [address for address in addresses if self._guard.allows(address)]
         if not public:
-            raise Blocked(_refusal(host, addresses[0]))
+            raise Blocked(refusal(host, addresses[0]))
         context = self._context if scheme == "https" else None
-        connection = await self._first(public[:_ATTEMPTS], host, port, timeout, context)
-        if not self._guard.allows(connection.address):
+        connection = await self._first(public[:_MAX_ADDRESSES], host, port, timeout, context)
+        if not self._guard.allows(connection.address):  # what the socket says counts, not what it was told
             connection.abort()
-            raise Blocked(_refusal(host, connection.address))
+            raise Blocked(refusal(host, connection.address))
         return connection
 
-    def _plain(self) -> H1Connection:
-        return H1Connection(asyncio.get_running_loop(), self._tuning.header_bytes, self._tuning.header_count)
-
     async def _first(
-        self,
-        addresses: Sequence[str],
-        host: str,
-        port: int,
-        timeout: float,
-        context: ssl.SSLContext | None,
+        self, addresses: Sequence[str], host: str, port: int, timeout: float, context: ssl.SSLContext | None
     ) -> H1Connection:
-        """A connection to the first of the addresses that takes one; with a ``context`` over TLS."""
+        """A connection to the first address that accepts one; with a ``context`` over TLS."""
         loop = asyncio.get_running_loop()
         fault: httpx.TransportError = httpx.ConnectError(f"{host} has no address")
         for address in addresses:
             connecting = loop.create_connection(
-                self._plain, address, port,
+                lambda: H1Connection(loop, self._tuning.header_bytes, self._tuning.header_count),
+                address,
+                port,
                 ssl=context,
                 server_hostname=None if context is None else host.rstrip("."),
             )
@@ -160,16 +207,32 @@ class Connector:
         return connection
 
 
+def refusal(host: str, address: str) -> str:
+    """The message for a host whose address the guard refuses."""
+    shown = host if host == address else f"{host} ({address})"
+    return f"{shown} is not a public address; fetch.allow_networks opens networks"
+
+
+def _parse(url: str, name: str) -> Proxy:
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise ConfigError(f"{name} is not the URL of a proxy: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{name} is not the URL of a proxy", hint="http://host:port or https://host:port")
+    authorization = b""
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = b"Basic " + base64.b64encode(pair.encode())
+    return Proxy(parts.scheme, parts.hostname, port, authorization)
+
+
 async def _within(timeout: float, doing: Awaitable[T], what: str) -> T:
     try:
         return await asyncio.wait_for(doing, timeout)
     except asyncio.TimeoutError as error:
         raise httpx.ConnectTimeout(f"no connection: {what} took too long") from error
-
-
-def _refusal(host: str, address: str) -> str:
-    shown = host if host == address else f"{host} ({address})"
-    return f"{shown} is not a public address; fetch.allow_networks opens networks"
 
 
 def _reason(error: OSError) -> str:

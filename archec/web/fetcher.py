@@ -1,8 +1,9 @@
-"""The fetcher of one process: takes tasks, minds the manners, tries again, and hands hops back."""
+"""The fetcher of one process: takes tasks, keeps to the politeness rules, retries, and returns hops."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import resource
 from collections.abc import Callable
 from functools import partial
@@ -13,33 +14,26 @@ import httpx
 from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
 from archec.ids import host_of
-from archec.web.connect import Connector
-from archec.web.flight import Flight
+from archec.web.client import Attempt, Client
+from archec.web.connect import Connector, Proxies
 from archec.web.ftp import FtpTransport
-from archec.web.guard import Guard
-from archec.web.hosts import GivenUp, Host, Hosts, Job, Manners
-from archec.web.origins import Origins
+from archec.web.guard import Guard, Resolver, SystemResolver
+from archec.web.hosts import GivenUp, HostQueues, Politeness, QueuedTask
+from archec.web.limits import Flight, Tuning
 from archec.web.outcome import Outcome
-from archec.web.proxy import Proxies
-from archec.web.resolve import Resolver, SystemResolver
-from archec.web.robots import Robots, Unknown
-from archec.web.sink import Sink
-from archec.web.task import Hop, Task, failure
+from archec.web.robots import Robots, RobotsCache, Unknown
+from archec.web.task import FetchTask, Hop, Sink, failure
 from archec.web.transport import DirectTransport
-from archec.web.tuning import Tuning
-from archec.web.visit import Visit, Visitor
 
-__all__ = ["Fetcher", "Transports"]
-
-_MOST_KEPT = 1024
-"""Unused connections that are kept at most, where the limit of open files allows it."""
-_FULL = frozenset({28, 122})  # ENOSPC, EDQUOT
+_MAX_IDLE = 1024
+"""Maximum number of idle connections, if the limit of open files allows it."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Transports(NamedTuple):
-    """What carries requests. ``whole_urls``: see :class:`Visitor`."""
+    """What carries requests. ``whole_urls``: see :class:`Client`."""
 
-    web: httpx.AsyncBaseTransport
+    http: httpx.AsyncBaseTransport
     ftp: httpx.AsyncBaseTransport
     whole_urls: bool = True
 
@@ -47,24 +41,24 @@ class Transports(NamedTuple):
 def transports(
     config: FetchConfig, tuning: Tuning, concurrency: int, resolver: Resolver | None = None
 ) -> Transports:
-    """The real transports, as the configuration asks for them."""
+    """The real transports, as configured."""
     guard = Guard(config.allow_networks)
     if resolver is None:
         resolver = SystemResolver(tuning.dns_threads, tuning.dns_ttl)
     proxies = Proxies(config.proxy)
-    keep = max(2 * concurrency, min(_MOST_KEPT, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
-    web = DirectTransport(Connector(guard, resolver, tuning), proxies, keep, tuning.keep_idle)
+    keep = max(2 * concurrency, min(_MAX_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
+    http = DirectTransport(Connector(guard, resolver, tuning), proxies, keep, tuning.keep_idle)
     if proxies.covers("ftp"):
-        return Transports(web, web, whole_urls=False)
+        return Transports(http, http, whole_urls=False)
     ftp = FtpTransport(guard, resolver, concurrency, config.idle_timeout, config.contact)
-    return Transports(web, ftp, whole_urls=False)
+    return Transports(http, ftp, whole_urls=False)
 
 
 class Fetcher:
-    """Fetches one hop for each task; to be used inside a running event loop.
+    """Fetches one hop for each task; for use inside a running event loop.
 
-    Every serial that was submitted is emitted exactly once, unless ``aclose`` comes first. ``fatal`` is
-    called where the sink cannot write: nothing further is begun then.
+    ``emit`` is called exactly once for every serial that was submitted, unless ``aclose`` comes first.
+    ``fatal`` is called if the sink cannot write; no further request is started then.
     """
 
     def __init__(
@@ -87,51 +81,62 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self._concurrency = concurrency or config.concurrency
         self._carriers = carriers or transports(config, self._tuning, self._concurrency)
-        self._visitor = Visitor(
-            config, self._tuning, agent, sink, self._transport_of, progress or _ignore,
+        self._client = Client(
+            config, self._tuning, agent, sink, self._transport_of, progress or _no_op,
             whole_urls=self._carriers.whole_urls,
         )
-        self._origins = Origins(self._visitor, agent, self._tuning)
-        self._hosts = Hosts(
-            Manners(config.per_host, config.delay, config.max_delay, config.host_failures, self._tuning.penalty)
+        self._robots = RobotsCache(self._client, agent, self._tuning)
+        self._hosts = HostQueues(
+            Politeness(config.per_host, config.delay, config.max_delay, config.host_failures, self._tuning.penalty)
         )
         self._flights: set[Flight] = set()
         self._runners: set[asyncio.Task[None]] = set()
         self._open = True
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        """When the timer is due; not all that uvloop gives for a timer knows it."""
+        """When the timer is due; kept here because not every handle of uvloop knows."""
         self._ticker = self._loop.call_later(self._tuning.tick, self._tick)
 
     @property
     def in_flight(self) -> int:
-        """Requests that are under way, and bodies that are still being written."""
+        """Number of requests in flight and of bodies that are still being written."""
         return len(self._runners)
 
     def retune(self, concurrency: int) -> None:
         """Sets how many requests may be in flight."""
         self._concurrency = max(1, concurrency)
-        self._pump()
+        self.start()
 
-    def submit(self, serial: int, task: Task) -> None:
-        """Takes a task; ``start`` must follow when all tasks of a batch are in."""
+    def submit(self, serial: int, task: FetchTask) -> None:
+        """Takes a task; call ``start`` after a batch of them."""
         host = self._hosts.host(host_of(task.url))
         if host.given_up is not None:
             self._emit(serial, failure(task.url, host.given_up.outcome, host.given_up.message, deferred=True))
             return
-        self._hosts.add(Job(serial, task, host))
+        self._hosts.add(QueuedTask(serial, task, host))
 
     def start(self) -> None:
-        """Begins as many requests as may be."""
-        self._pump()
+        """Starts as many requests as are allowed now."""
+        now = self._loop.time()
+        while self._open and len(self._flights) < self._concurrency:
+            queued = self._hosts.take(now)
+            if queued is None:
+                self._arm(now)
+                return
+            flight = Flight(now)
+            flight.on_release = partial(self._release, queued, flight)
+            self._flights.add(flight)
+            flight.runner = runner = self._loop.create_task(self._run(queued, flight))
+            self._runners.add(runner)
+            runner.add_done_callback(partial(self._landed, queued, flight))
 
     def drop_queued(self) -> list[int]:
-        """Forgets the tasks that are not under way; their serials."""
+        """Forgets the tasks that are not in flight; their serials."""
         self._open = False
-        return [job.serial for job in self._hosts.clear()]
+        return [queued.serial for queued in self._hosts.clear()]
 
     async def aclose(self) -> None:
-        """Breaks off everything; temporary files of bodies under way are discarded."""
+        """Cancels everything; temporary files of unfinished bodies are discarded."""
         self._open = False
         self._ticker.cancel()
         if self._timer is not None:
@@ -140,31 +145,19 @@ class Fetcher:
         for runner in runners:
             runner.cancel()
         await asyncio.gather(*runners, return_exceptions=True)
-        await self._origins.aclose()
-        await self._carriers.web.aclose()
+        await self._robots.aclose()
+        await self._carriers.http.aclose()
         await self._carriers.ftp.aclose()
 
-    # -- what runs when ---------------------------------------------------------------------------
+    # -- scheduling -------------------------------------------------------------------------------
 
-    def _pump(self) -> None:
-        now = self._loop.time()
-        while self._open and len(self._flights) < self._concurrency:
-            job = self._hosts.take(now)
-            if job is None:
-                self._arm(now)
-                return
-            flight = Flight(now, released=partial(self._release, job))
-            self._flights.add(flight)
-            flight.runner = runner = self._loop.create_task(self._run(job, flight))
-            self._runners.add(runner)
-            runner.add_done_callback(partial(self._landed, job, flight))
-
-    def _release(self, job: Job, flight: Flight) -> None:
+    def _release(self, queued: QueuedTask, flight: Flight) -> None:
         self._flights.discard(flight)
-        self._hosts.done(job.host)
-        self._pump()
+        self._hosts.done(queued.host)
+        self.start()
 
     def _arm(self, now: float) -> None:
+        """Sets the timer for the next host whose delay is over."""
         when = self._hosts.next_time()
         if self._timer is not None:
             if when is not None and self._timer_at <= when and not self._timer.cancelled():
@@ -177,113 +170,111 @@ class Fetcher:
 
     def _wake(self) -> None:
         self._timer = None
-        self._pump()
+        self.start()
 
     def _tick(self) -> None:
         now = self._loop.time()
         for flight in self._flights:
             if flight.overdue(now, self._config, self._tuning) and flight.runner is not None:
                 flight.runner.cancel()
-        if isinstance(self._carriers.web, DirectTransport):
-            self._carriers.web.sweep(now)
+        if isinstance(self._carriers.http, DirectTransport):
+            self._carriers.http.sweep(now)
         self._ticker = self._loop.call_later(self._tuning.tick, self._tick)
 
-    # -- one job ----------------------------------------------------------------------------------
+    # -- one task ---------------------------------------------------------------------------------
 
-    async def _run(self, job: Job, flight: Flight) -> None:
+    async def _run(self, queued: QueuedTask, flight: Flight) -> None:
         try:
-            visit = await self._attempt(job, flight)
-            if visit is not None:
-                self._judge(job, visit)
+            attempt = await self._attempt(queued, flight)
+            if attempt is not None:
+                self._judge(queued, attempt)
         except (StorageFull, StorageFailed) as error:
             self._stop_storing(error)
         except OSError as error:
+            # Faults of the network are httpx's exceptions by now: this one is the sink's.
             kind = StorageFull if error.errno in _FULL else StorageFailed
-            self._stop_storing(kind(f"the body of {job.task.url} cannot be written: {error.strerror or error}"))
+            self._stop_storing(kind(f"the body of {queued.task.url} cannot be written: {error.strerror or error}"))
 
-    def _landed(self, job: Job, flight: Flight, runner: asyncio.Task[None]) -> None:
-        """Whatever ended the runner: no task is left without an answer, and its place is free."""
+    def _landed(self, queued: QueuedTask, flight: Flight, runner: asyncio.Task[None]) -> None:
+        """However the runner ended: every task gets its hop, and its place is free again."""
         self._runners.discard(runner)
+        url = queued.task.url
         if runner.cancelled():
             if self._open and flight.verdict:
-                self._emit(job.serial, failure(job.task.url, Outcome.TIMEOUT, flight.verdict))
+                self._emit(queued.serial, failure(url, Outcome.TIMEOUT, flight.verdict))
         elif (error := runner.exception()) is not None:
-            self._loop.call_exception_handler({"message": f"fetching {job.task.url} broke", "exception": error})
+            self._loop.call_exception_handler({"message": f"fetching {url} broke", "exception": error})
             message = f"a fault of archec: {type(error).__name__}"
-            self._emit(job.serial, failure(job.task.url, Outcome.UNREACHABLE, message))
+            self._emit(queued.serial, failure(url, Outcome.UNREACHABLE, message))
         flight.release()
 
-    async def _attempt(self, job: Job, flight: Flight) -> Visit | None:
-        """How an attempt ended; None where the job went back to its queue."""
-        url = job.task.url
+    async def _attempt(self, queued: QueuedTask, flight: Flight) -> Attempt | None:
+        """The result of an attempt; None if robots.txt ended the task, or sent it back to its queue."""
+        url = queued.task.url
         if self._config.robots == "obey" and not url.startswith("ftp:"):
             origin = url[: url.index("/", 8)]
-            robots = self._origins.known(origin)
+            robots = self._robots.known(origin)
+            fresh = robots is None
             if robots is None:
                 flight.started = float("inf")  # robots.txt has a limit of its own
-                robots = await self._origins.learn(origin)
-                flight.started = now = self._loop.time()
-                refusal = self._refusal(job, robots)
-                delay = self._hosts.delay(job.host)
-                if refusal is None and delay:
-                    self._hosts.pause(job.host, now + delay)
-                    self._hosts.add(job)
-                    return None
-            else:
-                refusal = self._refusal(job, robots)
+                robots = await self._robots.learn(origin)
+                flight.started = self._loop.time()
+            refusal = self._refusal(queued, robots)
             if refusal is not None:
-                self._emit(job.serial, refusal)
+                self._emit(queued.serial, refusal)
                 return None
-        return await self._visitor.visit(job.task, flight)
+            delay = self._hosts.delay(queued.host)
+            if fresh and delay:  # robots.txt was a request, too: the delay comes before the next one
+                self._hosts.pause(queued.host, flight.started + delay)
+                self._hosts.add(queued)
+                return None
+        return await self._client.attempt(queued.task, flight)
 
-    def _refusal(self, job: Job, robots: Robots) -> Hop | None:
-        """Why robots.txt keeps a job from being fetched, None where it does not."""
-        url = job.task.url
+    def _refusal(self, queued: QueuedTask, robots: Robots) -> Hop | None:
+        """The hop of a task that robots.txt keeps from being fetched, None if it may be fetched."""
+        url = queued.task.url
         if isinstance(robots, Unknown):
             return failure(url, robots.outcome, robots.message, deferred=not robots.lasting)
         if not robots.allows(url):
             return failure(url, Outcome.ROBOTS, "robots.txt disallows it")
         if robots.delay > self._config.max_delay:
             reason = GivenUp(Outcome.ROBOTS, f"robots.txt asks for {robots.delay:g} s between requests")
-            self._give_up(job.host, reason)
+            self._defer(self._hosts.give_up(queued.host, reason), reason)
             return failure(url, reason.outcome, reason.message, deferred=True)
-        job.host.crawl_delay = max(job.host.crawl_delay, robots.delay)
+        queued.host.crawl_delay = max(queued.host.crawl_delay, robots.delay)
         return None
 
-    def _judge(self, job: Job, visit: Visit) -> None:
-        """Ends a job or queues it once more, and draws the consequences for its host."""
-        hop, host = visit.hop, job.host
+    def _judge(self, queued: QueuedTask, attempt: Attempt) -> None:
+        """Ends a task or queues it again, and applies the consequences for its host."""
+        hop, host = attempt.hop, queued.host
         outcome = hop.outcome
-        if hop.kind != "failed" or outcome is None or not outcome.blames_host:
+        if hop.kind != "failed" or outcome is None or not outcome.is_transient:
             self._hosts.succeeded(host)
-            self._emit(job.serial, hop)
+            self._emit(queued.serial, hop)
             return
         now = self._loop.time()
-        wait = visit.retry_after
+        wait = attempt.retry_after
         if wait is not None and wait > self._config.max_delay:
-            self._give_up(host, GivenUp(outcome, f"{host.key} asks to come back in {wait:.0f} s"))
+            reason = GivenUp(outcome, f"{host.key} asks to come back in {wait:.0f} s")
+            self._defer(self._hosts.give_up(host, reason), reason)
         elif wait is not None:
             self._hosts.pause(host, now + wait)
-        elif visit.slow_down:
+        elif attempt.slow_down:
             self._hosts.slow_down(host, now)
-        self._defer(self._hosts.failed(host, GivenUp(outcome, hop.message)), host)
-        job.tries += 1
+        dropped = self._hosts.failed(host, GivenUp(outcome, hop.message))
+        queued.tries += 1
         if host.given_up is not None:
-            self._emit(job.serial, hop._replace(deferred=True))
-        elif visit.lasting or job.tries > self._config.retries:
-            self._emit(job.serial, hop)
+            self._defer(dropped, host.given_up)
+            self._emit(queued.serial, hop._replace(deferred=True))
+        elif attempt.lasting or queued.tries > self._config.retries:
+            self._emit(queued.serial, hop)
         else:
-            backoff = self._tuning.backoff * 2 ** (job.tries - 1)
-            self._hosts.add_later(job, now + min(backoff, self._config.max_delay))
+            backoff = self._tuning.backoff * 2 ** (queued.tries - 1)
+            self._hosts.add_later(queued, now + min(backoff, self._config.max_delay))
 
-    def _give_up(self, host: Host, reason: GivenUp) -> None:
-        self._defer(self._hosts.give_up(host, reason), host)
-
-    def _defer(self, jobs: list[Job], host: Host) -> None:
-        for job in jobs:
-            if host.given_up is not None:
-                reason = host.given_up
-                self._emit(job.serial, failure(job.task.url, reason.outcome, reason.message, deferred=True))
+    def _defer(self, dropped: list[QueuedTask], reason: GivenUp) -> None:
+        for queued in dropped:
+            self._emit(queued.serial, failure(queued.task.url, reason.outcome, reason.message, deferred=True))
 
     def _stop_storing(self, error: StorageFull | StorageFailed) -> None:
         self._open = False
@@ -291,8 +282,8 @@ class Fetcher:
             self._fatal(error)
 
     def _transport_of(self, scheme: str) -> httpx.AsyncBaseTransport:
-        return self._carriers.ftp if scheme == "ftp" else self._carriers.web
+        return self._carriers.ftp if scheme == "ftp" else self._carriers.http
 
 
-def _ignore(_: int) -> None:
+def _no_op(_: int) -> None:
     return None

@@ -1,10 +1,10 @@
-"""ftp URLs through the standard library's ftplib in threads, behind the same interface as HTTP.
+"""The ftp transport: the standard library's ftplib in threads, behind the same interface as HTTP.
 
-Only anonymous, passive, binary retrieval of one file a session. The address is checked by the guard and
+Each session retrieves one file: anonymous, passive, binary. The guard checks the address, which is then
 connected to as a number; the data connection goes to that same address whatever the server's PASV answer
-says (no bounce). Replies become the HTTP status that comes nearest: 550 is 404 (403 where it speaks of
-permission), 530 and its like 401, 4xx 503, and the reply's text is the message. An If-Modified-Since that equals the
-date of MDTM gets 304.
+says (no bounce; ftplib's default). Replies become the nearest HTTP status: 550 is 404 (403 if it mentions
+permission), 530 and the like 401, 4xx 503; the reply's text is the message. An If-Modified-Since that equals the
+date of MDTM gives 304.
 """
 
 from __future__ import annotations
@@ -22,24 +22,22 @@ from urllib.parse import unquote_to_bytes
 
 import httpx
 
-from archec.web.faults import Blocked, Truncated
-from archec.web.guard import Guard
+from archec.web.connect import refusal
+from archec.web.guard import Guard, Resolver
 from archec.web.headers import clean
-from archec.web.resolve import Resolver
+from archec.web.outcome import Blocked, Truncated
 
-__all__ = ["FtpTransport"]
-
-_MOST_CHATTER = 256_000
-"""Bytes of replies in one session at most."""
-_LONGEST_REASON = 300
+_MAX_REPLIES = 256_000
+"""Maximum number of bytes of replies in one session."""
+_MAX_REASON = 300
 _PIECE = 1 << 18
 _DENIED = re.compile(r"permission|denied|not allowed|access", re.I)
 
 
 class FtpTransport(httpx.AsyncBaseTransport):
-    """GET of ftp URLs. Heeds the same extensions of a request as ``DirectTransport``.
+    """GET of ftp URLs. Uses the same extensions of a request as ``DirectTransport``.
 
-    ``idle`` is the longest silence of a server in seconds; ``contact`` is given as the anonymous password.
+    ``idle`` is the longest silence of a server in seconds; ``contact`` is sent as the anonymous password.
     """
 
     def __init__(self, guard: Guard, resolver: Resolver, threads: int, idle: float, contact: str) -> None:
@@ -50,10 +48,10 @@ class FtpTransport(httpx.AsyncBaseTransport):
         self._contact = contact
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Logs in, asks for the file and gives its size and date as headers; the body streams."""
+        """Logs in and asks for the file; its size and date become headers; the body streams."""
         url = request.url
         if url.scheme != "ftp":
-            raise httpx.UnsupportedProtocol(f"{url.scheme} is not spoken here")
+            raise httpx.UnsupportedProtocol(f"{url.scheme} is not supported")
         loop = asyncio.get_running_loop()
         host, port = url.raw_host.decode("ascii"), url.port or ftplib.FTP_PORT
         path = _path(request.extensions.get("target") or url.raw_path)
@@ -64,7 +62,7 @@ class FtpTransport(httpx.AsyncBaseTransport):
             raise httpx.ConnectTimeout(f"the name {host} took too long") from error
         public = [address for address in addresses if self._guard.allows(address)]
         if not public:
-            raise Blocked(f"{host} ({addresses[0]}) is not a public address; fetch.allow_networks opens networks")
+            raise Blocked(refusal(host, addresses[0]))
         session = _Session(public[0], port, timeout, self._idle)
         since = request.headers.get("if-modified-since", "")
         opening = loop.run_in_executor(self._threads, session.open, path, self._contact, since)
@@ -72,27 +70,28 @@ class FtpTransport(httpx.AsyncBaseTransport):
         try:
             status, headers, message = await opening
         except BaseException:
-            self._leave(session)
+            self.end(session)
             raise
         if sent is not None:
             sent()
         return httpx.Response(
             status,
             headers=headers,
-            stream=_Body(self, session, self._threads),
+            stream=_FtpBody(self, session, self._threads),
             extensions={"http_version": b"FTP", "address": public[0], "message": message},
         )
 
-    def _leave(self, session: _Session) -> None:
+    def end(self, session: _Session) -> None:
+        """Ends a session, even while a thread waits for its server; does not block."""
         session.interrupt()
         self._threads.submit(session.close)
 
     async def aclose(self) -> None:
-        """Gives the threads up; sockets that are still open end by their timeouts."""
+        """Abandons the threads; sockets that are still open end by their timeouts."""
         self._threads.shutdown(wait=False, cancel_futures=False)
 
 
-class _Body(httpx.AsyncByteStream):
+class _FtpBody(httpx.AsyncByteStream):
     def __init__(self, transport: FtpTransport, session: _Session, threads: ThreadPoolExecutor) -> None:
         self._transport = transport
         self._session = session
@@ -104,19 +103,19 @@ class _Body(httpx.AsyncByteStream):
             yield data
 
     async def aclose(self) -> None:
-        self._transport._leave(self._session)
+        self._transport.end(self._session)
 
 
 class _Ftp(ftplib.FTP):
-    """FTP whose server may not talk for ever."""
+    """FTP with a limit to what a server may say."""
 
-    heard = 0
+    replies = 0
 
     def getline(self) -> str:
         line = super().getline()
-        self.heard += len(line)
-        if self.heard > _MOST_CHATTER:
-            raise ftplib.error_proto(f"more than {_MOST_CHATTER} bytes of replies")
+        self.replies += len(line)
+        if self.replies > _MAX_REPLIES:
+            raise ftplib.error_proto(f"more than {_MAX_REPLIES} bytes of replies")
         return line
 
 
@@ -134,7 +133,7 @@ class _Session:
         self._ended = False
 
     def open(self, path: str, contact: str, since: str) -> tuple[int, list[tuple[str, str]], str]:
-        """Status, headers and message; where the status is 200 the data connection stands."""
+        """Status, headers and message; with status 200 the data connection is open."""
         headers: list[tuple[str, str]] = []
         with self._lock:
             try:
@@ -155,7 +154,7 @@ class _Session:
                 if size >= 0:
                     headers.append(("Content-Length", str(size)))
             except ftplib.Error as error:
-                return _status_of(error), headers, clean(f"ftp: {error}".encode("latin-1", "replace")[:_LONGEST_REASON])
+                return _status_of(error), headers, clean(f"ftp: {error}".encode("latin-1", "replace")[:_MAX_REASON])
             except TimeoutError as error:
                 raise httpx.ConnectTimeout("the ftp server does not answer") from error
             except (OSError, EOFError) as error:
@@ -193,7 +192,7 @@ class _Session:
                     continue
 
     def close(self) -> None:
-        """Closes both connections once no other thread uses them."""
+        """Closes both connections when no other thread uses them any more."""
         with self._lock:
             if self._data is not None:
                 self._data.close()
@@ -215,7 +214,7 @@ class _Session:
 
 
 def _path(target: bytes) -> str:
-    """The path to ask for, relative to where the login lands; one byte a character.
+    """The path to ask for, relative to the directory after login; one character for each byte.
 
     Raises:
         httpx.UnsupportedProtocol: it is a directory, or has characters that no ftp command can carry.

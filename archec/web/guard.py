@@ -1,17 +1,21 @@
-"""Which addresses may be connected to: the rule against requests that reach into private networks.
+"""Names to addresses, and which addresses may be connected to: the guard against requests into private networks.
 
-The rule is asked about the address that a socket is really connected to, never about a name, so that
-names which resolve to private addresses, names that resolve anew between check and use (DNS rebinding)
-and decimal, octal or hexadecimal spellings of an address all meet it. Sources: the IANA special-purpose
-address registries (RFC 6890 and updates); an address that is no global unicast address is refused.
+The guard judges the address that a socket is really connected to, never a name. So it covers names that
+resolve to private addresses, names that resolve differently between check and use (DNS rebinding) and
+decimal, octal or hexadecimal spellings of an address. Sources: the IANA special-purpose address
+registries (RFC 6890 and updates); any address that is not global unicast is refused.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import socket
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
-__all__ = ["Guard", "allowed"]
+import httpx
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -47,13 +51,15 @@ _REFUSED_6 = tuple(
 )
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _LOW_32 = 0xFFFFFFFF
+_MAX_REMEMBERED = 20_000
+"""Maximum number of names whose addresses are remembered."""
 
 
 def allowed(ip: Address | str, allow_networks: Sequence[Network] = ()) -> bool:
-    """Whether ``ip`` may be connected to; what is not an address at all may not.
+    """Whether connections to ``ip`` are allowed; False for anything that is not an address.
 
-    An IPv4 address inside an IPv6 one (mapped, NAT64, 6to4, ISATAP) is judged as the IPv4 address. An
-    address within one of ``allow_networks`` always may.
+    An IPv4 address inside an IPv6 one (mapped, NAT64, 6to4, ISATAP) is judged as the IPv4 address.
+    Addresses in ``allow_networks`` are exempt.
     """
     if isinstance(ip, str):
         try:
@@ -71,19 +77,20 @@ def allowed(ip: Address | str, allow_networks: Sequence[Network] = ()) -> bool:
 
 
 def _inner(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that packets to ``ip`` would reach in the end, None where there is none."""
+    """The IPv4 address that packets to ``ip`` would finally reach, None if there is none."""
     if ip.ipv4_mapped is not None:
         return ip.ipv4_mapped
     if ip.sixtofour is not None:
         return ip.sixtofour
     number = int(ip)
+    # ISATAP (RFC 5214): the interface identifier is 0000:5efe or 0200:5efe, then the IPv4 address
     if ip in _NAT64 or (number >> 32) & 0xFCFFFFFF == 0x00005EFE:
         return ipaddress.IPv4Address(number & _LOW_32)
     return None
 
 
 class Guard:
-    """The rule with the networks that an operator opened (``fetch.allow_networks``)."""
+    """The rule, with the networks that the operator exempts (``fetch.allow_networks``)."""
 
     def __init__(self, allow_networks: Sequence[str] = ()) -> None:
         self._networks = tuple(ipaddress.ip_network(text, strict=False) for text in allow_networks)
@@ -94,5 +101,57 @@ class Guard:
 
     @property
     def is_open(self) -> bool:
-        """Whether every address is allowed (``0.0.0.0/0`` is among the networks): nothing to check."""
+        """Whether ``0.0.0.0/0`` is among the exempt networks, so that nothing needs to be checked."""
         return any(network.version == 4 and network.prefixlen == 0 for network in self._networks)
+
+
+class Resolver(Protocol):
+    """Resolves host names."""
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """Numeric addresses, best first, at least one.
+
+        Raises:
+            httpx.ConnectError: there is no such name, or the name service does not answer.
+        """
+
+
+class SystemResolver:
+    """The system's ``getaddrinfo`` in threads, which outlive a caller that times out; ``ttl`` in seconds.
+
+    Remembering an answer does not weaken the guard: connections are made to the numeric address that
+    was checked, and the name is not resolved again on the way.
+    """
+
+    def __init__(self, threads: int, ttl: float) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="dns")
+        self._ttl = ttl
+        self._known: dict[str, tuple[float, Sequence[str]]] = {}
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """See :class:`Resolver`; a numeric host is its own address."""
+        try:
+            return (str(ipaddress.ip_address(host)),)
+        except ValueError:
+            pass
+        loop = asyncio.get_running_loop()
+        known = self._known.get(host)
+        if known is not None and known[0] > loop.time():
+            return known[1]
+        try:
+            addresses = await loop.run_in_executor(self._pool, _look_up, host, port)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a host name"
+            raise httpx.ConnectError(f"{host} cannot be resolved: {reason}") from error
+        if len(self._known) >= _MAX_REMEMBERED:
+            self._known.clear()
+        self._known[host] = (loop.time() + self._ttl, addresses)
+        return addresses
+
+
+def _look_up(host: str, port: int) -> Sequence[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+    if not addresses:
+        raise OSError(0, "no address")
+    return addresses

@@ -1,8 +1,8 @@
-"""One HTTP/1.1 connection: writes a request, gives the answer's head, then its body piece by piece.
+"""One HTTP/1.1 connection: sends a request, returns the head of the answer, then its body piece by piece.
 
-The parsing is llhttp's (through httptools), lenient where old servers are sloppy and harmless. Bounds
-that a hostile server meets here: size and number of headers (1xx answers and trailers count), and a
-body that is not taken away fast enough stops being read.
+llhttp (through httptools) does the parsing, lenient where old servers deviate harmlessly. Limits for
+hostile servers: size and number of headers (1xx answers and trailers count), and a body that is not
+read fast enough is not received any further.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ from typing import cast
 import httptools
 import httpx
 
-from archec.web.faults import Truncated
-
-__all__ = ["H1Connection", "Stale"]
+from archec.web.outcome import Truncated
 
 _HIGH_WATER = 1 << 18
-"""Bytes of a body that may wait to be taken; more and the socket is not read for a while."""
+"""Maximum number of buffered bytes of a body; with more, the socket is not read until they are taken."""
 
 
 class Stale(httpx.ReadError):
-    """A kept connection that the server had closed before it saw the request: use another."""
+    """The server closed a kept connection before it saw the request: use another connection."""
 
 
 class H1Connection(asyncio.Protocol):
-    """Use: ``exchange``, then ``read`` until it gives ``b""``, then ``reusable`` says whether to keep it."""
+    """Use: ``exchange``, then ``read`` until it returns ``b""``, then ``reusable`` says whether to keep it."""
 
     __slots__ = (
         "_buffered",
@@ -67,7 +65,7 @@ class H1Connection(asyncio.Protocol):
         self.lost = False
         self.idle_since = 0.0
         self.used = 0
-        """Exchanges begun on this connection."""
+        """Number of exchanges begun on this connection."""
         self._reset()
 
     def _reset(self) -> None:
@@ -80,13 +78,13 @@ class H1Connection(asyncio.Protocol):
         self._error: Exception | None = None
         self._paused = False
 
-    # -- what a transport does with it ------------------------------------------------------------
+    # -- used by the transport --------------------------------------------------------------------
 
     async def exchange(self, request: bytes) -> None:
         """Sends a request and waits for the head of the answer: ``status`` and ``headers``.
 
         Raises:
-            Stale: a kept connection turned out to be closed.
+            Stale: this connection was kept and turned out to be closed.
             httpx.ReadError, httpx.RemoteProtocolError: no answer, or one that is not HTTP.
         """
         self._reset()
@@ -96,6 +94,8 @@ class H1Connection(asyncio.Protocol):
             closed = "the server closed the connection without an answer"
             raise Stale(closed) if reused else httpx.ReadError(closed)
         parser = self._parser = httptools.HttpResponseParser(self)
+        # Deviations that old servers are known for. None of them lets one answer pass for two: every
+        # connection carries one request at a time, and surplus bytes close it.
         parser.set_dangerous_leniencies(
             lenient_headers=True,
             lenient_chunked_length=True,
@@ -116,8 +116,8 @@ class H1Connection(asyncio.Protocol):
         """The next piece of the body, ``b""`` at its end.
 
         Raises:
-            Truncated: the body ended too early, or more than its length came.
-            httpx.RemoteProtocolError: the body breaks HTTP.
+            Truncated: the body ended too early, or was longer than its stated length.
+            httpx.RemoteProtocolError: the body violates HTTP.
         """
         while not self._chunks:
             if self._error is not None:
@@ -131,7 +131,7 @@ class H1Connection(asyncio.Protocol):
         chunks, self._chunks, self._buffered = self._chunks, [], 0
         if self._paused and self._transport is not None and not self._transport.is_closing():
             self._paused = False
-            # Before Python 3.11 one over TLS has no end any more a moment before it says so.
+            # Before Python 3.11 a TLS transport loses its socket shortly before is_closing() says so.
             with contextlib.suppress(AttributeError):
                 self._transport.resume_reading()
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -145,23 +145,23 @@ class H1Connection(asyncio.Protocol):
         )
 
     def rest(self) -> None:
-        """Puts the connection aside; anything that arrives from now on closes it."""
+        """Makes the connection idle; anything that arrives from now on closes it."""
         self._parser = None
         self.idle_since = self._loop.time()
 
     def abort(self) -> None:
-        """Closes at once, whatever is under way."""
+        """Closes the connection at once."""
         if self._transport is not None and not self.lost:
             self._transport.abort()
         self.lost = True
 
     def take_transport(self) -> asyncio.Transport:
-        """The transport under the connection, for TLS to be laid over it."""
+        """The transport below, for TLS to be started on it."""
         self._parser = None
         return cast(asyncio.Transport, self._transport)
 
     def give_transport(self, transport: asyncio.Transport) -> None:
-        """The transport that is used from now on."""
+        """Sets the transport to use from now on."""
         self._transport = transport
         self.used = 0
 
@@ -200,7 +200,7 @@ class H1Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
         if self._transport is not None:
-            self._transport.close()  # one over TLS does not know by itself that it is closed
+            self._transport.close()  # a TLS transport does not notice by itself
         if self._complete or self._error is not None:
             return
         reason = "reset" if exc is not None else "closed"
@@ -256,7 +256,7 @@ class H1Connection(asyncio.Protocol):
     # -- inside -----------------------------------------------------------------------------------
 
     def _until_close(self) -> bool:
-        """Whether the answer's length is stated by the end of the connection only."""
+        """Whether only the end of the connection marks the end of the body."""
         return not any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
 
     def _fail(self, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""Whose turn it is: a queue for each host, and the manners towards it. No clock and no sockets in here.
+"""Politeness: a queue for each host, and when its next request may start. No clock and no sockets in here.
 
 A host (name and port, as they stand in the URL) has at most ``per_host`` requests in flight, starts them
 at least its delay apart, is slowed down when it says so, and is given up for this run after
@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from archec.web.outcome import Outcome
-from archec.web.task import Task
-
-__all__ = ["GivenUp", "Host", "Hosts", "Job", "Manners"]
+from archec.web.task import FetchTask
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
+class Politeness:
     """The settings of the queues (``fetch.*``); times in seconds. ``penalty``: the first slow-down."""
 
     per_host: int
@@ -31,28 +29,29 @@ class Manners:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """Why the rest of a host waits for the next run."""
+    """Why the rest of a host is left to the next run."""
 
     outcome: Outcome
     message: str
 
 
 @dataclass(slots=True, eq=False)
-class Job:
-    """A task on its way; ``tries`` counts the attempts that were begun and failed."""
+class QueuedTask:
+    """A task with its host; ``tries`` counts the attempts that failed."""
 
     serial: int
-    task: Task
-    host: Host
+    task: FetchTask
+    host: HostQueue
     tries: int = 0
 
 
 @dataclass(slots=True, eq=False)
-class Host:
-    """What is known of a host in this run."""
+class HostQueue:
+    """A host's tasks and what is known of the host in this run."""
 
     key: str
-    queue: list[tuple[int, int, Job]] = field(default_factory=list)
+    tasks: list[tuple[int, int, QueuedTask]] = field(default_factory=list)
+    """A heap by rank, then by order of arrival."""
     active: int = 0
     next_start: float = 0.0
     crawl_delay: float = 0.0
@@ -60,40 +59,45 @@ class Host:
     faults: int = 0
     given_up: GivenUp | None = None
     listed: bool = False
-    """Whether it stands in one of the two lists of hosts with something to do."""
+    """Whether it stands in one of the two lists of hosts that have something to start."""
 
 
-class Hosts:
-    """All queues of a worker. Times are those of one monotonic clock, in seconds."""
+class HostQueues:
+    """All queues of a worker. Times are those of one monotonic clock, in seconds.
 
-    def __init__(self, manners: Manners) -> None:
-        self._manners = manners
-        self._hosts: dict[str, Host] = {}
-        self._ready: deque[Host] = deque()
-        self._waiting: list[tuple[float, int, Host]] = []
-        self._later: list[tuple[float, int, Job]] = []
+    A host is listed once at most: in ``_ready`` if it may start at once, in ``_waiting`` (a heap by time) if
+    it has to let its delay pass. A host with ``per_host`` requests in flight is in neither, ``done`` lists it
+    again; so ``take`` never looks at hosts that cannot start anything.
+    """
+
+    def __init__(self, politeness: Politeness) -> None:
+        self._politeness = politeness
+        self._hosts: dict[str, HostQueue] = {}
+        self._ready: deque[HostQueue] = deque()
+        self._waiting: list[tuple[float, int, HostQueue]] = []
+        self._later: list[tuple[float, int, QueuedTask]] = []
         self._order = count()
 
-    def host(self, key: str) -> Host:
-        """The host of this name, made where it is new."""
+    def host(self, key: str) -> HostQueue:
+        """The host with this name, a new one at the first call."""
         host = self._hosts.get(key)
         if host is None:
-            host = self._hosts[key] = Host(key)
+            host = self._hosts[key] = HostQueue(key)
         return host
 
-    def add(self, job: Job) -> None:
-        """Queues a job behind those of its host that have no larger rank."""
-        host = job.host
-        heapq.heappush(host.queue, (job.task.rank, next(self._order), job))
-        if not host.listed and host.active < self._manners.per_host:
+    def add(self, queued: QueuedTask) -> None:
+        """Queues a task behind those of its host whose rank is the same or smaller."""
+        host = queued.host
+        heapq.heappush(host.tasks, (queued.task.rank, next(self._order), queued))
+        if not host.listed and host.active < self._politeness.per_host:
             self._enlist(host)
 
-    def add_later(self, job: Job, when: float) -> None:
-        """Queues a job that may not start before ``when``."""
-        heapq.heappush(self._later, (when, next(self._order), job))
+    def add_later(self, queued: QueuedTask, when: float) -> None:
+        """Queues a task that may not start before ``when``."""
+        heapq.heappush(self._later, (when, next(self._order), queued))
 
-    def take(self, now: float) -> Job | None:
-        """The next job that may start, None where none may at this moment; the job counts as active."""
+    def take(self, now: float) -> QueuedTask | None:
+        """The next task that may start, None if none may at this moment; the task counts as active."""
         while self._later and self._later[0][0] <= now:
             self.add(heapq.heappop(self._later)[2])
         while self._waiting and self._waiting[0][0] <= now:
@@ -101,80 +105,80 @@ class Hosts:
         while self._ready:
             host = self._ready.popleft()
             host.listed = False
-            if not host.queue or host.active >= self._manners.per_host:
+            if not host.tasks or host.active >= self._politeness.per_host:
                 continue
-            if host.next_start > now:
+            if host.next_start > now:  # it was paused after it was listed
                 self._enlist(host)
                 continue
-            job = heapq.heappop(host.queue)[2]
+            queued = heapq.heappop(host.tasks)[2]
             host.active += 1
             delay = self.delay(host)
             if delay:
                 host.next_start = now + delay
-            if host.queue and host.active < self._manners.per_host:
+            if host.tasks and host.active < self._politeness.per_host:
                 self._enlist(host)
-            return job
+            return queued
         return None
 
     def next_time(self) -> float | None:
-        """When ``take`` may give something without anything else happening; None: not by waiting."""
+        """When ``take`` may give something without any other event; None if waiting alone does not help."""
         times = [heap[0][0] for heap in (self._waiting, self._later) if heap]
         return min(times) if times else None
 
-    def done(self, host: Host) -> None:
-        """One of the host's jobs is no longer active."""
+    def done(self, host: HostQueue) -> None:
+        """One of the host's tasks is no longer active."""
         host.active -= 1
-        if host.queue and not host.listed:
+        if host.tasks and not host.listed:
             self._enlist(host)
 
-    def delay(self, host: Host) -> float:
-        """The time between two starts that is kept towards this host."""
-        return max(self._manners.delay, host.crawl_delay, host.penalty)
+    def delay(self, host: HostQueue) -> float:
+        """The time to keep between two starts."""
+        return max(self._politeness.delay, host.crawl_delay, host.penalty)
 
-    def pause(self, host: Host, until: float) -> None:
-        """Nothing of this host starts before ``until``."""
+    def pause(self, host: HostQueue, until: float) -> None:
+        """Starts nothing of this host before ``until``."""
         host.next_start = max(host.next_start, until)
 
-    def succeeded(self, host: Host) -> None:
-        """The host answered as it should: its faults are forgotten, its slow-down eases."""
+    def succeeded(self, host: HostQueue) -> None:
+        """The host answered as it should: forgets its faults and eases its slow-down."""
         host.faults = 0
         if host.penalty:
-            host.penalty = host.penalty / 2 if host.penalty > self._manners.penalty else 0.0
+            host.penalty = host.penalty / 2 if host.penalty > self._politeness.penalty else 0.0
 
-    def slow_down(self, host: Host, now: float) -> None:
-        """The host says that it is asked too much and does not say for how long."""
-        host.penalty = min(max(2 * host.penalty, self._manners.penalty), self._manners.max_delay)
+    def slow_down(self, host: HostQueue, now: float) -> None:
+        """The host says that it gets too many requests, but not how long to wait."""
+        host.penalty = min(max(2 * host.penalty, self._politeness.penalty), self._politeness.max_delay)
         self.pause(host, now + host.penalty)
 
-    def failed(self, host: Host, reason: GivenUp) -> list[Job]:
-        """Counts a fault; the jobs that fall away where this was one too many."""
+    def failed(self, host: HostQueue, reason: GivenUp) -> list[QueuedTask]:
+        """Counts a fault; the tasks that are dropped if this was one too many."""
         host.faults += 1
-        if host.given_up is None and host.faults >= self._manners.host_failures:
+        if host.given_up is None and host.faults >= self._politeness.host_failures:
             text = f"{host.key} was given up for this run after {host.faults} faults in a row; the last: "
             return self.give_up(host, GivenUp(reason.outcome, text + reason.message))
         return []
 
-    def give_up(self, host: Host, reason: GivenUp) -> list[Job]:
-        """Leaves the rest of a host to the next run; the jobs that were queued."""
+    def give_up(self, host: HostQueue, reason: GivenUp) -> list[QueuedTask]:
+        """Leaves the rest of a host to the next run; the tasks that were queued, in their order."""
         host.given_up = reason
-        fallen = [entry[2] for entry in sorted(host.queue, key=lambda entry: entry[:2])]
-        host.queue.clear()
+        dropped = [entry[2] for entry in sorted(host.tasks, key=lambda entry: entry[:2])]
+        host.tasks.clear()
         if any(entry[2].host is host for entry in self._later):
-            fallen += [entry[2] for entry in sorted(self._later, key=lambda e: e[:2]) if entry[2].host is host]
+            dropped += [entry[2] for entry in sorted(self._later, key=lambda e: e[:2]) if entry[2].host is host]
             self._later = [entry for entry in self._later if entry[2].host is not host]
             heapq.heapify(self._later)
-        return fallen
+        return dropped
 
-    def clear(self) -> list[Job]:
-        """Empties all queues; the jobs that were in them."""
-        fallen = [entry[2] for host in self._hosts.values() for entry in host.queue]
-        fallen += [entry[2] for entry in self._later]
+    def clear(self) -> list[QueuedTask]:
+        """Empties all queues; the tasks that were in them."""
+        dropped = [entry[2] for host in self._hosts.values() for entry in host.tasks]
+        dropped += [entry[2] for entry in self._later]
         for host in self._hosts.values():
-            host.queue.clear()
+            host.tasks.clear()
         self._later.clear()
-        return fallen
+        return dropped
 
-    def _enlist(self, host: Host) -> None:
+    def _enlist(self, host: HostQueue) -> None:
         host.listed = True
         if host.next_start > 0.0:
             heapq.heappush(self._waiting, (host.next_start, next(self._order), host))

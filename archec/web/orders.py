@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from archec.config import FetchConfig
-from archec.web.sink import Sink
-from archec.web.tuning import Tuning
+from archec.web.limits import Tuning
+from archec.web.task import Sink
 
 __all__ = ["Orders"]
 

@@ -1,17 +1,38 @@
-"""What became of a visit to a file: one vocabulary everywhere (design, section 5)."""
+"""What became of a request: the vocabulary of outcomes, and the exceptions that lead to one of them.
+
+The exceptions are httpx's, so that any httpx transport can be used, and three of our own::
+
+    httpx.TransportError
+     +-- ConnectError            unreachable      no name, no route, refused, TLS failed
+     |    +-- Blocked            blocked-address  the guard refuses the address
+     |    +-- Distrusted         unreachable      the certificate does not verify; not tried again
+     +-- ConnectTimeout, ...     timeout
+     +-- ReadError               unreachable      closed or reset before an answer
+     |    +-- Truncated          truncated        closed or reset within a body, or a wrong length
+     +-- RemoteProtocolError     server-error     not HTTP, or larger than our limits
+     +-- ProxyError              unreachable      the proxy refuses or is not there
+     +-- UnsupportedProtocol     bad-url
+"""
 
 from __future__ import annotations
 
+import re
 from enum import Enum
+from typing import NamedTuple
 
-__all__ = ["Outcome", "of_status"]
+import httpx
+
+from archec.ids import without_userinfo
+
+_MAX_MESSAGE = 300
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 class Outcome(str, Enum):
-    """The outcome of a visit.
+    """The outcome of a visit to a file.
 
     The fetcher states the failures and ``not-modified``; what a body means (new, changed, same,
-    cosmetic) and how a chain of redirects ends is decided by who asked for it.
+    cosmetic) and how a chain of redirects ends is decided by the caller.
     """
 
     NEW = "new"
@@ -36,19 +57,14 @@ class Outcome(str, Enum):
         return self.value
 
     @property
-    def may_pass(self) -> bool:
-        """Whether the fault may be over in a moment, so that trying again in this run makes sense."""
-        return self in _MAY_PASS
-
-    @property
-    def blames_host(self) -> bool:
-        """Whether the fault counts towards giving the host up for this run (``fetch.host_failures``)."""
-        return self in _MAY_PASS
+    def is_transient(self) -> bool:
+        """Whether another try in this run may succeed; such failures also count against the host."""
+        return self in _TRANSIENT
 
 
-_MAY_PASS = frozenset({Outcome.SERVER_ERROR, Outcome.UNREACHABLE, Outcome.TIMEOUT, Outcome.TRUNCATED})
+_TRANSIENT = frozenset({Outcome.SERVER_ERROR, Outcome.UNREACHABLE, Outcome.TIMEOUT, Outcome.TRUNCATED})
 
-_STATUS = {
+_OUTCOME_OF_STATUS = {
     401: Outcome.FORBIDDEN,
     402: Outcome.FORBIDDEN,
     403: Outcome.FORBIDDEN,
@@ -64,18 +80,63 @@ _STATUS = {
 
 
 def of_status(status: int) -> Outcome | None:
-    """The failure an HTTP status states; None for 2xx with a body, and for redirects and 304.
+    """The failure that an HTTP status states; None for 2xx with a body, for redirects and for 304.
 
     404 and 410 are ``gone``, the only evidence that counts towards a loss. 408, 421, 425, 429 and 5xx
-    may pass. 407 comes from a proxy and says nothing of the file. Every other 4xx is ``forbidden``:
-    the server understood and will not serve this request, and the same request gets the same answer.
-    206 was not asked for, so the body is a part: ``truncated``. Statuses outside 200 to 499 are the
-    server's error.
+    are transient. 407 comes from a proxy and says nothing about the file. Every other 4xx is ``forbidden``:
+    the server understood the request and will refuse it again. 206 was not asked for, so the body is only a
+    part: ``truncated``. A status outside 200 to 499 is the server's error.
     """
     if status == 206:
         return Outcome.TRUNCATED
     if 200 <= status < 400:
         return None
     if 400 <= status < 500:
-        return _STATUS.get(status, Outcome.FORBIDDEN)
+        return _OUTCOME_OF_STATUS.get(status, Outcome.FORBIDDEN)
     return Outcome.SERVER_ERROR
+
+
+class Blocked(httpx.ConnectError):
+    """The guard does not allow connections to the host's address."""
+
+
+class Distrusted(httpx.ConnectError):
+    """The server's certificate does not verify."""
+
+
+class Truncated(httpx.ReadError):
+    """A body ended before its end, or went on after it."""
+
+
+class Fault(NamedTuple):
+    """The outcome of a request without an answer; ``lasting``: another try in this run would fail too."""
+
+    outcome: Outcome
+    message: str
+    lasting: bool
+
+
+EXPECTED = (httpx.TransportError, httpx.InvalidURL, httpx.StreamError)
+"""Everything that a transport raises because of what a server or a network does."""
+
+_FAULTS: tuple[tuple[type[Exception], Outcome, bool], ...] = (
+    (Blocked, Outcome.BLOCKED_ADDRESS, True),
+    (Distrusted, Outcome.UNREACHABLE, True),
+    (Truncated, Outcome.TRUNCATED, False),
+    (httpx.TimeoutException, Outcome.TIMEOUT, False),
+    (httpx.RemoteProtocolError, Outcome.SERVER_ERROR, False),
+    (httpx.UnsupportedProtocol, Outcome.BAD_URL, True),
+    (httpx.LocalProtocolError, Outcome.BAD_URL, True),
+    (httpx.InvalidURL, Outcome.BAD_URL, True),
+    (httpx.TransportError, Outcome.UNREACHABLE, False),
+    (httpx.StreamError, Outcome.TRUNCATED, False),
+)
+
+
+def fault_of(error: Exception) -> Fault:
+    """The outcome that one of ``EXPECTED`` stands for, with a message fit for a report."""
+    text = _UNPRINTABLE.sub(" ", without_userinfo(str(error)))[:_MAX_MESSAGE] or type(error).__name__
+    for kind, outcome, lasting in _FAULTS:
+        if isinstance(error, kind):
+            return Fault(outcome, text, lasting)
+    return Fault(Outcome.UNREACHABLE, text, False)

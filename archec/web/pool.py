@@ -19,12 +19,11 @@ from archec.errors import StorageFailed, StorageFull
 from archec.ids import host_of
 from archec.web import wire
 from archec.web.child import Child
+from archec.web.connect import Proxies
+from archec.web.limits import Tuning
 from archec.web.orders import Orders
 from archec.web.outcome import Outcome
-from archec.web.proxy import Proxies
-from archec.web.sink import Sink
-from archec.web.task import Hop, Task, failure
-from archec.web.tuning import Tuning
+from archec.web.task import FetchTask, Hop, Sink, failure
 
 __all__ = ["FetchPool", "shares"]
 
@@ -37,7 +36,7 @@ _DIED = "the fetching process died on it, and so did another one"
 
 
 class _Pending(NamedTuple):
-    task: Task
+    task: FetchTask
     owner: _Owner
     crashes: int
 
@@ -107,7 +106,7 @@ class FetchPool:
 
     # -- in and out -------------------------------------------------------------------------------
 
-    def submit(self, tasks: Sequence[Task]) -> None:
+    def submit(self, tasks: Sequence[FetchTask]) -> None:
         """Hands tasks over. Their URLs are normalised; the same URL twice is fetched twice."""
         batches: dict[int, list[tuple[Any, ...]]] = {}
         serial = self._serial

@@ -1,38 +1,47 @@
-"""robots.txt (RFC 9309): what a host asks of us, read once a run for each origin.
+"""robots.txt (RFC 9309): what a host asks of us, fetched once a run for each origin.
 
-The policy, written down because it decides what is asked of strangers' servers:
+The policy, written down because it decides what is asked of other people's servers:
 
 * 2xx: the rules in it, as the protego library reads them, for our product token or ``*``.
 * 4xx: there are no rules, everything may be fetched. (But 408, 421, 425 and 429 say "not now", and 407
   comes from a proxy: they count as no answer.)
 * 5xx, no answer, more than five redirects: nothing is known, so nothing of the origin is fetched
-  in this run. This is never treated as leave.
-* an address that may not be connected to: the origin's files are refused the same way.
+  in this run. Never treated as permission.
+* An address that the guard refuses: the origin's files are refused the same way.
 * Crawl-delay (and Request-rate) are kept up to ``fetch.max_delay``; a host that asks for more waits for
   the next run.
-* What stands beyond the first 512 kB is not read.
+* Anything beyond the first 512 kB is not read.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import zlib
+from collections import OrderedDict
 from dataclasses import dataclass
 
+import httpx
 from protego import Protego
 
-from archec.web.outcome import Outcome
-
-__all__ = ["ALLOW_ALL", "Robots", "Rules", "Unknown", "parse", "product_token", "unpack"]
+from archec.errors import BadName
+from archec.ids import normalise_url
+from archec.web.client import Client, close
+from archec.web.headers import location_of, raw_headers
+from archec.web.limits import Flight, Tuning
+from archec.web.outcome import EXPECTED, Outcome, fault_of, of_status
 
 _AGENT_LINE = re.compile(r"^([ \t]*user[- ]?agents?[ \t]*[: \t][ \t]*)([^#\r\n]*)", re.I | re.M)
-_LONGEST_LINE = 4096
-_MOST_LINES = 20_000
+_MAX_LINE = 4096
+_MAX_LINES = 20_000
+_MAX_REMEMBERED = 20_000
+"""Maximum number of origins whose rules are remembered."""
+_TRIES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an origin allows. ``delay``: seconds between requests that it asks for."""
+    """What an origin allows; ``delay``: seconds between requests that it asks for."""
 
     protego: Protego | None
     token: str
@@ -50,7 +59,8 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The rules of an origin cannot be had. ``lasting``: nor will they in the next run (a refused address)."""
+    """The rules of an origin are not available. ``lasting``: the next run will not get them either (a refused
+    address)."""
 
     outcome: Outcome
     message: str
@@ -62,8 +72,106 @@ Robots = Rules | Unknown
 ALLOW_ALL = Rules(None, "")
 
 
+class RobotsCache:
+    """Rules by origin (``http://host:port``), fetched through the same client and guard as files."""
+
+    def __init__(self, client: Client, agent: str, tuning: Tuning) -> None:
+        self._client = client
+        self._token = product_token(agent)
+        self._tuning = tuning
+        self._known: OrderedDict[str, Robots] = OrderedDict()
+        self._fetching: dict[str, asyncio.Task[Robots]] = {}
+
+    def known(self, origin: str) -> Robots | None:
+        """The rules of an origin if they are known already."""
+        return self._known.get(origin)
+
+    async def learn(self, origin: str) -> Robots:
+        """The rules of an origin; whoever asks first has them fetched, the others wait for the same answer."""
+        fetching = self._fetching.get(origin)
+        if fetching is None:
+            fetching = self._fetching[origin] = asyncio.ensure_future(self._fetch(origin))
+        try:
+            robots = await asyncio.shield(fetching)  # one of several waiting may be cancelled
+        finally:
+            if fetching.done():
+                self._fetching.pop(origin, None)
+        self._known[origin] = robots
+        if len(self._known) > _MAX_REMEMBERED:
+            self._known.popitem(last=False)
+        return robots
+
+    async def aclose(self) -> None:
+        """Cancels what is being fetched."""
+        for fetching in self._fetching.values():
+            fetching.cancel()
+        await asyncio.gather(*self._fetching.values(), return_exceptions=True)
+
+    async def _fetch(self, origin: str) -> Robots:
+        robots: Robots = ALLOW_ALL
+        for number in range(_TRIES):
+            if number:
+                await asyncio.sleep(self._tuning.backoff)
+            try:
+                robots = await asyncio.wait_for(self._follow(f"{origin}/robots.txt"), self._tuning.robots_timeout)
+            except asyncio.TimeoutError:
+                robots = Unknown(Outcome.TIMEOUT, f"robots.txt took longer than {self._tuning.robots_timeout:g} s")
+            if not isinstance(robots, Unknown) or robots.lasting:
+                break
+        return robots
+
+    async def _follow(self, url: str) -> Robots:
+        try:
+            for _ in range(self._tuning.robots_redirects + 1):
+                found = await self._request(url)
+                if not isinstance(found, str):
+                    return found
+                url = normalise_url(found)
+        except EXPECTED as error:
+            fault = fault_of(error)
+            lasting = fault.outcome in (Outcome.BLOCKED_ADDRESS, Outcome.BAD_URL)
+            return Unknown(fault.outcome, f"robots.txt is not available: {fault.message}", lasting)
+        except (BadName, ValueError):
+            return ALLOW_ALL  # redirects to nowhere: there is no robots.txt
+        return Unknown(Outcome.SERVER_ERROR, f"robots.txt redirects more than {self._tuning.robots_redirects} times")
+
+    async def _request(self, url: str) -> Robots | str:
+        """Rules, or where a redirect leads."""
+        response = await self._client.open(url, Flight(asyncio.get_running_loop().time()))
+        try:
+            status = response.status_code
+            fields = raw_headers(response.headers.raw)
+            content = await self._read(response)
+        finally:
+            await close(response)
+        if 300 <= status < 400 and fields.get("location"):
+            return location_of(url, fields["location"])
+        outcome = of_status(status)
+        if outcome in (Outcome.SERVER_ERROR, Outcome.UNREACHABLE) or status == 304:
+            return Unknown(Outcome.SERVER_ERROR, f"robots.txt is not available: HTTP {status}")
+        if not 200 <= status < 300:
+            return ALLOW_ALL
+        text = unpack(content, fields.get("content-encoding", ""), self._tuning.robots_size)
+        if text is None:
+            return Unknown(Outcome.SERVER_ERROR, "robots.txt came in an encoding that was not asked for")
+        try:
+            return parse(text, self._token)
+        except ValueError:
+            return Unknown(Outcome.SERVER_ERROR, "robots.txt cannot be read")
+
+    async def _read(self, response: httpx.Response) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in response.stream:  # type: ignore[union-attr]
+            chunks.append(chunk)
+            size += len(chunk)
+            if size >= self._tuning.robots_size:
+                break
+        return b"".join(chunks)[: self._tuning.robots_size]
+
+
 def product_token(agent: str) -> str:
-    """What robots.txt calls us: ``archec`` of ``archec/1.0 (name; contact)``."""
+    """Our name in robots.txt: ``archec`` of ``archec/1.0 (name; contact)``."""
     match = re.match(r"[A-Za-z_-]+", agent)
     return match[0].lower() if match else "archec"
 
@@ -71,13 +179,13 @@ def product_token(agent: str) -> str:
 def parse(content: bytes, token: str) -> Rules:
     """The rules in a robots.txt for the product ``token``.
 
-    Groups for other agents are pooled under one name beforehand: a file that names ten thousand agents
-    for ten thousand rules would else become their product in memory. Raises ValueError where the
+    Groups for other agents are merged under one name first: a file that names ten thousand agents
+    for ten thousand rules would otherwise become their product in memory. Raises ValueError if the
     library gives up.
     """
     text = content.decode("utf-8-sig", "replace").replace("\x00", "")
-    lines = [line[:_LONGEST_LINE] for line in text.splitlines()[:_MOST_LINES]]
-    text = _AGENT_LINE.sub(lambda match: _pooled(match, token), "\n".join(lines))
+    lines = [line[:_MAX_LINE] for line in text.splitlines()[:_MAX_LINES]]
+    text = _AGENT_LINE.sub(lambda match: _merged(match, token), "\n".join(lines))
     rules = Protego.parse(text)
     delay = float(rules.crawl_delay(token) or 0.0)
     rate = rules.request_rate(token)
@@ -86,7 +194,7 @@ def parse(content: bytes, token: str) -> Rules:
     return Rules(rules, token, delay)
 
 
-def _pooled(match: re.Match[str], token: str) -> str:
+def _merged(match: re.Match[str], token: str) -> str:
     agent = match[2].strip().lower()
     name = agent.partition("/")[0].rstrip("*").strip()
     if agent == "*":
@@ -95,7 +203,7 @@ def _pooled(match: re.Match[str], token: str) -> str:
 
 
 def unpack(content: bytes, encoding: str, limit: int) -> bytes | None:
-    """A robots.txt that came compressed though it was not asked to; None where it cannot be read."""
+    """A robots.txt that was compressed without being asked to, up to ``limit`` bytes; None if it is unreadable."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return content

@@ -1,24 +1,22 @@
-"""What goes into the fetcher and what comes out of it: a task is one request, a hop its answer."""
+"""The fetcher's interface: a task is one request, a hop is its result, a sink is where bodies go."""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from archec.web.outcome import Outcome
 
-__all__ = ["HEAD", "Hop", "HopKind", "Task", "failure"]
-
 HEAD = 1536
-"""So many bytes of a body come with its hop, for who wants to know what it is."""
+"""Bytes of a body that come with its hop, enough to recognise its media type."""
 
 HopKind = Literal["body", "redirect", "not-modified", "failed"]
 
 
-class Task(NamedTuple):
+class FetchTask(NamedTuple):
     """One request to make.
 
     ``url`` is a normalised URL; ``etag`` and ``last_modified`` are validators of an earlier visit (the
-    request is conditional where one is given); a smaller ``rank`` goes first within its host.
+    request is conditional if there is one); within a host, tasks with a smaller ``rank`` go first.
     """
 
     url: str
@@ -28,24 +26,24 @@ class Task(NamedTuple):
 
 
 class Hop(NamedTuple):
-    """What one task came to. Redirects are not followed: ``location`` says where to.
+    """The result of one task. Redirects are not followed: ``location`` says where to.
 
     ``kind`` is ``body`` (``temp``, ``md5``, ``xxh3``, ``size`` are set; the caller owns the temporary
     file from then on), ``redirect``, ``not-modified`` or ``failed`` (``outcome`` and ``message`` say
-    why). ``outcome`` is None for a body and a redirect: what they mean is the caller's to decide.
+    why). ``outcome`` is None for a body and a redirect: what they mean is the caller's decision.
     ``deferred``: the host was given up for this run, nothing was learnt about this file.
-    No user name or password appears in any field.
+    No field ever contains a user name or password of a URL.
     """
 
     url: str
     kind: HopKind
     outcome: Outcome | None = None
     status: int = 0
-    """HTTP status of the answer, 0 where there was none; for ftp the status that comes nearest."""
+    """HTTP status of the answer, 0 without an answer; for ftp the HTTP status that comes nearest."""
     headers: tuple[tuple[str, str], ...] = ()
     """The headers worth keeping, names in lower case, values cleaned and bounded (``headers.KEPT``)."""
     location: str = ""
-    """Absolute, not normalised, without user information."""
+    """Absolute, not normalised."""
     temp: str = ""
     md5: str = ""
     xxh3: str = ""
@@ -53,17 +51,17 @@ class Hop(NamedTuple):
     """Bytes of the entity body as served after transfer coding."""
     content_type: str = ""
     message: str = ""
-    """For people: what went wrong."""
+    """What went wrong, for people."""
     address: str = ""
     """The address that was connected to: the server's, or the proxy's."""
     elapsed: float = 0.0
     """Seconds of the last attempt, from its start to the last byte."""
     deferred: bool = False
     head: bytes = b""
-    """The first :data:`HEAD` bytes of a body, where they were at hand."""
+    """The first :data:`HEAD` bytes of a body."""
 
     def header(self, name: str) -> str:
-        """The first kept header of this lower-case name, or ``""``."""
+        """The first kept header with this lower-case name, or ``""``."""
         for key, value in self.headers:
             if key == name:
                 return value
@@ -73,3 +71,28 @@ class Hop(NamedTuple):
 def failure(url: str, outcome: Outcome, message: str, *, deferred: bool = False) -> Hop:
     """A failed hop of a task that got no answer."""
     return Hop(url, "failed", outcome, message=message, deferred=deferred)
+
+
+class TempLike(Protocol):
+    """One body while it is received. Exactly one of ``close`` and ``discard`` ends it.
+
+    Raises:
+        StorageFull: no space is left; nothing further is fetched.
+        StorageFailed, OSError: the file system refused.
+    """
+
+    def write(self, data: bytes, /) -> None:
+        """Appends ``data``."""
+
+    def close(self) -> tuple[str, str, str, int]:
+        """Ends the file and returns path, md5, xxh3 (hex) and size; the path belongs to the caller."""
+
+    def discard(self) -> None:
+        """Removes the file; never raises for a file that is no longer there."""
+
+
+class Sink(Protocol):
+    """Opens temporary files. It is pickled to the worker processes, so it must not hold open files."""
+
+    def temp(self, url: str, /) -> TempLike:
+        """A new temporary file for the body of ``url``."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from archec.web.outcome import Outcome
-from archec.web.task import Hop, Task
+from archec.web.task import FetchTask, Hop
 
 __all__ = ["Inbox", "frame", "hop_from", "hop_to", "task_from"]
 
@@ -61,9 +61,9 @@ class Inbox:
         del buffer[:start]
 
 
-def task_from(item: tuple[Any, ...]) -> tuple[int, Task]:
+def task_from(item: tuple[Any, ...]) -> tuple[int, FetchTask]:
     """A task as it arrives."""
-    return item[0], Task._make(item[1:])
+    return item[0], FetchTask._make(item[1:])
 
 
 def hop_to(serial: int, hop: Hop) -> tuple[Any, ...]:

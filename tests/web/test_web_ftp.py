@@ -11,7 +11,7 @@ from web_ftpserver import FtpServer
 from web_support import fetch, fetch_one, leftovers, settings
 
 from archec.web.outcome import Outcome
-from archec.web.task import Task
+from archec.web.task import FetchTask
 
 BODY = b"paper\n" * 100_000
 
@@ -32,7 +32,7 @@ def test_a_file_is_fetched_with_its_date(server: FtpServer, tmp_path: Path) -> N
     assert Path(hop.temp).read_bytes() == BODY
     assert hop.header("last-modified") == "Sat, 02 May 2009 10:00:00 GMT"
     assert hop.address == "127.0.0.1"
-    again = fetch_one(tmp_path, Task(server.url("pub/a%20b.pdf"), last_modified=hop.header("last-modified")))
+    again = fetch_one(tmp_path, FetchTask(server.url("pub/a%20b.pdf"), last_modified=hop.header("last-modified")))
     assert (again.kind, again.outcome) == ("not-modified", Outcome.NOT_MODIFIED)
     assert "USER anonymous" in server.heard
     assert "PASS archec@" in server.heard

@@ -13,7 +13,7 @@ from web_support import fetch, fetch_one, leftovers, settings
 from xxhash import xxh3_128_hexdigest
 
 from archec.web.outcome import Outcome
-from archec.web.task import Task
+from archec.web.task import FetchTask
 
 
 def test_a_body_is_written_whole_and_hashed(hostile: Hostile, tmp_path: Path) -> None:
@@ -162,15 +162,15 @@ def test_a_redirect_to_nonsense_fails(hostile: Hostile, tmp_path: Path) -> None:
 def test_conditional_requests(hostile: Hostile, tmp_path: Path) -> None:
     url = hostile.url("/tagged")
     first = fetch_one(tmp_path, url)
-    by_tag = fetch_one(tmp_path, Task(url, etag=first.header("etag")))
-    by_date = fetch_one(tmp_path, Task(url, last_modified=first.header("last-modified")))
+    by_tag = fetch_one(tmp_path, FetchTask(url, etag=first.header("etag")))
+    by_date = fetch_one(tmp_path, FetchTask(url, last_modified=first.header("last-modified")))
     assert first.kind == "body"
     assert by_tag.kind == by_date.kind == "not-modified"
     assert by_tag.outcome is Outcome.NOT_MODIFIED
 
 
 def test_a_validator_cannot_smuggle_a_header(hostile: Hostile, tmp_path: Path) -> None:
-    fetch_one(tmp_path, Task(hostile.url("/ok"), etag='"x"\r\nX-Evil: 1', last_modified="a\nb\u2013"))
+    fetch_one(tmp_path, FetchTask(hostile.url("/ok"), etag='"x"\r\nX-Evil: 1', last_modified="a\nb\u2013"))
     assert "x-evil" not in hostile.asked[0].headers
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.web.hosts import GivenUp, Hosts, Job, Manners
+from archec.web.hosts import GivenUp, HostQueues, Politeness, QueuedTask
 from archec.web.outcome import Outcome
-from archec.web.task import Task
+from archec.web.task import FetchTask
 
 DOWN = GivenUp(Outcome.UNREACHABLE, "down")
 
 
-def queues(per_host: int = 2, delay: float = 0.0, host_failures: int = 3) -> Hosts:
-    return Hosts(Manners(per_host, delay, 60.0, host_failures, 1.0))
+def queues(per_host: int = 2, delay: float = 0.0, host_failures: int = 3) -> HostQueues:
+    return HostQueues(Politeness(per_host, delay, 60.0, host_failures, 1.0))
 
 
-def fill(hosts: Hosts, *keys: str, rank: int = 0) -> list[Job]:
-    jobs = [Job(number, Task(f"http://{key}/{number}", rank=rank), hosts.host(key)) for number, key in enumerate(keys)]
+def fill(hosts: HostQueues, *keys: str, rank: int = 0) -> list[QueuedTask]:
+    jobs = [
+        QueuedTask(number, FetchTask(f"http://{key}/{number}", rank=rank), hosts.host(key))
+        for number, key in enumerate(keys)
+    ]
     for job in jobs:
         hosts.add(job)
     return jobs
@@ -51,7 +54,7 @@ def test_smaller_ranks_go_first() -> None:
     hosts = queues(per_host=9)
     host = hosts.host("a")
     for number, rank in enumerate([3, 1, 2, 1]):
-        hosts.add(Job(number, Task("http://a/", rank=rank), host))
+        hosts.add(QueuedTask(number, FetchTask("http://a/", rank=rank), host))
     order = []
     while (job := hosts.take(0.0)) is not None:
         order.append(job.serial)
@@ -74,7 +77,7 @@ def test_a_host_is_given_up_after_so_many_faults_in_a_row() -> None:
     assert hosts.failed(host, DOWN) == []
     assert hosts.failed(host, DOWN) == []
     hosts.succeeded(host)
-    hosts.add_later(Job(9, Task("http://a/9"), host), 100.0)
+    hosts.add_later(QueuedTask(9, FetchTask("http://a/9"), host), 100.0)
     assert [hosts.failed(host, DOWN) for _ in range(2)] == [[], []]
     fallen = hosts.failed(host, DOWN)
     assert [job.serial for job in fallen] == [0, 1, 2, 3, 9]
@@ -113,7 +116,7 @@ def test_every_job_ends_exactly_once(per_host: int, delay: float, plan: list[tup
     for number, (key, fate) in enumerate(plan):
         host = hosts.host(key)
         fates[number] = fate
-        hosts.add(Job(number, Task(f"http://{key}/{number}"), host))
+        hosts.add(QueuedTask(number, FetchTask(f"http://{key}/{number}"), host))
     now, ended, active, starts = 0.0, [], [], {}
     for _ in range(10_000):
         job = hosts.take(now)

@@ -14,7 +14,7 @@ from web_support import fetch, fetch_one, settings
 from archec.errors import StorageFailed, StorageFull
 from archec.web.fetcher import Transports
 from archec.web.outcome import Outcome
-from archec.web.task import Task
+from archec.web.task import FetchTask
 
 URL = "http://papers.example/a%2Fb.pdf?x=1"
 
@@ -30,7 +30,7 @@ def test_the_request_is_an_httpx_request(tmp_path: Path) -> None:
         seen.append(request)
         return httpx.Response(200, content=b"body", headers={"ETag": '"e"'})
 
-    hop = fetch_one(tmp_path, Task(URL, etag='"old"'), carriers=mocked(handler))
+    hop = fetch_one(tmp_path, FetchTask(URL, etag='"old"'), carriers=mocked(handler))
     assert (hop.kind, hop.size, hop.header("etag")) == ("body", 4, '"e"')
     assert str(seen[0].url) == URL
     assert seen[0].method == "GET"

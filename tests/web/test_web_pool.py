@@ -22,7 +22,7 @@ from archec.config import FetchConfig
 from archec.errors import ArchecError, ConfigError, StorageFull
 from archec.web.outcome import Outcome
 from archec.web.pool import FetchPool, shares
-from archec.web.task import Task
+from archec.web.task import FetchTask
 
 AGENT = "archec/0.1 (test)"
 
@@ -48,7 +48,7 @@ def gone(pid: int) -> bool:
 
 def test_every_task_comes_back_once(hostile: Hostile, tmp_path: Path) -> None:
     paths = ["/ok/%d", "/closer/%d", "/status/404?%d", "/redirect?to=/ok/%d", "/short?%d"]
-    tasks = [Task(hostile.url(paths[n % 5] % n, 1 + n % 3)) for n in range(300)]
+    tasks = [FetchTask(hostile.url(paths[n % 5] % n, 1 + n % 3)) for n in range(300)]
     with pool(tmp_path, settings(host_failures=10_000, idle_timeout=10.0, connect_timeout=10.0)) as fetching:
         assert len(fetching.pids) == 2
         fetching.submit(tasks[:150])
@@ -67,7 +67,7 @@ def test_every_task_comes_back_once(hostile: Hostile, tmp_path: Path) -> None:
 def test_a_host_has_one_owner(hostile: Hostile, tmp_path: Path) -> None:
     with pool(tmp_path, settings(robots="obey", per_host=2)) as fetching:
         for part in range(4):
-            fetching.submit([Task(hostile.url(f"/ok/{part}/{n}", 1 + n % 3)) for n in range(30)])
+            fetching.submit([FetchTask(hostile.url(f"/ok/{part}/{n}", 1 + n % 3)) for n in range(30)])
             collect_all(fetching)
     assert Counter(asked.host for asked in hostile.asked if asked.path == "/robots.txt") == {
         "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1,
@@ -76,14 +76,14 @@ def test_a_host_has_one_owner(hostile: Hostile, tmp_path: Path) -> None:
 
 def test_what_is_no_url_comes_back_at_once(tmp_path: Path) -> None:
     with pool(tmp_path, settings(workers=1)) as fetching:
-        fetching.submit([Task("nonsense"), Task("http:")])
+        fetching.submit([FetchTask("nonsense"), FetchTask("http:")])
         assert {hop.outcome for hop in collect_all(fetching)} == {Outcome.BAD_URL}
 
 
 def test_bytes_of_large_files_are_reported_as_they_come(hostile: Hostile, tmp_path: Path) -> None:
     config = settings(workers=1, max_size=10**12, min_rate=0, retries=0)
     with pool(tmp_path, config) as fetching:
-        fetching.submit([Task(hostile.url("/drip"))])
+        fetching.submit([FetchTask(hostile.url("/drip"))])
         first = 0
         deadline = time.monotonic() + 10
         while not first and time.monotonic() < deadline:
@@ -99,7 +99,7 @@ def test_stopping_leaves_nothing_behind(hostile: Hostile, tmp_path: Path) -> Non
     with fetching:
         pids = fetching.pids
         paths = [path for n in range(20) for path in ("/drip", f"/ok/{n}", "/never")]
-        fetching.submit([Task(hostile.url(path, 1 + n % 3)) for n, path in enumerate(paths)])
+        fetching.submit([FetchTask(hostile.url(path, 1 + n % 3)) for n, path in enumerate(paths)])
         wait_for(lambda: any(tmp_path.iterdir()))
         started = time.monotonic()
         assert fetching.stop() == []
@@ -111,7 +111,7 @@ def test_stopping_leaves_nothing_behind(hostile: Hostile, tmp_path: Path) -> Non
 
 def test_draining_finishes_what_is_under_way(hostile: Hostile, tmp_path: Path) -> None:
     with pool(tmp_path, settings(workers=1, per_host=3)) as fetching:
-        fetching.submit([Task(hostile.url(f"/ok/{n}?wait=0.3")) for n in range(50)])
+        fetching.submit([FetchTask(hostile.url(f"/ok/{n}?wait=0.3")) for n in range(50)])
         wait_for(lambda: len(hostile.asked) >= 3)
         hops = fetching.stop(drain=True)
     assert 3 <= len(hops) <= 6
@@ -120,7 +120,7 @@ def test_draining_finishes_what_is_under_way(hostile: Hostile, tmp_path: Path) -
 
 
 def test_a_killed_worker_is_replaced_and_its_tasks_are_done(hostile: Hostile, tmp_path: Path) -> None:
-    tasks = [Task(hostile.url(f"/ok/{n}?wait=0.05", 1 + n % 3)) for n in range(150)]
+    tasks = [FetchTask(hostile.url(f"/ok/{n}?wait=0.05", 1 + n % 3)) for n in range(150)]
     with pool(tmp_path) as fetching:
         before = fetching.pids
         fetching.submit(tasks)
@@ -149,9 +149,9 @@ class Deadly:
 
 def test_a_task_that_kills_twice_is_deferred_and_the_run_goes_on(hostile: Hostile, tmp_path: Path) -> None:
     with FetchPool(settings(workers=1), AGENT, Deadly(tmp_path, "/ok/bad"), QUICK) as fetching:
-        fetching.submit([Task(hostile.url("/ok/bad"))])
+        fetching.submit([FetchTask(hostile.url("/ok/bad"))])
         (bad,) = collect_all(fetching)
-        fetching.submit([Task(hostile.url(f"/ok/{n}")) for n in range(20)])
+        fetching.submit([FetchTask(hostile.url(f"/ok/{n}")) for n in range(20)])
         good = collect_all(fetching)
     assert (bad.kind, bad.outcome, bad.deferred) == ("failed", Outcome.UNREACHABLE, True)
     assert {hop.kind for hop in good} == {"body"}
@@ -160,7 +160,7 @@ def test_a_task_that_kills_twice_is_deferred_and_the_run_goes_on(hostile: Hostil
 def test_workers_that_never_live_do_not_hang_the_run(hostile: Hostile, tmp_path: Path) -> None:
     with FetchPool(settings(workers=1), AGENT, Deadly(tmp_path, "/"), QUICK) as fetching:
         for number in range(4):
-            fetching.submit([Task(hostile.url(f"/ok/{number}"))])
+            fetching.submit([FetchTask(hostile.url(f"/ok/{number}"))])
             assert collect_all(fetching)[0].deferred
         assert fetching.pids == []
 
@@ -174,7 +174,7 @@ class Full:
 
 def test_a_full_disk_is_raised_in_the_main_process(hostile: Hostile, tmp_path: Path) -> None:
     with FetchPool(settings(), AGENT, Full(), QUICK) as fetching:
-        fetching.submit([Task(hostile.url(f"/ok/{n}")) for n in range(5)])
+        fetching.submit([FetchTask(hostile.url(f"/ok/{n}")) for n in range(5)])
         with pytest.raises(StorageFull, match="No space left"):
             collect_all(fetching)
         with pytest.raises(StorageFull):
@@ -193,7 +193,7 @@ def test_what_lies_in_the_working_directory_is_not_run(
     (tmp_path / "bodies").mkdir()
     monkeypatch.chdir(tmp_path)
     with pool(tmp_path / "bodies") as fetching:
-        fetching.submit([Task(hostile.url("/ok/1"))])
+        fetching.submit([FetchTask(hostile.url("/ok/1"))])
         assert [hop.kind for hop in collect_all(fetching)] == ["body"]
 
 
@@ -214,14 +214,14 @@ import signal, sys
 from pathlib import Path
 from archec.config import FetchConfig
 from archec.web.pool import FetchPool
-from archec.web.task import Task
+from archec.web.task import FetchTask
 from web_support import FolderSink
 config = FetchConfig(workers=2, delay=0.0, robots="ignore", allow_networks=("127.0.0.0/8",))
 pool = FetchPool(config, "test", FolderSink(Path(sys.argv[1])))
 signal.alarm(120)  # should the test itself be killed
 try:
     with pool:
-        pool.submit([Task(sys.argv[2])])
+        pool.submit([FetchTask(sys.argv[2])])
         print(*pool.pids, flush=True)
         while True:
             pool.collect(0.2)
@@ -275,11 +275,11 @@ def test_the_rate_is_concurrency_over_latency(tmp_path: Path, concurrency: int) 
     latency, each, rates = 0.2, concurrency // 12, [0.0]
     config = settings(concurrency=concurrency, per_host=2, idle_timeout=20.0)
     with slow_hosts(200, latency) as origins, pool(tmp_path, config) as fetching:
-        fetching.submit([Task(f"{origin}/warm") for origin in origins])
+        fetching.submit([FetchTask(f"{origin}/warm") for origin in origins])
         collect_all(fetching)
         while max(rates) < 0.85 * concurrency / latency and len(rates) <= 3:
             started = time.monotonic()
-            fetching.submit([Task(f"{origin}/{n}") for n in range(each) for origin in origins])
+            fetching.submit([FetchTask(f"{origin}/{n}") for n in range(each) for origin in origins])
             hops = collect_all(fetching, 60)
             rates.append(len(hops) / (time.monotonic() - started))
             assert {hop.kind for hop in hops} == {"body"}

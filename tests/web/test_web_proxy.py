@@ -16,11 +16,10 @@ from web_support import QUICK, fetch, fetch_one, settings
 from web_tls import certificate
 
 from archec.errors import ConfigError
-from archec.web.connect import Connector
+from archec.web.connect import Connector, Proxies
 from archec.web.fetcher import Transports, transports
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
-from archec.web.proxy import Proxies
 from archec.web.transport import DirectTransport
 
 

@@ -15,10 +15,9 @@ from xxhash import xxh3_128
 
 from archec.config import FetchConfig
 from archec.web.fetcher import Fetcher, Transports
+from archec.web.limits import Tuning
 from archec.web.pool import FetchPool
-from archec.web.sink import Sink
-from archec.web.task import Hop, Task
-from archec.web.tuning import Tuning
+from archec.web.task import FetchTask, Hop, Sink
 
 QUICK = Tuning(
     rate_grace=0.3, backoff=0.01, penalty=0.05, robots_timeout=3.0, tick=0.02, flush=0.005, stop_grace=3.0,
@@ -70,7 +69,7 @@ def settings(**changes: object) -> FetchConfig:
 
 def fetch(
     folder: Path,
-    tasks: Sequence[Task | str],
+    tasks: Sequence[FetchTask | str],
     config: FetchConfig | None = None,
     *,
     sink: Sink | None = None,
@@ -98,7 +97,7 @@ def fetch(
             tuning=tuning, carriers=carriers, fatal=fatal,
         )
         for serial, task in enumerate(tasks):
-            fetcher.submit(serial, task if isinstance(task, Task) else Task(task))
+            fetcher.submit(serial, task if isinstance(task, FetchTask) else FetchTask(task))
         fetcher.start()
         try:
             await asyncio.wait_for(over, 30)
@@ -116,7 +115,7 @@ def fetch(
     return [found[serial] for serial in range(len(tasks))]
 
 
-def fetch_one(folder: Path, task: Task | str, config: FetchConfig | None = None, **more: object) -> Hop:
+def fetch_one(folder: Path, task: FetchTask | str, config: FetchConfig | None = None, **more: object) -> Hop:
     """The hop of one task."""
     return fetch(folder, [task], config, **more)[0]
 

@@ -1,4 +1,4 @@
-"""One attempt at one task: request, head, body into a temporary file. No retries, no redirects."""
+"""The client makes one attempt at a task: request, head, body into a temporary file. No retries, no redirects."""
 
 from __future__ import annotations
 
@@ -11,29 +11,26 @@ from typing import NamedTuple
 import httpx
 
 from archec.config import FetchConfig
-from archec.web.faults import EXPECTED, Blocked, Truncated, fault_of
-from archec.web.flight import Flight
 from archec.web.guard import allowed
 from archec.web.headers import kept, location_of, raw_headers, retry_after
-from archec.web.outcome import Outcome, of_status
-from archec.web.sink import Sink, TempLike
-from archec.web.task import HEAD, Hop, HopKind, Task
-from archec.web.tuning import Tuning
+from archec.web.limits import Flight, Tuning
+from archec.web.outcome import EXPECTED, Blocked, Outcome, Truncated, fault_of, of_status
+from archec.web.task import HEAD, FetchTask, Hop, HopKind, Sink, TempLike
 
-__all__ = ["Visit", "Visitor"]
-
-_NOTHING = httpx.ByteStream(b"")
+_EMPTY = httpx.ByteStream(b"")
 _REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
-_ORIGINS = 4096
+_MAX_ORIGINS = 4096
+"""Maximum number of origins whose parsed URL is remembered."""
 _SMALL = 1 << 18
-"""A body up to this size is written when it is there, a larger one while it comes in."""
+"""A body up to this size is written once it is complete, a larger one while it is received."""
+_BLANKS = bytes(32 if code < 32 or code == 127 else code for code in range(256))
 
 
-class Visit(NamedTuple):
-    """What an attempt came to.
+class Attempt(NamedTuple):
+    """The result of an attempt.
 
-    ``retry_after``: seconds the host asked for, None where it did not; ``lasting``: the same request
-    would end the same way; ``slow_down``: the host says that it is asked too much.
+    ``retry_after``: seconds that the host asked for, None if it did not; ``lasting``: another try in this run
+    would end the same way; ``slow_down``: the host says that it gets too many requests.
     """
 
     hop: Hop
@@ -42,12 +39,12 @@ class Visit(NamedTuple):
     slow_down: bool = False
 
 
-class Visitor:
+class Client:
     """Makes attempts.
 
-    ``transport_of`` gives the transport for a scheme and ``progress`` is told of bytes that came. With
-    ``whole_urls`` the request's URL is the file's; else it is the origin's and the extension ``target``
-    says the rest, which spares taking every URL to pieces.
+    ``transport_of`` gives the transport for a scheme; ``progress`` is called with the number of bytes received.
+    With ``whole_urls`` the request's URL is the file's. Otherwise it is that of the origin, and the extension
+    ``target`` has the rest: httpx then need not parse every URL, and the target is sent exactly as it stands.
     """
 
     def __init__(
@@ -78,26 +75,27 @@ class Visitor:
             ]
         )
 
-    async def visit(self, task: Task, flight: Flight) -> Visit:
-        """Attempts a task. What a server or a network does ends in a failed hop; a sink's errors are raised."""
+    async def attempt(self, task: FetchTask, flight: Flight) -> Attempt:
+        """Attempts a task. A fault of the server or the network ends in a failed hop; a sink's errors are raised."""
         response: httpx.Response | None = None
         try:
             response = await self.open(task.url, flight, task.etag, task.last_modified)
             return await self._answer(task, flight, response)
         except EXPECTED as error:
             fault = fault_of(error)
-            return Visit(self._hop(task, flight, response, "failed", fault.outcome, fault.message), None, fault.lasting)
+            hop = self._hop(task, flight, response, "failed", fault.outcome, fault.message)
+            return Attempt(hop, None, fault.lasting)
         except asyncio.CancelledError:
-            if not flight.verdict:
+            if not flight.verdict:  # it was not cancelled for its time limit: somebody stops the fetcher
                 raise
             hop = self._hop(task, flight, response, "failed", Outcome.TIMEOUT, flight.verdict)
-            return Visit(hop, None, flight.lasting)
+            return Attempt(hop, None, flight.lasting)
         finally:
             if response is not None:
                 await close(response)
 
     async def open(self, url: str, flight: Flight, etag: str = "", last_modified: str = "") -> httpx.Response:
-        """Sends a request and gives the answer's head. The caller closes it. Raises ``faults.EXPECTED``."""
+        """Sends a request and returns the head of the answer. The caller closes it. Raises ``outcome.EXPECTED``."""
         loop = asyncio.get_running_loop()
         scheme, _, rest = url.partition("://")
         slash = rest.find("/")
@@ -124,22 +122,22 @@ class Visitor:
             "GET",
             target,
             headers=headers,
-            stream=_NOTHING,
+            stream=_EMPTY,
             extensions={"timeout": self._timeout, "target": rest[slash:].encode("ascii"), "sent": sent},
         )
         response = await self._transport_of(scheme).handle_async_request(request)
-        flight.body = flight.last = loop.time()
+        flight.head_at = flight.last = loop.time()
         return response
 
     def _origin(self, origin: str) -> httpx.URL:
         url = self._origins.get(origin)
         if url is None:
-            if len(self._origins) >= _ORIGINS:
+            if len(self._origins) >= _MAX_ORIGINS:
                 self._origins.clear()
             url = self._origins[origin] = httpx.URL(origin + "/")
         return url
 
-    async def _answer(self, task: Task, flight: Flight, response: httpx.Response) -> Visit:
+    async def _answer(self, task: FetchTask, flight: Flight, response: httpx.Response) -> Attempt:
         status = response.status_code
         fields = raw_headers(response.headers.raw)
         if 200 <= status < 300 and status != 206:
@@ -147,15 +145,15 @@ class Visitor:
         await self._drain(flight, response, fields)
         if status == 304 and (task.etag or task.last_modified):
             hop = self._hop(task, flight, response, "not-modified", Outcome.NOT_MODIFIED, "", fields)
-            return Visit(hop)
+            return Attempt(hop)
         if status in _REDIRECTS and fields.get("location"):
             try:
                 location = location_of(task.url, fields["location"])
             except ValueError:
-                message = "redirects to what is not a URL"
-                return Visit(self._hop(task, flight, response, "failed", Outcome.BAD_URL, message, fields))
+                message = "redirects to something that is not a URL"
+                return Attempt(self._hop(task, flight, response, "failed", Outcome.BAD_URL, message, fields))
             hop = self._hop(task, flight, response, "redirect", None, "", fields)
-            return Visit(hop._replace(location=location))
+            return Attempt(hop._replace(location=location))
         outcome = of_status(status)
         message = f"HTTP {status}"
         if outcome is None:
@@ -167,9 +165,9 @@ class Visitor:
         hop = self._hop(task, flight, response, "failed", outcome, str(reason or message), fields)
         slow_down = status in (429, 503)
         wait = retry_after(fields["retry-after"], time.time()) if slow_down and "retry-after" in fields else None
-        return Visit(hop, wait, not outcome.may_pass, slow_down)
+        return Attempt(hop, wait, not outcome.is_transient, slow_down)
 
-    async def _body(self, task: Task, flight: Flight, response: httpx.Response, fields: dict[str, str]) -> Visit:
+    async def _body(self, task: FetchTask, flight: Flight, response: httpx.Response, fields: dict[str, str]) -> Attempt:
         coding = fields.get("transfer-encoding", "").lower()
         if coding not in ("", "chunked", "identity"):
             raise httpx.RemoteProtocolError(f"a transfer coding that was not asked for: {coding[:40]}")
@@ -201,7 +199,7 @@ class Visitor:
             hop = self._hop(task, flight, response, "body", None, "", fields)
             await close(response)
             flight.release()
-            await asyncio.sleep(0)  # the next request goes out before this body is written
+            await asyncio.sleep(0)  # so that the next request is sent before this body is written
             temp = temp or self._sink.temp(task.url)
             if small:
                 temp.write(small[0] if len(small) == 1 else b"".join(small))
@@ -210,14 +208,14 @@ class Visitor:
         finally:
             if temp is not None:
                 temp.discard()
-        return Visit(hop._replace(temp=path, md5=md5, xxh3=xxh3, size=size, head=head))
+        return Attempt(hop._replace(temp=path, md5=md5, xxh3=xxh3, size=size, head=head))
 
-    def _too_large(self, task: Task, flight: Flight, response: httpx.Response, fields: dict[str, str]) -> Visit:
+    def _too_large(self, task: FetchTask, flight: Flight, response: httpx.Response, fields: dict[str, str]) -> Attempt:
         message = f"larger than {self._config.max_size} bytes"
-        return Visit(self._hop(task, flight, response, "failed", Outcome.TOO_LARGE, message, fields))
+        return Attempt(self._hop(task, flight, response, "failed", Outcome.TOO_LARGE, message, fields))
 
     async def _drain(self, flight: Flight, response: httpx.Response, fields: dict[str, str]) -> None:
-        """Reads a small body that is not wanted, so that its connection can be kept."""
+        """Reads a small unwanted body so that its connection can be kept."""
         try:
             async for chunk in response.stream:  # type: ignore[union-attr]
                 flight.received += len(chunk)
@@ -229,7 +227,7 @@ class Visitor:
 
     def _hop(
         self,
-        task: Task,
+        task: FetchTask,
         flight: Flight,
         response: httpx.Response | None,
         kind: HopKind,
@@ -256,12 +254,12 @@ class Visitor:
 
 
 async def close(response: httpx.Response) -> None:
-    """Ends an answer: its connection is kept where the body was read to its end, else closed."""
+    """Ends an answer: its connection is kept if the body was read to its end, otherwise closed."""
     await response.stream.aclose()  # type: ignore[union-attr]
 
 
 def _refuse_disguised(host: str) -> None:
-    """Raises Blocked for a private IPv4 address in octal and the like, which httpx takes for no host at all."""
+    """Raises Blocked for a private IPv4 address in octal and the like, for which httpx raises InvalidURL."""
     try:
         address = socket.inet_ntoa(socket.inet_aton(host.partition(":")[0]))
     except OSError:
@@ -273,6 +271,3 @@ def _refuse_disguised(host: str) -> None:
 def _header_bytes(value: str) -> bytes:
     """A header value as bytes that cannot end the line."""
     return value.encode("latin-1", "replace").translate(_BLANKS)
-
-
-_BLANKS = bytes(32 if code < 32 or code == 127 else code for code in range(256))
