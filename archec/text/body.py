@@ -12,21 +12,18 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO
 
+from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding
+
 from archec.text.result import NoText
 
 _CHUNK = 1 << 16
 _MAX_CODINGS = 2
 _GZIP = b"\x1f\x8b"
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_PARAMETER = re.compile(r";\s*charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.I)
-_META = re.compile(rb"<meta\s[^>]{0,300}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.I)
-_META_SPACE = 4096
-_KNOWN = re.compile(
-    r"utf-?8|utf-?16(-?[lb]e)?|iso-?8859-?\d{1,2}|latin-?1|(us-)?ascii|(windows-|cp)12\d\d|koi8-[ru]|macintosh"
-    r"|mac-?roman|gb2312|gbk|gb18030|big5(-?hkscs)?|euc-(jp|kr)|shift[_-]jis|sjis|iso-2022-jp|tis-620|cp(437|850|866)"
+_CHARSET = re.compile(
+    r"utf-8|utf-16(-[bl]e)?|iso8859-\d+|iso2022_\w+|cp\d+|koi8-\w|mac-\w+|gb18030|big5\w*|euc_\w+|shift_jis\w*|tis-620"
 )
-_AS_CP1252 = re.compile(r"iso-?8859-?1|latin-?1|(us-)?ascii|(windows-|cp)1252")
-"""Decoded as cp1252, as browsers do (WHATWG Encoding Standard, names and labels)."""
+"""Python's names of codecs that are charsets: it has others, such as ``rot13``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +70,10 @@ def gunzipped(stream: Iterator[bytes], limits: Limits) -> Iterator[bytes]:
         raise NoText("damaged" if error.reason == "encoding" else error.reason) from error
 
 
-def charset_of(media_type: str) -> str:
-    """The charset parameter of a Content-Type, ``""`` if it has none."""
-    match = _PARAMETER.search(media_type[:500])
-    return match[1].lower() if match else ""
-
-
-def meta_charset(head: bytes) -> str:
-    """The charset that a ``<meta>`` in the first bytes of an HTML page declares, ``""`` if there is none."""
-    match = _META.search(head, 0, _META_SPACE)
-    name = match[1].decode("ascii", "replace").lower() if match else ""
-    return "utf-8" if name.startswith(("utf-16", "utf16")) else name
-
-
-def decoded(source: Callable[[], Iterator[bytes]], declared: str, page: bool) -> Iterator[Iterator[str]]:
+def decoded(source: Callable[[], Iterator[bytes]], content_type: str, page: bool) -> Iterator[Iterator[str]]:
     """Decodings of a body, to be tried in turn until one does not raise UnicodeDecodeError.
 
-    ``source`` reads the body from its beginning. A byte-order mark decides; then ``declared`` (an HTTP charset); then,
+    ``source`` reads the body from its beginning. A byte-order mark decides; then the charset in ``content_type``; then,
     in a ``page``, its own ``<meta>``. With a charset invalid bytes are replaced. Without one the body is UTF-8 if all
     of it is valid, else cp1252, which decodes anything. Nothing is guessed: guesses change with the version of what
     guesses, and text checksums with them.
@@ -100,17 +84,29 @@ def decoded(source: Callable[[], Iterator[bytes]], declared: str, page: bool) ->
         if first.startswith(mark):
             yield _decode(chain((first[len(mark) :],), stream), name, "replace")
             return
-    named = next(filter(None, (_python_name(name) for name in (declared, meta_charset(first) if page else ""))), "")
-    if named == "cp1252":
+    charset = _declared(content_type, first if page else b"")
+    if charset == "cp1252":
         yield _cp1252(chain((first,), stream))
         return
-    if named:
-        yield _decode(chain((first,), stream), named, "strict" if named == "utf-8" else "replace")
-        if named != "utf-8":
+    if charset:
+        yield _decode(chain((first,), stream), charset, "strict" if charset == "utf-8" else "replace")
+        if charset != "utf-8":
             return
     else:
         yield _decode(chain((first,), stream), "utf-8", "strict")
     yield _cp1252(source())
+
+
+def _declared(content_type: str, head: bytes) -> str:
+    """The codec of the charset that a server or the head of a page declares, as browsers understand its name (latin-1
+    is cp1252); ``""`` if there is none."""
+    by_server = http_content_type_encoding(content_type.replace("'", '"')) or ""  # some send charset='utf-8'
+    if _CHARSET.fullmatch(by_server):
+        return "utf-16-le" if by_server == "utf-16" else by_server
+    by_page = html_body_declared_encoding(head) or ""
+    if by_page.startswith("utf-16"):
+        return "utf-8"  # it was read as ASCII, so it is not UTF-16
+    return by_page if _CHARSET.fullmatch(by_page) else ""
 
 
 def _read(body: BinaryIO) -> Iterator[bytes]:
@@ -165,20 +161,6 @@ def _inflate(stream: Iterator[bytes], raw: bool) -> Iterator[bytes]:
         yield machine.flush()
         if not machine.eof:
             raise NoText("encoding")
-
-
-def _python_name(charset: str) -> str:
-    """The codec of a charset name, ``""`` if there is none. Python has codecs that are no charsets (``rot13``)."""
-    name = charset.strip().lower()
-    if not _KNOWN.fullmatch(name):
-        return ""
-    if _AS_CP1252.fullmatch(name):
-        return "cp1252"
-    try:
-        found = codecs.lookup(name).name
-    except LookupError:
-        return ""
-    return "utf-16-le" if found == "utf-16" else found
 
 
 def _decode(stream: Iterator[bytes], name: str, errors: str) -> Iterator[str]:

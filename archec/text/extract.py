@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from archec.text.body import Limits, charset_of, decoded, gunzipped, open_body, pieces
+from archec.text.body import Limits, decoded, gunzipped, open_body, pieces
 from archec.text.parsers import digest_html, digest_pdf, digest_postscript
 from archec.text.result import NoText, TextDigest, TextResult
 from archec.text.sniff import GZIP, HEAD, HTML, PDF, POSTSCRIPT, is_plain, sniff
@@ -73,13 +73,13 @@ def _digest(source: _Source, media_type: str, digest: TextDigest) -> None:
     elif kind == POSTSCRIPT:
         digest_postscript(source(), digest, source.limits)
     elif kind in HTML or is_plain(kind):
-        _digest_characters(source, kind in HTML, charset_of(media_type), digest)
+        _digest_characters(source, media_type, kind in HTML, digest)
     else:
         raise NoText("no-text-type")
 
 
-def _digest_characters(source: _Source, page: bool, charset: str, digest: TextDigest) -> None:
-    for reading in decoded(source, charset, page):
+def _digest_characters(source: _Source, content_type: str, page: bool, digest: TextDigest) -> None:
+    for reading in decoded(source, content_type, page):
         try:
             _read(reading, page, digest)
         except UnicodeDecodeError:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.text.body import charset_of, decoded, meta_charset
+from archec.text.body import decoded
 from archec.text.result import TextDigest, normalise_text
 
 LETTERS = st.sampled_from("ab \t\n\u00a0\u0301\u00e9\u0338=\u1100\u1161\u11a8\u3000\u200b\U0001d11e")
@@ -74,7 +74,7 @@ def read(data: bytes, declared: str = "", page: bool = False, size: int = 3) -> 
         for start in range(len(first), len(data), size):
             yield data[start : start + size]
 
-    for reading in decoded(source, declared, page):
+    for reading in decoded(source, f"text/html; charset={declared}" if declared else "", page):
         try:
             return "".join(reading)
         except UnicodeDecodeError:
@@ -94,6 +94,13 @@ def read(data: bytes, declared: str = "", page: bool = False, size: int = 3) -> 
         ("труд".encode("koi8-r"), "KOI8-R", False, "труд"),
         ("Löhne – €".encode("cp1252"), "iso-8859-1", False, "Löhne – €"),
         ("Löhne".encode("cp1252"), "utf-8", False, "Löhne"),
+        ("труд".encode("koi8-r"), "'KOI8-R'", False, "труд"),
+        (
+            b'<META http-equiv="Content-Type" content="text/html; charset=ISO-8859-2">\xb1',
+            "",
+            True,
+            '<META http-equiv="Content-Type" content="text/html; charset=ISO-8859-2">ą',
+        ),
         ("Löhne".encode("cp1252"), "rot13", False, "Löhne"),
         ("Löhne".encode("cp1252"), "unicode_escape", False, "Löhne"),
         (b"\x81\x8d", "", False, "\x81\x8d"),
@@ -111,10 +118,3 @@ def test_readings(data: bytes, declared: str, page: bool, text: str) -> None:
 @given(st.binary(max_size=300), st.sampled_from(["", "utf-8", "shift_jis", "utf-16", "euc-kr", "x-y"]), st.booleans())
 def test_any_bytes_can_be_read(data: bytes, declared: str, page: bool) -> None:
     read(data, declared, page)
-
-
-def test_charset_names() -> None:
-    assert charset_of("text/html; Charset='UTF-8'") == "utf-8"
-    assert charset_of("text/html") == ""
-    assert meta_charset(b'<META http-equiv="Content-Type" content="text/html; charset=ISO-8859-2">') == "iso-8859-2"
-    assert meta_charset(b"<p>") == ""
