@@ -1,4 +1,4 @@
-"""``archec export``: what the archive holds, in the forms of other programs."""
+"""``archec export``: what the archive holds, in the formats of other programs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 from archec.cli.archive import opened, tell_unknown
 from archec.cli.common import config_option, echo_json, json_option
 from archec.errors import Exit
-from archec.export.bodies import Problem
+from archec.export.run import ExportRequest, ExportSummary, Report, export_warc
+from archec.export.unit import NotExported
 from archec.export.units import selection
-from archec.export.warc import Request, Summary, Tell, export_warc
 from archec.gather.progress import meter_for
 from archec.tist import parse_when
 from archec.units import human_duration, human_size
@@ -21,9 +21,9 @@ __all__ = ["export"]
 
 @click.group()
 def export() -> None:
-    """Write what the archive holds in the forms of other programs.
+    """Write what the archive holds in the formats of other programs.
 
-    'archec export warc' makes a vault of WARC files with a CDXJ index for each series.
+    'archec export warc' writes a vault of WARC files with a CDXJ index for each series.
     """
 
 
@@ -32,8 +32,8 @@ def export() -> None:
 @click.option("--archive", metavar="CODE", help="Only this archive, e.g. aaa.")
 @click.option("--series", metavar="S", help="Only this series: aaa:ssssss, or ssssss with --archive.")
 @click.option("--since", metavar="DATE", help="Only what was seen at this time or later.")
-@click.option("--no-revisits", is_flag=True, help="Without the visits that found a file unchanged.")
-@click.option("--dry-run", is_flag=True, help="Write nothing; say what there is to be written.")
+@click.option("--no-revisits", is_flag=True, help="Leave out visits that found a file unchanged.")
+@click.option("--dry-run", is_flag=True, help="Write nothing; report what would be written.")
 @json_option
 @config_option
 @click.pass_context
@@ -50,19 +50,17 @@ def warc(
 ) -> None:
     """Bring a vault of WARC 1.1 files and CDXJ indexes up to date, by archive and series.
 
-    What the vault's indexes name already is not written again. What is missing from the obi store or has the wrong
-    bytes is named and left out; the command then exits with 6.
+    Records that the indexes of the vault name are not written again. What is missing from the obi store, or has the
+    wrong bytes, is reported and left out; the exit code is then 6.
     """
     wanted = selection(archive, series)
     first = parse_when(since) if since is not None else 0
-    request = Request(folder, wanted, first, dry_run, not no_revisits)
-    with opened(config_file) as opened_archive:
-        tell_unknown(opened_archive.catalogue, wanted)
+    request = ExportRequest(folder, wanted, first, dry_run, not no_revisits)
+    with opened(config_file) as it:
+        tell_unknown(it.catalogue, wanted)
         meter = meter_for()
         try:
-            summary = export_warc(
-                opened_archive.config, opened_archive.layout, opened_archive.catalogue, request, meter, _teller(as_json)
-            )
+            summary = export_warc(it.config, it.layout, it.catalogue, request, meter, _reporter(as_json))
         finally:
             meter.close()
     if as_json:
@@ -70,32 +68,32 @@ def warc(
     else:
         for line in _lines(summary):
             click.echo(line.encode("utf-8", "backslashreplace"))
-    if summary.spoilt:
+    if summary.failed:
         context.exit(Exit.CORRUPT)
 
 
-def _teller(as_json: bool) -> Tell:
-    def tell(problem: Problem) -> None:
+def _reporter(as_json: bool) -> Report:
+    def report(failed: NotExported) -> None:
         if as_json:
-            echo_json(problem.as_value())
+            echo_json(failed._asdict())
         else:
-            click.echo(ascii(f"{problem.code}: {problem.path}: {problem.message}")[1:-1])
+            click.echo(ascii(f"{failed.code}: {failed.path}: {failed.message}")[1:-1])
 
-    return tell
+    return report
 
 
-def _lines(summary: Summary) -> list[str]:
+def _lines(summary: ExportSummary) -> list[str]:
     done = "To be exported" if summary.dry else "Exported"
     total = sum(summary.records.values())
     head = (
         f"{done} to {ascii(summary.vault)[1:-1]}: {total:,} records of {summary.changed:,} series, "
-        f"{human_size(summary.payload)}; {summary.there:,} records were there; {human_duration(summary.seconds)}."
+        f"{human_size(summary.payload)}; {summary.existing:,} existing records; {human_duration(summary.seconds)}."
     )
     lines = [head, *(f"  {kind}: {count:,}" for kind, count in sorted(summary.records.items()))]
     if summary.files:
         lines.append(f"  WARC files: {summary.files:,} new, {human_size(summary.written)}")
-    if summary.spoilt:
-        codes = ", ".join(f"{count:,} {code}" for code, count in sorted(summary.problems.items()))
-        more = f", {summary.untold:,} more not named" if summary.untold else ""
-        lines.append(f"  NOT exported: {codes}{more}: archec verify says more")
+    if summary.failed:
+        codes = ", ".join(f"{count:,} {code}" for code, count in sorted(summary.by_code.items()))
+        more = f", {summary.unnamed:,} more not named" if summary.unnamed else ""
+        lines.append(f"  NOT exported: {codes}{more}: run archec verify")
     return lines

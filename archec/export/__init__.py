@@ -1,1 +1,1 @@
-"""Exports: what the archive holds, in the forms of other programs."""
+"""A vault of WARC files with CDXJ indexes, which grows by what is new."""

@@ -1,93 +1,171 @@
-"""Observations: what is to be in a unit's files, one line each, in the order of the index.
+"""What a unit contains: the states of its templates and of all files that they mention, in the order of the index.
 
-A line begins as the index line of the observation will: key, time, URI. So the sorted observations can be
-merged with the index that is there, and what is new is written in the index's order.
+States come from the catalogue. The visits that found a file unchanged are in the journals only: these are read once,
+and the visits sorted by URL into a scratch file with lines of equal length, in which any number of processes search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime, timezone
-from functools import lru_cache
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
 from typing import NamedTuple
 
 import orjson
+from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
-from archec.catalogue.model import Fobi, Tobi
-from archec.export.visits import Unchanged, Visits, hash_of
-from archec.ids import target_uri, urlkey
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Fobi, Position, Tobi
+from archec.catalogue.records import FobiVisit, decode
+from archec.export.sorting import SortedLines
+from archec.export.units import Unit, tobis_of
+from archec.ids import target_uri
+from archec.store.durable import failure
+from archec.store.journal import journals, read_batches
+from archec.store.layout import Layout
+from archec.warc.cdxj import prefix
+from archec.warc.records import Observation, RecordKind
 
-__all__ = ["Kind", "Observation", "line_of", "observation_of", "of_fobi", "of_tobi", "prefix", "timestamp"]
+_CHUNK = 500
+_MAX_HOPS = 64
+_MAX_KNOWN = 1_000_000
+"""Maximum number of redirect targets that are remembered, so that they are not looked up again."""
+_FOBI = b'{"type":"fobi"'
+_SAME = (b'"outcome":"same"', b'"outcome":"not-modified"')
+_NO_TARGET = "0" * 16
+_WIDTH = 16 + 12 + 1 + 16 + 1
+"""Length of a line: hash of the URL, tist, ``m`` (304) or ``s``, hash of the redirect target, line end."""
 
 
-class Kind:
-    """The kinds of records: a template or an ftp file; an answer with its body; a redirect; a repetition."""
+class Unchanged(NamedTuple):
+    """A visit that found a file unchanged: its tist, whether by 304, and the hash of the redirect target or ``""``."""
 
-    RESOURCE = "resource"
-    RESPONSE = "response"
-    REDIRECT = "redirect"
-    REVISIT = "revisit"
-
-
-class Observation(NamedTuple):
-    """One observation of an obi.
-
-    ``noted`` is the tist under which its bytes lie (for a revisit the earlier one), ``md5`` and ``size`` those
-    of the bytes (size -1: not known), ``type`` their media type, ``status``, ``headers`` and ``target`` what the
-    server said; ``unchanged`` whether a revisit goes by what the server said (304) and not by the bytes.
-    """
-
-    kind: str
-    id: str
     tist: int
-    noted: int
-    md5: str
-    size: int
-    type: str
-    status: int = 0
-    headers: tuple[tuple[str, str], ...] = ()
-    target: str = ""
-    unchanged: bool = False
+    not_modified: bool
+    target: str
 
 
-@lru_cache(maxsize=4096)
-def timestamp(tist: int) -> str:
-    """A tist as the 14 digits of an index."""
-    return datetime.fromtimestamp(tist, tz=timezone.utc).strftime("%Y%m%d%H%M%S").rjust(14, "0")
+class Visits:
+    """Looks up visits in a file of :func:`collect_visits`. A context manager."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = open(path, "rb")  # noqa: SIM115 - closed with this object
+            self._count = path.stat().st_size // _WIDTH
+            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self._count else None
+        except OSError as error:
+            raise failure(error, path) from error
+
+    def of(self, url: str) -> Iterator[Unchanged]:
+        """The visits to a URL, oldest first."""
+        if self._map is None:
+            return
+        key = hash_of(url).encode()
+        low, high = 0, self._count
+        while low < high:
+            middle = (low + high) // 2
+            if self._map[middle * _WIDTH : middle * _WIDTH + 16] < key:
+                low = middle + 1
+            else:
+                high = middle
+        while low < self._count and (line := self._map[low * _WIDTH : (low + 1) * _WIDTH]).startswith(key):
+            target = line[29:45].decode()
+            yield Unchanged(int(line[16:28]), line[28:29] == b"m", "" if target == _NO_TARGET else target)
+            low += 1
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._map is not None:
+            self._map.close()
+        self._file.close()
+
+    def __enter__(self) -> Visits:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
-def prefix(uri: str, tist: int) -> bytes:
-    """What the index line of an observation begins with; no other observation's line does."""
-    return f'{urlkey(uri)} {timestamp(tist)} {{"url":"{uri}"'.encode()
+def collect_visits(
+    layout: Layout, position: Position, since: int, folder: Path, reported: Callable[[int], None]
+) -> Path:
+    """Writes the visits from ``since`` on that found files unchanged to a file in ``folder``.
+
+    Journals are read as far as the catalogue has followed them. ``reported`` gets the number of lines read so far.
+    """
+    path = folder / "visits"
+    lines = 0
+    with SortedLines(folder) as found:
+        for journal in journals(layout):
+            if not since <= journal.tist <= position.run:
+                continue
+            for batch in read_batches(journal.path):
+                if (journal.tist, batch.n) > (position.run, position.batch):
+                    break
+                for line in batch.lines:
+                    if line.startswith(_FOBI) and any(word in line for word in _SAME):
+                        _add(found, decode(line, f"{journal.path}, batch {batch.n}"))
+                lines += len(batch.lines)
+                reported(lines)
+        try:
+            with open(path, "wb") as file:
+                file.writelines(line + b"\n" for line in found)
+        except OSError as error:
+            raise failure(error, path) from error
+    return path
 
 
-def line_of(seen: Observation) -> bytes:
-    """An observation as a line that sorts as its index line will."""
-    return prefix(target_uri(seen.id), seen.tist) + b"\t" + orjson.dumps(tuple(seen))
+def collect(
+    catalogue: Catalogue,
+    unit: Unit,
+    visits: Visits | None,
+    since: int,
+    folder: Path,
+    into: SortedLines,
+    check: Callable[[], None],
+) -> None:
+    """Adds all observations of a unit from ``since`` on to ``into``, as lines. Calls ``check`` from time to time.
 
-
-def observation_of(line: bytes) -> tuple[bytes, Observation]:
-    """The prefix and the observation of a line."""
-    start, _, rest = line.partition(b"\t")
-    value = orjson.loads(rest)
-    value[8] = tuple((name, text) for name, text in value[8])
-    return start, Observation(*value)
+    A file belongs to every series with a template that mentions it or ever mentioned it, and so does everything that
+    its URL redirects to.
+    """
+    with SortedLines(folder) as mentioned:
+        for n, tobi in enumerate(tobis_of(catalogue, unit)):
+            if n % _CHUNK == 0:
+                check()
+            for seen in of_tobi(tobi, since):
+                into.add(line_of(seen))
+            for version in tobi.versions.values():
+                for refipo in version.refs:
+                    mentioned.add(refipo.url.encode("utf-8", "surrogatepass"))
+        known: set[int] = set()
+        targets = _round(catalogue, mentioned, visits, since, folder, into, known)
+    for _ in range(_MAX_HOPS):
+        with targets:
+            further = _round(catalogue, targets, visits, since, folder, into, known)
+        targets = further
+        if targets.empty:
+            break
+    targets.close()
 
 
 def of_tobi(tobi: Tobi, since: int) -> Iterator[Observation]:
-    """Every state of a template from ``since`` on."""
+    """The states of a template from ``since`` on."""
     for tist, md5 in tobi.history:
         if md5 is not None and tist >= since:
             version = tobi.versions.get(md5)
             size = version.size if version is not None else 0
-            yield Observation(Kind.RESOURCE, tobi.id, tist, tist, md5, size, "text/plain")
+            yield Observation("resource", tobi.id, tist, tist, md5, size, "text/plain")
 
 
 def of_fobi(fobi: Fobi, visits: Visits | None, since: int) -> Iterator[Observation]:
-    """Every noted state of a file from ``since`` on, and every visit that found it unchanged.
+    """The noted states of a file from ``since`` on, and the visits that found it unchanged.
 
-    The state that such a visit refers to is given even if it is older than ``since``, so that no revisit
-    stands alone.
+    A state to which such a visit refers is included even if it is older than ``since``.
     """
     referred: set[int] = set()
     for visit in visits.of(fobi.id) if visits is not None else ():
@@ -97,11 +175,68 @@ def of_fobi(fobi: Fobi, visits: Visits | None, since: int) -> Iterator[Observati
         noted = _noted(fobi, entry[0], entry[1])
         if _same_way(noted, visit):
             referred.add(noted.tist)
-            by_server = visit.not_modified and noted.kind != Kind.REDIRECT
-            yield noted._replace(kind=Kind.REVISIT, tist=visit.tist, unchanged=by_server, headers=())
+            by_server = visit.not_modified and noted.kind != "redirect"
+            yield noted._replace(kind="revisit", tist=visit.tist, unchanged=by_server, headers=())
     for tist, md5 in fobi.history:
         if md5 is not None and (tist >= since or tist in referred):
             yield _noted(fobi, tist, md5)
+
+
+def line_of(seen: Observation) -> bytes:
+    """An observation as a line that sorts like its index line."""
+    return prefix(target_uri(seen.id), seen.tist) + b"\t" + orjson.dumps(tuple(seen))
+
+
+def observation_of(line: bytes) -> tuple[bytes, Observation]:
+    """The prefix of the index line, and the observation, of a line from :func:`line_of`."""
+    start, _, rest = line.partition(b"\t")
+    value = orjson.loads(rest)
+    value[8] = tuple((name, text) for name, text in value[8])
+    return start, Observation(*value)
+
+
+def hash_of(url: str) -> str:
+    """The 16 hex digits of a URL in the file of visits."""
+    return xxh3_64_hexdigest(url.encode("utf-8", "surrogatepass"))
+
+
+def _add(found: SortedLines, record: object) -> None:
+    if isinstance(record, FobiVisit) and not record.put and record.visit.outcome in ("same", "not-modified"):
+        visit = record.visit
+        flag = "m" if visit.outcome == "not-modified" else "s"
+        target = hash_of(visit.target) if visit.target else _NO_TARGET
+        found.add(f"{hash_of(record.id)}{visit.tist:012d}{flag}{target}".encode())
+
+
+def _round(
+    catalogue: Catalogue,
+    urls: SortedLines,
+    visits: Visits | None,
+    since: int,
+    folder: Path,
+    into: SortedLines,
+    known: set[int],
+) -> SortedLines:
+    """Adds the observations of these URLs to ``into``. Returns their redirect targets that are not known yet."""
+    targets = SortedLines(folder)
+    for chunk in _chunks(url.decode("utf-8", "surrogatepass") for url in urls):
+        for fobi in catalogue.fobis(chunk).values():
+            for seen in of_fobi(fobi, visits, since):
+                into.add(line_of(seen))
+            for note in fobi.notes.values():
+                if note.target:
+                    target = note.target.encode("utf-8", "surrogatepass")
+                    key = xxh3_64_intdigest(target)
+                    if key not in known:
+                        if len(known) < _MAX_KNOWN:
+                            known.add(key)
+                        targets.add(target)
+    return targets
+
+
+def _chunks(items: Iterator[str]) -> Iterator[Sequence[str]]:
+    while chunk := list(islice(items, _CHUNK)):
+        yield chunk
 
 
 def _noted(fobi: Fobi, tist: int, md5: str) -> Observation:
@@ -115,12 +250,12 @@ def _noted(fobi: Fobi, tist: int, md5: str) -> Observation:
     )
 
 
-def _kind(url: str, target: str) -> str:
+def _kind(url: str, target: str) -> RecordKind:
     if target:
-        return Kind.REDIRECT
-    return Kind.RESOURCE if url.startswith("ftp:") else Kind.RESPONSE
+        return "redirect"
+    return "resource" if url.startswith("ftp:") else "response"
 
 
 def _same_way(noted: Observation, visit: Unchanged) -> bool:
-    """Whether the visit came to the bytes by the same redirect, or by none, as when they were noted."""
+    """Whether the visit came to the bytes by the same redirect as when they were noted, or by none both times."""
     return visit.target == (hash_of(noted.target) if noted.target else "")

@@ -1,4 +1,4 @@
-"""Lines in order, any number of them in a bounded amount of memory: sorted runs on disk, merged."""
+"""Sorting any number of lines in bounded memory: sorted runs on disk, merged."""
 
 from __future__ import annotations
 
@@ -11,41 +11,38 @@ from typing import IO
 
 from archec.store.durable import failure
 
-__all__ = ["SortedLines"]
-
 _IN_MEMORY = 32 << 20
 _OVERHEAD = 80
-"""What a line costs in memory besides its own bytes."""
-_MOST_RUNS = 48
+"""Memory that a line takes in addition to its bytes."""
+_MAX_RUNS = 48
 
 
 class SortedLines:
-    """Takes lines (bytes without line ends), gives them in byte order, each once. A context manager.
+    """A set of lines (bytes without line ends) that is iterated in byte order. A context manager.
 
-    Beyond ``in_memory`` bytes, runs are written to unnamed files in ``folder``. Raises StorageFull or
-    StorageFailed where they cannot be.
+    Beyond ``in_memory`` bytes, sorted runs are written to unnamed files in ``folder``. Raises StorageFull or
+    StorageFailed if they cannot be.
     """
 
     def __init__(self, folder: Path, *, in_memory: int = _IN_MEMORY) -> None:
-        self._folder, self._most = folder, in_memory
+        self._folder, self._in_memory = folder, in_memory
         self._lines: list[bytes] = []
         self._size = 0
         self._runs: list[IO[bytes]] = []
 
     @property
     def empty(self) -> bool:
-        """Whether there are none."""
+        """Whether there are no lines."""
         return not self._lines and not self._runs
 
     def add(self, line: bytes) -> None:
-        """One more line."""
         self._lines.append(line)
         self._size += len(line) + _OVERHEAD
-        if self._size >= self._most:
+        if self._size >= self._in_memory:
             self._spill()
 
     def __iter__(self) -> Iterator[bytes]:
-        """All lines, in order. May be asked for once more, one after the other."""
+        """All lines in order. May be called again after an iteration has ended."""
         self._lines.sort()
         before: bytes | None = None
         for line in heapq.merge(self._lines, *map(_read, self._runs)):
@@ -54,7 +51,7 @@ class SortedLines:
             before = line
 
     def _spill(self) -> None:
-        if len(self._runs) >= _MOST_RUNS:
+        if len(self._runs) >= _MAX_RUNS:
             self._write(None)
         else:
             self._lines.sort()
@@ -62,7 +59,7 @@ class SortedLines:
         self._lines, self._size = [], 0
 
     def _write(self, lines: list[bytes] | None) -> None:
-        """A new run of these lines; or, where there are too many runs, one of everything."""
+        """Writes a run of these lines; for None, if there are too many runs, one that replaces them all."""
         try:
             run = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed with this object
             run.writelines(line + b"\n" for line in (self if lines is None else lines))
@@ -74,7 +71,7 @@ class SortedLines:
         self._runs.append(run)
 
     def close(self) -> None:
-        """Lets go of the files."""
+        """Closes the files."""
         for run in self._runs:
             run.close()
         self._runs = []

@@ -1,7 +1,7 @@
-"""The export of one unit: its observations merged with its index, and what is new written.
+"""The export of one unit: its observations are merged with its index, and what is new is written.
 
-Order of writing: records into files under temporary names; the files' bytes and then their names to disk; then
-the new index in the place of the old one. A kill in between costs the work, never what the index says.
+Order of writing: records into files under temporary names; then these files synced and renamed; then the new index in
+place of the old one. A kill in between costs work, but the index never names what is not there.
 """
 
 from __future__ import annotations
@@ -9,42 +9,56 @@ from __future__ import annotations
 import heapq
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
-
-from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
-from archec.errors import ArchecError
-from archec.export import records
-from archec.export.bodies import EMPTY, Problem, Spoilt, digest_of_head, open_body
-from archec.export.collect import collect
-from archec.export.observations import Kind, Observation, observation_of
+from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed
+from archec.export.observations import Visits, collect, observation_of
 from archec.export.sorting import SortedLines
 from archec.export.units import Unit
-from archec.export.vault import IndexLine, Vault
-from archec.export.visits import Visits
-from archec.export.warcfile import Place, TempFile, WarcFile
+from archec.export.vault import Member, TempFile, Vault, WarcFile
 from archec.store.durable import Disk, failure, fsync_dir
 from archec.store.failpoints import hit
 from archec.store.layout import Layout
+from archec.store.reader import open_obi
+from archec.warc import records
+from archec.warc.cdxj import IndexLine, index_line
+from archec.warc.records import Contents, Observation
 
-__all__ = ["MOST_BYTES", "Job", "Outcome", "Tools", "check_stop", "export_unit"]
-
-MOST_BYTES = 1 << 30
-"""A WARC file is ended when it is so large; the specification's annex recommends 1 GB."""
-_MOST_PROBLEMS = 10_000
-_FLAT = orjson.OPT_APPEND_NEWLINE
+MAX_BYTES = 1 << 30
+"""Size in bytes at which a WARC file is ended; the annex of the specification recommends 1 GB."""
+_MAX_NAMED = 10_000
 
 
-class Tools(NamedTuple):
-    """What every unit's export needs: the obi store, the catalogue's URL and what it is relative to, the vault, the
-    file of visits (None: no revisits), a scratch folder; the first tist that counts, that of the archive's
-    state; whether nothing is to be written."""
+class NotExported(NamedTuple):
+    """Something that could not be exported: ``code`` is ``corrupt``, ``missing`` or ``unreadable``, ``path`` is
+    relative to the obi store."""
+
+    code: str
+    id: str
+    tist: int
+    path: str
+    message: str
+
+
+class Unusable(ArchecError):
+    """The bytes of an observation are not those that the catalogue names."""
+
+    def __init__(self, failed: NotExported) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+
+
+class ExportPlan(NamedTuple):
+    """What the export of every unit needs.
+
+    ``url`` of the catalogue is relative to ``base``. ``visits`` is the file of visits, None without revisits;
+    ``since`` the first tist to export; ``state`` the tist of the archive's state. ``dry`` writes nothing.
+    """
 
     layout: Layout
     url: str
@@ -55,60 +69,50 @@ class Tools(NamedTuple):
     since: int
     state: int
     dry: bool
-    most: int = MOST_BYTES
+    max_bytes: int = MAX_BYTES
 
     @property
-    def stop(self) -> str:
-        """The file whose being there tells every process to leave off."""
-        return str(self.scratch / "stop")
-
-
-class Job(NamedTuple):
-    """A unit for a worker."""
-
-    tools: Tools
-    unit: Unit
+    def stop(self) -> Path:
+        """The file whose existence makes all processes of the export stop."""
+        return self.scratch / "stop"
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What became of a unit: records written by kind, and those that were there; payload bytes, bytes and names
-    of WARC files; what could not be exported (``spoilt`` in all, the first ones in full)."""
+class UnitResult:
+    """The result of a unit: new records by kind and the number of existing ones; bytes of contents; bytes and names of
+    new WARC files; what could not be exported (``failed`` in all, ``named`` are the first ones)."""
 
     unit: Unit
     records: Counter[str] = field(default_factory=Counter)
-    there: int = 0
+    existing: int = 0
     payload: int = 0
     written: int = 0
     files: list[str] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    spoilt: int = 0
+    named: list[NotExported] = field(default_factory=list)
+    failed: int = 0
 
 
-def export_unit(job: Job) -> Outcome:
-    """Exports one unit; to be called in any process, for different units at the same time."""
-    tools = job.tools
+def export_unit(task: tuple[ExportPlan, Unit]) -> UnitResult:
+    """Exports a unit. Different units may be exported at the same time, by any process."""
+    plan, unit = task
     with ExitStack() as stack:
-        catalogue: Catalogue = open_catalogue(tools.url, base=tools.base, read_only=True)
+        catalogue = open_catalogue(plan.url, base=plan.base, read_only=True)
         stack.callback(catalogue.close)
-        visits = stack.enter_context(Visits(tools.visits)) if tools.visits is not None else None
-        wanted = stack.enter_context(SortedLines(tools.scratch))
-        collect(catalogue, job.unit, visits, tools.since, tools.scratch, wanted, lambda: check_stop(tools))
-        return _Export(tools, job.unit).run(wanted)
+        visits = stack.enter_context(Visits(plan.visits)) if plan.visits is not None else None
+        wanted = stack.enter_context(SortedLines(plan.scratch))
+        collect(catalogue, unit, visits, plan.since, plan.scratch, wanted, lambda: _check_stop(plan))
+        return _UnitExport(plan, unit).run(wanted)
 
 
-def check_stop(tools: Tools) -> None:
-    """Raises :class:`ArchecError` where the export is to be left off."""
-    if os.path.lexists(tools.stop):
-        raise ArchecError("the export was left off")
+def _check_stop(plan: ExportPlan) -> None:
+    if os.path.lexists(plan.stop):
+        raise ArchecError("the export was stopped")
 
 
-class _Export:
-    """One export of one unit."""
-
-    def __init__(self, tools: Tools, unit: Unit) -> None:
-        self._tools, self._unit, self._vault = tools, unit, tools.vault
-        self._outcome = Outcome(unit)
+class _UnitExport:
+    def __init__(self, plan: ExportPlan, unit: Unit) -> None:
+        self._plan, self._unit, self._vault = plan, unit, plan.vault
+        self._result = UnitResult(unit)
         self._disk = Disk()
         self._number = 0
         self._stack = ExitStack()
@@ -116,105 +120,90 @@ class _Export:
         self._warcs: list[WarcFile] = []
         self._key = b""
         self._digests: dict[bytes, str] = {}
+        """Payload digest of the last state of each URI with the current key: that of a revisit."""
 
-    def run(self, wanted: SortedLines) -> Outcome:
-        """Merges, writes, publishes."""
-        if self._nothing_new(wanted):
-            return self._outcome
-        self._outcome = Outcome(self._unit)
+    def run(self, wanted: SortedLines) -> UnitResult:
+        """Merges, writes and publishes."""
+        if self._is_up_to_date(wanted):
+            return self._result
+        self._result = UnitResult(self._unit)
         with self._stack:
             for n, (prefix, seen, line) in enumerate(_merged(wanted, self._vault.lines(self._unit))):
                 if n % 64 == 0:
-                    check_stop(self._tools)
-                self._forget(prefix)
+                    _check_stop(self._plan)
+                self._forget_digests(prefix)
                 if line is not None:
                     self._keep(line)
-                    self._outcome.there += seen is not None
+                    self._result.existing += seen is not None
                 elif seen is not None:
                     self._add(prefix, seen)
             self._publish()
-        return self._outcome
+        return self._result
 
-    def _nothing_new(self, wanted: SortedLines) -> bool:
-        """Looks whether the index has it all, before anything is written; the common case in a nightly export."""
+    def _is_up_to_date(self, wanted: SortedLines) -> bool:
+        """Whether the index has everything, which is the common case of a nightly export. Writes nothing."""
         for _, seen, line in _merged(wanted, self._vault.lines(self._unit)):
             if line is None:
                 return False
-            self._outcome.there += seen is not None
+            self._result.existing += seen is not None
         return True
 
-    def _forget(self, prefix: bytes) -> None:
-        """Digests are only needed within one key of the index."""
+    def _forget_digests(self, prefix: bytes) -> None:
         key = prefix.partition(b" ")[0]
         if key != self._key:
             self._key = key
             self._digests.clear()
 
     def _keep(self, line: IndexLine) -> None:
-        value = orjson.loads(line.line[line.line.index(b"{") :])
-        if value.get("mime") != "warc/revisit":
-            self._digests[_uri(line.prefix)] = str(value.get("digest", ""))
-        if not self._tools.dry:
+        if payload := line.payload():
+            self._digests[_uri(line.prefix)] = payload
+        if not self._plan.dry:
             self._to_index(line.line)
 
     def _add(self, prefix: bytes, seen: Observation) -> None:
-        outcome = self._outcome
-        if self._tools.dry:
-            outcome.records[seen.kind] += 1
-            outcome.payload += seen.size if seen.kind in (Kind.RESPONSE, Kind.RESOURCE) else 0
+        result = self._result
+        if self._plan.dry:
+            result.records[seen.kind] += 1
+            result.payload += seen.size if seen.kind in ("response", "resource") else 0
             return
         try:
-            place, digest = self._write(prefix, seen)
-        except Spoilt as spoilt:
-            self._digests.pop(_uri(prefix), None)  # what is unchanged from now on is not like the state before this
-            outcome.spoilt += 1
-            if len(outcome.problems) < _MOST_PROBLEMS:
-                outcome.problems.append(spoilt.problem)
+            written = self._write(prefix, seen)
+        except Unusable as error:
+            self._digests.pop(_uri(prefix), None)  # later revisits must not refer to the state before this one
+            result.failed += 1
+            if len(result.named) < _MAX_NAMED:
+                result.named.append(error.failed)
             return
-        if place is None:
+        if written is None:
             return
-        outcome.records[seen.kind] += 1
-        revisits = seen.kind == Kind.REVISIT
-        if not revisits:
+        member, digest = written
+        result.records[seen.kind] += 1
+        if seen.kind != "revisit":
             self._digests[_uri(prefix)] = digest
-        value: Mapping[str, str] = {
-            "mime": "warc/revisit" if revisits else _mime(seen),
-            **_status(seen),
-            "digest": digest,
-            "length": str(place.length),
-            "offset": str(place.offset),
-            "filename": self._vault.filename(self._warcs[-1].temp.path),
-        }
-        self._to_index(prefix + b"," + orjson.dumps(value, option=_FLAT)[1:])
+        filename = self._vault.filename(self._warcs[-1].temp.path)
+        self._to_index(index_line(prefix, seen, digest, member.offset, member.length, filename))
 
-    def _write(self, prefix: bytes, seen: Observation) -> tuple[Place | None, str]:
-        """Adds the record of an observation; no place for a revisit of what could not be exported."""
-        if seen.kind == Kind.REVISIT:
+    def _write(self, prefix: bytes, seen: Observation) -> tuple[Member, str] | None:
+        """Writes the record of an observation, and returns its payload digest too; None for a revisit of a state that
+        could not be exported."""
+        if seen.kind == "revisit":
             digest = self._digests.get(_uri(prefix), "")
-            if not digest:
-                return None, ""
-            return self._warc().write(lambda writer: records.revisit(writer, seen, digest)), digest
-        if seen.kind == Kind.REDIRECT:
-            head = records.http_head(seen)
-            block = digest_of_head(head.headers_buff)
-            return self._warc().write(lambda writer: records.redirect(writer, seen, head, block)), EMPTY
-        layout = self._tools.layout
-        if seen.kind == Kind.RESOURCE:
-            body = open_body(layout, seen.noted, seen.id, seen.md5)
-            make = self._warc().write
-            place = make(lambda writer: records.resource(writer, seen, body))
+            return (self._warc().write(records.revisit(seen, digest)), digest) if digest else None
+        if seen.kind == "redirect":
+            return self._warc().write(records.redirect(seen, records.http_head(seen))), records.EMPTY
+        if seen.kind == "resource":
+            contents = _contents(self._plan.layout, seen)
+            record = records.resource(seen, contents)
         else:
             head = records.http_head(seen)
-            body = open_body(layout, seen.noted, seen.id, seen.md5, head.headers_buff)
-            place = self._warc().write(lambda writer: records.response(writer, seen, head, body))
-        self._outcome.payload += body.size
-        return place, body.payload
-
-    # -- files ------------------------------------------------------------------------------------
+            contents = _contents(self._plan.layout, seen, head.headers_buff)
+            record = records.response(seen, head, contents)
+        self._result.payload += contents.size
+        return self._warc().write(record), contents.payload
 
     def _warc(self) -> WarcFile:
-        """The file that is written to; a new one where there is none, or it is large enough."""
-        if self._warcs and self._warcs[-1].size < self._tools.most:
+        """The current file, or a new one if there is none or it is large enough."""
+        if self._warcs and self._warcs[-1].size < self._plan.max_bytes:
             return self._warcs[-1]
         if self._warcs:
             self._warcs[-1].temp.finish()
@@ -230,7 +219,7 @@ class _Export:
         warc = WarcFile(path, self._disk)
         self._stack.enter_context(warc.temp)
         self._warcs.append(warc)
-        warc.write(lambda writer: records.info(writer, self._unit, path.name, self._tools.state))
+        warc.write(records.warcinfo(self._unit.handle, path.name, self._plan.state))
         return warc
 
     def _to_index(self, line: bytes) -> None:
@@ -239,24 +228,50 @@ class _Export:
         self._index.write(line)
 
     def _publish(self) -> None:
-        """All files first, then the index that names them."""
+        """Publishes all WARC files, then the index that names them."""
         if not self._warcs or self._index is None:
             return
         hit("export.before-files")
         for warc in self._warcs:
             warc.temp.publish()
-            self._outcome.written += warc.size
-            self._outcome.files.append(self._vault.filename(warc.temp.path))
+            self._result.written += warc.size
+            self._result.files.append(self._vault.filename(warc.temp.path))
             hit("export.after-file")
         hit("export.before-index")
         self._index.publish()
         hit("export.after-index")
 
 
+def _contents(layout: Layout, seen: Observation, head: bytes = b"") -> Contents:
+    """The bytes of an observation, whose record begins with ``head``.
+
+    Raises Unusable if they are missing, unreadable, or not those of the catalogue.
+    """
+    path = layout.path(seen.noted, seen.id)
+
+    def unusable(code: str, message: str) -> Unusable:
+        return Unusable(NotExported(code, seen.id, seen.noted, path, message))
+
+    try:
+        contents = records.contents_of(open_obi(layout, seen.noted, seen.id), head)
+    except NotHeld:
+        raise unusable("missing", "is not there") from None
+    except CorruptArchive as error:
+        raise unusable("corrupt", error.message) from error
+    except StorageFailed as error:
+        raise unusable("unreadable", error.message) from error
+    except OSError as error:
+        raise unusable("unreadable", failure(error, path).message) from error
+    if contents.md5 != seen.md5:
+        contents.stream.close()
+        raise unusable("corrupt", f"has the md5 {contents.md5}, not {seen.md5}")
+    return contents
+
+
 def _merged(
     wanted: SortedLines, index: Iterator[IndexLine]
 ) -> Iterator[tuple[bytes, Observation | None, IndexLine | None]]:
-    """What is wanted and what is there, in order: of each place the observation, the line, or both."""
+    """Observations and index lines with equal prefix together, in order; of each prefix one of them or both."""
     sides: list[Iterator[tuple[bytes, int, object]]] = [
         ((line.prefix, 0, line) for line in index),
         ((prefix, 1, seen) for prefix, seen in map(observation_of, wanted)),
@@ -281,17 +296,3 @@ def _merged(
 
 def _uri(prefix: bytes) -> bytes:
     return prefix.partition(b"{")[2]
-
-
-def _mime(seen: Observation) -> str:
-    if seen.kind == Kind.REDIRECT or seen.kind == Kind.RESPONSE:
-        declared = next((value for name, value in seen.headers if name.lower() == "content-type"), "")
-        return records.media_type(declared.partition(";")[0].strip()) or "unk"
-    return records.media_type(seen.type) or "application/octet-stream"
-
-
-def _status(seen: Observation) -> dict[str, str]:
-    """The HTTP status, for those that have one in the record."""
-    if seen.kind in (Kind.REVISIT, Kind.RESOURCE):
-        return {}
-    return {"status": str(seen.status or (302 if seen.kind == Kind.REDIRECT else 200))}

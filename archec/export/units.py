@@ -1,7 +1,7 @@
-"""Units of a vault: one for each series of each archive; what is in a unit, and how its files are named.
+"""The units of a vault, one for each series of each archive: which there are, their templates, their file names.
 
-A unit holds the templates of its series and the files that these templates mention or ever mentioned. The
-archive's own template has a unit without a series; what has no RePEc handle lies in :data:`OTHER`.
+A unit contains the templates of its series and the files that these mention or ever mentioned. The template of an
+archive has a unit without a series; templates without a RePEc handle are in OTHER.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ from archec.catalogue.model import Tobi
 from archec.errors import UsageError
 from archec.ids import archive_of, escape, normalise_handle, series_of
 
-__all__ = ["OTHER", "Selection", "Unit", "selection", "tobis_of", "unit_of", "units"]
-
 _CODE = re.compile(r"[^\s:/\\\x00-\x1f\x7f]+")
 _LAST = "\U0010ffff"
-_LONGEST = 80
-"""Bytes of an archive's or a series' code in a file name; a longer one is cut and completed by its hash."""
+_MAX_CODE = 80
+"""Maximum length in bytes of the code of an archive or a series in a file name; a longer one is cut and hashed."""
 _JUMP = 4000
-"""After so many templates of one series the rest of them are jumped over in looking for the next one."""
+"""Number of templates of a series after which the search for the next series skips the rest of them."""
 
 
 class Unit(NamedTuple):
-    """An archive and a series by their codes; an empty ``series`` is the archive's own template."""
+    """An archive and a series by their codes; without a ``series`` the template of the archive."""
 
     archive: str
     series: str
@@ -41,30 +39,30 @@ class Unit(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The name of the folder that an archive's WARC files are in."""
+        """The name of the folder with the WARC files of the archive."""
         return _code(self.archive) if self.archive else "+other"
 
     @property
     def name(self) -> str:
-        """What the names of the unit's files begin with; ``+`` stands in no code."""
+        """The beginning of the names of the unit's files. No code contains a ``+``."""
         return f"{self.folder}+{_code(self.series)}" if self.series else self.folder
 
 
 OTHER = Unit("", "")
-"""The unit of all that has no handle of RePEc's form."""
+"""The unit of everything without a handle of RePEc's form."""
 
 
 class Selection(NamedTuple):
-    """Which units are asked for: all, those of one archive, or one series."""
+    """The units that are asked for: all, those of an archive, or one series."""
 
     archive: str = ""
     series: str = ""
 
 
 def selection(archive: str | None, series: str | None) -> Selection:
-    """What ``--archive`` and ``--series`` ask for; a series is ``sss`` with an archive, else ``aaa:sss``.
+    """The selection of ``--archive`` and ``--series``; a series is ``sss`` with an archive, else ``aaa:sss``.
 
-    Both may have ``RePEc:`` before them. Raises :class:`UsageError` where they make no sense.
+    Both may begin with ``RePEc:``. Raises UsageError if they are not codes or do not match.
     """
     if archive is not None:
         archive = _bare(archive)
@@ -84,13 +82,13 @@ def selection(archive: str | None, series: str | None) -> Selection:
 
 
 def unit_of(tobi: str) -> Unit:
-    """The unit that a tobi is in."""
+    """The unit of a tobi."""
     archive = archive_of(tobi)
     return Unit(archive, series_of(tobi)) if archive else OTHER
 
 
 def units(catalogue: Catalogue, wanted: Selection) -> Iterator[Unit]:
-    """The units that there is something in, each once, in no promised order."""
+    """The units that are not empty, each once, in any order."""
     if wanted.series:
         unit = Unit(wanted.archive, wanted.series)
         if next(tobis_of(catalogue, unit), None) is not None:
@@ -115,7 +113,7 @@ def _key(unit: Unit) -> int:
 
 
 def _walk(catalogue: Catalogue, after: str, prefix: str) -> Iterator[Unit]:
-    """The units of all ids with ``prefix``, some of them more than once; most of a large one is jumped over."""
+    """The units of all ids with ``prefix``, some more than once. Most templates of a large unit are skipped."""
     jump: str | None = after
     while jump is not None:
         after, jump = jump, None
@@ -136,7 +134,7 @@ def _walk(catalogue: Catalogue, after: str, prefix: str) -> Iterator[Unit]:
 
 
 def tobis_of(catalogue: Catalogue, unit: Unit) -> Iterator[Tobi]:
-    """The tobis of a unit, in no promised order."""
+    """The tobis of a unit, in any order."""
     if unit == OTHER:
         yield from takewhile(lambda tobi: tobi.id < "RePEc:", catalogue.all_tobis())
         yield from _with_prefix(catalogue, "RePEc::")
@@ -167,9 +165,9 @@ def _bare(text: str) -> str:
 
 
 def _code(code: str) -> str:
-    """A code as a part of a file name: escaped as ids are, a long one cut and completed by its hash."""
+    """A code as part of a file name: escaped like an id; a long one cut and completed by its hash."""
     name = escape(code)
-    if len(name) > _LONGEST:
-        cut = name[:_LONGEST].rpartition("%")[0] if "%" in name[_LONGEST - 2 : _LONGEST] else name[:_LONGEST]
+    if len(name) > _MAX_CODE:
+        cut = name[:_MAX_CODE].rpartition("%")[0] if "%" in name[_MAX_CODE - 2 : _MAX_CODE] else name[:_MAX_CODE]
         return f"{cut}~{xxh3_128_hexdigest(code.encode('utf-8', 'surrogatepass'))}"
     return "%2E" + name[1:] if name.startswith(".") else name

@@ -1,46 +1,43 @@
-"""The vault: the folder that is exported to, laid out so that pywb takes it for one of its collections.
+"""The vault: the folder of an export, laid out like a collection of pywb.
 
 ::
 
-    vault.json                        what this folder is
-    archive/aaa/aaa+sss+00001.warc.gz  the records of a series; files are added, and never changed
-    indexes/aaa+sss.cdxj              its index, sorted; the newest is whole and names whole files only
-    lock                              one export at a time
+    vault.json                         what this folder is
+    archive/aaa/aaa+sss+00001.warc.gz  records of a series; files are added and never changed
+    indexes/aaa+sss.cdxj               its index, sorted; always complete, and names complete files only
+    lock                               held by the export that works here
 
-The index is all that an export remembers: what it names is exported. A WARC file that no index names is what
-a killed export left; the next one puts its own file in that place.
+The index is all that an export remembers: what it names is exported. A WARC file that no index names was left by an
+export that was killed; the next one replaces it.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from types import TracebackType
+from typing import NamedTuple, cast
+
+from warcio.recordloader import ArcWarcRecord
+from warcio.warcwriter import WARCWriter
 
 from archec.errors import ConfigError, CorruptArchive, UsageError
 from archec.export.units import Unit
-from archec.store.durable import atomic_write, failure, is_temp
+from archec.store.durable import Data, Disk, atomic_write, create_temp, failure, is_temp
+from archec.store.failpoints import hit
 from archec.store.layout import Layout
-
-__all__ = ["IndexLine", "Vault", "open_vault", "sweep"]
+from archec.warc.cdxj import IndexLine, read_index
+from archec.warc.records import WARC_VERSION
 
 _DESCRIPTOR = "vault.json"
 _VERSION = 1
 _KNOWN = {_DESCRIPTOR, "archive", "indexes", "lock", "lost+found"}
-_INDEX_LINE = re.compile(rb'([!-~]+ [0-9]{14} \{"url":"[ -~]*?")[,}].*"filename":"([ -~]*?)"', re.S)
-_LONGEST_LINE = 1 << 20
-
-
-class IndexLine(NamedTuple):
-    """A line of an index with its line end, what it begins with (:func:`archec.export.observations.prefix`),
-    and the file that it names."""
-
-    line: bytes
-    prefix: bytes
-    filename: bytes
+_BUFFER = 1 << 20
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Vault(NamedTuple):
@@ -57,53 +54,149 @@ class Vault(NamedTuple):
         return self.root / "archive" / unit.folder / f"{unit.name}+{number:05d}.warc.gz"
 
     def filename(self, path: Path) -> str:
-        """What an index calls a WARC file: its path below ``archive``."""
+        """The name of a WARC file in an index: its path below ``archive``."""
         return f"{path.parent.name}/{path.name}"
 
     def lines(self, unit: Unit) -> Iterator[IndexLine]:
-        """The index as it is, nothing where there is none. Raises :class:`CorruptArchive` for what is no index."""
+        """The lines of the index, if there is one. Raises CorruptArchive if it is damaged."""
         path = self.index_path(unit)
-        before = b""
         try:
             with open(path, "rb") as file:
-                number = 0
-                while line := file.readline(_LONGEST_LINE):
-                    number += 1
-                    match = _INDEX_LINE.match(line)
-                    if match is None or not line.endswith(b"}\n") or line <= before:
-                        raise CorruptArchive(
-                            f"{path}:{number}: is not a line of a sorted index",
-                            hint="remove this index: the series is then exported anew",
-                        )
-                    before = line
-                    yield IndexLine(line, match[1], match[2])
+                yield from read_index(file, str(path))
         except FileNotFoundError:
             return
         except OSError as error:
             raise failure(error, path) from error
 
     def next_number(self, unit: Unit) -> int:
-        """The number of the next WARC file: the first that no line of the index names, nor a later one."""
+        """The number of the next WARC file: one more than the greatest that the index names."""
         pattern = re.compile(re.escape(f"{unit.folder}/{unit.name}+").encode() + rb"([0-9]{5,9})\.warc\.gz")
         found = (pattern.fullmatch(line.filename) for line in self.lines(unit))
         return max((int(match[1]) for match in found if match is not None), default=0) + 1
 
 
-def open_vault(root: Path, store: Layout, *, dry: bool) -> Vault:
-    """The vault at ``root``; made where there is nothing, unless ``dry``.
+class TempFile:
+    """A file under a temporary name in its directory, until :meth:`publish` renames it durably.
 
-    Raises :class:`UsageError` for a folder within the obi store, :class:`ConfigError` for one that holds something else
-    and for a vault of another version.
+    As a context manager it is removed unless it has been published. Raises StorageFull and StorageFailed.
+    """
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self.path = path
+        self._disk = disk
+        try:
+            self._directory = os.open(path.parent, _DIRECTORY)
+        except OSError as error:
+            raise failure(error, path.parent) from error
+        try:
+            self._fd, self._temp = create_temp(disk, self._directory, str(path.parent))
+        except BaseException:
+            os.close(self._directory)
+            raise
+        self._buffer = bytearray()
+        self.size = 0
+
+    def write(self, data: Data) -> int:
+        self._buffer += data
+        self.size += len(data)
+        if len(self._buffer) >= _BUFFER:
+            self.drain()
+        return len(data)
+
+    def flush(self) -> None:
+        """Does nothing: warcio flushes after each record, and :meth:`finish` syncs once, at the end."""
+
+    def drain(self) -> None:
+        """Writes what is buffered."""
+        if self._buffer:
+            self._disk.write(self._fd, self._buffer, str(self.path))
+            self._buffer.clear()
+
+    def cut(self, size: int) -> None:
+        """Truncates the file to ``size`` bytes."""
+        self.drain()
+        self._disk.truncate(self._fd, size, str(self.path))
+        os.lseek(self._fd, size, os.SEEK_SET)
+        self.size = size
+
+    def finish(self) -> None:
+        """Syncs and closes the file, of which a large series has many. May be called again."""
+        if self._fd >= 0:
+            self.drain()
+            self._disk.fsync(self._fd, str(self.path))
+            fd, self._fd = self._fd, -1
+            self._disk.close(fd, str(self.path))
+
+    def publish(self) -> None:
+        """Renames the file, replacing a file that no index names."""
+        self.finish()
+        self._disk.replace(self._temp, self.path.name, self._directory, str(self.path))
+        self._temp = ""
+        self._disk.fsync_dir(self._directory, str(self.path.parent))
+
+    def __enter__(self) -> TempFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._temp:
+                self._disk.unlink(self._temp, self._directory, str(self.path))
+        finally:
+            if self._fd >= 0:
+                os.close(self._fd)
+            os.close(self._directory)
+
+
+class Member(NamedTuple):
+    """The gzip member of a record in its file: offset and length in bytes."""
+
+    offset: int
+    length: int
+
+
+class WarcFile:
+    """A WARC file that is being written: complete records only, each a gzip member."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self.temp = TempFile(path, disk)
+        # warcio needs only write and flush of its output.
+        self._writer = WARCWriter(cast(io.BufferedIOBase, self.temp), gzip=True, warc_version=WARC_VERSION)
+
+    @property
+    def size(self) -> int:
+        return self.temp.size
+
+    def write(self, record: ArcWarcRecord) -> Member:
+        """Adds a record and closes its stream. If that fails, nothing of the record is left in the file."""
+        start = self.temp.size
+        try:
+            hit("export.mid-record")
+            self._writer.write_record(record)
+        except BaseException:
+            self.temp.cut(start)
+            raise
+        finally:
+            record.raw_stream.close()
+        return Member(start, self.temp.size - start)
+
+
+def open_vault(root: Path, store: Layout, *, dry: bool) -> Vault:
+    """The vault at ``root``, which is created if it does not exist, unless ``dry``.
+
+    Raises UsageError for a folder in the obi store; ConfigError for a folder that contains anything else and for a
+    vault of another version.
     """
     root = root.absolute()
     if root.resolve() == store.root.resolve() or store.root.resolve() in root.resolve().parents:
-        raise UsageError(f"{root}: lies in the obi store", hint="name a folder outside of it")
+        raise UsageError(f"{root}: lies in the obi store", hint="name a folder outside it")
     try:
         names = sorted(os.listdir(root)) if os.path.lexists(root) else []
         if _DESCRIPTOR in names:
             _check(root / _DESCRIPTOR)
         elif foreign := [name for name in names if name not in _KNOWN and not is_temp(name)]:
-            raise ConfigError(f"{root}: holds {foreign[0]!a} and is not a vault", hint="name an empty or a new folder")
+            raise ConfigError(f"{root}: contains {foreign[0]!a}, is not a vault", hint="name an empty or a new folder")
         if not dry:
             for folder in (root, root / "archive", root / "indexes"):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +209,7 @@ def open_vault(root: Path, store: Layout, *, dry: bool) -> Vault:
 
 
 def sweep(vault: Vault) -> int:
-    """Removes the temporary files of killed exports; how many. Only for who holds the lock."""
+    """Removes the temporary files of killed exports, and returns their number. The caller must hold the lock."""
     removed = 0
     try:
         folders = [vault.root, vault.root / "indexes"]

@@ -19,9 +19,9 @@ from warcio.archiveiterator import ArchiveIterator
 
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, load
-from archec.export.bodies import Problem
+from archec.export.run import ExportRequest, ExportSummary, export_warc
+from archec.export.unit import NotExported
 from archec.export.units import Selection
-from archec.export.warc import Request, Summary, export_warc
 from archec.gather.progress import Silent
 from archec.store.layout import Layout, open_layout
 
@@ -87,13 +87,13 @@ def exported(
     since: int = 0,
     dry: bool = False,
     revisits: bool = True,
-    most: int = 1 << 30,
-) -> tuple[Summary, list[Problem]]:
+    max_bytes: int = 1 << 30,
+) -> tuple[ExportSummary, list[NotExported]]:
     """``archec export warc`` in this process."""
-    problems: list[Problem] = []
+    problems: list[NotExported] = []
     catalogue = open_catalogue(world.config.database, base=world.config.base)
     try:
-        request = Request(vault, wanted or Selection(), since, dry, revisits, most)
+        request = ExportRequest(vault, wanted or Selection(), since, dry, revisits, max_bytes)
         summary = export_warc(world.config, world.layout, catalogue, request, Silent(), problems.append)
     finally:
         catalogue.close()

@@ -15,13 +15,14 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Fobi, FobiNote, FobiVersion, Position, Tobi, TobiState
 from archec.errors import BadName, UsageError
 from archec.export import units as units_module
-from archec.export.observations import Kind, Observation, line_of, observation_of, of_fobi, prefix
-from archec.export.records import http_head, record_id
+from archec.export.observations import Unchanged, Visits, collect_visits, hash_of, line_of, observation_of, of_fobi
 from archec.export.sorting import SortedLines
 from archec.export.units import OTHER, Selection, Unit, selection, tobis_of, unit_of, units
-from archec.export.visits import Unchanged, Visits, hash_of
 from archec.history import History
 from archec.ids import normalise_handle, normalise_url, target_uri, urlkey
+from archec.store.layout import create
+from archec.warc.cdxj import prefix
+from archec.warc.records import Observation, RecordKind, http_head, record_id
 
 # -- sorting ----------------------------------------------------------------------------------------
 
@@ -211,7 +212,7 @@ def test_ftp_is_a_resource() -> None:
 
 
 def test_lines_hold_all_and_sort_by_their_prefix() -> None:
-    one = Observation(Kind.RESPONSE, URL, 1_000_000_000, 1_000_000_000, "a" * 32, 3, "text/html", 200, (("a", "b"),))
+    one = Observation("response", URL, 1_000_000_000, 1_000_000_000, "a" * 32, 3, "text/html", 200, (("a", "b"),))
     start, back = observation_of(line_of(one))
     assert back == one
     assert start == prefix(URL, 1_000_000_000) == b'example,h)/a 20010909014640 {"url":"http://h.example/a"'
@@ -241,9 +242,6 @@ def test_visits_are_looked_up(tmp_path: Path) -> None:
 
 
 def test_no_journal_is_read_for_an_empty_archive(tmp_path: Path) -> None:
-    from archec.export.visits import collect_visits
-    from archec.store.layout import create
-
     path = collect_visits(create(tmp_path / "archive"), Position(), 0, tmp_path, lambda lines: None)
     assert path.read_bytes() == b""
 
@@ -251,7 +249,7 @@ def test_no_journal_is_read_for_an_empty_archive(tmp_path: Path) -> None:
 # -- headers ----------------------------------------------------------------------------------------
 
 
-def head(kind: str = Kind.RESPONSE, **more: Any) -> bytes:
+def head(kind: RecordKind = "response", **more: Any) -> bytes:
     fields: dict[str, Any] = {"size": 3, "status": 200, "headers": (), "target": ""} | more
     found = Observation(
         kind, URL, 1, 1, "a" * 32, fields["size"], "text/html", fields["status"], fields["headers"], fields["target"]
@@ -273,9 +271,9 @@ def test_a_length_that_does_not_fit_steps_aside() -> None:
 
 
 def test_a_redirect_always_says_where_to() -> None:
-    found = head(Kind.REDIRECT, status=301, target="http://h.example/b")
+    found = head("redirect", status=301, target="http://h.example/b")
     assert found == b"HTTP/1.1 301 Moved Permanently\r\ncontent-length: 0\r\nlocation: http://h.example/b\r\n\r\n"
-    found = head(Kind.REDIRECT, status=0, headers=(("location", "/b"),), target="http://h.example/b")
+    found = head("redirect", status=0, headers=(("location", "/b"),), target="http://h.example/b")
     assert found == b"HTTP/1.1 302 Found\r\nlocation: /b\r\ncontent-length: 0\r\n\r\n"
 
 

@@ -16,14 +16,14 @@ from gather_support import Member, archec_cli, archec_inline, change, make, run,
 
 from archec.catalogue.open import open_catalogue
 from archec.errors import ConfigError, CorruptArchive, LockHeld, UsageError
-from archec.export import warc
-from archec.export.bodies import digest_of_head
+from archec.export import run as export_run
 from archec.export.units import Selection
 from archec.ids import target_uri
 from archec.lookup.obi import held_at
 from archec.store.layout import Layout
 from archec.store.lock import RunLock
 from archec.tist import iso
+from archec.warc.records import digest_of
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ def vault(pristine: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vault") / "v"
     summary, problems = exported(pristine, folder)
     assert problems == []
-    assert summary.spoilt == 0
+    assert summary.failed == 0
     return folder
 
 
@@ -133,7 +133,7 @@ def test_once_more_changes_nothing(pristine: World, vault: Path) -> None:
     before = tree(vault)
     summary, _ = exported(pristine, vault)
     assert not summary.records
-    assert summary.there == len(all_records(vault))
+    assert summary.existing == len(all_records(vault))
     assert tree(vault) == before
 
 
@@ -163,7 +163,7 @@ def ids(vault: Path) -> Counter[str]:
 
 
 def test_large_files_are_cut(pristine: World, vault: Path, tmp_path: Path) -> None:
-    summary, _ = exported(pristine, tmp_path / "v", most=1500)
+    summary, _ = exported(pristine, tmp_path / "v", max_bytes=1500)
     assert summary.files > 6
     check_vault(tmp_path / "v")
     assert ids(tmp_path / "v") == ids(vault)
@@ -176,7 +176,7 @@ def test_a_series_of_many_files_needs_few_open_ones(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 120, hard))
     try:
-        summary, problems = exported(World(config, {}, 0, 0), tmp_path / "v", most=1)
+        summary, problems = exported(World(config, {}, 0, 0), tmp_path / "v", max_bytes=1)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (problems, summary.files) == ([], 80)
@@ -185,7 +185,7 @@ def test_a_series_of_many_files_needs_few_open_ones(tmp_path: Path) -> None:
 def test_worker_processes_write_the_same(
     world: World, vault: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(warc, "_SMALL", 0)
+    monkeypatch.setattr(export_run, "_SMALL", 0)
     other = World(change(world.config, {"workers": 2}), world.urls, world.first, world.second)
     exported(other, tmp_path / "v")
     assert tree(tmp_path / "v") == tree(vault)
@@ -255,7 +255,7 @@ def test_spoilt_bytes_are_named_and_left_out(world: World, vault: Path, tmp_path
         ("corrupt", urls["/packed"]),
         ("missing", "RePEc:aaa:sss:1"),
     }
-    assert summary.spoilt == 2
+    assert summary.failed == 2
     check_vault(tmp_path / "v")
     assert not any(record.uri == urls["/packed"] for record in all_records(tmp_path / "v"))
     done = archec_inline(world.config, "export", "warc", tmp_path / "v", "--json")
@@ -265,7 +265,7 @@ def test_spoilt_bytes_are_named_and_left_out(world: World, vault: Path, tmp_path
     assert lines[-1]["by_code"] == {"corrupt": 1, "missing": 1}
     bad.write_bytes(kept[0])
     gone.write_bytes(kept[1])
-    assert exported(world, tmp_path / "v")[0].spoilt == 0
+    assert exported(world, tmp_path / "v")[0].failed == 0
     assert ids(tmp_path / "v") == ids(vault)
 
 
@@ -286,12 +286,12 @@ def test_no_revisit_of_a_spoilt_state_refers_to_the_one_before(tmp_path: Path) -
     changed.chmod(0o644)
     changed.write_bytes(b"spoilt")
     summary, _ = exported(world, vault)
-    assert summary.spoilt == 1
+    assert summary.failed == 1
     assert [record.date for record in all_records(vault) if record.uri == url] == [iso(first)]
     changed.write_bytes(good)
     exported(world, vault)
     (revisit,) = [record for record in all_records(vault) if record.type == "revisit"]
-    assert revisit.headers["WARC-Payload-Digest"] == digest_of_head(good)
+    assert revisit.headers["WARC-Payload-Digest"] == digest_of(good)
     check_vault(vault)
 
 
@@ -343,7 +343,7 @@ def test_what_a_worker_finds_wrong_is_told(
     index = tmp_path / "v" / "indexes" / "zzz.cdxj"
     index.chmod(0o644)
     index.write_bytes(b"nonsense\n")
-    monkeypatch.setattr(warc, "_SMALL", 0)
+    monkeypatch.setattr(export_run, "_SMALL", 0)
     with pytest.raises(CorruptArchive, match=r"zzz\.cdxj:1: ") as error:
         exported(other, tmp_path / "v")
     assert "remove this index" in error.value.hint
@@ -405,6 +405,6 @@ def test_a_kill_costs_work_and_nothing_else(world: World, vault: Path, tmp_path:
 
 
 def test_every_fail_point_is_tried() -> None:
-    folder = Path(warc.__file__).parent
+    folder = Path(export_run.__file__).parent
     source = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     assert {part.split('"')[0] for part in source.split('hit("')[1:]} == {p.partition(":")[0] for p in POINTS}

@@ -1,0 +1,180 @@
+"""``archec export warc``: the selected units, exported by worker processes, and the summary."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.sqlite_readonly import unwritable
+from archec.config import Config
+from archec.export.observations import collect_visits
+from archec.export.unit import MAX_BYTES, ExportPlan, NotExported, UnitResult, export_unit
+from archec.export.units import Selection, units
+from archec.export.vault import open_vault, sweep
+from archec.gather.lanes import Lanes
+from archec.gather.progress import Meter
+from archec.store.durable import failure
+from archec.store.layout import Layout
+from archec.store.lock import RunLock
+from archec.units import human_size
+
+_SMALL = 2000
+"""Number of obis below which an archive is exported in this process: starting others would take longer."""
+
+Report = Callable[[NotExported], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """What is exported to which folder.
+
+    ``since`` is the first tist to export. ``dry`` writes nothing. ``revisits`` includes the visits that found files
+    unchanged. ``max_bytes`` is the size at which a WARC file is ended.
+    """
+
+    folder: Path
+    wanted: Selection = field(default_factory=Selection)
+    since: int = 0
+    dry: bool = False
+    revisits: bool = True
+    max_bytes: int = MAX_BYTES
+
+
+@dataclass(slots=True)
+class ExportSummary:
+    """The result of an export."""
+
+    vault: str
+    dry: bool
+    units: int = 0
+    changed: int = 0
+    records: Counter[str] = field(default_factory=Counter)
+    existing: int = 0
+    payload: int = 0
+    written: int = 0
+    files: int = 0
+    by_code: Counter[str] = field(default_factory=Counter)
+    unnamed: int = 0
+    seconds: float = 0.0
+
+    @property
+    def failed(self) -> int:
+        """Number of observations that were not exported because their bytes are missing or wrong."""
+        return self.by_code.total() + self.unnamed
+
+    def add(self, result: UnitResult) -> None:
+        """Counts a unit."""
+        self.units += 1
+        self.changed += bool(result.records)
+        self.records.update(result.records)
+        self.existing += result.existing
+        self.payload += result.payload
+        self.written += result.written
+        self.files += len(result.files)
+        self.by_code.update(failed.code for failed in result.named)
+        self.unnamed += result.failed - len(result.named)
+
+    def as_value(self) -> dict[str, object]:
+        """As JSON, with the keys of docs/export.md."""
+        return {
+            "vault": self.vault,
+            "dry_run": self.dry,
+            "series": self.units,
+            "changed": self.changed,
+            "records": dict(sorted(self.records.items())),
+            "existing": self.existing,
+            "payload_bytes": self.payload,
+            "warc_bytes": self.written,
+            "files": self.files,
+            "failed": self.failed,
+            "by_code": dict(sorted(self.by_code.items())),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def export_warc(
+    config: Config, layout: Layout, catalogue: Catalogue, request: ExportRequest, meter: Meter, report: Report
+) -> ExportSummary:
+    """Brings the vault up to date. Calls ``report`` for what cannot be exported, as soon as that is known.
+
+    Raises LockHeld if another export writes to this vault, and the exceptions of opening the vault.
+    """
+    began = time.monotonic()
+    summary = ExportSummary(str(request.folder), request.dry)
+    with ExitStack() as stack:
+        vault = open_vault(request.folder, layout, dry=request.dry)
+        if not request.dry:
+            stack.enter_context(RunLock(Layout(vault.root), "export warc"))
+            sweep(vault)
+        scratch = stack.enter_context(_scratch_folder(config))
+        position = catalogue.position()
+        visits = None
+        if request.revisits:
+            meter.phase("reading journals", None)
+            visits = collect_visits(layout, position, request.since, scratch, meter.at)
+        plan = ExportPlan(
+            layout, config.database, config.base, vault, visits, scratch,
+            request.since, position.stamp or position.run, request.dry, request.max_bytes,
+        )  # fmt: skip
+        _export_units(config, catalogue, plan, request.wanted, summary, meter, report)
+    summary.seconds = time.monotonic() - began
+    return summary
+
+
+def _export_units(
+    config: Config,
+    catalogue: Catalogue,
+    plan: ExportPlan,
+    wanted: Selection,
+    summary: ExportSummary,
+    meter: Meter,
+    report: Report,
+) -> None:
+    meter.phase("exporting series", None)
+
+    def take(result: UnitResult) -> None:
+        summary.add(result)
+        for failed in result.named:
+            report(failed)
+        meter.at(summary.units, f"{sum(summary.records.values()):,} records, {human_size(summary.payload)}")
+
+    counts = catalogue.counts()
+    small = counts.tobis_held + counts.tobis_lost + counts.fobis_held < _SMALL
+    workers = config.workers or min(4, os.cpu_count() or 1)
+    lanes = Lanes(
+        export_unit,
+        workers=workers,
+        inline=1 << 60 if small or workers == 1 else 0,
+        died=("a worker process died while it exported a series", "out of memory? start the export again"),
+    )
+    with lanes:
+        try:
+            for unit in units(catalogue, wanted):
+                lanes.submit((plan, unit), 1)
+                for result in lanes.results():
+                    take(result)
+            for result in lanes.results(last=True):
+                take(result)
+        except BaseException:
+            plan.stop.touch()
+            raise
+
+
+@contextmanager
+def _scratch_folder(config: Config) -> Iterator[Path]:
+    """A folder for scratch files; where temporary files belong if the archive can only be read."""
+    parent = Path(tempfile.gettempdir()) if unwritable(config.work_path / "scratch") else config.work_path
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix="export-", dir=parent)
+    except OSError as error:
+        raise failure(error, parent) from error
+    with folder as name:
+        yield Path(name)

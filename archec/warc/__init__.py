@@ -1,0 +1,1 @@
+"""WARC records and CDXJ index lines of what an archive holds."""

@@ -1,0 +1,80 @@
+"""CDXJ indexes: one line for each record, sorted by key (SURT) and time; written and read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from functools import lru_cache
+from typing import BinaryIO, NamedTuple
+
+import orjson
+
+from archec.errors import CorruptArchive
+from archec.ids import urlkey
+from archec.warc.records import Observation, http_status, media_type
+
+_LINE = re.compile(rb'([!-~]+ [0-9]{14} \{"url":"[ -~]*?")[,}].*"filename":"([ -~]*?)"', re.S)
+_MAX_LINE = 1 << 20
+_REVISIT = "warc/revisit"
+
+
+class IndexLine(NamedTuple):
+    """A line of an index: all of it with its line end, its prefix (see :func:`prefix`), the file that it names."""
+
+    line: bytes
+    prefix: bytes
+    filename: bytes
+
+    def payload(self) -> str:
+        """The payload digest of the record, ``""`` if it has none or is a revisit."""
+        value = orjson.loads(self.line[self.line.index(b"{") :])
+        return "" if value.get("mime") == _REVISIT else str(value.get("digest", ""))
+
+
+@lru_cache(maxsize=4096)
+def timestamp(tist: int) -> str:
+    """A tist as the 14 digits of an index."""
+    return datetime.fromtimestamp(tist, tz=timezone.utc).strftime("%Y%m%d%H%M%S").rjust(14, "0")
+
+
+def prefix(uri: str, tist: int) -> bytes:
+    """The beginning of the index line of an observation: key, time and URI, which no other observation shares."""
+    return f'{urlkey(uri)} {timestamp(tist)} {{"url":"{uri}"'.encode()
+
+
+def index_line(prefix: bytes, seen: Observation, digest: str, offset: int, length: int, filename: str) -> bytes:
+    """The index line of a record whose gzip member has ``length`` bytes at ``offset`` of a file."""
+    value = {
+        "mime": _mime(seen),
+        **({"status": str(http_status(seen))} if seen.kind in ("response", "redirect") else {}),
+        "digest": digest,
+        "length": str(length),
+        "offset": str(offset),
+        "filename": filename,
+    }
+    return prefix + b"," + orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)[1:]
+
+
+def read_index(file: BinaryIO, name: str) -> Iterator[IndexLine]:
+    """The lines of an index. Raises CorruptArchive, with ``name`` and line, for anything else."""
+    number, before = 0, b""
+    while line := file.readline(_MAX_LINE):
+        number += 1
+        match = _LINE.match(line)
+        if match is None or not line.endswith(b"}\n") or line <= before:
+            raise CorruptArchive(
+                f"{name}:{number}: is not a line of a sorted index",
+                hint="remove this index: the series is then exported anew",
+            )
+        before = line
+        yield IndexLine(line, match[1], match[2])
+
+
+def _mime(seen: Observation) -> str:
+    if seen.kind == "revisit":
+        return _REVISIT
+    if seen.kind == "resource":
+        return media_type(seen.type) or "application/octet-stream"
+    declared = next((value for name, value in seen.headers if name.lower() == "content-type"), "")
+    return media_type(declared.partition(";")[0].strip()) or "unk"

@@ -1,0 +1,229 @@
+"""WARC 1.1 records (ISO 28500:2017) of states and visits. An observation always gives the same bytes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import io
+import os
+import re
+import uuid
+from typing import BinaryIO, Literal, NamedTuple
+
+from warcio.recordbuilder import RecordBuilder
+from warcio.recordloader import ArcWarcRecord
+from warcio.statusandheaders import StatusAndHeaders
+
+from archec import __version__
+from archec.digest import Digests
+from archec.ids import target_uri
+from archec.tist import iso
+
+WARC_VERSION = "1.1"
+
+RecordKind = Literal["resource", "response", "redirect", "revisit"]
+"""A template or a file that came by FTP; a response with its body; a response that redirects; an unchanged visit."""
+
+_NAMESPACE = uuid.NAMESPACE_URL
+_BUILDER = RecordBuilder(warc_version=WARC_VERSION)
+_PROFILES = {
+    False: "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest",
+    True: "http://netpreserve.org/warc/1.1/revisit/server-not-modified",
+}
+_TEMPLATE = "text/plain; charset=utf-8"
+_HTTP = "application/http; msgtype=response"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,100}/[A-Za-z0-9!#$&^_.+-]{1,100}")
+_IN_MEMORY = 8 << 20
+_CHUNK = 1 << 20
+
+
+class Observation(NamedTuple):
+    """A state of an obi, or a visit that found a state unchanged.
+
+    ``noted`` is the tist under which the bytes are held, which is earlier than ``tist`` for a revisit. ``md5``,
+    ``size`` (-1: unknown) and ``type`` (media type) are those of the bytes; ``status``, ``headers`` and ``target``
+    (of a redirect) those of the response. ``unchanged`` tells whether a revisit relies on the server (304) rather
+    than on the bytes.
+    """
+
+    kind: RecordKind
+    id: str
+    tist: int
+    noted: int
+    md5: str
+    size: int
+    type: str
+    status: int = 0
+    headers: tuple[tuple[str, str], ...] = ()
+    target: str = ""
+    unchanged: bool = False
+
+
+class Contents(NamedTuple):
+    """The bytes of an observation: a stream at its beginning, its size, its checksums in hex.
+
+    ``payload`` and ``block`` are digests as WARC headers have them. The block of a response includes its HTTP header.
+    """
+
+    stream: BinaryIO
+    size: int
+    md5: str
+    sha256: str
+    payload: str
+    block: str
+
+
+def contents_of(file: BinaryIO, head: bytes = b"") -> Contents:
+    """Reads an open file, and computes its digests and that of the block that begins with the HTTP header ``head``.
+
+    A small file is kept in memory and closed; a large one is left open at its beginning.
+    """
+    try:
+        digests = Digests(sha1=True)
+        block = hashlib.sha1(head, usedforsecurity=False)
+        small = os.fstat(file.fileno()).st_size < _IN_MEMORY
+        first = data = file.read(_IN_MEMORY if small else _CHUNK)
+        while data:
+            digests.update(data)
+            if head:
+                block.update(data)
+            data = file.read(_CHUNK)
+        stream: BinaryIO = file
+        if small and digests.size == len(first):
+            file.close()
+            stream = io.BytesIO(first)
+        else:
+            file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    payload = _digest(bytes.fromhex(digests.sha1))
+    return Contents(
+        stream, digests.size, digests.md5, digests.sha256, payload, _digest(block.digest()) if head else payload
+    )
+
+
+def digest_of(data: bytes) -> str:
+    """The digest of bytes at hand, as WARC headers have it."""
+    return _digest(hashlib.sha1(data, usedforsecurity=False).digest())
+
+
+def _digest(sha1: bytes) -> str:
+    # SHA-1 in base 32 is what tools for web archives expect. SHA-256 belongs beside it.
+    return "sha1:" + base64.b32encode(sha1).decode("ascii")
+
+
+EMPTY = digest_of(b"")
+"""The digest of no bytes: the payload of a redirect, whose body is not kept."""
+
+
+def record_id(tist: int, obi: str, kind: str) -> str:
+    """``WARC-Record-ID``, which is the same in every export for the same tist, id and kind of record."""
+    name = f"urn:x-archec:{kind}:{tist}:{obi}".encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return f"<urn:uuid:{uuid.uuid5(_NAMESPACE, name)}>"
+
+
+def media_type(text: str) -> str:
+    """The media type at the beginning of a text, ``""`` if there is none."""
+    match = _MEDIA_TYPE.match(text)
+    return match[0] if match else ""
+
+
+def http_status(seen: Observation) -> int:
+    """The recorded status; the usual one if none was recorded."""
+    return seen.status or (302 if seen.kind == "redirect" else 200)
+
+
+def http_head(seen: Observation) -> StatusAndHeaders:
+    """Status line and headers of a response as recorded.
+
+    ``Content-Length`` is that of the bytes in the record. If the server sent another value (or the body of a redirect,
+    which is not kept), that is in ``X-Archive-Orig-Content-Length``.
+    """
+    size = "0" if seen.kind == "redirect" else str(seen.size)
+    headers: list[tuple[str, str]] = []
+    for name, value in seen.headers:
+        value = _CONTROL.sub(" ", value).strip()
+        if name.lower() == "content-length" and value != size and size != "-1":
+            name = f"X-Archive-Orig-{name}"
+        headers.append((name, value))
+    names = {name.lower() for name, _ in headers}
+    if "content-length" not in names and size != "-1":
+        headers.append(("content-length", size))
+    if seen.kind == "redirect" and "location" not in names:
+        headers.append(("location", seen.target))
+    status = http_status(seen)
+    line = f"{status} {http.client.responses.get(status, '')}".rstrip()
+    head = StatusAndHeaders(line, headers, protocol="HTTP/1.1")
+    head.compute_headers_buffer()
+    return head
+
+
+def warcinfo(part_of: str, filename: str, tist: int) -> ArcWarcRecord:
+    """The first record of a file. ``tist`` is that of the archive's state, not the time of the export."""
+    fields = {
+        "software": f"archec/{__version__}",
+        "format": "WARC File Format 1.1",
+        "conformsTo": "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
+        "isPartOf": part_of,
+        "description": "Exported from a time-addressed archive; WARC-Date is when an object was noted.",
+    }
+    block = "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode("utf-8", "replace")
+    headers = {
+        "WARC-Record-ID": record_id(tist, filename, "warcinfo"),
+        "WARC-Date": iso(tist),
+        "WARC-Filename": filename,
+    }
+    return _BUILDER.create_warc_record("", "warcinfo", io.BytesIO(block), len(block), warc_headers_dict=headers)
+
+
+def response(seen: Observation, head: StatusAndHeaders, contents: Contents) -> ArcWarcRecord:
+    """A response with its body."""
+    headers = _headers(seen, contents.payload, contents.block)
+    if identified := media_type(seen.type):
+        headers["WARC-Identified-Payload-Type"] = identified
+    return _BUILDER.create_warc_record(
+        target_uri(seen.id), "response", contents.stream, contents.size, _HTTP, headers, http_headers=head
+    )
+
+
+def resource(seen: Observation, contents: Contents) -> ArcWarcRecord:
+    """A template, or a file that came by FTP: bytes without an HTTP header."""
+    is_file = "://" in seen.id[:8]
+    kind = (media_type(seen.type) or "application/octet-stream") if is_file else _TEMPLATE
+    headers = _headers(seen, contents.payload, contents.block) | {"Content-Type": kind}
+    return _BUILDER.create_warc_record(
+        target_uri(seen.id), "resource", contents.stream, contents.size, kind, headers
+    )
+
+
+def redirect(seen: Observation, head: StatusAndHeaders) -> ArcWarcRecord:
+    """A response that redirects, without its body, which is not kept."""
+    headers = _headers(seen, EMPTY, digest_of(head.headers_buff)) | {"WARC-Truncated": "unspecified"}
+    return _BUILDER.create_warc_record(
+        target_uri(seen.id), "response", io.BytesIO(), 0, _HTTP, headers, http_headers=head
+    )
+
+
+def revisit(seen: Observation, digest: str) -> ArcWarcRecord:
+    """A visit that found a state unchanged; ``digest`` is the payload digest of that state."""
+    original = "resource" if seen.id.startswith("ftp:") else "response"
+    headers = _headers(seen, digest, EMPTY) | {
+        "WARC-Profile": _PROFILES[seen.unchanged],
+        "WARC-Refers-To": record_id(seen.noted, seen.id, original),
+        "WARC-Refers-To-Target-URI": target_uri(seen.id),
+        "WARC-Refers-To-Date": iso(seen.noted),
+    }
+    return _BUILDER.create_warc_record(target_uri(seen.id), "revisit", None, 0, _HTTP, headers)
+
+
+def _headers(seen: Observation, payload: str, block: str) -> dict[str, str]:
+    kind = "response" if seen.kind == "redirect" else seen.kind
+    return {
+        "WARC-Record-ID": record_id(seen.tist, seen.id, kind),
+        "WARC-Date": iso(seen.tist),
+        "WARC-Payload-Digest": payload,
+        "WARC-Block-Digest": block,
+    }
