@@ -21,20 +21,15 @@ from types import ModuleType
 
 import archec
 from benchmarks import catalogue, export, fetch, lists, oai, parse, templates, verify
-from benchmarks.machine import BUSY, Watch, about, file_creation, touch_memory
-from benchmarks.outcome import Report
-from benchmarks.running import BenchmarkError
+from benchmarks.runner import BUSY, BenchmarkError, Report, Watch, about, file_creation, touch_memory
 
 BENCHMARKS: dict[str, ModuleType] = {
     "parse": parse, "templates": templates, "fetch": fetch, "catalogue": catalogue, "oai": oai, "export": export,
     "lists": lists, "verify": verify,
 }  # fmt: skip
-_SLOW_CREATION = 80.0
+SLOW_CREATION = 80.0
 """Microseconds to create a file from which on something is wrong with the file system."""
-_REMOVED = ".archec-bench-removed"
-_SHORT = 20.0
-"""Benchmarks that took less, in seconds, have removed nothing to speak of."""
-_REST = 310.0
+FORGOTTEN = 310.0
 """Seconds after a large deletion in which ext4 is slow to create files."""
 
 
@@ -44,20 +39,20 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--json", action="store_true", help="print one JSON document")
     common.add_argument("--folder", type=Path, help="where to make the new folder that is worked in (default: /tmp)")
     common.add_argument("--keep", action="store_true", help="leave that folder where it is, and say which it is")
-    common.add_argument("--no-wait", action="store_true", help="begin at once after another benchmark's deletions")
+    common.add_argument("--no-wait", action="store_true", help="begin also where it takes long to create a file")
     common.add_argument("--probe", type=int, default=5000, help="files to create, to see how long it takes")
-    common.add_argument("--touch", type=int, metavar="MB", help="memory to touch first (default: by benchmark)")
+    common.add_argument("--touch", type=int, default=1024, metavar="MB", help="memory to touch first")
     top = argparse.ArgumentParser(
         prog="scripts/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = top.add_subparsers(dest="benchmark", required=True)
     for name, module in BENCHMARKS.items():
-        text = (module.__doc__ or "").strip()
+        text = (module.__doc__ or "").strip().replace("%", "%%")
         one = commands.add_parser(
             name,
             parents=[common],
-            help=text.splitlines()[0].replace("%", "%%"),
-            description=text.replace("%", "%%"),
+            help=text.splitlines()[0],
+            description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.options(one)
@@ -67,35 +62,23 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Runs one benchmark."""
     arguments = parser().parse_args()
-    module = BENCHMARKS[arguments.benchmark]
     try:
-        if arguments.folder is not None:
-            arguments.folder.mkdir(parents=True, exist_ok=True)
         parent = arguments.folder or Path(tempfile.gettempdir())
-        if not arguments.no_wait:
-            _rest(parent / _REMOVED)
+        parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f"archec-bench-{arguments.benchmark}-", dir=parent))
     except OSError as error:
         raise SystemExit(f"scripts/bench: {error.filename}: {error.strerror}") from error
     os.chmod(scratch, 0o755)  # a web server that runs as nobody reads what is in it
-    began = time.monotonic()
     try:
-        report = _prepared(arguments, module, scratch)
-        module.measure(arguments, scratch, report)
-        _probe(scratch / "probe after", arguments.probe, report, "afterwards")
+        report = measured(arguments, scratch)
     except BenchmarkError as error:
         raise SystemExit(f"scripts/bench: {error}") from error
     finally:
         if arguments.keep:
             say(f"kept: {scratch}")
         else:
-            say(f"{time.monotonic() - began:.0f} s; removing {scratch}")
+            say(f"removing {scratch}")
             shutil.rmtree(scratch, ignore_errors=True)
-            if time.monotonic() - began > _SHORT:
-                (parent / _REMOVED).touch()
-    if report.load.others > BUSY:
-        share = f"others used {report.load.others:.2f} cores on average"
-        report.warnings.append(f"the machine was busy ({share}): repeat it when it is quiet")
     if arguments.json:
         json.dump(report.as_value(), sys.stdout, indent=2)
         print()
@@ -103,48 +86,51 @@ def main() -> None:
         print(report.as_text(), end="")
 
 
-def _prepared(arguments: argparse.Namespace, module: ModuleType, scratch: Path) -> Report:
-    """An empty report, after what must come before anything is measured."""
-    options = {name: value for name, value in vars(arguments).items() if name not in ("benchmark", "json", "keep")}
+def measured(arguments: argparse.Namespace, scratch: Path) -> Report:
+    """The report of a benchmark that is run in ``scratch``."""
+    options = vars(arguments).items()
     report = Report(
         arguments.benchmark,
         datetime.now(timezone.utc).isoformat(timespec="seconds"),
         about(scratch),
-        {name: _plain(value) for name, value in options.items()},
+        {name: value if isinstance(value, bool | int | float | list) else str(value) for name, value in options},
         {"archec": archec.__version__, "Python": platform.python_version()},
     )
-    touch_memory((module.TOUCH if arguments.touch is None else arguments.touch) * 2**20)
-    _probe(scratch / "probe before", arguments.probe, report, "before")
+    touch_memory(arguments.touch * 2**20)
+    settle(arguments, scratch)
+    probe(scratch / "probe before", arguments.probe, report, "before")
     watch = Watch()
-    time.sleep(0.5)
-    others = watch.load().others
-    if others > BUSY:
-        say(f"WARNING: others use {others:.2f} cores of this machine now; numbers will be off.")
+    BENCHMARKS[arguments.benchmark].measure(arguments, scratch, report)
+    report.load = watch.load()
+    probe(scratch / "probe after", arguments.probe, report, "afterwards")
+    if report.load.others > BUSY:
+        share = f"others used {report.load.others:.2f} cores on average"
+        report.warnings.append(f"the machine was busy ({share}): repeat it when it is quiet")
     return report
 
 
-def _probe(folder: Path, files: int, report: Report, when: str) -> None:
+def probe(folder: Path, files: int, report: Report, when: str) -> None:
+    """Puts into the report how long it takes to create a file."""
     creation = file_creation(folder, files)
     report.machine[f"file_creation_{when}"] = f"{creation:.0f} µs to create a file {when}"
-    if creation > _SLOW_CREATION:
+    if creation > SLOW_CREATION:
         report.warnings.append(f"{creation:.0f} µs to create a file {when}: a busy disk, or much was just deleted")
 
 
-def _rest(removed: Path) -> None:
-    """Waits until the last benchmark's deletions here are forgotten."""
-    try:
-        left = removed.stat().st_mtime + _REST - time.time()
-    except FileNotFoundError:
-        return
-    if left > 0:
-        say(f"Waiting {left:.0f} s: ext4 is slow to create files after what the last benchmark removed (--no-wait).")
-        time.sleep(min(left, _REST))
+def settle(arguments: argparse.Namespace, scratch: Path) -> None:
+    """Waits until large deletions, by whomever, are forgotten.
 
-
-def _plain(value: object) -> object:
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+    ext4 passes over the inodes that were freed in the last five minutes, one by one, for every file that is
+    created: it takes up to a hundred times as long.
+    """
+    until = time.monotonic() + FORGOTTEN
+    number = 0
+    while not arguments.no_wait and time.monotonic() < until:
+        number += 1
+        if file_creation(scratch / f"probe {number}", arguments.probe) <= SLOW_CREATION:
+            return
+        say("It takes long to create a file, which passes in five minutes: waiting (--no-wait).")
+        time.sleep(30)
 
 
 def say(line: str) -> None:

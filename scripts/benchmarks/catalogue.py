@@ -11,27 +11,30 @@ from __future__ import annotations
 import argparse
 import random
 import sqlite3
-import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import md5
 from itertools import islice
 from pathlib import Path
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import DueFobi
+from archec.catalogue.model import Changes, DueFobi, Position, Refipo, TextPlace, Tobi, TobiNote, TobiVersion
 from archec.catalogue.open import open_catalogue
-from benchmarks.catalogue_documents import FIRST, LOT, SECOND, handle, lots, stamp_of, urls
-from benchmarks.machine import Watch
-from benchmarks.outcome import Measure, Report, at_most
-from benchmarks.running import ROOT, BenchmarkError
+from archec.history import History
+from benchmarks.runner import ROOT, BenchmarkError, Report
 
-TOUCH = 512
-PAGE = 1000
-PLACES = 31
-DEPTHS = (0.1, 0.9)
-_READS, _TOGETHER = 5000, 500
+FIRST = 1352481230
+CHUNK = 2000
+"""Documents of one batch."""
+SAME = 1.2
+"""How many times as long as a shallow page a deep one may take."""
+_PAGE = 1000
+_PLACES = 31
+_READS = 5000
+_ARCHIVE = 5000
+"""Documents of one archive."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -41,150 +44,146 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
-    """Every number of rows on SQLite, the fewest on MongoDB too, with the ratio between the two."""
-    if min(arguments.rows) < 10 * LOT:
-        raise BenchmarkError(f"--rows must be {10 * LOT:,} or more")
+    """Every number of rows on SQLite, the fewest on MongoDB too."""
+    if min(arguments.rows) < 10 * CHUNK:
+        raise BenchmarkError(f"--rows must be {10 * CHUNK:,} or more")
     report.versions["SQLite"] = sqlite3.sqlite_version
-    rows = sorted(arguments.rows)
-    first: dict[str, Measure] = {}
-    for count in rows:
-        place = folder / f"sqlite-{count}"
+    for rows in sorted(arguments.rows):
+        place = folder / f"sqlite-{rows}"
         place.mkdir()
-        watch = Watch()
-        catalogue = open_catalogue("sqlite:///bench.sqlite", base=place, create=True)
-        try:
-            measures = _measure(catalogue, f"SQLite, {count:,} documents", count, report)
-        finally:
-            catalogue.close()
-        report.loads.append(watch.load())
-        first = first or measures
+        _engine("SQLite", "sqlite:///bench.sqlite", place, rows, report)
         size = sum(file.stat().st_size for file in place.iterdir()) / 2**20
-        report.add(f"SQLite, {count:,} documents", "database", "MiB", [size])
-    if arguments.mongodb is None:
-        report.skipped["MongoDB"] = "not named (--mongodb URL|auto)"
-        return
+        report.add(f"SQLite, {rows:,} documents", "database", "MiB", [size])
     with mongodb(arguments.mongodb, folder, report) as url:
-        if url is None:
-            return
-        watch = Watch()
-        catalogue = open_catalogue(url, base=folder, create=True)
-        try:
-            if next(catalogue.scan_tobis(), None) is not None:
-                raise BenchmarkError("this database holds a catalogue already: name an empty one")
-            other = _measure(catalogue, f"MongoDB, {rows[0]:,} documents", rows[0], report)
-        finally:
-            catalogue.close()
-        report.loads.append(watch.load())
-    for name, one in first.items():
-        report.compare(one, other[name], name=f"SQLite / MongoDB: {name}, {one.unit}")
+        if url is not None:
+            _engine("MongoDB", url, folder, min(arguments.rows), report)
 
 
-class _Clock:
-    """Sums the time of the blocks it measures."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        self.seconds += time.perf_counter() - began
-
-
-def _measure(catalogue: Catalogue, group: str, rows: int, report: Report) -> dict[str, Measure]:
+def _engine(name: str, url: str, folder: Path, rows: int, report: Report) -> None:
+    group = f"{name}, {rows:,} documents"
     draw = random.Random(1)
-    some = range(rows // 2, rows // 2 + max(LOT, rows // 10))
-    measures = [report.add(group, "first upsert", "tobis/s", [_upserts(catalogue, range(rows), FIRST)])]
-    measures += _point_reads(catalogue, group, rows, draw, report)
+    catalogue = open_catalogue(url, base=folder, create=True)
+    try:
+        if next(catalogue.scan_tobis(), None) is not None:
+            raise BenchmarkError("this database holds a catalogue already: name an empty one")
+        report.add(group, "upserts", "tobis/s", [_upserts(catalogue, rows)])
+        for together in (1, 500):
+            parts = [{handle(draw.randrange(rows)) for _ in range(together)} for _ in range(_READS // together)]
+            began = time.perf_counter()
+            found = sum(len(catalogue.tobis(part)) for part in parts)
+            report.add(group, f"reads of {together}", "tobis/s", [found / (time.perf_counter() - began)])
+            if found != sum(map(len, parts)):
+                raise BenchmarkError("documents are lost")
 
-    def by_id(at: int) -> int:
-        return sum(1 for _ in islice(catalogue.all_tobis(handle(at)), PAGE))
+        def by_id(at: int) -> int:
+            return sum(1 for _ in islice(catalogue.all_tobis(handle(at)), _PAGE))
 
-    def by_stamp(at: int) -> int:
-        return len(catalogue.changed_tobis(stamp_of(at), handle(at), PAGE))
+        def by_stamp(at: int) -> int:
+            return len(catalogue.changed_tobis(_stamp(at), handle(at), _PAGE))
 
-    def by_due(at: int) -> int:
-        return sum(1 for _ in islice(catalogue.due(0, DueFobi(0, urls(at)[0])), PAGE))
+        def by_due(at: int) -> int:
+            return sum(1 for _ in islice(catalogue.due(0, DueFobi(0, _urls(at)[0])), _PAGE))
 
-    for name, read in (("by id", by_id), ("by stamp", by_stamp), ("by due date", by_due)):
-        measures += _pages(group, f"page of {PAGE:,} {name}", rows, draw, read, report)
-    clock, count = _Clock(), 0
-    with clock.running():
-        for _ in catalogue.scan_tobis():
-            count += 1
-    measures.append(report.add(group, "scan for a merge", "tobis/s", [count / clock.seconds]))
-    measures.append(report.add(group, "second upsert", "tobis/s", [_upserts(catalogue, some, FIRST, SECOND)]))
-    return {measure.name: measure for measure in measures}
-
-
-def _upserts(catalogue: Catalogue, rows: range, *tists: int) -> float:
-    clock = _Clock()
-    for changes in lots(rows, 0, *tists):
-        with clock.running():
-            catalogue.write(changes)
-    return len(rows) / clock.seconds
+        for order, read in (("by id", by_id), ("by stamp", by_stamp), ("by due date", by_due)):
+            pages(group, f"page of {_PAGE:,} {order}", _PAGE, read, {
+                depth: [int(rows * (depth + draw.uniform(-0.02, 0.02))) for _ in range(_PLACES)] for depth in (0.1, 0.9)
+            }, report)  # fmt: skip
+    finally:
+        catalogue.close()
 
 
-def _point_reads(catalogue: Catalogue, group: str, rows: int, draw: random.Random, report: Report) -> list[Measure]:
-    ids = [handle(draw.randrange(rows)) for _ in range(_READS)]
-    one, many = _Clock(), _Clock()
-    with one.running():
-        alone = sum(len(catalogue.tobis((obi,))) for obi in ids)
-    with many.running():
-        parts = [set(ids[i : i + _TOGETHER]) for i in range(0, len(ids), _TOGETHER)]
-        together = sum(len(catalogue.tobis(part)) for part in parts)
-    if alone != len(ids) or together != sum(map(len, parts)):
-        raise BenchmarkError("documents are lost")
-    return [
-        report.add(group, "point reads", "tobis/s", [len(ids) / one.seconds]),
-        report.add(group, f"reads of {_TOGETHER}", "tobis/s", [len(ids) / many.seconds]),
-    ]
+def pages(
+    group: str, name: str, size: int, read: Callable[[int], int], places: Mapping[float, list[int]], report: Report
+) -> None:
+    """Reads a page at places of two depths, turn by turn: milliseconds, and their ratio, which has a goal.
+
+    ``read`` gives how many rows it got. The first two pages of each depth are read once more before.
+    """
+    times: dict[float, list[float]] = {depth: [] for depth in places}
+    for turn in zip(*(at[:2] + at for at in places.values()), strict=True):
+        for depth, at in zip(places, turn, strict=True):
+            began = time.perf_counter()
+            got = read(at)
+            times[depth].append((time.perf_counter() - began) * 1000)
+            if got != size:
+                raise BenchmarkError(f"{name}: a page of {got} rows at {at}")
+    shallow, deep = (report.add(group, f"{name} at {depth:.0%}", "ms", taken[2:]) for depth, taken in times.items())
+    first, last = (f"{depth:.0%}" for depth in places)
+    report.judge(f"{group}: {name}, at {last} / at {first}", deep.median / shallow.median, most=SAME)
 
 
-def _pages(
-    group: str, name: str, rows: int, draw: random.Random, read: Callable[[int], int], report: Report
-) -> list[Measure]:
-    """A page at each depth, turn by turn; their ratio is a figure with a goal."""
-    times: dict[float, list[float]] = {depth: [] for depth in DEPTHS}
-    for _ in range(PLACES + 2):
-        for depth, taken in times.items():
-            at = int(rows * (depth + draw.uniform(-0.02, 0.02)))
-            clock = _Clock()
-            with clock.running():
-                got = read(at)
-            if got != PAGE:
-                raise BenchmarkError(f"{name}: a page of {got} documents at {at}")
-            taken.append(clock.seconds * 1000)
-    measures = [report.add(group, f"{name} at {depth:.0%}", "ms", taken[2:]) for depth, taken in times.items()]
-    shallow, deep = (statistics.median(taken[2:]) for taken in times.values())
-    report.figures.append(at_most(f"{group}: {name}, at 90 % / at 10 %", deep / shallow, 1.2, "x"))
-    return measures
+def _upserts(catalogue: Catalogue, rows: int) -> float:
+    seconds = 0.0
+    for changes in chunks(rows):
+        began = time.perf_counter()
+        catalogue.write(changes)
+        seconds += time.perf_counter() - began
+    return rows / seconds
+
+
+# -- documents in the shape and size of RePEc's: ids in ascending order, 1.3 files and one text each -------------
+
+
+def handle(i: int) -> str:
+    """The id of the i-th document."""
+    return f"RePEc:a{i // _ARCHIVE:05d}:wpaper:{i % _ARCHIVE:06d}-x"
+
+
+def _urls(i: int) -> list[str]:
+    base = f"http://www.arch{i // _ARCHIVE:05d}.org/papers/wp{i % _ARCHIVE:06d}"
+    return [f"{base}-{k}.pdf" for k in range(1 + (i % 10 < 3))]
+
+
+def _stamp(i: int) -> int:
+    return i // CHUNK // 50
+
+
+def chunks(rows: int) -> Iterator[Changes]:
+    """So many documents, as the batches that a run commits."""
+    for start in range(0, rows, CHUNK):
+        here = range(start, min(start + CHUNK, rows))
+        tobis = [_tobi(i) for i in here]
+        mentioned = [url for i in here for url in _urls(i)]
+        vi = [TextPlace(version.text, FIRST, tobi.id) for tobi in tobis for version in tobi.versions.values()]
+        yield Changes(Position(FIRST, start // CHUNK, start), tobis=tobis, mentioned=mentioned, vi=vi)
+
+
+def _tobi(i: int) -> Tobi:
+    state, text = (md5(f"{what} {i}".encode(), usedforsecurity=False).hexdigest() for what in ("state", "text"))
+    refs = tuple(Refipo(url, "Application/pdf") for url in _urls(i))
+    version = TobiVersion(state, 1500, text, "ReDIF-Paper 1.0", "The title of a paper, of some length", refs)
+    note = TobiNote(FIRST + 1, "new", f"RePEc/a{i // _ARCHIVE:05d}/wpaper/x.rdf", i % _ARCHIVE, "utf-8")
+    return Tobi(handle(i), handle(i), History((FIRST,), (state,)), {state: version}, {FIRST: note}, _stamp(i))
 
 
 @contextmanager
-def mongodb(named: str, folder: Path, report: Report) -> Iterator[str | None]:
+def mongodb(named: str | None, folder: Path, report: Report) -> Iterator[str | None]:
     """The URL of a database that is dropped afterwards; None where there is none, which the report explains."""
     import pymongo
 
     sys.path.insert(0, str(ROOT / "tests"))
     from mongod import Mongod, NoMongod, binary
 
-    server, url = None, named
+    server = None
     try:
         if named == "auto":
             server = Mongod(binary(), folder / "mongodb")
             server.start()
-            url = server.url("archec_bench")
+            named = server.url("archec_bench")
     except NoMongod as error:
         report.skipped["MongoDB"] = str(error)
+        named = None
+    else:
+        if named is None:
+            report.skipped["MongoDB"] = "not named (--mongodb URL|auto)"
+    if named is None:
         yield None
         return
-    client: pymongo.MongoClient[dict[str, object]] = pymongo.MongoClient(url)
+    client: pymongo.MongoClient[dict[str, object]] = pymongo.MongoClient(named)
     try:
         report.versions["MongoDB"] = str(client.server_info()["version"])
         report.versions["pymongo"] = pymongo.version
-        yield url
+        yield named
         client.drop_database(client.get_default_database("archec").name)
     finally:
         client.close()

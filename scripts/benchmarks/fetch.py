@@ -1,184 +1,262 @@
-"""Fetching: archec beside wget, aria2c and Scrapy, from nginx on twenty loopback addresses.
+"""Fetching: archec beside aria2c, Scrapy and wget, from nginx on twenty loopback addresses.
 
-Many small files, some large ones, and many hosts that are slow to answer. archec's time is that of the
-whole process of `archec gather` (reading the data set again, planning, fetching, hashing, syncing, journal,
-catalogue, report) in an archive that knows the templates already; "files phase" is the time that its own
-report gives for the files. The others only write files. All run in turn in every round, each into a new folder.
+Many small files, then some large ones. archec's time is that of the whole process of `archec gather` (reading the
+data set again, planning, fetching, hashing, syncing, journal, catalogue, report) in an archive that knows the templates
+already; "files phase" is the time that its own report gives for the files. The others only write files. All run in
+turn in every round, each into a new folder, and must end with every file.
 
-nginx, wget and aria2c are looked for on PATH. Scrapy lives in an environment of its own: name its Python
-with --scrapy (or ARCHEC_BENCH_SCRAPY), or let --make-scrapy DIR make one with pip. What is not there is left out.
+nginx, aria2c and wget are looked for on PATH. Scrapy lives in an environment of its own: name its Python
+with --scrapy (or ARCHEC_BENCH_SCRAPY). What is not there is left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import pwd
+import random
+import socket
 import statistics
-import sys
-from collections.abc import Callable
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
 
-from benchmarks.fetch_clients import Workload, archec_gather, aria2c, scrapy, tools, wget
-from benchmarks.fetch_servers import Slow, nginx
-from benchmarks.machine import Watch
-from benchmarks.outcome import Measure, Report
-from benchmarks.running import BenchmarkError, Finished, find, run
+from benchmarks.runner import BenchmarkError, Finished, Report, archec, environment, find, in_turn, run, version_of
 
-TOUCH = 2048
-CONCURRENCY = 64
 HOSTS = 20
-PARTS = ("small", "large", "slow")
-Client = Callable[[Workload, Path], Finished]
+ARIA2C, SCRAPY, CPU = 2.0, 6.0, 0.45
+CONFIGURATION = """
+ReDIF_directory: RePEc
+fetch:
+  concurrency: 64
+  delay: 0
+  per_host: 4
+  robots: ignore
+  allow_networks: [127.0.0.0/8]
+"""
+_NGINX = """
+worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/error.log; {user}
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000; default_type application/octet-stream;
+  client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
+  uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
+  server {{ {listen} root {folder}/www; }}
+}}
+"""
+_SPIDER = """
+import sys
+from pathlib import Path
+import scrapy
+from scrapy.crawler import CrawlerProcess
+
+class Bodies(scrapy.Spider):
+    name = "bodies"
+    start_urls = Path(sys.argv[1]).read_text().split()
+
+    def parse(self, response):
+        Path("out", response.url.rpartition("/")[2]).write_bytes(response.body)
+
+process = CrawlerProcess({
+    "CONCURRENT_REQUESTS": 16, "CONCURRENT_REQUESTS_PER_DOMAIN": 16, "DOWNLOAD_DELAY": 0, "ROBOTSTXT_OBEY": False,
+    "TELNETCONSOLE_ENABLED": False, "LOG_LEVEL": "ERROR",
+})
+process.crawl(Bodies)
+process.start()
+"""
+
+
+class Workload(NamedTuple):
+    """URLs to fetch, all with bodies of ``size`` bytes."""
+
+    name: str
+    urls: Sequence[str]
+    size: int
+
+    @property
+    def files(self) -> int:
+        """How many there are."""
+        return len(self.urls)
+
+    def listed(self, folder: Path) -> Path:
+        """The URLs in a file, one a line."""
+        path = folder / "urls"
+        path.write_text("".join(f"{url}\n" for url in self.urls), encoding="ascii")
+        return path
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """The command line of this benchmark."""
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--files", type=int, default=5000, help="small files")
     parser.add_argument("--size", type=int, default=20_000, help="bytes of a small file")
     parser.add_argument("--large-files", type=int, default=200)
     parser.add_argument("--large-size", type=int, default=2_000_000)
-    parser.add_argument("--slow-hosts", type=int, default=200)
-    parser.add_argument("--slow-files", type=int, default=16, help="files of each slow host")
-    parser.add_argument("--latency", type=float, default=0.2, metavar="SECONDS", help="of a slow host")
     parser.add_argument("--scrapy", type=Path, metavar="PYTHON", default=os.environ.get("ARCHEC_BENCH_SCRAPY"))
-    parser.add_argument("--make-scrapy", type=Path, metavar="DIR", help="make an environment with Scrapy there")
 
 
 def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
-    """Runs the parts that were asked for."""
-    report.versions["uvloop"] = _uvloop()
-    if {"small", "large"} & set(arguments.parts):
-        program = find("nginx")
-        if program is None:
-            report.skipped["nginx"] = "not found: no fetching of small and large files"
-        else:
-            clients = _clients(arguments, folder, report)
-            with nginx(program, folder / "nginx", HOSTS) as server:
-                report.versions["nginx"] = server.version
-                if "small" in arguments.parts:
-                    _small(arguments, folder, report, clients, server.workload)
-                if "large" in arguments.parts:
-                    _large(arguments, folder, report, clients, server.workload)
-    if "slow" in arguments.parts:
-        _slow(arguments, folder, report)
-
-
-def _clients(arguments: argparse.Namespace, folder: Path, report: Report) -> dict[str, Client]:
-    clients: dict[str, Client] = {}
-    for name, make in (("wget", wget), ("aria2c", aria2c)):
-        program = find(name)
-        if program is None:
-            report.skipped[name] = "not found"
-        else:
-            clients[name] = make(program)
-            report.versions[name] = tools(program)
-    python = arguments.scrapy
-    if arguments.make_scrapy is not None:
-        python = arguments.make_scrapy / "bin" / "python"
-        if not python.exists():
-            run([sys.executable, "-m", "venv", arguments.make_scrapy], folder)
-            # Its own environment: pip may need the proxies that everything else here must not have.
-            run([python, "-m", "pip", "install", "--quiet", "scrapy"], folder, more=dict(os.environ, PYTHONPATH=""))
-    if python is None:
-        report.skipped["Scrapy"] = "not named (--scrapy PYTHON or --make-scrapy DIR)"
-    else:
-        try:
-            asked = [python, "-c", "import scrapy; print(scrapy.__version__)"]
-            report.versions["Scrapy"] = run(asked, folder).output.strip()
-            clients["Scrapy"] = scrapy(python)
-        except BenchmarkError as error:
-            report.skipped["Scrapy"] = str(error).splitlines()[-1]
-    return clients
-
-
-def _uvloop() -> str:
+    """Small files, then large ones."""
     try:
-        return version("uvloop")
+        report.versions["uvloop"] = version("uvloop")
     except PackageNotFoundError:
-        return "not installed"
+        report.versions["uvloop"] = "not installed"
+    peers = _peers(arguments.scrapy, folder, report)
+    with nginx(folder / "nginx", HOSTS, report) as workload:
+        small = workload("small", arguments.files, arguments.size)
+        _side_by_side(arguments.rounds, folder, report, peers, small, "files/s", small.files)
+        large = workload("large", arguments.large_files, arguments.large_size)
+        _side_by_side(arguments.rounds, folder, report, peers, large, "MB/s", large.files * large.size / 1e6)
 
 
-Make = Callable[[str, int, int], Workload]
-
-
-def _small(arguments: argparse.Namespace, folder: Path, report: Report, clients: dict[str, Client], make: Make) -> None:
-    workload = make("small", arguments.files, arguments.size)
-    whole, phase = _side_by_side(arguments, folder, report, clients, workload, "files/s", workload.files)
-    for name, goal in (("wget", 1.0), ("aria2c", 3.0), ("Scrapy", 3.0)):
-        if name in whole:
-            report.compare(whole["archec"], whole[name], goal)
-            report.compare(phase, whole[name])
-
-
-def _large(arguments: argparse.Namespace, folder: Path, report: Report, clients: dict[str, Client], make: Make) -> None:
-    workload = make("large", arguments.large_files, arguments.large_size)
-    megabytes = workload.files * workload.size / 1e6
-    whole, phase = _side_by_side(arguments, folder, report, clients, workload, "MB/s", megabytes)
-    for name in ("wget", "aria2c", "Scrapy"):
-        if name in whole:
-            report.compare(whole["archec"], whole[name], 0.6 if name == "wget" else None)
-            report.compare(phase, whole[name])
+def _peers(scrapy: Path | None, folder: Path, report: Report) -> dict[str, list[str | Path]]:
+    """The commands of the peers that are there, as they are by default; they write to ``out`` what is in ``urls``."""
+    commands: dict[str, list[str | Path]] = {}
+    for name, arguments in (
+        ("aria2c", ["--no-conf", "-q", "-j16", "-d", "out", "-i", "urls"]),
+        ("wget", ["--no-config", "-q", "-P", "out", "-i", "urls"]),
+    ):
+        if program := find(name):
+            commands[name] = [program, *arguments]
+            report.versions[name] = version_of(program, "--version")
+        else:
+            report.skipped[name] = "not found"
+    if scrapy is None:
+        report.skipped["Scrapy"] = "not named (--scrapy PYTHON)"
+        return commands
+    try:
+        asked = run([scrapy, "-c", "import scrapy; print(scrapy.__version__)"], folder)
+        report.versions["Scrapy"] = asked.output.strip()
+        commands["Scrapy"] = [scrapy, "-c", _SPIDER, "urls"]
+    except BenchmarkError as error:
+        report.skipped["Scrapy"] = str(error).splitlines()[-1]
+    return commands
 
 
 def _side_by_side(
-    arguments: argparse.Namespace,
+    rounds: int,
     folder: Path,
     report: Report,
-    clients: dict[str, Client],
+    peers: dict[str, list[str | Path]],
     workload: Workload,
     unit: str,
     amount: float,
-) -> tuple[dict[str, Measure], Measure]:
-    """Everyone in turn, in every round; rates of the whole processes, and of archec's files phase."""
-    done: dict[str, list[Finished]] = {name: [] for name in ("archec", *clients)}
+) -> None:
     phases: list[float] = []
-    for number in range(arguments.rounds):
-        for name in done:
-            place = folder / f"{workload.name}-{name}-{number}"
-            place.mkdir()
-            if name == "archec":
-                finished, seconds = archec_gather(workload, place, CONCURRENCY)
-                phases.append(amount / seconds)
-            else:
-                finished = clients[name](workload, place)
-            report.loads.append(finished.load)
-            done[name].append(finished)
-    group = f"{workload.files:,} files of {workload.size:,} bytes, {HOSTS} hosts"
-    measures = {}
-    for name, rounds in done.items():
-        note = f"{statistics.median(one.cpu for one in rounds):.2f} s CPU"
-        measures[name] = report.add(group, name, unit, [amount / one.wall for one in rounds], note)
-        if name == "archec":
-            phase = report.add(group, "archec, files phase", unit, phases)
-    return measures, phase
 
+    def ours(number: int) -> Finished:
+        place = _place("archec", number)
+        write_papers(place, workload.urls)
+        archec(place, "gather", "--no-fetch", "--json")
+        done, value = archec(place, "gather", "--json")
+        if value["fobis"] != {"new": workload.files} or value["stored_bytes"] < workload.files * workload.size:
+            raise BenchmarkError(f"archec fetched {value['fobis']}, {value['stored_bytes']} bytes")
+        phases.append(amount / value["seconds"]["files"])
+        return done
 
-def _slow(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
-    """Hosts that take their time: how much of what is possible is reached."""
-    files = arguments.slow_hosts * arguments.slow_files
-    rates: list[float] = []
-    whole: list[float] = []
-    there: list[float] = []
-    in_flight = 0
-    for number in range(arguments.rounds):
-        place = folder / f"slow-{number}"
+    def theirs(name: str) -> Callable[[int], Finished]:
+        def fetched(number: int) -> Finished:
+            place = _place(name, number)
+            (place / "out").mkdir()
+            workload.listed(place)
+            done = run(peers[name], place)
+            sizes = [path.stat().st_size for path in (place / "out").iterdir()]
+            if len(sizes) != workload.files or set(sizes) != {workload.size}:
+                raise BenchmarkError(f"{name} left {len(sizes)} files, {sum(sizes)} bytes, of {workload.files}")
+            return done
+
+        return fetched
+
+    def _place(name: str, number: int) -> Path:
+        place = folder / f"{workload.name}-{name}-{number}"
         place.mkdir()
-        with Slow(arguments.slow_hosts, arguments.latency, folder) as server:
-            watch = Watch()
-            finished, seconds = archec_gather(server.workload(arguments.slow_files), place, CONCURRENCY)
-            report.loads.append(watch.load())
-        rates.append(files / seconds)
-        whole.append(files / finished.wall)
-        there.append(server.told["requests"] / max(server.told["seconds"], 1e-3))
-        in_flight = max(in_flight, int(server.told["most"]))
-    group = f"{files:,} files of {arguments.slow_hosts} hosts that answer after {arguments.latency * 1000:.0f} ms"
-    possible = min(CONCURRENCY, 4 * arguments.slow_hosts) / arguments.latency
-    most = report.add(group, "concurrency / latency", "files/s", [possible])
-    report.add(group, "archec", "files/s", whole)
-    phase = report.add(group, "archec, files phase", "files/s", rates)
-    seen = report.add(group, "as the hosts see it", "files/s", there, f"at most {in_flight} requests under way")
-    report.compare(phase, most, 0.85)
-    report.compare(seen, most)
+        return place
+
+    group = f"{workload.files:,} files of {workload.size:,} bytes, {HOSTS} hosts"
+    done = in_turn(rounds, {"archec": ours, **{name: theirs(name) for name in peers}})
+    measures = report.rates(group, unit, amount, done)
+    report.add(group, "archec, files phase", unit, phases)
+    small = workload.name == "small"
+    for name, goal in (("aria2c", ARIA2C), ("Scrapy", SCRAPY), ("wget", None)):
+        if name in measures:
+            report.compare(measures["archec"], measures[name], least=goal if small else None)
+    if small:
+        cpu = statistics.median(one.cpu for one in done["archec"]) / workload.files * 1000
+        report.judge(f"{group}: archec, CPU a file", cpu, "ms", most=CPU)
+
+
+def write_papers(folder: Path, urls: Sequence[str], series: int = 1) -> None:
+    """A new archive in ``folder``, and a data set of templates that mention these URLs, divided among series."""
+    for number in range(series):
+        place = folder / "RePEc" / "bmk" / f"wpap{number:02d}"
+        place.mkdir(parents=True)
+        texts = [
+            f"Template-Type: ReDIF-Paper 1.0\nTitle: Paper {n}\nAuthor-Name: A. Uthor\nFile-URL: {url}\n"
+            f"File-Format: Application/pdf\nHandle: RePEc:bmk:wpap{number:02d}:{n:06d}\n"
+            for n, url in enumerate(urls)
+            if n % series == number
+        ]
+        for start in range(0, len(texts), 500):
+            (place / f"{start:06d}.rdf").write_text("\n".join(texts[start : start + 500]), encoding="ascii")
+    (folder / "config.yaml").write_text(CONFIGURATION, encoding="ascii")
+    archec(folder, "init", "--config", "config.yaml")
+
+
+@contextmanager
+def nginx(folder: Path, hosts: int, report: Report) -> Iterator[Callable[[str, int, int], Workload]]:
+    """nginx with one worker on so many loopback addresses; gives what makes files there: name, how many, bytes.
+
+    Raises BenchmarkError where there is none, or it does not start.
+    """
+    program = find("nginx")
+    if program is None:
+        raise BenchmarkError("there is no nginx")
+    (folder / "www").mkdir(parents=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.2", 0))
+        port: int = probe.getsockname()[1]
+    addresses = [f"127.0.0.{2 + number}" for number in range(hosts)]
+    listen = " ".join(f"listen {address}:{port};" for address in addresses)
+    user = f"user {pwd.getpwuid(0).pw_name};" if os.geteuid() == 0 else ""
+    configuration = folder / "nginx.conf"
+    configuration.write_text(_NGINX.format(folder=folder, user=user, listen=listen), encoding="utf-8")
+
+    def workload(name: str, files: int, size: int) -> Workload:
+        """Half of each file is random and half is text, so that compressing it is work."""
+        place = folder / "www" / name
+        place.mkdir()
+        draw = random.Random(f"{name} {files} {size}")
+        text = Path(__file__).read_bytes() * (size // 2000 + 2)
+        for number in range(files):
+            start = draw.randrange(len(text) - size // 2)
+            body = draw.randbytes(size - size // 2) + text[start : start + size // 2]
+            (place / f"{number}.dat").write_bytes(body)
+        return Workload(name, [f"http://{addresses[n % hosts]}:{port}/{name}/{n}.dat" for n in range(files)], size)
+
+    with subprocess.Popen(
+        [program, "-p", folder, "-c", configuration], env=environment(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        try:
+            _wait_for(process, addresses[-1], port, folder / "error.log")
+            report.versions["nginx"] = version_of(program, "-v")
+            yield workload
+        finally:
+            process.terminate()
+
+
+def _wait_for(process: subprocess.Popen[bytes], host: str, port: int, log: Path) -> None:
+    until = time.monotonic() + 10
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=1).close()
+            return
+        except OSError as error:
+            if process.poll() is not None or time.monotonic() > until:
+                why = log.read_text(errors="replace").strip() if log.exists() else str(error)
+                raise BenchmarkError(f"nginx does not answer: {why}") from error
+        time.sleep(0.02)

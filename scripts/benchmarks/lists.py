@@ -22,16 +22,13 @@ from pathlib import Path
 from archec.catalogue.model import Changes, Fobi, FobiNote, FobiVersion, Position, Tobi, TobiNote, Visit
 from archec.catalogue.open import open_catalogue
 from archec.history import History
-from benchmarks.catalogue_documents import FIRST, SECOND, handle, lots
-from benchmarks.machine import Watch
-from benchmarks.outcome import Report, at_most
-from benchmarks.running import BenchmarkError, archec, environment
+from benchmarks.catalogue import FIRST, chunks, handle
+from benchmarks.runner import BenchmarkError, Report, archec, environment
 
-TOUCH = 512
+SECOND = 1384017230
+MEMORY = 512
 _FILES = 1.3
 """Files of a work."""
-_STEADY = Position()
-"""The position of a catalogue without journals: no command has anything to catch up with."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -48,44 +45,21 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
     report.versions["SQLite"] = sqlite3.sqlite_version
     place = folder / "archive"
     archec(folder, "init", place)
+    _make_catalogue(place, works)
     group = f"{arguments.obis:,} obis"
-    watch = Watch()
-    began = time.perf_counter()
-    _make(place, works)
-    report.loads.append(watch.load())
-    report.add(group, "making the catalogue", "s", [time.perf_counter() - began])
-    _first_rows(place, works, arguments.rounds, group, report)
-    for name, command in (("full coverage", ("coverage",)), ("all that is lost", ("lost",))):
-        done, _ = archec(place, *command, memory=True)
-        report.loads.append(done.load)
-        rows = done.output.count("\n")
-        report.add(group, name, "s", [done.wall], f"{rows:,} lines, {done.cpu:.1f} s of CPU")
-        report.add(group, f"{name}, memory", "MiB", [done.peak / 2**20])
-        report.figures.append(at_most(f"{group}: {name}, memory", done.peak / 2**20, 512, "MiB"))
-        if name == "full coverage":
-            report.figures.append(at_most(f"{group}: {name}", done.wall, 20, "s"))
-
-
-def _first_rows(place: Path, works: int, rounds: int, group: str, report: Report) -> None:
-    middle = handle(works // 2).split(":")[1]
-    commands: dict[str, tuple[str, ...]] = {
-        "lost": ("lost",),
-        "lost --kind fobi": ("lost", "--kind", "fobi"),
-        "lost --archive": ("lost", "--archive", middle),
-        "lost --returned": ("lost", "--returned"),
-        "changes": ("changes",),
-        "changes --since": ("changes", "--since", str(SECOND)),
-        "coverage --archive": ("coverage", "--json", "--archive", middle),
-        "coverage": ("coverage", "--json"),
-    }
-    watch = Watch()
-    start = statistics.median(_first_line(place, "--version") for _ in range(rounds))
-    report.add(group, "start of archec", "ms", [start * 1000])
-    for name, command in commands.items():
-        times = [(_first_line(place, *command) - start) * 1000 for _ in range(rounds)]
-        found = report.add(group, f"{name}: first row", "ms", times)
-        report.figures.append(at_most(f"{group}: {name}, first row", found.median, 200, "ms"))
-    report.loads.append(watch.load())
+    start = statistics.median(_first_line(place, "--version") for _ in range(arguments.rounds))
+    some = handle(works // 2).split(":")[1]
+    for command in (
+        "lost", f"lost --archive {some}", "lost --returned", "changes", f"changes --since {SECOND}",
+        f"coverage --json --archive {some}", "coverage --json",
+    ):  # fmt: skip
+        times = [(_first_line(place, *command.split()) - start) * 1000 for _ in range(arguments.rounds)]
+        report.add(group, f"{command}: first row", "ms", times)
+    for name in ("coverage", "lost"):
+        done, _ = archec(place, name, memory=True)
+        lines = done.output.count("\n")
+        report.add(group, f"{name}, all of it", "s", [done.wall], f"{lines:,} lines, {done.cpu:.1f} s CPU")
+        report.judge(f"{group}: {name}, memory", done.peak / 2**20, "MiB", most=MEMORY)
 
 
 def _first_line(place: Path, *arguments: str) -> float:
@@ -107,15 +81,17 @@ def _first_line(place: Path, *arguments: str) -> float:
 # -- the catalogue --------------------------------------------------------------------------------
 
 
-def _make(place: Path, works: int) -> None:
+def _make_catalogue(place: Path, works: int) -> None:
     catalogue = open_catalogue("sqlite:///data/catalogue.sqlite", base=place, create=True)
     try:
-        numbers = iter(range(works))
-        for changes in lots(range(works), 0, FIRST):
-            tobis = [_tobi(next(numbers), tobi) for tobi in changes.tobis]
+        number = 0
+        for changes in chunks(works):
+            tobis = [_tobi(number + n, tobi) for n, tobi in enumerate(changes.tobis)]
+            number += len(tobis)
             fobis = [fobi for tobi in tobis for fobi in _fobis(tobi)]
-            catalogue.write(replace(changes, position=_STEADY, tobis=tobis, fobis=fobis))
-        catalogue.write(Changes(_STEADY))
+            # A catalogue without journals: no command has anything to catch up with.
+            catalogue.write(replace(changes, position=Position(), tobis=tobis, fobis=fobis))
+        catalogue.write(Changes(Position()))
     finally:
         catalogue.close()
 
@@ -134,23 +110,19 @@ def _tobi(number: int, tobi: Tobi) -> Tobi:
 
 def _fobis(tobi: Tobi) -> Iterator[Fobi]:
     """Of ten files six are held, one is lost, one refused, one does not answer, one was never visited."""
-    for version in list(tobi.versions.values())[-1:]:
+    due = SECOND + 86400 * 30
+    for version in tobi.versions.values():
         for ref in version.refs:
             state = md5(ref.url.encode(), usedforsecurity=False).hexdigest()
             die = int(state[:8], 16) % 10
-            due = SECOND + 86400 * 30
-            if die == 0:
-                continue
-            if die in (1, 2):
-                outcome = "forbidden" if die == 1 else "unreachable"
-                yield Fobi(ref.url, visit=Visit(SECOND, outcome, 403 if die == 1 else 0), due=due)
-                continue
-            entries: dict[int, str | None] = {FIRST: state} | ({SECOND: None} if die == 3 else {})
-            notes = {
-                tist: FobiNote(tist, "lost" if held is None else "new", 404 if held is None else 200)
-                for tist, held in entries.items()
-            }
-            kind = "application/pdf" if die < 9 else "text/html"
-            visit = Visit(SECOND, "gone" if die == 3 else "same", etag='"x"', checked=SECOND)
-            versions = {state: FobiVersion(state, 400_000, state, kind)}
-            yield Fobi(ref.url, History.of(entries), versions, notes, visit, due, 1)
+            if die == 1:
+                yield Fobi(ref.url, visit=Visit(SECOND, "forbidden", 403), due=due)
+            elif die == 2:
+                yield Fobi(ref.url, visit=Visit(SECOND, "unreachable"), due=due)
+            elif die:
+                lost = die == 3
+                entries: dict[int, str | None] = {FIRST: state} | ({SECOND: None} if lost else {})
+                notes = {FIRST: FobiNote(FIRST, "new", 200)} | ({SECOND: FobiNote(SECOND, "lost", 404)} if lost else {})
+                visit = Visit(SECOND, "gone" if lost else "same", etag='"x"', checked=SECOND)
+                versions = {state: FobiVersion(state, 400_000, state, "application/pdf" if die < 9 else "text/html")}
+                yield Fobi(ref.url, History.of(entries), versions, notes, visit, due, 1)

@@ -1,28 +1,30 @@
-"""Parsing ReDIF with clusters: archec, andrei-dubovik/repec's redif.py, ReDIF-perl.
+"""Parsing ReDIF with clusters: archec beside redif.py of andrei-dubovik/repec.
 
 Every *.rdf and *.redif below CORPUS_DIR (default: $ARCHEC_CORPUS/RePEc, else a synthetic corpus) is
-decoded, cut into templates and parsed, in CPU time of one process. Python parsers have the files in
-memory and go over them once before they are measured; ReDIF-perl reads them itself.
+decoded, cut into templates and parsed, in CPU time of one process. Each pass is a process of its own,
+which has the files in memory and goes over them once before it is measured.
 
-The peers are not part of archec: name the file redif.py of andrei-dubovik/repec with --redif-py (or
-ARCHEC_BENCH_REDIF_PY), the unpacked folder of ReDIF-perl 2.69 with --redif-perl (or ARCHEC_BENCH_REDIF_PERL);
-it needs the Perl modules HTML::Strip, HTML::Entities, Text::LevenshteinXS and Carp::Assert (PERL5LIB).
+The peer is not part of archec: name the file redif.py with --redif-py (or ARCHEC_BENCH_REDIF_PY).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.outcome import Measure, Report
-from benchmarks.running import ROOT, BenchmarkError, find, found_version, run
+from archec.redif.items import Blob
+from archec.redif.template import parse_blob
+from benchmarks.runner import ROOT, BenchmarkError, Report, in_turn, run
 
-TOUCH = 256
-_PERL = Path(__file__).with_name("redif_perl.pl")
+ARCHEC, PEER = "archec", "redif.py + collect"
+GOAL = 1.8
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +35,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--templates", type=int, default=5000, help="size of the synthetic corpus, if it is used")
     parser.add_argument("--redif-py", type=Path, metavar="FILE", default=os.environ.get("ARCHEC_BENCH_REDIF_PY"))
-    parser.add_argument("--redif-perl", type=Path, metavar="DIR", default=os.environ.get("ARCHEC_BENCH_REDIF_PERL"))
 
 
 def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
@@ -45,34 +46,29 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
     if not corpus.is_dir():
         raise BenchmarkError(f"{corpus} is no folder")
     corpus = corpus.absolute()
-    if not redif_files(corpus):
+    if not _redif_files(corpus):
         raise BenchmarkError(f"{corpus} holds no *.rdf and no *.redif")
-    commands = {"archec": _python("parse", corpus), "archec, scan and parse": _python("scan-parse", corpus)}
-    commands |= _peers(arguments, corpus, folder, report)
-    results: dict[str, list[dict[str, Any]]] = {name: [] for name in commands}
-    for _ in range(arguments.rounds):
-        for name, command in commands.items():
-            done = run(command, folder)
-            report.loads.append(done.load)
-            results[name].append(json.loads(done.output))
-    first = results["archec"][0]
+    command = [sys.executable, "-m", "benchmarks.parse", corpus]
+    programs = {ARCHEC: lambda _: run(command, folder)}
+    if arguments.redif_py is None:
+        report.skipped["redif.py"] = "not named (--redif-py FILE)"
+    elif not Path(arguments.redif_py).is_file():
+        report.skipped["redif.py"] = f"there is no {arguments.redif_py}"
+    else:
+        peer = Path(arguments.redif_py).absolute()
+        programs[PEER] = lambda _: run([*command, peer], folder)
+    done = in_turn(arguments.rounds, programs)
+    found = {name: [json.loads(one.output) for one in runs] for name, runs in done.items()}
+    first = found[ARCHEC][0]
     group = f"{first['files']:,} files, {first['bytes'] / 1e6:.2f} MB, {first['templates']:,} templates: {corpus.name}"
-    report.add(group, "templates that archec finds", "", [first["templates"]], f"{first['handles']:,} distinct ids")
-    measures: dict[str, Measure] = {}
-    for name, rounds in results.items():
-        report.add(group, f"{name}: CPU", "s", [one["cpu"] for one in rounds], _found(rounds[0]))
-        rates = [first["bytes"] / 1e6 / one["cpu"] for one in rounds]
-        measures[name] = report.add(group, name, "MB/s", rates)
-        report.add(group, name, "templates/s", [one["templates"] / one["cpu"] for one in rounds])
-    for peer, goal in (("redif.py + collect", 2.0), ("ReDIF-perl", 10.0)):
-        if peer in measures:
-            for name in ("archec", "archec, scan and parse"):
-                limit = goal if name == "archec" else None
-                report.compare(measures[name], measures[peer], limit, name=f"{name} / {peer}, MB/s of CPU")
-
-
-def _python(what: str, corpus: Path, *more: str | Path) -> list[str | Path]:
-    return [sys.executable, "-m", "benchmarks.parse_child", what, corpus, *more]
+    measures = {}
+    for name, passes in found.items():
+        note = f"{passes[0]['templates']:,} templates, {passes[0]['failed']:,} files failed"
+        rates = [one["bytes"] / 1e6 / one["cpu"] for one in passes]
+        measures[name] = report.add(group, name, "MB/s of CPU", rates, note)
+        report.add(group, name, "templates/s", [one["templates"] / one["cpu"] for one in passes])
+    if PEER in measures:
+        report.compare(measures[ARCHEC], measures[PEER], f"{ARCHEC} / {PEER}, MB/s of CPU", least=GOAL)
 
 
 def _synthetic(folder: Path, templates: int) -> Path:
@@ -83,46 +79,44 @@ def _synthetic(folder: Path, templates: int) -> Path:
     return corpus
 
 
-def _peers(arguments: argparse.Namespace, corpus: Path, folder: Path, report: Report) -> dict[str, list[str | Path]]:
-    """The commands of the peers that are there; the report says which are not, and why."""
-    commands: dict[str, list[str | Path]] = {}
-    if arguments.redif_py is None:
-        report.skipped["redif.py"] = "not named (--redif-py FILE)"
-    elif not Path(arguments.redif_py).is_file():
-        report.skipped["redif.py"] = f"there is no {arguments.redif_py}"
-    else:
-        peer = Path(arguments.redif_py).absolute()
-        commands["redif.py, no clusters"] = _python("redif-py", corpus, peer)
-        commands["redif.py + collect"] = _python("redif-py-collect", corpus, peer)
-    perl = find("perl")
-    if arguments.redif_perl is None:
-        report.skipped["ReDIF-perl"] = "not named (--redif-perl DIR)"
-    elif perl is None:
-        report.skipped["ReDIF-perl"] = "there is no perl"
-    else:
-        library = Path(arguments.redif_perl).absolute() / "lib"
-        command: list[str | Path] = [perl, f"-I{library}", _PERL]
-        try:
-            version = run([*command, "--version"], folder).output.strip()
-        except BenchmarkError as error:
-            report.skipped["ReDIF-perl"] = "; ".join(str(error).splitlines()[2:4]) or str(error)
-        else:
-            listed = folder / "files"
-            listed.write_text("\n".join(map(str, redif_files(corpus))), encoding="utf-8", errors="surrogateescape")
-            commands["ReDIF-perl"] = [*command, listed]
-            report.versions["ReDIF-perl"] = Path(arguments.redif_perl).name.removeprefix("ReDIF-perl-")
-            report.versions["redif.spec"] = version
-            report.versions["perl"] = found_version([perl, "-e", "print $^V"])
-    return commands
-
-
-def redif_files(corpus: Path) -> list[Path]:
-    """The files by their name: ``*.rdf`` and ``*.redif`` in any case."""
+def _redif_files(corpus: Path) -> list[Path]:
     return sorted(path for path in corpus.rglob("*") if path.suffix.lower() in (".rdf", ".redif") and path.is_file())
 
 
-def _found(result: dict[str, Any]) -> str:
-    words = [f"{result['templates']:,} templates"]
-    words += [f"{result[name]:,} {name.replace('_', ' ')}" for name in ("bad", "failed_files", "misread_files")
-              if result.get(name)]  # fmt: skip
-    return ", ".join(words)
+# -- the process that parses: CORPUS [REDIF_PY] -----------------------------------------------------
+
+
+def main() -> None:
+    """Goes over a corpus in memory twice, and prints what the second pass found and cost as JSON."""
+    corpus, *peer = map(Path, sys.argv[1:])
+    blobs = [Blob(path.name, path.read_bytes()) for path in _redif_files(corpus)]
+    module = _module(peer[0]) if peer else None
+    for _ in range(2):
+        templates = failed = 0
+        began = time.process_time()
+        for blob in blobs:
+            try:
+                templates += sum(1 for _ in (parse_blob(blob) if module is None else _parsed_by(module, blob.data)))
+            except RuntimeError:  # what redif.py raises for a file that it cannot decode
+                failed += 1
+        cpu = time.process_time() - began
+    size = sum(len(blob.data) for blob in blobs)
+    print(json.dumps({"cpu": cpu, "templates": templates, "failed": failed, "files": len(blobs), "bytes": size}))
+
+
+def _module(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("redif", path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{path} is no Python module")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _parsed_by(module: Any, data: bytes) -> Iterator[object]:
+    for template in module.load(module.decode(data)):
+        yield module.collect(template)
+
+
+if __name__ == "__main__":
+    main()

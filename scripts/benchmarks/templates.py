@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import sqlite3
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from benchmarks.outcome import Measure, Report, at_least, at_most
-from benchmarks.running import ROOT, BenchmarkError, Finished, archec, run
+from benchmarks.runner import ROOT, BenchmarkError, Finished, Report, archec, run
 
-TOUCH = 1024
-FIRST, RERUN, MEMORY, FLAT = 6_000, 30_000, 512, 1.15
+GOALS = {"first run": 5_000, "rerun": 25_000}
+MEMORY, FLAT = 512, 1.15
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -29,73 +28,43 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=0, help="the setting `workers`")
 
 
-class _Pass(NamedTuple):
-    """What one data set took."""
-
-    templates: int
-    first: Finished
-    rerun: Finished
-    report: dict[str, Any]
-    again: dict[str, Any]
-    tar: Finished
-
-
 def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None:
     """N templates for each round, then so many times N for the memory."""
-    import sqlite3
-
     report.versions["SQLite"] = sqlite3.sqlite_version
-    rounds = [_one(folder / str(number), arguments, report) for number in range(arguments.rounds)]
-    _rates(report, rounds)
-    if arguments.times == 1:
-        return
-    arguments.templates = int(arguments.templates * arguments.times)
-    large = _one(folder / "large", arguments, report)
-    _rates(report, [large])
-    for name, small_peak, large_peak in (
-        ("first run", max(one.first.peak for one in rounds), large.first.peak),
-        ("rerun", max(one.rerun.peak for one in rounds), large.rerun.peak),
-    ):
-        of = f"peak memory, {large.templates:,} / {rounds[0].templates:,} templates, {name}"
-        report.figures.append(at_most(of, large_peak / max(1, small_peak), FLAT, "x"))
+    count = arguments.templates
+    rounds = [_one(folder / str(number), count, arguments.workers) for number in range(arguments.rounds)]
+    _rates(report, count, rounds)
+    if arguments.times != 1:
+        more = int(count * arguments.times)
+        large = _one(folder / "large", more, arguments.workers)
+        _rates(report, more, [large])
+        for name in GOALS:
+            growth = large[name].peak / max(1, *(one[name].peak for one in rounds))
+            report.judge(f"peak memory, {more:,} / {count:,} templates, {name}", growth, most=FLAT)
 
 
-def _one(folder: Path, arguments: argparse.Namespace, report: Report) -> _Pass:
-    """A new archive, in a new folder; nothing is deleted before the end of the benchmark."""
-    folder.mkdir()
-    (folder / "unpacked").mkdir()
+def _one(folder: Path, templates: int, workers: int) -> dict[str, Finished]:
+    """A new archive, in a new folder."""
+    (folder / "unpacked").mkdir(parents=True)
     early, late = (folder / f"RePEc-{year}-01-01.tar.gz" for year in (2019, 2020))
-    run([sys.executable, ROOT / "scripts" / "make_data_set.py", str(arguments.templates), early], folder)
+    run([sys.executable, ROOT / "scripts" / "make_data_set.py", str(templates), early], folder)
     os.link(early, late)
-    (folder / "config.yaml").write_text(f"workers: {arguments.workers}\n", encoding="utf-8")
+    (folder / "config.yaml").write_text(f"workers: {workers}\n", encoding="utf-8")
     archec(folder, "init", "--config", "config.yaml")
-    first, told = archec(folder, "gather", "--no-fetch", "--json", "-f", early, memory=True)
+    first, value = archec(folder, "gather", "--no-fetch", "--json", "-f", early, memory=True)
     rerun, again = archec(folder, "gather", "--no-fetch", "--json", "-f", late, memory=True)
-    if again["tobis"]["same"] != told["tobis"]["new"] or not told["tobis"]["new"]:
-        raise BenchmarkError(f"the rerun is not unchanged: {told['tobis']}, then {again['tobis']}")
+    if again["tobis"]["same"] != value["tobis"]["new"] or value["templates"]["total"] != templates:
+        raise BenchmarkError(f"the rerun is not unchanged: {value['tobis']}, then {again['tobis']}")
     tar = run(["tar", "-xzf", early, "-C", folder / "unpacked"], folder)
-    report.loads += (first.load, rerun.load, tar.load)
-    return _Pass(told["templates"]["total"], first, rerun, told, again, tar)
+    return {"first run": first, "rerun": rerun, "tar -xzf, for scale": tar}
 
 
-def _rates(report: Report, rounds: list[_Pass]) -> None:
-    count = rounds[0].templates
-    group = f"{count:,} templates, {rounds[0].report['files']['read']:,} files"
-    runs = (("first run", FIRST, [(one.first, one.report) for one in rounds]),
-            ("rerun", RERUN, [(one.rerun, one.again) for one in rounds]))  # fmt: skip
-    rates: dict[str, Measure] = {}
-    for name, goal, done in runs:
-        cores = f"{sum(one.cpu for one, _ in done) / sum(one.wall for one, _ in done):.2f} cores"
-        rate = report.add(group, name, "templates/s", [count / one.wall for one, _ in done], cores)
-        rates[name] = rate
-        told = [count / sum(value["seconds"].values()) for _, value in done]
-        report.add(group, f"{name}, its own seconds", "templates/s", told)
-        report.add(group, f"{name}, CPU", "µs/template", [one.cpu / count * 1e6 for one, _ in done])
-        peak = report.add(group, f"{name}, peak memory", "MiB", [one.peak / 2**20 for one, _ in done])
-        report.add(group, f"{name}, largest process", "MiB", [one.largest / 2**20 for one, _ in done])
-        report.figures.append(at_least(f"{count:,} templates: {name}", rate.median, goal, "templates/s"))
-        report.figures.append(at_most(f"{count:,} templates: {name}, memory", max(peak.values), MEMORY, "MiB"))
-    stored = [one.report["tobis"]["new"] / one.first.wall for one in rounds]
-    report.add(group, "first run, stored", "tobis/s", stored)
-    plain = report.add(group, "tar -xzf, for scale", "templates/s", [count / one.tar.wall for one in rounds])
-    report.compare(rates["first run"], plain, name=f"{count:,} templates: first run / tar -xzf")
+def _rates(report: Report, count: int, rounds: list[dict[str, Finished]]) -> None:
+    group = f"{count:,} templates"
+    done = {name: [one[name] for one in rounds] for name in rounds[0]}
+    rates = report.rates(group, "templates/s", count, done)
+    for name, goal in GOALS.items():
+        report.add(group, f"{name}, CPU", "µs/template", [one.cpu / count * 1e6 for one in done[name]])
+        peak = report.add(group, f"{name}, peak memory", "MiB", [one.peak / 2**20 for one in done[name]])
+        report.judge(f"{group}: {name}", rates[name].median, "templates/s", least=goal)
+        report.judge(f"{group}: {name}, memory", max(peak.values), "MiB", most=MEMORY)

@@ -70,19 +70,17 @@ def test_parse(tmp_path: Path) -> None:
     small = ("parse", "--templates", "300", "--rounds", "2", "--redif-py", str(tmp_path / "redif.py"))
     value = report(tmp_path, *small)
     assert ratios(value)["archec / redif.py + collect, MB/s of CPU"] > 0
-    assert value["measures"][0]["median"] == 300
-    assert list(value["skipped"]) == ["ReDIF-perl"]
+    assert value["measures"][0]["group"].startswith("108 files, 0.51 MB, 300 templates")
+    assert value["skipped"] == {}
     assert any("synthetic" in warning for warning in value["warnings"])
 
 
 def test_parse_says_what_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "a.RDF").write_text("Template-Type: ReDIF-Paper 1.0\nHandle: RePEc:a:b:c\n" * 400)
-    peers = ("--redif-py", "nowhere.py", "--redif-perl", str(tmp_path))
-    done = bench(tmp_path, "parse", "corpus", "--rounds", "1", *peers)
+    done = bench(tmp_path, "parse", "corpus", "--rounds", "1", "--redif-py", "nowhere.py")
     assert "1 files, 0.02 MB, 400 templates: corpus" in done.stdout
     assert "skipped:  redif.py: there is no nowhere.py" in done.stdout
-    assert "skipped:  ReDIF-perl: " in done.stdout
     (tmp_path / "none").mkdir()
     assert "none holds no *.rdf" in bench(tmp_path, "parse", "none", code=1).stderr
     assert "corpse is no folder" in bench(tmp_path, "parse", "corpse", code=1).stderr
@@ -93,46 +91,29 @@ def test_templates(tmp_path: Path) -> None:
     value = report(tmp_path, "templates", "--templates", "400", "--times", "2")
     found = ratios(value)
     assert {"400 templates: first run", "400 templates: rerun", "800 templates: first run"} <= set(found)
-    assert found["400 templates: first run / tar -xzf"] > 0
     assert found["peak memory, 800 / 400 templates, first run"] > 0.5
     goals = {figure["name"]: figure["goal"] for figure in value["ratios"] if "goal" in figure}
-    assert goals["400 templates: first run"] == "at least 6,000 templates/s"
+    assert goals["400 templates: first run"] == "at least 5,000 templates/s"
     assert goals["400 templates: first run, memory"] == "at most 512 MiB"
 
 
 @pytest.mark.slow
 def test_fetch(tmp_path: Path) -> None:
-    sizes = ("--files", "60", "--size", "3000", "--large-files", "4", "--large-size", "80000", "--rounds", "1")
-    slow = ("--slow-hosts", "4", "--slow-files", "4", "--latency", "0.05")
-    value = report(tmp_path, "fetch", *sizes, *slow)
-    found = ratios(value)
-    assert "Scrapy" in value["skipped"]
-    possible = "16 files of 4 hosts that answer after 50 ms"
-    assert found[f"{possible}: archec, files phase / concurrency / latency"] > 0
-    there = {(measure["group"], measure["name"]) for measure in value["measures"]}
-    assert (possible, "as the hosts see it") in there
+    small = ("fetch", "--files", "60", "--size", "3000", "--large-files", "4", "--large-size", "80000", "--rounds", "1")
+    if not shutil.which("nginx"):
+        assert "there is no nginx" in bench(tmp_path, *small, code=1).stderr
+        return
+    value = report(tmp_path, *small, "--scrapy", "/nowhere/python")
+    assert value["skipped"]["Scrapy"].startswith("/nowhere/python: ")
     for group in ("60 files of 3,000 bytes, 20 hosts", "4 files of 80,000 bytes, 20 hosts"):
-        assert ((group, "archec") in there) == ("nginx" not in value["skipped"])
-        for peer in ("wget", "aria2c"):
-            runs = peer not in value["skipped"] and "nginx" not in value["skipped"]
-            assert (f"{group}: archec / {peer}" in found) == runs
-
-
-@pytest.mark.slow
-def test_fetch_says_who_is_left_out(tmp_path: Path) -> None:
-    sizes = ("--files", "20", "--size", "300", "--rounds", "1", "--parts", "small", "slow", "--slow-hosts", "2")
-    done = bench(tmp_path, "fetch", *sizes, "--slow-files", "2", "--scrapy", "/nowhere/python", path=str(tmp_path))
-    if "skipped:  nginx" not in done.stdout:
-        assert "skipped:  wget: not found" in done.stdout
-        assert "skipped:  aria2c: not found" in done.stdout
-        assert "skipped:  Scrapy: /nowhere/python: " in done.stdout
+        for peer in ("aria2c", "wget"):
+            assert (f"{group}: archec / {peer}" in ratios(value)) == (peer not in value["skipped"])
 
 
 @pytest.mark.slow
 def test_catalogue(tmp_path: Path) -> None:
     value = report(tmp_path, "catalogue", "--rows", "20000")
-    deep = "SQLite, 20,000 documents: page of 1,000 by id, at 90 % / at 10 %"
-    assert ratios(value)[deep] > 0
+    assert ratios(value)["SQLite, 20,000 documents: page of 1,000 by id, at 90% / at 10%"] > 0
     assert value["skipped"] == {"MongoDB": "not named (--mongodb URL|auto)"}
     few = bench(tmp_path, "catalogue", "--rows", "100", code=1)
     assert "--rows must be 20,000 or more" in few.stderr
@@ -150,29 +131,19 @@ def test_export(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_oai(tmp_path: Path) -> None:
-    small = ("--rows", "20000", "--mongodb-rows", "20000", "--records", "5000", "--rounds", "1")
-    value = report(tmp_path, "oai", *small)
-    found = ratios(value)
-    assert found["SQLite, 20,000 items: page of 100, at 99 % / at 0"] > 0
-    assert found["archec, an archive: server CPU"] > 0
-    assert set(value["skipped"]) == {"MongoDB", "pyoai", "oai-repo"}
+    value = report(tmp_path, "oai", "--rows", "20000", "--mongodb-rows", "20000")
+    assert ratios(value)["SQLite, 20,000 items: page of 100, at 99% / at 0%"] > 0
+    assert set(value["skipped"]) == {"MongoDB"}
     few = bench(tmp_path, "oai", "--rows", "100", code=1)
     assert "--rows and --mongodb-rows must be 20,000 or more" in few.stderr
 
 
 @pytest.mark.slow
-def test_oai_says_who_is_left_out(tmp_path: Path) -> None:
-    small = ("--parts", "peers", "--records", "400", "--rounds", "1")
-    done = bench(tmp_path, "oai", *small, "--peers", "/nowhere/python")
-    assert "skipped:  pyoai: /nowhere/python: " in done.stdout
-
-
-@pytest.mark.slow
 def test_lists(tmp_path: Path) -> None:
     value = report(tmp_path, "lists", "--obis", "60000", "--rounds", "1")
-    found = ratios(value)
-    for name in ("lost, first row", "changes, first row", "coverage --archive, first row", "full coverage"):
-        assert f"60,000 obis: {name}" in found
+    assert {"60,000 obis: coverage, memory", "60,000 obis: lost, memory"} <= set(ratios(value))
+    rows = {measure["name"] for measure in value["measures"]}
+    assert {"lost: first row", "changes: first row", "coverage --json: first row", "coverage, all of it"} <= rows
     few = bench(tmp_path, "lists", "--obis", "100", code=1)
     assert "--obis must be 5,000 or more" in few.stderr
 
@@ -180,20 +151,19 @@ def test_lists(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_verify(tmp_path: Path) -> None:
     value = report(tmp_path, "verify", "--templates", "200", "--files", "3", "--size", "2000", "--rounds", "1")
-    found = ratios(value)
-    assert any(name.startswith("203 files") and name.endswith("archec / md5sum") for name in found), found
+    assert [name for name in ratios(value) if name.endswith(": archec / md5sum, then sha256sum")] == list(ratios(value))
+    assert len(ratios(value)) == 3
 
 
 def test_a_goal_that_is_missed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    from benchmarks.machine import Load
-    from benchmarks.outcome import Report, at_most
+    from benchmarks.runner import Load, Report
 
-    made = Report("x", "2026", {"cpu": "one"}, {}, loads=[Load(0.5, 0.0, 1.0), Load(0.1, 0.0, 3.0)])
+    made = Report("x", "2026", {"cpu": "one"}, {}, load=Load(0.2, 0.0))
     one, other = made.add("g", "a", "MB/s", [2, 3, 30]), made.add("g", "b", "MB/s", [4, 6, 10])
-    made.compare(one, other, 1.0)
-    made.compare(one, made.add("g", "c", "MB/s", [6]))
-    made.figures.append(at_most("memory", 100, 512, "MiB"))
+    made.compare(one, other, least=1.0)
+    made.compare(one, made.add("g", "c", "MB/s", [6, 6, 6]))
+    made.judge("memory", 100, "MiB", most=512)
     text = made.as_text().splitlines()
     assert "load:     others used 0.20 cores on average, steal 0.00" in text
     assert [line.split() for line in text[-3:]] == [
