@@ -7,23 +7,18 @@ check: some rows a session, however large the archive is.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from archec.audit.entries import Entry
-from archec.catalogue.sqlite_readonly import reading_uri, unwritable
 from archec.config import Config
-from archec.errors import StorageFailed, StorageFull
-
-__all__ = ["Bad", "Memory", "Stretch", "memory_path", "oldest_check"]
+from archec.errors import StorageFailed
+from archec.sqlite import Database, Role, unwritable
 
 _APPLICATION = 0x61726669
 _VERSION = 1
-_BUSY = 30.0
+_ROLE = Role("the memory of checks", StorageFailed, "move it away: checking then starts anew")
 _PAGE = 500
 _SCHEMA = """
 CREATE TABLE checked (
@@ -72,7 +67,7 @@ def oldest_check(config: Config) -> int | None:
         return min((stretch.at for stretch in memory.stretches()), default=None)
 
 
-class Memory:
+class Memory(Database):
     """See the module's docstring. Made where it is not there; a context manager.
 
     ``read_only``: only asked, for a file that cannot be written. Raises :class:`StorageFailed` for a file that is
@@ -80,58 +75,37 @@ class Memory:
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self._path = path
-        if read_only:
-            with self._told():
-                self._db = sqlite3.connect(reading_uri(path), uri=True, timeout=_BUSY, isolation_level=None)
-            return
-        if why := unwritable(path):
-            raise StorageFailed(
-                f"{path}: cannot remember what was checked: {why}",
-                hint="it lies beside work_directory: set that to a folder that can be written",
-            )
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageFailed(f"{path}: {error.strerror}") from error
-        with self._told():
-            self._db = sqlite3.connect(path, timeout=_BUSY, isolation_level=None)
-        try:
-            with self._told():
-                self._prepare()
-        except BaseException:
-            self._db.close()
-            raise
-
-    def _prepare(self) -> None:
-        db = self._db
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                for statement in _SCHEMA.split(";"):
-                    db.execute(statement)
-                db.execute(f"PRAGMA application_id = {_APPLICATION}")
-                db.execute(f"PRAGMA user_version = {_VERSION}")
-            kind = db.execute("PRAGMA application_id").fetchone()[0], db.execute("PRAGMA user_version").fetchone()[0]
-            if kind != (_APPLICATION, _VERSION):
+        if not read_only:
+            if why := unwritable(path):
                 raise StorageFailed(
-                    f"{self._path}: is not what this archec remembers its checks in",
-                    hint="move it away: checking then starts anew",
+                    f"{path}: cannot remember what was checked: {why}",
+                    hint="it lies beside work_directory: set that to a folder that can be written",
                 )
-        finally:
-            db.execute("COMMIT")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StorageFailed(f"{path}: {error.strerror}") from error
+        super().__init__(path, _ROLE, read_only=read_only)
+        if read_only:
+            return
+        try:
+            self.use_wal()
+            self.make(_SCHEMA, _APPLICATION, _VERSION)
+            if self.kind() != (_APPLICATION, _VERSION):
+                raise StorageFailed(f"{path}: is not what this archec remembers its checks in", hint=_ROLE.damaged)
+        except BaseException:
+            self.close()
+            raise
 
     # -- what was checked -------------------------------------------------------------------------
 
     def stretches(self) -> list[Stretch]:
         """All that was ever checked, by run and batch; they do not overlap."""
-        return [Stretch(*row) for row in self._fetch("SELECT run, first, last, at FROM checked ORDER BY run, first")]
+        return [Stretch(*row) for row in self.fetch("SELECT run, first, last, at FROM checked ORDER BY run, first")]
 
     def checked(self, run: int, first: int, last: int, at: int) -> None:
         """These batches have been checked; joins them to the stretch before them of the same check."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             for old in self._overlapping(run, first, last):
                 db.execute("DELETE FROM checked WHERE run = ? AND first = ?", (run, old.first))
                 if old.first < first:
@@ -146,98 +120,56 @@ class Memory:
 
     def _overlapping(self, run: int, first: int, last: int) -> list[Stretch]:
         sql = "SELECT run, first, last, at FROM checked WHERE run = ? AND last >= ? AND first <= ?"
-        return [Stretch(*row) for row in self._fetch(sql, (run, first, last))]
+        return [Stretch(*row) for row in self.fetch(sql, (run, first, last))]
 
     # -- journals ---------------------------------------------------------------------------------
 
     def journals(self) -> dict[int, tuple[int, int]]:
         """Of finished journals that were read to their end: number of batches, and about how many files."""
-        return {run: (batches, files) for run, batches, files in self._fetch("SELECT * FROM journal")}
+        return {run: (batches, files) for run, batches, files in self.fetch("SELECT * FROM journal")}
 
     def know_journal(self, run: int, batches: int, files: int) -> None:
         """A finished journal has so many batches, with about so many files."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             db.execute("REPLACE INTO journal VALUES (?, ?, ?)", (run, batches, files))
 
     def forget_run(self, run: int) -> None:
         """Forgets all of a run: its journal is another one now, or has gone."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             for table in ("checked", "journal", "bad"):
                 db.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
 
     def runs(self) -> set[int]:
         """All runs of which something is remembered."""
         sql = "SELECT run FROM checked UNION SELECT run FROM journal UNION SELECT run FROM bad"
-        return {run for (run,) in self._fetch(sql)}
+        return {run for (run,) in self.fetch(sql)}
 
     # -- what is bad ------------------------------------------------------------------------------
 
     def bad(self) -> Iterator[Bad]:
         """All entries that are known to be bad, by tist and id; page by page."""
         sql = "SELECT tist, id, md5, size, target, code, run, seen FROM bad WHERE (tist, id) > (?, ?) ORDER BY tist, id"
-        page = self._fetch(f"{sql} LIMIT ?", (-1, "", _PAGE))
+        page = self.fetch(f"{sql} LIMIT ?", (-1, "", _PAGE))
         while page:
             for row in page:
                 yield Bad(Entry(*row[:5]), *row[5:])
-            page = self._fetch(f"{sql} LIMIT ?", (*page[-1][:2], _PAGE))
+            page = self.fetch(f"{sql} LIMIT ?", (*page[-1][:2], _PAGE))
 
     def count_bad(self) -> int:
         """How many entries are known to be bad."""
-        return int(self._fetch("SELECT count(*) FROM bad")[0][0])
+        return int(self.fetch("SELECT count(*) FROM bad")[0][0])
 
     def seen_bad(self, tist: int, obi: str) -> int | None:
         """When an entry was last found bad, None where it was not."""
-        found = self._fetch("SELECT seen FROM bad WHERE tist = ? AND id = ?", (tist, obi))
+        found = self.fetch("SELECT seen FROM bad WHERE tist = ? AND id = ?", (tist, obi))
         return int(found[0][0]) if found else None
 
     def remember_bad(self, bad: Bad) -> None:
         """An entry is bad."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             db.execute("REPLACE INTO bad VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*bad.entry, *bad[1:]))
 
     def forget_bad(self, tist: int, obi: str) -> None:
         """An entry is in order again."""
-        with self._transaction() as db:
+        with self.transaction() as db:
             db.execute("DELETE FROM bad WHERE tist = ? AND id = ?", (tist, obi))
-
-    # -- the file ---------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Lets go of the file."""
-        with self._told():
-            self._db.close()
-
-    def __enter__(self) -> Memory:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _fetch(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
-        with self._told():
-            return self._db.execute(sql, parameters).fetchall()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._told():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, UnicodeEncodeError) as error:
-            if "disk is full" in str(error):
-                raise StorageFull(f"{self._path}: no space left to remember checks in") from error
-            raise StorageFailed(
-                f"{self._path}: {error}", hint="if it is damaged, move it away: checking then starts anew"
-            ) from error

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.sqlite_readonly import unwritable
 from archec.config import Config
 from archec.export.observations import collect_visits
 from archec.export.unit import MAX_BYTES, ExportPlan, NotExported, UnitResult, export_unit
@@ -20,6 +19,7 @@ from archec.export.units import Selection, units
 from archec.export.vault import open_vault, sweep
 from archec.gather.lanes import Lanes
 from archec.gather.progress import Meter
+from archec.sqlite import unwritable
 from archec.store.durable import failure
 from archec.store.layout import Layout
 from archec.store.lock import RunLock

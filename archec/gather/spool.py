@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.errors import StorageFailed, StorageFull
+from archec.errors import StorageFailed
 from archec.gather.sorting import SCHEMA, SortedIds
 from archec.ids import host_of
-
-__all__ = ["FileRow", "Found", "SeenRow", "Spool"]
+from archec.sqlite import Database, Role
 
 _SCHEMA = """
 CREATE TABLE seen (
@@ -33,6 +30,8 @@ CREATE TABLE losses (archive TEXT NOT NULL, id TEXT NOT NULL);
 CREATE TABLE plan (host TEXT NOT NULL, rank INTEGER NOT NULL, url TEXT NOT NULL, PRIMARY KEY (host, rank))
     WITHOUT ROWID;
 """
+
+_ROLE = Role("the scratch database of the run", StorageFailed)
 
 _IN = 500
 """Parameters of one IN list."""
@@ -86,8 +85,9 @@ class Spool:
             folder.mkdir(parents=True)
         except OSError as error:
             raise StorageFailed(f"{folder}: cannot make the work directory: {error.strerror}") from error
-        with _told(folder):
-            self._db = sqlite3.connect(folder / "spool.sqlite", isolation_level=None)
+        self._file = Database(folder / "spool.sqlite", _ROLE)
+        self._db = self._file.connection
+        with self._file.translated():
             self._db.executescript(
                 "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE; PRAGMA cache_size=-32000;"
             )
@@ -103,7 +103,7 @@ class Spool:
 
     def close(self) -> None:
         """Removes all of it."""
-        self._db.close()
+        self._file.close()
         for fd in self._texts.values():
             os.close(fd)
         self._texts.clear()
@@ -111,7 +111,7 @@ class Spool:
 
     def add(self, rows: Sequence[SeenRow], files: Iterable[FileRow]) -> None:
         """Adds what a reading worker found. A file of which a part could not be read is not read."""
-        with _told(self.folder):
+        with self._file.translated():
             self._db.execute("BEGIN")
             self._db.executemany("INSERT INTO seen VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", rows)
             self._db.executemany(
@@ -124,7 +124,7 @@ class Spool:
 
     def superseded(self) -> frozenset[int]:
         """Members of a tarball that a later member of the same path replaces."""
-        with _told(self.folder):
+        with self._file.translated():
             rows = self._db.execute(
                 "SELECT member FROM files f"
                 " WHERE EXISTS (SELECT 1 FROM files d WHERE d.path = f.path AND d.member > f.member)"
@@ -134,14 +134,14 @@ class Spool:
     def archives(self, superseded: frozenset[int]) -> dict[str, bool]:
         """Archive codes that the data set has files of: whether all of them were read."""
         archives: dict[str, bool] = {}
-        with _told(self.folder):
+        with self._file.translated():
             for archive, member, read in self._db.execute("SELECT archive, member, read FROM files"):
                 archives[archive] = archives.get(archive, True) and (bool(read) or member in superseded)
         return archives
 
     def found(self, superseded: frozenset[int]) -> Iterator[Found]:
         """The winner of each id, by id (design, section 4): own directory, path, place in file."""
-        try:
+        with self._file.translated():
             last, md5, row = "", b"", 0
             others: list[int] = []
             for obi, this_row, this_md5 in self._ids:
@@ -155,12 +155,8 @@ class Spool:
                     others = []
             if last:
                 yield from self._winner(last, md5, row, others, superseded)
-        except sqlite3.Error as error:
-            raise _storage(self.folder, error) from error
 
-    def _winner(
-        self, obi: str, md5: bytes, row: int, others: list[int], superseded: frozenset[int]
-    ) -> Iterator[Found]:
+    def _winner(self, obi: str, md5: bytes, row: int, others: list[int], superseded: frozenset[int]) -> Iterator[Found]:
         if not others and not superseded:
             yield Found(obi, md5, row, 1)
             return
@@ -184,7 +180,7 @@ class Spool:
     def rows(self, numbers: Sequence[int]) -> dict[int, SeenRow]:
         """Rows in full, by number."""
         found: dict[int, SeenRow] = {}
-        with _told(self.folder):
+        with self._file.translated():
             for start in range(0, len(numbers), _IN):
                 part = numbers[start : start + _IN]
                 marks = ",".join("?" * len(part))
@@ -194,63 +190,49 @@ class Spool:
 
     def ids_of(self, archive: str) -> Iterator[str]:
         """All ids of one archive that were seen, with repeats."""
-        with _told(self.folder):
+        with self._file.translated():
             yield from self._ids.between(f"RePEc:{archive}", f"RePEc:{archive};")
 
     def add_losses(self, losses: Iterable[tuple[str, str]]) -> None:
         """Adds (archive, id) of tobis that the data set says are lost; by id over all calls."""
-        with _told(self.folder):
+        with self._file.translated():
             self._db.execute("BEGIN")
             self._db.executemany("INSERT INTO losses VALUES (?,?)", losses)
             self._db.execute("COMMIT")
 
     def loss_counts(self) -> dict[str, int]:
         """How many losses each archive would have."""
-        with _told(self.folder):
+        with self._file.translated():
             return Counter([archive for (archive,) in self._db.execute("SELECT archive FROM losses")])
 
     def losses(self, held_back: frozenset[str]) -> Iterator[str]:
         """Ids that are lost, of archives that are not held back, by id."""
-        with _told(self.folder):
+        with self._file.translated():
             for archive, obi in self._db.execute("SELECT archive, id FROM losses ORDER BY rowid"):
                 if archive not in held_back:
                     yield obi
 
     def add_plan(self, rows: Iterable[tuple[str, int, str]]) -> None:
         """Adds (host, rank, url) of files to visit."""
-        with _told(self.folder):
+        with self._file.translated():
             self._db.execute("BEGIN")
             self._db.executemany("INSERT OR IGNORE INTO plan VALUES (?,?,?)", rows)
             self._db.execute("COMMIT")
 
     def replan(self, urls: Iterable[str]) -> None:
         """Replaces the plan by these URLs, in this order."""
-        with _told(self.folder):
+        with self._file.translated():
             self._db.execute("DELETE FROM plan")
         self.add_plan((host_of(url), rank, url) for rank, url in enumerate(urls))
 
     def plan_hosts(self) -> list[tuple[int, str, int]]:
         """(least rank, host, number of files) of every host in the plan."""
-        with _told(self.folder):
+        with self._file.translated():
             return self._db.execute("SELECT min(rank), host, count(*) FROM plan GROUP BY host").fetchall()
 
     def plan_after(self, host: str, rank: int, limit: int) -> list[tuple[int, str]]:
         """The next (rank, url) of a host."""
-        with _told(self.folder):
+        with self._file.translated():
             return self._db.execute(
                 "SELECT rank, url FROM plan WHERE host=? AND rank>? ORDER BY rank LIMIT ?", (host, rank, limit)
             ).fetchall()
-
-
-@contextmanager
-def _told(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _storage(folder, error) from error
-
-
-def _storage(folder: Path, error: sqlite3.Error) -> StorageFull | StorageFailed:
-    if "full" in str(error):
-        return StorageFull(f"{folder}: no space left in the work directory")
-    return StorageFailed(f"{folder}: the work directory's database failed: {error}")

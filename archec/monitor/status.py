@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from archec.audit.memory import Memory, memory_path, oldest_check
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import DueFobi
-from archec.catalogue.sqlite_readonly import unwritable
 from archec.config import Config
 from archec.errors import StorageFailed
 from archec.gather.hostfigures import HostFigures
 from archec.gather.stored import stored_before
 from archec.monitor.runs import RunView, at_work, runs
+from archec.sqlite import unwritable
 from archec.store.layout import Layout
 from archec.tist import MAX_TIST, iso
 

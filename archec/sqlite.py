@@ -1,0 +1,201 @@
+"""SQLite files: opened in one way everywhere, with errors that name the file and say what to do.
+
+A file with a write-ahead log is read with the help of ``-shm`` beside it, which even a reader makes. Where that cannot
+be made, as on a read-only mount, and there is no log with anything in it, SQLite is told that the file does not change
+(``immutable``). Else it must have both files as the last writer left them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar
+
+from archec.errors import ArchecError, StorageFull
+
+_D = TypeVar("_D", bound="Database")
+_BUSY = 30.0
+"""Seconds to wait for another process's lock."""
+_LEAST_FREE = 1_000_000
+"""Bytes free below which an input/output error is taken for a full disk."""
+_PERMISSIONS = "check owners and modes of it, of its folder and of SQLite's -wal and -shm beside it"
+_LOG = "and a log (-wal) was left beside it: copy both to a folder where you may write, and use them there"
+
+
+class Role(NamedTuple):
+    """What a file is to its owner: how messages name it (``the catalogue``), the class of its errors, and what to do
+    about a damaged one."""
+
+    name: str
+    error: type[ArchecError]
+    damaged: str = ""
+
+
+class Database:
+    """A connection in autocommit mode that threads may share; a context manager that closes it.
+
+    ``read_only``: nothing is written, and nothing is left beside the file that was not there. ``create``: a missing
+    file is made. What SQLite raises comes as the ``role``'s error or as :class:`StorageFull`.
+    """
+
+    def __init__(self, path: Path, role: Role, *, create: bool = True, read_only: bool = False) -> None:
+        self.path, self.role, self.read_only = path, role, read_only
+        self.lock = RLock()
+        with self.translated():
+            self.connection = sqlite3.connect(
+                _uri(path, create=create and not read_only, read_only=read_only),
+                uri=True, timeout=_BUSY, isolation_level=None, check_same_thread=False,
+            )  # fmt: skip
+            if read_only:
+                self.connection.execute("PRAGMA query_only = ON")
+
+    def __enter__(self: _D) -> _D:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file; the last connection folds the log into it."""
+        with self.lock, self.translated():
+            self.connection.close()
+
+    def fetch(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+        """All rows of one statement."""
+        with self.lock, self.translated():
+            return self.connection.execute(sql, parameters).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commits at its end, takes everything back after an exception. Other writers wait meanwhile."""
+        if self.read_only:
+            raise self.role.error(f"{self.path}: {self.role.name} was opened for reading only")
+        with self.lock, self.translated():
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except BaseException:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    def use_wal(self) -> None:
+        """Keeps a write-ahead log, so that readers and a writer do not wait for each other. A power failure may cost
+        the last transactions, and damages nothing."""
+        if self.fetch("PRAGMA journal_mode = WAL")[0][0] != "wal":
+            raise self.role.error(
+                f"{self.path}: SQLite cannot keep a write-ahead log here", hint="put it on a local file system"
+            )
+        self.fetch("PRAGMA synchronous = NORMAL")
+
+    def is_empty(self) -> bool:
+        """Whether there are no tables."""
+        return not self.fetch("SELECT count(*) FROM sqlite_master")[0][0]
+
+    def kind(self) -> tuple[int, int]:
+        """The application that the file says it is of, and the version of its schema."""
+        return self.fetch("PRAGMA application_id")[0][0], self.fetch("PRAGMA user_version")[0][0]
+
+    def make(self, schema: str, application: int, version: int) -> None:
+        """Makes the tables, unless another process has done so meanwhile."""
+        with self.transaction() as db:
+            if self.is_empty():
+                make_tables(db, schema, application, version)
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turns what SQLite and its binding raise into the role's error or :class:`StorageFull`."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise self.role.error(f"{self.path}: a value cannot be kept in {self.role.name}: {error}") from error
+
+    def _error(self, error: sqlite3.Error) -> ArchecError:
+        path, text = self.path, str(error)
+        name, kind, damaged = self.role
+        if "disk is full" in text or ("disk I/O" in text and _is_full(path)):
+            return StorageFull(f"{path}: no space left for {name}; what was written before is kept")
+        if "locked" in text or "busy" in text:
+            return kind(
+                f"{path}: another process has kept {name} locked for {_BUSY:.0f} s",
+                hint="is another archec, or an SQLite shell, in the middle of a transaction?",
+            )
+        if "readonly" in text:
+            return kind(f"{path}: {name} cannot be written to", hint=unwritable(path) or _PERMISSIONS)
+        if "not a database" in text:
+            return kind(f"{path}: this is not an SQLite database", hint=damaged)
+        if "malformed" in text or "decode to UTF-8" in text:
+            return kind(f"{path}: {name} is damaged: {text}", hint=damaged)
+        if "unable to open" in text:
+            why = unwritable(path)
+            hint = f"{why}, {_LOG}" if why and has_log(path) else why or _PERMISSIONS
+            return kind(f"{path}: {name} cannot be opened", hint=hint)
+        return kind(f"{path}: SQLite refused: {text}")
+
+
+def make_tables(db: sqlite3.Connection, schema: str, application: int, version: int) -> None:
+    """Makes the tables and says whose they are, within a transaction."""
+    for statement in schema.split(";"):
+        db.execute(statement)
+    db.execute(f"PRAGMA application_id = {application}")
+    db.execute(f"PRAGMA user_version = {version}")
+
+
+def unwritable(path: Path) -> str:
+    """Why the SQLite file at ``path``, there or still to be made, cannot be written; empty where it can.
+
+    SQLite writes its folder, too. A folder that is not there is judged by the first one above it that is.
+    """
+    folder = path.parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    for one in (folder, path):
+        if one.exists() and not os.access(one, os.W_OK):
+            try:
+                read_only = bool(os.statvfs(one).f_flag & os.ST_RDONLY)
+            except OSError:
+                read_only = False
+            return f"{one} is on a read-only file system" if read_only else f"no permission to write {one}"
+    return ""
+
+
+def has_log(path: Path) -> bool:
+    """Whether a write-ahead log lies beside the file."""
+    return path.with_name(path.name + "-wal").exists()
+
+
+def _uri(path: Path, *, create: bool, read_only: bool) -> str:
+    mode, more = "rwc" if create else "rw", ""
+    if read_only and unwritable(path):
+        mode, more = "ro", "" if _is_live(path) else "&immutable=1"
+    elif read_only and has_log(path):
+        # Of a reader that might write, SQLite removes -wal and -shm at the end; of one that may not, it leaves them.
+        mode = "ro"
+    return f"{path.absolute().as_uri()}?mode={mode}{more}"
+
+
+def _is_live(path: Path) -> bool:
+    """Whether the write-ahead log has anything in it."""
+    log, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    try:
+        return log.exists() and (log.stat().st_size > 0 or index.exists())
+    except OSError:
+        return True
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.parent).free < _LEAST_FREE
+    except OSError:
+        return False
