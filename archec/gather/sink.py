@@ -10,7 +10,7 @@ from archec.web.task import TempLike
 __all__ = ["StoreSink"]
 
 
-class _Body:
+class _AbsoluteTemp:
     """A temporary file of the store whose path is absolute, so that any process can remove it."""
 
     def __init__(self, temp: Temp, root: str) -> None:
@@ -41,4 +41,4 @@ class StoreSink:
         """A temporary file for the body of ``url``."""
         if self._writer is None:
             self._writer = Writer(self._layout)
-        return _Body(self._writer.temp(self._run, url), str(self._layout.root))
+        return _AbsoluteTemp(self._writer.temp(self._run, url), str(self._layout.root))

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import httpx
@@ -16,6 +17,7 @@ from archec.web.headers import kept, location_of, raw_headers, retry_after
 from archec.web.limits import Flight, Tuning
 from archec.web.outcome import EXPECTED, Blocked, Outcome, Truncated, fault_of, of_status
 from archec.web.task import HEAD, FetchTask, Hop, HopKind, Sink, TempLike
+from archec.web.transport import Transports
 
 _EMPTY = httpx.ByteStream(b"")
 _REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
@@ -39,12 +41,41 @@ class Attempt(NamedTuple):
     slow_down: bool = False
 
 
-class Client:
-    """Makes attempts.
+class _Exchange:
+    """One request with its answer, as far as it has come; makes the hops that report it."""
 
-    ``transport_of`` gives the transport for a scheme; ``progress`` is called with the number of bytes received.
-    With ``whole_urls`` the request's URL is the file's. Otherwise it is that of the origin, and the extension
-    ``target`` has the rest: httpx then need not parse every URL, and the target is sent exactly as it stands.
+    __slots__ = ("fields", "flight", "response", "task")
+
+    def __init__(self, task: FetchTask, flight: Flight) -> None:
+        self.task = task
+        self.flight = flight
+        self.response: httpx.Response | None = None
+        self.fields: dict[str, str] = {}
+
+    def hop(self, kind: HopKind, outcome: Outcome | None = None, message: str = "") -> Hop:
+        """A hop with everything known so far."""
+        elapsed = asyncio.get_running_loop().time() - self.flight.started
+        if self.response is None:
+            return Hop(self.task.url, kind, outcome, message=message, elapsed=elapsed)
+        return Hop(
+            self.task.url,
+            kind,
+            outcome,
+            self.response.status_code,
+            kept(self.fields),
+            content_type=self.fields.get("content-type", ""),
+            message=message,
+            address=self.response.extensions.get("address", ""),
+            elapsed=elapsed,
+        )
+
+
+class Client:
+    """Makes attempts. ``progress`` is called with the number of bytes received.
+
+    With ``transports.whole_urls`` the request's URL is the file's. Otherwise it is that of the origin, and the
+    extension ``target`` has the rest: httpx then need not parse every URL, and the target is sent exactly as it
+    stands.
     """
 
     def __init__(
@@ -53,17 +84,14 @@ class Client:
         tuning: Tuning,
         agent: str,
         sink: Sink,
-        transport_of: Callable[[str], httpx.AsyncBaseTransport],
+        transports: Transports,
         progress: Callable[[int], None],
-        *,
-        whole_urls: bool,
     ) -> None:
         self._config = config
         self._tuning = tuning
         self._sink = sink
-        self._transport_of = transport_of
+        self._transports = transports
         self._progress = progress
-        self._whole_urls = whole_urls
         self._origins: dict[str, httpx.URL] = {}
         self._timeout = {"connect": config.connect_timeout}
         self._headers = httpx.Headers(
@@ -77,22 +105,24 @@ class Client:
 
     async def attempt(self, task: FetchTask, flight: Flight) -> Attempt:
         """Attempts a task. A fault of the server or the network ends in a failed hop; a sink's errors are raised."""
-        response: httpx.Response | None = None
+        exchange = _Exchange(task, flight)
         try:
-            response = await self.open(task.url, flight, task.etag, task.last_modified)
-            return await self._answer(task, flight, response)
+            exchange.response = response = await self.open(task.url, flight, task.etag, task.last_modified)
+            exchange.fields = raw_headers(response.headers.raw)
+            if 200 <= response.status_code < 300 and response.status_code != 206:
+                return await self._body(exchange, response)
+            await self._drain(flight, response)
+            return _without_body(exchange, response)
         except EXPECTED as error:
             fault = fault_of(error)
-            hop = self._hop(task, flight, response, "failed", fault.outcome, fault.message)
-            return Attempt(hop, None, fault.lasting)
+            return Attempt(exchange.hop("failed", fault.outcome, fault.message), lasting=fault.lasting)
         except asyncio.CancelledError:
             if not flight.verdict:  # it was not cancelled for its time limit: somebody stops the fetcher
                 raise
-            hop = self._hop(task, flight, response, "failed", Outcome.TIMEOUT, flight.verdict)
-            return Attempt(hop, None, flight.lasting)
+            return Attempt(exchange.hop("failed", Outcome.TIMEOUT, flight.verdict), lasting=flight.lasting)
         finally:
-            if response is not None:
-                await close(response)
+            if exchange.response is not None:
+                await close(exchange.response)
 
     async def open(self, url: str, flight: Flight, etag: str = "", last_modified: str = "") -> httpx.Response:
         """Sends a request and returns the head of the answer. The caller closes it. Raises ``outcome.EXPECTED``."""
@@ -113,8 +143,9 @@ class Client:
         def sent() -> None:
             flight.sent = loop.time()
 
+        whole = self._transports.whole_urls
         try:
-            target = httpx.URL(url) if self._whole_urls else self._origin(url[: len(scheme) + 3 + slash])
+            target = httpx.URL(url) if whole else self._origin(url[: len(scheme) + 3 + slash])
         except httpx.InvalidURL:
             _refuse_disguised(rest[:slash])
             raise
@@ -125,7 +156,8 @@ class Client:
             stream=_EMPTY,
             extensions={"timeout": self._timeout, "target": rest[slash:].encode("ascii"), "sent": sent},
         )
-        response = await self._transport_of(scheme).handle_async_request(request)
+        transport = self._transports.ftp if scheme == "ftp" else self._transports.http
+        response = await transport.handle_async_request(request)
         flight.head_at = flight.last = loop.time()
         return response
 
@@ -137,120 +169,82 @@ class Client:
             url = self._origins[origin] = httpx.URL(origin + "/")
         return url
 
-    async def _answer(self, task: FetchTask, flight: Flight, response: httpx.Response) -> Attempt:
-        status = response.status_code
-        fields = raw_headers(response.headers.raw)
-        if 200 <= status < 300 and status != 206:
-            return await self._body(task, flight, response, fields)
-        await self._drain(flight, response, fields)
-        if status == 304 and (task.etag or task.last_modified):
-            hop = self._hop(task, flight, response, "not-modified", Outcome.NOT_MODIFIED, "", fields)
-            return Attempt(hop)
-        if status in _REDIRECTS and fields.get("location"):
-            try:
-                location = location_of(task.url, fields["location"])
-            except ValueError:
-                message = "redirects to something that is not a URL"
-                return Attempt(self._hop(task, flight, response, "failed", Outcome.BAD_URL, message, fields))
-            hop = self._hop(task, flight, response, "redirect", None, "", fields)
-            return Attempt(hop._replace(location=location))
-        outcome = of_status(status)
-        message = f"HTTP {status}"
-        if outcome is None:
-            outcome = Outcome.SERVER_ERROR
-            message += " that was not asked for" if status == 304 else " without a Location that can be followed"
-        elif status == 206:
-            message += ": a part that was not asked for"
-        reason = response.extensions.get("message")
-        hop = self._hop(task, flight, response, "failed", outcome, str(reason or message), fields)
-        slow_down = status in (429, 503)
-        wait = retry_after(fields["retry-after"], time.time()) if slow_down and "retry-after" in fields else None
-        return Attempt(hop, wait, not outcome.is_transient, slow_down)
-
-    async def _body(self, task: FetchTask, flight: Flight, response: httpx.Response, fields: dict[str, str]) -> Attempt:
+    async def _body(self, exchange: _Exchange, response: httpx.Response) -> Attempt:
+        """Writes a body to a temporary file of the sink."""
+        flight, fields, limit = exchange.flight, exchange.fields, self._config.max_size
         coding = fields.get("transfer-encoding", "").lower()
         if coding not in ("", "chunked", "identity"):
             raise httpx.RemoteProtocolError(f"a transfer coding that was not asked for: {coding[:40]}")
         stated = fields.get("content-length", "") if not coding else ""
         length = int(stated[:18]) if stated.isascii() and stated.isdecimal() else -1
-        limit = self._config.max_size
         if length > limit:
-            return self._too_large(task, flight, response, fields)
+            return Attempt(exchange.hop("failed", Outcome.TOO_LARGE, f"larger than {limit} bytes"))
         loop = asyncio.get_running_loop()
         temp: TempLike | None = None
-        small: list[bytes] = []
+        unwritten: list[bytes] = []
         head = b""
         try:
             async for chunk in response.stream:  # type: ignore[union-attr]
                 flight.received += len(chunk)
                 flight.last = loop.time()
                 if flight.received > limit:
-                    return self._too_large(task, flight, response, fields)
+                    return Attempt(exchange.hop("failed", Outcome.TOO_LARGE, f"larger than {limit} bytes"))
                 self._progress(len(chunk))
                 if len(head) < HEAD:
                     head += chunk[: HEAD - len(head)]
-                small.append(chunk)
+                unwritten.append(chunk)
                 if flight.received > _SMALL:
-                    temp = temp or self._sink.temp(task.url)
-                    temp.write(small.pop() if len(small) == 1 else b"".join(small))
-                    small.clear()
+                    temp = temp or self._sink.temp(exchange.task.url)
+                    temp.write(b"".join(unwritten))
+                    unwritten.clear()
             if 0 <= length != flight.received and response.status_code not in (204, 205):
                 raise Truncated(f"{flight.received} of {length} bytes came")
-            hop = self._hop(task, flight, response, "body", None, "", fields)
+            hop = exchange.hop("body")
             await close(response)
             flight.release()
             await asyncio.sleep(0)  # so that the next request is sent before this body is written
-            temp = temp or self._sink.temp(task.url)
-            if small:
-                temp.write(small[0] if len(small) == 1 else b"".join(small))
-            done, temp = temp, None
-            path, md5, xxh3, size = done.close()
+            temp = temp or self._sink.temp(exchange.task.url)
+            if unwritten:
+                temp.write(b"".join(unwritten))
+            complete, temp = temp, None
+            path, md5, xxh3, size = complete.close()
         finally:
             if temp is not None:
                 temp.discard()
         return Attempt(hop._replace(temp=path, md5=md5, xxh3=xxh3, size=size, head=head))
 
-    def _too_large(self, task: FetchTask, flight: Flight, response: httpx.Response, fields: dict[str, str]) -> Attempt:
-        message = f"larger than {self._config.max_size} bytes"
-        return Attempt(self._hop(task, flight, response, "failed", Outcome.TOO_LARGE, message, fields))
-
-    async def _drain(self, flight: Flight, response: httpx.Response, fields: dict[str, str]) -> None:
+    async def _drain(self, flight: Flight, response: httpx.Response) -> None:
         """Reads a small unwanted body so that its connection can be kept."""
-        try:
+        with suppress(*EXPECTED):
             async for chunk in response.stream:  # type: ignore[union-attr]
                 flight.received += len(chunk)
                 flight.last = asyncio.get_running_loop().time()
                 if flight.received > self._tuning.drain:
                     return
-        except EXPECTED:
-            return
 
-    def _hop(
-        self,
-        task: FetchTask,
-        flight: Flight,
-        response: httpx.Response | None,
-        kind: HopKind,
-        outcome: Outcome | None,
-        message: str,
-        fields: dict[str, str] | None = None,
-    ) -> Hop:
-        elapsed = asyncio.get_running_loop().time() - flight.started
-        if response is None:
-            return Hop(task.url, kind, outcome, message=message, elapsed=elapsed)
-        if fields is None:
-            fields = raw_headers(response.headers.raw)
-        return Hop(
-            task.url,
-            kind,
-            outcome,
-            response.status_code,
-            kept(fields),
-            content_type=fields.get("content-type", ""),
-            message=message,
-            address=response.extensions.get("address", ""),
-            elapsed=elapsed,
-        )
+
+def _without_body(exchange: _Exchange, response: httpx.Response) -> Attempt:
+    """The result of an answer that is not a file: a redirect, not modified, a failure."""
+    task, fields, status = exchange.task, exchange.fields, response.status_code
+    if status == 304 and (task.etag or task.last_modified):
+        return Attempt(exchange.hop("not-modified", Outcome.NOT_MODIFIED))
+    if status in _REDIRECTS and fields.get("location"):
+        try:
+            location = location_of(task.url, fields["location"])
+        except ValueError:
+            return Attempt(exchange.hop("failed", Outcome.BAD_URL, "redirects to something that is not a URL"))
+        return Attempt(exchange.hop("redirect")._replace(location=location))
+    outcome = of_status(status)
+    message = f"HTTP {status}"
+    if outcome is None:
+        outcome = Outcome.SERVER_ERROR
+        message += " that was not asked for" if status == 304 else " without a Location that can be followed"
+    elif status == 206:
+        message += ": a part that was not asked for"
+    hop = exchange.hop("failed", outcome, str(response.extensions.get("message") or message))
+    slow_down = status in (429, 503)
+    wait = retry_after(fields["retry-after"], time.time()) if slow_down and "retry-after" in fields else None
+    return Attempt(hop, wait, not outcome.is_transient, slow_down)
 
 
 async def close(response: httpx.Response) -> None:

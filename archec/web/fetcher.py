@@ -4,54 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import resource
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
-
-import httpx
 
 from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
 from archec.ids import host_of
 from archec.web.client import Attempt, Client
-from archec.web.connect import Connector, Proxies
-from archec.web.ftp import FtpTransport
-from archec.web.guard import Guard, Resolver, SystemResolver
 from archec.web.hosts import GivenUp, HostQueues, Politeness, QueuedTask
 from archec.web.limits import Flight, Tuning
 from archec.web.outcome import Outcome
 from archec.web.robots import Robots, RobotsCache, Unknown
 from archec.web.task import FetchTask, Hop, Sink, failure
-from archec.web.transport import DirectTransport
+from archec.web.transport import DirectTransport, Transports, transports
 
-_MAX_IDLE = 1024
-"""Maximum number of idle connections, if the limit of open files allows it."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
-class Transports(NamedTuple):
-    """What carries requests. ``whole_urls``: see :class:`Client`."""
-
-    http: httpx.AsyncBaseTransport
-    ftp: httpx.AsyncBaseTransport
-    whole_urls: bool = True
-
-
-def transports(
-    config: FetchConfig, tuning: Tuning, concurrency: int, resolver: Resolver | None = None
-) -> Transports:
-    """The real transports, as configured."""
-    guard = Guard(config.allow_networks)
-    if resolver is None:
-        resolver = SystemResolver(tuning.dns_threads, tuning.dns_ttl)
-    proxies = Proxies(config.proxy)
-    keep = max(2 * concurrency, min(_MAX_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
-    http = DirectTransport(Connector(guard, resolver, tuning), proxies, keep, tuning.keep_idle)
-    if proxies.covers("ftp"):
-        return Transports(http, http, whole_urls=False)
-    ftp = FtpTransport(guard, resolver, concurrency, config.idle_timeout, config.contact)
-    return Transports(http, ftp, whole_urls=False)
 
 
 class Fetcher:
@@ -81,10 +48,7 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self._concurrency = concurrency or config.concurrency
         self._carriers = carriers or transports(config, self._tuning, self._concurrency)
-        self._client = Client(
-            config, self._tuning, agent, sink, self._transport_of, progress or _no_op,
-            whole_urls=self._carriers.whole_urls,
-        )
+        self._client = Client(config, self._tuning, agent, sink, self._carriers, progress or _no_op)
         self._robots = RobotsCache(self._client, agent, self._tuning)
         self._hosts = HostQueues(
             Politeness(config.per_host, config.delay, config.max_delay, config.host_failures, self._tuning.penalty)
@@ -280,9 +244,6 @@ class Fetcher:
         self._open = False
         if self._fatal is not None:
             self._fatal(error)
-
-    def _transport_of(self, scheme: str) -> httpx.AsyncBaseTransport:
-        return self._carriers.ftp if scheme == "ftp" else self._carriers.http
 
 
 def _no_op(_: int) -> None:

@@ -27,31 +27,6 @@ class Stale(httpx.ReadError):
 class H1Connection(asyncio.Protocol):
     """Use: ``exchange``, then ``read`` until it returns ``b""``, then ``reusable`` says whether to keep it."""
 
-    __slots__ = (
-        "_buffered",
-        "_chunks",
-        "_complete",
-        "_error",
-        "_fruitless",
-        "_head",
-        "_keep",
-        "_loop",
-        "_max_bytes",
-        "_max_count",
-        "_parser",
-        "_paused",
-        "_received",
-        "_surplus",
-        "_transport",
-        "_waiter",
-        "address",
-        "headers",
-        "idle_since",
-        "lost",
-        "status",
-        "used",
-    )
-
     def __init__(self, loop: asyncio.AbstractEventLoop, max_bytes: int, max_count: int) -> None:
         self._loop = loop
         self._max_bytes = max_bytes
@@ -73,7 +48,7 @@ class H1Connection(asyncio.Protocol):
         self.headers: list[tuple[bytes, bytes]] = []
         self._chunks: list[bytes] = []
         self._buffered = 0
-        self._fruitless = 0
+        self._overhead = 0  # bytes received in a row that were no part of a body: headers, trailers, 1xx answers
         self._complete = self._keep = self._surplus = self._received = False
         self._error: Exception | None = None
         self._paused = False
@@ -134,7 +109,7 @@ class H1Connection(asyncio.Protocol):
             # Before Python 3.11 a TLS transport loses its socket shortly before is_closing() says so.
             with contextlib.suppress(AttributeError):
                 self._transport.resume_reading()
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return b"".join(chunks)
 
     @property
     def reusable(self) -> bool:
@@ -174,7 +149,7 @@ class H1Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         parser = self._parser
-        if parser is None or self._complete:
+        if parser is None or self._complete:  # nothing was asked for: it must not pass for the next answer
             self._surplus = True
             self.abort()
             return
@@ -190,12 +165,12 @@ class H1Connection(asyncio.Protocol):
             else:
                 self._fail(httpx.RemoteProtocolError(f"the answer is not HTTP: {error}"))
         if self._buffered == before and not self._complete:
-            self._fruitless += len(data)
-            if self._fruitless > self._max_bytes:
+            self._overhead += len(data)
+            if self._overhead > self._max_bytes:
                 what = "trailers" if self.status >= 200 else "header block"
                 self._fail(httpx.RemoteProtocolError(f"the {what} exceeds {self._max_bytes} bytes"))
         else:
-            self._fruitless = 0
+            self._overhead = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
@@ -206,7 +181,7 @@ class H1Connection(asyncio.Protocol):
         reason = "reset" if exc is not None else "closed"
         if self._head is None or not self._head.done():
             self._fail(httpx.ReadError(f"the server {reason} the connection without an answer"))
-        elif exc is None and self._until_close():
+        elif exc is None and self._until_close():  # a body of HTTP/1.0 is complete where the connection ends
             self._complete = True
             self._wake()
         else:
@@ -246,7 +221,7 @@ class H1Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._parser is None or self._complete:
             return
-        if self.status < 200:
+        if self.status < 200:  # an interim answer (100, 103): the real one follows
             self.headers.clear()
             return
         self._complete = True

@@ -11,14 +11,22 @@ transport can replace it.
 
 from __future__ import annotations
 
+import resource
 from collections import OrderedDict
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import httpx
 
+from archec.config import FetchConfig
 from archec.web.connect import Connector, Proxies, Proxy
+from archec.web.ftp import FtpTransport
+from archec.web.guard import Guard, Resolver, SystemResolver
 from archec.web.h1 import H1Connection, Stale
+from archec.web.limits import Tuning
 
+_MAX_IDLE = 1024
+"""Maximum number of idle connections, if the limit of open files allows it."""
 _PORTS = {"http": 80, "https": 443, "ftp": 21}
 
 
@@ -132,6 +140,30 @@ class DirectTransport(httpx.AsyncBaseTransport):
         if not idle:
             del self._idle[key]
         connection.abort()
+
+
+class Transports(NamedTuple):
+    """What carries requests. ``whole_urls``: see ``client.Client``."""
+
+    http: httpx.AsyncBaseTransport
+    ftp: httpx.AsyncBaseTransport
+    whole_urls: bool = True
+
+
+def transports(
+    config: FetchConfig, tuning: Tuning, concurrency: int, resolver: Resolver | None = None
+) -> Transports:
+    """The real transports, as configured."""
+    guard = Guard(config.allow_networks)
+    if resolver is None:
+        resolver = SystemResolver(tuning.dns_threads, tuning.dns_ttl)
+    proxies = Proxies(config.proxy)
+    keep = max(2 * concurrency, min(_MAX_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
+    http = DirectTransport(Connector(guard, resolver, tuning), proxies, keep, tuning.keep_idle)
+    if proxies.covers("ftp"):
+        return Transports(http, http, whole_urls=False)
+    ftp = FtpTransport(guard, resolver, concurrency, config.idle_timeout, config.contact)
+    return Transports(http, ftp, whole_urls=False)
 
 
 class _ResponseBody(httpx.AsyncByteStream):

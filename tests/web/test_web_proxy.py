@@ -17,10 +17,9 @@ from web_tls import certificate
 
 from archec.errors import ConfigError
 from archec.web.connect import Connector, Proxies
-from archec.web.fetcher import Transports, transports
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
-from archec.web.transport import DirectTransport
+from archec.web.transport import DirectTransport, Transports, transports
 
 
 class Names:

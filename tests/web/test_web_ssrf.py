@@ -15,10 +15,9 @@ from web_support import QUICK, fetch, fetch_one, settings
 
 from archec.ids import normalise_url
 from archec.web.connect import Connector, Proxies
-from archec.web.fetcher import Transports, transports
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
-from archec.web.transport import DirectTransport
+from archec.web.transport import DirectTransport, Transports, transports
 
 CLOSED = settings(allow_networks=(), connect_timeout=2.0)
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from xxhash import xxh3_128
 
 from archec.config import FetchConfig
-from archec.web.fetcher import Fetcher, Transports
+from archec.web.fetcher import Fetcher
 from archec.web.limits import Tuning
 from archec.web.pool import FetchPool
 from archec.web.task import FetchTask, Hop, Sink
+from archec.web.transport import Transports
 
 QUICK = Tuning(
     rate_grace=0.3, backoff=0.01, penalty=0.05, robots_timeout=3.0, tick=0.02, flush=0.005, stop_grace=3.0,
