@@ -6,14 +6,31 @@ another text; a file that has changed meanwhile then counts as changed, never as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from archec.text.body import Limits, decoded, gunzipped, open_body, pieces
 from archec.text.parsers import digest_html, digest_pdf, digest_postscript
-from archec.text.result import NoText, TextDigest, TextResult
+from archec.text.result import NoText, TextDigest, TextResult, TextTask
 from archec.text.sniff import GZIP, HEAD, HTML, PDF, POSTSCRIPT, is_plain, sniff
+
+
+def extractor(max_size: int, timeout: float) -> Callable[[TextTask], TextResult]:
+    """Makes this process a worker of the text pool: gives the function that takes the text from a file."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)  # native libraries print there
+    os.close(null)
+    limits = Limits(max_size=max_size, timeout=timeout)
+
+    def extract(task: TextTask) -> TextResult:
+        result = text_md5(str(task.path), task.media_type, task.content_encoding, limits)
+        if result.reason == "memory":
+            raise MemoryError  # another process follows this one
+        return result
+
+    return extract
 
 
 def text_md5(path: str, media_type: str, content_encoding: str = "", limits: Limits | None = None) -> TextResult:

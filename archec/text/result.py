@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
+from pathlib import Path
 from typing import NamedTuple
 
 REASONS = {
@@ -22,6 +23,7 @@ REASONS = {
     "timeout": "not finished within text.timeout",
     "memory": "not finished within text.max_memory",
     "crashed": "the parser crashed",
+    "internal": "the worker process fell silent",
     "no-worker": "worker processes cannot be started",
 }
 """Every reason of a result and its meaning. Without a checksum a changed file is never ``cosmetic``."""
@@ -32,6 +34,15 @@ class TextResult(NamedTuple):
 
     md5: str | None
     reason: str = ""
+
+
+class TextTask(NamedTuple):
+    """A file to take text from; ``media_type`` as for :func:`archec.text.extract.text_md5`."""
+
+    key: str
+    path: Path
+    media_type: str
+    content_encoding: str = ""
 
 
 class TextDone(NamedTuple):

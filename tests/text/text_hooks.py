@@ -1,4 +1,4 @@
-"""Extractors for the pool's tests: each file says in its own text what the worker shall do."""
+"""Work for the pool's tests: each file says in its own text what the worker shall do."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import hashlib
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from archec.text.body import Limits
-from archec.text.result import TextResult
+from archec.text.result import TextResult, TextTask
 
 
-def obey(path: str, media_type: str, content_encoding: str, limits: Limits) -> TextResult:
+def obeying(max_size: int, timeout: float) -> Callable[[TextTask], TextResult]:
+    """Gives :func:`obey`."""
+    return obey
+
+
+def obey(task: TextTask) -> TextResult:
     """Hangs, crashes, eats memory, leaves, lies, or gives the md5 of what it read."""
-    text = Path(path).read_text(encoding="utf-8")
+    text = task.path.read_text(encoding="utf-8")
     order, _, argument = text.partition(" ")
     if order == "hang":
         time.sleep(3600)
@@ -23,6 +28,8 @@ def obey(path: str, media_type: str, content_encoding: str, limits: Limits) -> T
             pass
     elif order == "segfault":
         os.kill(os.getpid(), signal.SIGSEGV)
+    elif order == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
     elif order == "leave":
         os._exit(0)
     elif order == "raise":
@@ -49,6 +56,10 @@ def obey(path: str, media_type: str, content_encoding: str, limits: Limits) -> T
     return TextResult(hashlib.md5(text.encode()).hexdigest())
 
 
-def unknown_reason(path: str, media_type: str, content_encoding: str, limits: Limits) -> TextResult:
+def unknown(max_size: int, timeout: float) -> Callable[[TextTask], TextResult]:
     """Answers in words the pool does not know."""
-    return TextResult(None, "whatever")
+
+    def answer(task: TextTask) -> TextResult:
+        return TextResult(None, "whatever")
+
+    return answer

@@ -1,0 +1,182 @@
+"""What runs in a worker process: its start, and the life of one that works off the items of a pool."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import inspect
+import math
+import os
+import resource
+import select
+import signal
+import socket
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, NamedTuple, get_type_hints
+
+import msgspec
+
+from archec.errors import ArchecError
+from archec.workers.pipe import decoder, encode, frame, receive
+
+READY, BROKEN, BEAT, RETIRED, ANSWER, ERROR, MEMORY, FAULT = (bytes((code,)) for code in b"rb.xaemf")
+"""First byte of a message to a pool: ready for items; the start failed, with the reason; still alive; leaving to give
+memory back; an answer; an ArchecError; out of memory; another exception, with its traceback."""
+
+_BEHIND = 5
+"""How far workers stand behind their parent (nice): what it does decides how fast a run is."""
+_RARELY = (100_000, 50, 100)
+"""Thresholds of the garbage collector: the work makes many objects and few cycles."""
+
+
+class Limits(NamedTuple):
+    """Limits of a worker; 0 means none.
+
+    ``memory`` is the bytes of address space beyond what is mapped when the worker is ready, ``file_size`` the bytes
+    of the largest file it may write, ``seconds`` the longest time for one item, in all and of CPU time.
+    """
+
+    memory: int = 0
+    file_size: int = 0
+    seconds: float = 0.0
+
+
+class _Start(NamedTuple):
+    """The first message to any worker."""
+
+    function: str
+    arguments: msgspec.Raw
+
+
+def main(descriptor: int) -> None:
+    """Calls the function that the first message names with the socket and the arguments in that message."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pipe = socket.socket(fileno=descriptor)
+    message = receive(pipe)
+    if message is not None:
+        start: _Start = decoder(_Start).decode(message)
+        function = _function(start.function)
+        function(pipe, *_arguments(function, start.arguments, skipped=1))
+
+
+def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits: Limits, beat: float) -> None:
+    """Works off items in order, an answer for each; between them, every ``beat`` seconds, a sign of life.
+
+    ``function`` is called with ``arguments`` and gives the function that is called for each item.
+    """
+    pool = _Pool(pipe)
+    items: SimpleQueue[bytes] = SimpleQueue()
+    Thread(target=_listen, args=(pipe, pool, items, beat), daemon=True).start()
+    os.nice(_BEHIND)
+    gc.set_threshold(*_RARELY)
+    try:
+        begin = _function(function)
+        work = begin(*_arguments(begin, arguments))
+        decode = decoder(_parameters(work)[0]).decode
+    except Exception as error:  # noqa: BLE001 - the pool tells of it
+        pool.tell(BROKEN, "".join(traceback.format_exception_only(error)).encode("utf-8", "replace"))
+        return
+    base = _mapped()
+    _set(resource.RLIMIT_CORE, 0)
+    if limits.file_size:
+        _set(resource.RLIMIT_FSIZE, limits.file_size)
+    if limits.memory and base:
+        _set(resource.RLIMIT_AS, base + limits.memory)
+    pool.tell(READY)
+    while True:
+        message = items.get()
+        if limits.seconds:
+            _limit_cpu(limits.seconds)
+        kind, body = _answer(work, decode, message)
+        pool.tell(kind, body)
+        if kind == MEMORY or (limits.memory and _mapped() - base > limits.memory // 2):
+            pool.tell(RETIRED)
+            return
+
+
+class _Pool:
+    """The pool at the other end, for two threads: that of the work and that of the signs of life."""
+
+    def __init__(self, pipe: socket.socket) -> None:
+        self._pipe = pipe
+        self._lock = Lock()
+
+    def tell(self, kind: bytes, body: bytes = b"") -> None:
+        with self._lock, suppress(OSError):  # where the pool has gone, the listening thread ends this process
+            self._pipe.sendall(frame(kind + body))
+
+    def beat(self) -> None:
+        """Never waits: whoever waits here does not listen, and the pool might be waiting for just that."""
+        if self._lock.acquire(blocking=False):
+            with suppress(OSError):
+                self._pipe.send(frame(BEAT), socket.MSG_DONTWAIT)
+            self._lock.release()
+
+
+def _listen(pipe: socket.socket, pool: _Pool, items: SimpleQueue[bytes], beat: float) -> None:
+    """Takes in items while others are worked on, so that the pool can always send; ends with the pool."""
+    while True:
+        if not select.select([pipe], [], [], beat)[0]:
+            pool.beat()
+            continue
+        message = receive(pipe)
+        if message is None:
+            os.killpg(0, signal.SIGKILL)  # this process, at once, and any that it has started
+        else:
+            items.put(message)
+
+
+def _answer(work: Callable[[Any], Any], decode: Callable[[bytes], Any], message: bytes) -> tuple[bytes, bytes]:
+    try:
+        return ANSWER, encode(work(decode(message)))
+    except MemoryError:
+        return MEMORY, b""
+    except ArchecError as error:
+        return ERROR, encode((type(error).__name__, error.message, error.hint))
+    except Exception:  # noqa: BLE001 - a fault of ours: the parent raises it
+        return FAULT, traceback.format_exc().encode("utf-8", "replace")
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def _arguments(function: Callable[..., Any], arguments: msgspec.Raw, *, skipped: int = 0) -> tuple[Any, ...]:
+    kind = tuple.__class_getitem__(tuple(_parameters(function)[skipped:]))
+    decoded: tuple[Any, ...] = decoder(kind).decode(arguments)
+    return decoded
+
+
+def _parameters(function: Callable[..., Any]) -> list[Any]:
+    """The types of a function's parameters."""
+    hints = get_type_hints(function)
+    return [hints[name] for name in inspect.signature(function).parameters]
+
+
+def _limit_cpu(seconds: float) -> None:
+    """CPU time until the kernel ends this process, should the pool not do so in time."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _set(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + seconds) + 1)
+
+
+def _set(what: int, value: int) -> None:
+    """Sets a soft limit, within the hard one; a system that does not know it does without."""
+    _, hard = resource.getrlimit(what)
+    soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(what, (soft, hard))
+
+
+def _mapped() -> int:
+    """Bytes of address space in use; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,384 @@
+"""A pool of worker processes that work off items, each process one after the other.
+
+A thread for each process sends and receives, so that the caller and the workers need not wait for each other. An
+item whose worker dies or falls silent is tried once more with a fresh one; the items behind it are not blamed.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Condition, Lock, Thread
+from types import MappingProxyType, TracebackType
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from archec import errors
+from archec.errors import ArchecError
+from archec.workers import child
+from archec.workers.child import Limits
+from archec.workers.pipe import decoder, encode
+from archec.workers.process import Process
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+FAULTS: Mapping[str, str] = MappingProxyType(
+    {
+        "timeout": "a worker process took too long",
+        "memory": "a worker process ran out of memory",
+        "crashed": "a worker process died, and another one at the same work, too",
+        "internal": "a worker process fell silent, and another one at the same work, too",
+        "no-worker": "worker processes cannot be started",
+    }
+)
+"""Why there is no answer to an item."""
+
+_STARTS = 3
+"""Failures to start in a row after which a process is done without."""
+_START_TIMEOUT = 120.0
+_UNLIMITED = Limits()
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[Item, Answer]):
+    """What became of an item: its answer, or a key of :data:`FAULTS`, or what the work raised."""
+
+    item: Item
+    answer: Answer | None = None
+    fault: str = ""
+    error: Exception | None = None
+
+    def result(self, hint: str = "") -> Answer:
+        """The answer. Raises what the work raised; ArchecError with this hint where there is a fault."""
+        if self.error is not None:
+            raise self.error
+        if self.fault:
+            raise ArchecError(FAULTS[self.fault], hint=hint)
+        return cast(Answer, self.answer)
+
+
+class Pool(Generic[Item, Answer]):
+    """Items in by :meth:`submit`, what became of them out by :meth:`results`; a context manager, for one thread.
+
+    Processes are started as they are needed. Leaving the pool ends them at once, whatever they are at.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        arguments: Sequence[Any],
+        answer: type[Answer],
+        *,
+        workers: int,
+        here: Callable[[Item], Answer] | None = None,
+        inline: int = 0,
+        ordered: bool = False,
+        prefetch: int = 1,
+        limits: Limits = _UNLIMITED,
+        silence: float = 60.0,
+    ) -> None:
+        """
+        Args:
+            function: ``module:name``. Called in each worker with ``arguments``, it gives the function that is called
+                with each item. Arguments, items and answers are what msgspec can encode, and paths; they are decoded
+                as the functions' annotations say.
+            answer: The type of an answer.
+            here: Does the same work in this process, for items of together ``inline`` weight: while there is little
+                to do, starting processes takes longer.
+            ordered: Whether results come in the order of their items.
+            prefetch: Items that wait in a worker behind the one in hand, so that it never waits for this process; 0
+                where items take long, since those that wait there cannot go to another worker.
+            silence: Seconds without a sign of life after which a worker is killed.
+        """
+        self._order = (function, list(arguments), limits, silence / 4)
+        self._decode = decoder(answer).decode
+        self._workers = max(1, workers)
+        self._here, self._inline = here, inline
+        self._ordered = ordered
+        self.prefetch, self.limits, self.silence = prefetch, limits, silence
+        lock = Lock()
+        self._to_do, self._to_give = Condition(lock), Condition(lock)
+        self._queue: deque[_Ticket] = deque()
+        self._done: dict[int, Done[Item, Answer]] = {}
+        self._seats: list[_Seat] = []
+        self._submitted = self._given = self._open = 0
+        self._broken = False
+        self.closed = False
+
+    # -- for the caller ---------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> int:
+        """Items whose results have not been given out."""
+        return self._submitted - self._given
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that run."""
+        with self._to_do:
+            return [seat.process.pid for seat in self._seats if seat.process is not None]
+
+    def submit(self, item: Item, weight: int = 1) -> None:
+        """Takes an item; returns at once, but where the work is done here."""
+        if self.closed:
+            raise ValueError("the pool is closed")
+        number = self._submitted
+        if self._here is not None and self._inline > 0 and not self._seats:
+            self._inline -= weight
+            self._done[number] = Done(item, self._here(item))
+            self._submitted += 1
+            return
+        ticket = _Ticket(number, item, encode(item))
+        self._submitted += 1
+        with self._to_do:
+            self._open += 1
+            self._queue.append(ticket)
+            if self._broken:
+                self._give_up()
+            elif len(self._seats) < min(self._workers, self._open):
+                self._seats.append(_Seat(self))
+                self._seats[-1].start()
+            self._to_do.notify()
+
+    def results(self, at_most: int | None = None) -> Iterator[Done[Item, Answer]]:
+        """What is done by now; waits while more than ``at_most`` items are pending."""
+        while True:
+            with self._to_give:
+                while self._head() is None and at_most is not None and self.pending > at_most:
+                    self._to_give.wait()
+                number = self._head()
+                if number is None:
+                    return
+                done = self._done.pop(number)
+                self._given += 1
+            yield done
+
+    def wait(self, timeout: float) -> None:
+        """Waits until there is a result or nothing to wait for, for ``timeout`` seconds at most."""
+        with self._to_give:
+            self._to_give.wait_for(lambda: self._head() is not None or not self._open, timeout)
+
+    def close(self) -> None:
+        """Ends all processes at once. May be called twice."""
+        with self._to_do:
+            self.closed = True
+            self._queue.clear()
+            self._to_do.notify_all()
+            seats = list(self._seats)
+            for seat in seats:
+                if seat.process is not None:
+                    seat.process.disconnect()
+        for seat in seats:
+            seat.join()
+
+    def __enter__(self) -> Pool[Item, Answer]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _head(self) -> int | None:
+        """The number of the next result to give out, None where it is not there."""
+        if self._ordered:
+            return self._given if self._given in self._done else None
+        return next(iter(self._done), None)
+
+    # -- for the seats ----------------------------------------------------------------------------
+
+    def start(self, seat: _Seat) -> Process:
+        """Starts a process for a seat; raises OSError."""
+        process = Process("archec.workers.child:work_off", self._order, patience=self.silence)
+        with self._to_do:
+            seat.process = process
+            if self.closed:
+                process.disconnect()
+        return process
+
+    def end(self, seat: _Seat) -> int:
+        """Ends the process of a seat; its exit status, 0 where there is none."""
+        with self._to_do:
+            process, seat.process = seat.process, None
+        return 0 if process is None else process.end()
+
+    def take(self, seat: _Seat) -> _Ticket | None:
+        """The next item for a seat, which an idle one waits for; None where there is none, or the pool is closed.
+
+        What idle seats are about to take is not for one that has something in hand.
+        """
+        with self._to_do:
+            seat.idle = not seat.sent
+            while seat.idle and not self._queue and not self.closed:
+                self._to_do.wait()
+            spoken_for = 0 if seat.idle else sum(other.idle for other in self._seats)
+            if len(self._queue) <= spoken_for:
+                return None
+            seat.idle = False
+            return self._queue.popleft()
+
+    def read(self, ticket: _Ticket, message: bytes) -> Done[Item, Answer]:
+        """A worker's message on an item. Raises ValueError where it makes no sense."""
+        kind, body = message[:1], message[1:]
+        if kind == child.ANSWER:
+            return Done(ticket.item, self._decode(body))
+        if kind == child.ERROR:
+            name, text, hint = msgspec.msgpack.decode(body, type=tuple[str, str, str])
+            return Done(ticket.item, error=getattr(errors, name, ArchecError)(text, hint=hint))
+        if kind == child.FAULT:
+            return Done(ticket.item, error=RuntimeError(f"in a worker process: {body.decode('utf-8', 'replace')}"))
+        if kind == child.MEMORY:
+            return Done(ticket.item, fault="memory")
+        raise ValueError("a worker sends nonsense")
+
+    def finish(self, ticket: _Ticket, done: Done[Item, Answer]) -> None:
+        """Takes the result of an item."""
+        with self._to_give:
+            self._finish(ticket, done)
+
+    def leave(self, seat: _Seat, tickets: Sequence[_Ticket]) -> None:
+        """A seat that gets no process leaves its items to the others; nobody does them where it is the last one."""
+        with self._to_do:
+            self._queue.extendleft(reversed(tickets))
+            self._seats.remove(seat)
+            self._workers = len(self._seats)
+            self._to_do.notify_all()
+            if not self._seats:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        self._broken = True
+        while self._queue:
+            ticket = self._queue.popleft()
+            self._finish(ticket, Done(ticket.item, fault="no-worker"))
+
+    def _finish(self, ticket: _Ticket, done: Done[Item, Answer]) -> None:
+        self._open -= 1
+        self._done[ticket.number] = done
+        self._to_give.notify()
+
+
+@dataclass(slots=True, eq=False)
+class _Ticket:
+    """An item on its way; ``again`` where a worker was lost over it already."""
+
+    number: int
+    item: Any
+    message: bytes
+    again: bool = False
+
+
+class _Seat(Thread):
+    """A worker process and the thread that talks to it; processes may follow each other in a seat."""
+
+    def __init__(self, pool: Pool[Any, Any]) -> None:
+        super().__init__(name="worker", daemon=True)
+        self.process: Process | None = None
+        self.sent: deque[_Ticket] = deque()
+        """The items that the process has, the one in hand first."""
+        self.idle = True
+        self._pool = pool
+        self._failures = 0
+        self._ready = False
+        self._since = self._heard = 0.0
+
+    def run(self) -> None:
+        try:
+            while self._failures < _STARTS:
+                self._send()
+                if self._pool.closed:
+                    return
+                self._listen()
+            self._pool.leave(self, self.sent)
+        finally:
+            self._pool.end(self)
+
+    def _send(self) -> None:
+        """Hands on what there is to do, waiting for it where there is nothing in hand."""
+        while len(self.sent) <= self._pool.prefetch and (ticket := self._pool.take(self)) is not None:
+            if not self.sent:
+                self._since = self._heard = time.monotonic()
+            self.sent.append(ticket)
+            if self.process is not None:
+                self.process.send(ticket.message)
+
+    def _listen(self) -> None:
+        """Takes in one message, or sees that there will be none; starts a process if need be."""
+        try:
+            process = self.process or self._start()
+            message = process.receive(self._deadline())
+        except TimeoutError:
+            self._lost("timeout" if time.monotonic() >= self._since + self._longest() else "internal")
+        except OSError as error:
+            self._not_started(str(error))
+        else:
+            self._heard = time.monotonic()
+            if message is None:
+                status = self._pool.end(self)
+                self._lost("timeout" if status == -signal.SIGXCPU else "crashed")
+            elif message[:1] != child.BEAT:
+                self._take(message)
+
+    def _start(self) -> Process:
+        self._ready = False
+        self._since = time.monotonic()
+        process = self._pool.start(self)
+        for ticket in self.sent:
+            process.send(ticket.message)
+        return process
+
+    def _longest(self) -> float:
+        """How long the start or the item in hand may take."""
+        return (self._pool.limits.seconds or float("inf")) if self._ready else _START_TIMEOUT
+
+    def _deadline(self) -> float:
+        """When to give up the process (monotonic clock)."""
+        silent = self._heard + self._pool.silence if self._ready else float("inf")
+        return min(self._since + self._longest(), silent)
+
+    def _take(self, message: bytes) -> None:
+        kind = message[:1]
+        if kind == child.READY:
+            self._ready = True
+            self._failures = 0
+        elif kind == child.BROKEN:
+            self._not_started(message[1:].decode("utf-8", "replace").strip())
+        elif kind == child.RETIRED:
+            self._pool.end(self)
+        else:
+            try:
+                ticket = self.sent[0]
+                done = self._pool.read(ticket, message)
+            except (IndexError, ValueError, TypeError):
+                self._lost("crashed")
+                return
+            self.sent.popleft()
+            self._pool.finish(ticket, done)
+        self._since = self._heard
+
+    def _lost(self, fault: str) -> None:
+        """Ends the process. The item in hand is tried again where that makes sense; it may not have been its fault."""
+        self._pool.end(self)
+        if not self._ready:
+            self._not_started("it " + FAULTS[fault].removeprefix("a worker process ").partition(",")[0])
+        elif self.sent:
+            ticket = self.sent[0]
+            if fault in ("crashed", "internal") and not ticket.again:
+                ticket.again = True
+            else:
+                self.sent.popleft()
+                self._pool.finish(ticket, Done(ticket.item, fault=fault))
+
+    def _not_started(self, reason: str) -> None:
+        self._pool.end(self)
+        self._failures += 1
+        if not self._pool.closed:
+            _log.warning("a worker process cannot be started: %s", reason)
