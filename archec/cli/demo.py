@@ -19,10 +19,10 @@ __all__ = ["demo"]
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), required=False)
 def demo(directory: Path | None) -> None:
-    """Play three gatherings of a small web site, and show what the archive knows then.
+    """Gather a small web site three times, and show what the archive then knows.
 
-    The site runs on this machine (127.0.0.1); nothing is fetched from anywhere else. The archive is
-    made in DIRECTORY (default: a new temporary folder) and stays there to look at.
+    The site runs on this machine (127.0.0.1); nothing else is contacted. The archive is created in DIRECTORY
+    (default: a new temporary folder) and is kept.
     """
     folder = directory or Path(tempfile.mkdtemp(prefix="archec-demo-"))
     config = make_archive(folder)
@@ -40,7 +40,7 @@ def demo(directory: Path | None) -> None:
             word: ref.url
             for word in ("revised", "goes away", "chain")
             for handle in papers_that(word)
-            for tobi in catalogue.tobis([handle.replace("REPEC", "RePEc")]).values()
+            for tobi in catalogue.tobis([handle]).values()
             for version in tobi.versions.values()
             for ref in version.refs[:1]
         }
@@ -53,12 +53,12 @@ def demo(directory: Path | None) -> None:
     click.secho("\n== Look further", bold=True)
     for about, command in (
         ("the revised paper, both versions", f"archec history {urls['revised']} {option}"),
-        ("its bytes as they are now", f"archec get {urls['revised']} -o ferries.pdf {option}"),
+        ("its current bytes", f"archec get {urls['revised']} -o ferries.pdf {option}"),
         ("the paper that went away", f"archec history {urls['goes away']} {option}"),
-        ("the one behind redirects", f"archec history {urls['chain']} {option}"),
-        ("the template that vanished and returned", f"archec history {papers_that('returns')[0]} {option}"),
+        ("the paper behind redirects", f"archec history {urls['chain']} {option}"),
+        ("the template that disappeared and returned", f"archec history {papers_that('returns')[0]} {option}"),
         ("everything, as JSON lines", f"archec dump {option}"),
-        ("a fresh catalogue from the archive folder", f"archec rebuild {option}"),
+        ("a new catalogue from the archive folder", f"archec rebuild {option}"),
         ("the templates, with what is wrong in them", f"archec redif {config.data_path}/dmo/wpaper/*"),
     ):
         click.echo(f"# {about}")

@@ -1,1 +1,1 @@
-"""demo"""
+"""A small web site with a data set, and an archive that gathers it."""

@@ -1,17 +1,17 @@
-"""The demo's papers: invented, and what their templates and files look like at each of three stages.
+"""The papers of the demo: invented, with their ReDIF data set and what their web site serves, at each of three stages.
 
-Each paper stands for one thing that happens to papers; ``story`` says which. Stages are 1, 2, 3.
+Each paper shows one thing that happens to papers, which its ``story`` tells. Stages are 1, 2 and 3.
 """
 
 from __future__ import annotations
 
 import html
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from archec.demo.pdf import write_pdf
-
-__all__ = ["PAPERS", "STAGES", "Answer", "Paper", "answer"]
+from archec.errors import UsageError
 
 STAGES = (1, 2, 3)
 
@@ -20,7 +20,7 @@ _CREATED = {1: "D:20090501100000Z", 2: "D:20100501100000Z", 3: "D:20110501100000
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper: its metadata, the paths its File-URLs point to, and what happens to it."""
+    """A paper: its metadata, the path and media type of its file, and what happens to it."""
 
     number: int
     title: str
@@ -37,16 +37,16 @@ class Paper:
 
 
 class Answer(NamedTuple):
-    """What the site answers: the status, the type and body, or where a redirect leads."""
+    """A response of the site: status, media type and body, or the target of a redirect."""
 
     status: int
     media_type: str = "text/html; charset=utf-8"
     body: bytes = b""
     location: str = ""
     since: int = 1
-    """The stage from which on this has been the answer: decides Last-Modified."""
+    """The stage since which this has been the response, for Last-Modified."""
     cached: bool = True
-    """Whether the server gives validators (ETag, Last-Modified) with it."""
+    """Whether the response has validators (ETag, Last-Modified)."""
 
 
 PAPERS = (
@@ -57,7 +57,7 @@ PAPERS = (
           "is revised in stage 2"),
     Paper(3, "Umbrella Sharing under Uncertain Weather", "Mei Tanaka", 2009,
           "Shared umbrellas are scarce when it rains.", "/papers/umbrellas.pdf", "application/pdf",
-          "is rendered anew at each stage, with the same text"),
+          "is rendered again at each stage, with the same text"),
     Paper(4, "The Market for Secondhand Clocks", "Jonas Weber", 2009,
           "Buyers of clocks know less than time will tell.", "/papers/clocks.pdf", "application/pdf",
           "goes away in stage 2"),
@@ -65,21 +65,21 @@ PAPERS = (
           "Tolls fell when a second pass was opened.", "/go/5", "application/pdf", "is behind a chain of redirects"),
     Paper(6, "A Theory of Queues at Small Post Offices", "Samuel Okafor", 2009,
           "Two short queues are not one long queue.", "/papers/queues", "text/html",
-          "is a directory: a redirect adds the slash; its page changes at each visit"),
+          "is a directory: a redirect adds the slash; the page changes with each visit"),
     Paper(7, "Lighthouses as Private Enterprises", "Zoë Müller", 2010,
           "Some lighthouses were paid for by the ships.", "/papers/lighthouses.pdf", "application/pdf",
-          "cannot be had in stage 2 (the server is overloaded)"),
+          "is not available in stage 2 (the server is overloaded)"),
     Paper(8, "Wage Setting in Travelling Circuses", "Ivan Petrović", 2010,
           "Acrobats are paid for risk, clowns for skill.", "/private/circuses.pdf", "application/pdf",
-          "is where robots.txt does not allow to go"),
+          "is disallowed by robots.txt"),
     Paper(9, "Notes on the Demand for Chess Books", "Léa Fontaine", 2010,
           "Demand rises with every world championship.", "/papers/chess.txt", "text/plain",
-          "is plain text; its second File-URL is no URL of the web"),
+          "is plain text; its second File-URL is not a URL of the web"),
     Paper(10, "Gardens, Fences and Property Rights", "Nadia Haddad", 2010,
           "Good fences make measurable neighbours.", "/papers/gardens.html", "text/html", "is a web page"),
     Paper(11, "How Villages Share a Well", "Piotr Zieliński", 2011,
           "Rules about wells outlive the wells.", "/papers/wells.pdf", "application/pdf",
-          "has a template that vanishes in stage 2 and returns in stage 3"),
+          "has a template that disappears in stage 2 and returns in stage 3"),
     Paper(12, "The Half-Life of Price Tags", "Grace Mbeki", 2011,
           "Half of all price tags are gone after a season.", "/papers/tags.pdf", "application/pdf",
           "has a template that changes in stage 2"),
@@ -92,10 +92,7 @@ _ROBOTS = b"User-agent: *\nDisallow: /private/\n"
 
 
 def answer(path: str, stage: int, visit: int) -> Answer:
-    """What the site says to a GET of ``path``; ``visit`` counts the requests it has had.
-
-    Pure: the same arguments give the same answer.
-    """
+    """The response to a GET of ``path``, after ``visit`` requests to the site. A pure function."""
     fixed = _fixed(path)
     if fixed is not None:
         return fixed
@@ -105,6 +102,28 @@ def answer(path: str, stage: int, visit: int) -> Answer:
         if paper.path == path:
             return _paper(paper, stage)
     return Answer(404, body=_page("Not found", "There is no such page."), cached=False)
+
+
+def write_data_set(directory: Path, stage: int, base_url: str) -> tuple[Path, ...]:
+    """Writes the data set of a stage below ``directory``, replacing that of another stage. Returns the files.
+
+    ``base_url`` is that of the web site, without a trailing slash. As in real archives, encodings differ: the file of
+    2010 is in cp1252 with CRLF line ends, that of 2011 in UTF-8.
+    """
+    if stage not in STAGES:
+        raise UsageError(f"the demo has no stage {stage}", hint="its stages are 1, 2 and 3")
+    folder = directory / "dmo" / "wpaper"
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        directory / "dmo" / "dmoarch.rdf": _archive(base_url).encode("ascii"),
+        directory / "dmo" / "dmoseri.rdf": _series().encode("ascii"),
+        folder / "2009.rdf": _year(2009, stage, base_url).encode("utf-8"),
+        folder / "2010.rdf": _year(2010, stage, base_url).replace("\n", "\r\n").encode("cp1252", "replace"),
+        folder / "2011.redif": _year(2011, stage, base_url).encode("utf-8"),
+    }
+    for path, data in files.items():
+        path.write_bytes(data)
+    return tuple(files)
 
 
 def _fixed(path: str) -> Answer | None:
@@ -144,7 +163,7 @@ def _paper(paper: Paper, stage: int) -> Answer:
 
 
 def _queues(visit: int) -> Answer:
-    """A page that is never the same in bytes and always the same to a reader; without validators."""
+    """A page whose bytes are different each time and whose text is always the same, without validators."""
     token = f"{visit * 2654435761 % 2**32:08x}"
     hidden = f'<!-- made for visit {visit} --><form><input type="hidden" name="token" value="{token}"></form>'
     script = f'<script>var token = "{token}";</script>'
@@ -152,7 +171,7 @@ def _queues(visit: int) -> Answer:
 
 
 def _text(paper: Paper, version: int) -> str:
-    """The words of a paper, a few paragraphs."""
+    """The text of a paper, a few paragraphs."""
     finding = paper.abstract.rstrip(".")
     lines = [paper.title, f"by {paper.author}", "", f"Abstract. {paper.abstract}", ""]
     if version > 1:
@@ -183,3 +202,53 @@ def _page(title: str, text: str, extra: str = "") -> bytes:
 def _index() -> bytes:
     items = "".join(f'<li><a href="{paper.path}">{html.escape(paper.title)}</a></li>\n' for paper in PAPERS)
     return f"<!DOCTYPE html>\n<html><title>Demo University</title><ul>\n{items}</ul></html>\n".encode()
+
+
+def _archive(base_url: str) -> str:
+    return (
+        "Template-Type: ReDIF-Archive 1.0\n"
+        "Handle: RePEc:dmo\n"
+        "Name: Demo University, Department of Economics\n"
+        f"URL: {base_url}/RePEc/dmo/\n"
+        "Maintainer-Name: Nobody in Particular\n"
+        "Maintainer-Email: nobody@example.org\n"
+    )
+
+
+def _series() -> str:
+    return (
+        "Template-Type: ReDIF-Series 1.0\n"
+        "Name: Demo University Working Papers\n"
+        "Type: ReDIF-Paper\n"
+        "Provider-Name: Demo University\n"
+        "Maintainer-Email: nobody@example.org\n"
+        "Handle: RePEc:dmo:wpaper\n"
+    )
+
+
+def _year(year: int, stage: int, base_url: str) -> str:
+    papers = [paper for paper in PAPERS if paper.year == year and not (paper.number == 11 and stage == 2)]
+    return "\n".join(_template(paper, stage, base_url) for paper in papers)
+
+
+def _template(paper: Paper, stage: int, base_url: str) -> str:
+    lines = [
+        "Template-Type: ReDIF-Paper 1.0",
+        f"Author-Name: {paper.author}",
+        "Author-Workplace-Name: Demo University",
+        f"Title: {paper.title}",
+        f"Abstract: {paper.abstract}",
+    ]
+    if paper.number == 12 and stage > 1:
+        lines += ["  This version counts the winter season, too.", "Revision-Date: 2012-02"]
+    lines += [
+        f"Creation-Date: {paper.year}-05",
+        f"Number: {paper.year}-{paper.number:02d}",
+        f"File-URL: {base_url}{paper.path}",
+        f"File-Format: {paper.media_type}",
+        "File-Function: Full text",
+    ]
+    if paper.number == 9:
+        lines += ["File-URL: file:///C:/My%20Documents/chess.doc", "File-Format: application/msword"]
+    lines += [f"Handle: {paper.handle}"]
+    return "\n".join(lines) + "\n"

@@ -1,6 +1,6 @@
-"""A small PDF writer: pages of plain text in Helvetica, for the demo's papers and for tests.
+"""A small PDF writer: pages of plain text in Helvetica, for the papers of the demo and for tests.
 
-Deterministic: the same arguments give the same bytes. Source of the format: ISO 32000-1, section 7.
+The same arguments give the same bytes. The format is that of ISO 32000-1, section 7.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ import textwrap
 import zlib
 from collections.abc import Sequence
 
-__all__ = ["write_objects", "write_pdf"]
-
 _WIDTH, _HEIGHT, _MARGIN, _LEADING = 595, 842, 72, 15
 _LINE, _LINES = 84, 46
-"""Characters in a line, lines on a page, at 11 points on A4."""
+"""Characters per line and lines per page, at 11 points on A4."""
 
 
 def write_pdf(
     pages: Sequence[str], *, title: str = "", created: str = "D:20090101000000Z", compress: bool = True
 ) -> bytes:
-    """A PDF of these pages, each cut to what fits on it; an empty page is blank.
+    """A PDF with these pages, each cut to what fits; an empty page is blank.
 
-    ``created`` is the /CreationDate, of which the /ID is made too: two renderings with different
-    ones differ in bytes and show the same text. Characters outside cp1252 become question marks.
+    ``created`` is the /CreationDate, from which the /ID is derived: renderings with different dates have different
+    bytes and the same text. Characters outside cp1252 become question marks.
     """
     kids = " ".join(f"{5 + 2 * number} 0 R" for number in range(len(pages)))
     objects = [
@@ -44,10 +42,10 @@ def write_pdf(
 def write_objects(
     objects: Sequence[bytes], *, info: int = 0, identity: str = "", trailer: bytes = b"", head: bytes = b"%PDF-1.4\n"
 ) -> bytes:
-    """A PDF file around the bodies of its objects 1, 2, ...; object 1 is the catalogue.
+    """A PDF file of the bodies of its objects 1, 2, ...; object 1 is the catalogue.
 
-    ``info``: the number of the information dictionary, 0 for none; ``identity``: what the /ID is made
-    of; ``trailer``: further trailer entries; ``head``: what the file begins with.
+    ``info`` is the number of the information dictionary, 0 for none; ``identity`` is what the /ID is derived from;
+    ``trailer`` are further entries of the trailer; ``head`` is the beginning of the file.
     """
     file = bytearray(head)
     offsets = []

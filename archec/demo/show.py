@@ -1,4 +1,4 @@
-"""The demo: an archive in a folder, gathered three times from the demo's web site over real HTTP."""
+"""Playing the demo: an archive in a folder, gathered three times from the web site over real HTTP."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from archec.config import DEFAULT_FILE, Config, as_yaml, load
-from archec.demo.dataset import write_data_set
-from archec.demo.papers import PAPERS, STAGES
+from archec.demo.papers import PAPERS, STAGES, write_data_set
 from archec.demo.site import DemoSite
 from archec.errors import UsageError
 from archec.gather.progress import Meter
@@ -17,11 +16,9 @@ from archec.gather.report import Report
 from archec.gather.run import Options, gather
 from archec.store.layout import create
 
-__all__ = ["Stage", "make_archive", "play"]
-
 _SETTINGS: dict[str, object] = {
     "name": "archec demo",
-    # The demo plays years in seconds: files are due again at once, and a second look confirms a loss.
+    # Years pass in seconds: files are due again at once, and a second visit confirms a loss.
     "lost_grace": "0s",
     "fetch.revisit_min": "0s",
     "fetch.revisit_max": "0s",
@@ -34,7 +31,7 @@ _SETTINGS: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One gathering of the demo: what had happened before it, and its report."""
+    """A gathering of the demo: what happened before it, and its report."""
 
     number: int
     story: str
@@ -43,13 +40,13 @@ class Stage:
 
 _STORIES = (
     "a new archive looks at the demo's RePEc for the first time",
-    "a paper was revised, another has gone, a template has vanished, a server is overloaded",
+    "a paper was revised, another has gone, a template has disappeared, a server is overloaded",
     "the template is back, the server answers again, and what had gone is still gone: it is lost",
 )
 
 
 def make_archive(directory: Path) -> Config:
-    """A fresh archive for the demo; UsageError where ``directory`` is not empty."""
+    """A new archive for the demo. Raises UsageError if ``directory`` is not empty."""
     if directory.exists() and any(directory.iterdir()):
         raise UsageError(f"{directory} is not empty", hint="give the demo a folder of its own: archec demo DIR")
     directory.mkdir(parents=True, exist_ok=True)
@@ -63,7 +60,7 @@ def make_archive(directory: Path) -> Config:
 
 
 def play(config: Config, meter: Meter) -> Iterator[Stage]:
-    """Gathers each stage of the demo with the real code."""
+    """Gathers the stages of the demo one after the other."""
     with DemoSite() as site:
         config = dataclasses.replace(config, fetch=dataclasses.replace(config.fetch, proxy=""))
         for stage, story in zip(STAGES, _STORIES, strict=True):
@@ -73,5 +70,5 @@ def play(config: Config, meter: Meter) -> Iterator[Stage]:
 
 
 def papers_that(word: str) -> list[str]:
-    """Handles of the demo's papers whose story holds ``word``."""
+    """Handles of the papers whose story contains ``word``."""
     return [paper.handle for paper in PAPERS if word in paper.story]

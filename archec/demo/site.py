@@ -1,6 +1,6 @@
-"""The demo's web site: a real HTTP server on loopback that lives through three stages.
+"""The web site of the demo: a real HTTP server on loopback with three stages.
 
-Standard library only. It knows ETag and Last-Modified (304), HEAD, keep-alive, redirects, robots.txt.
+It has ETag and Last-Modified (304), HEAD, keep-alive, redirects and robots.txt.
 """
 
 from __future__ import annotations
@@ -14,19 +14,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import NamedTuple
 
-from archec.demo.dataset import write_data_set
 from archec.demo.papers import STAGES, Answer, answer
 from archec.errors import ArchecError, UsageError
 
-__all__ = ["DemoSite", "Visit", "write_data_set"]
-
 _MODIFIED = {stage: datetime(2008 + stage, 5, 1, 12, tzinfo=timezone.utc) for stage in STAGES}
 _IDLE = 30.0
-"""Seconds after which the server closes a connection on which nothing is asked."""
+"""Seconds after which the server closes an idle connection."""
 
 
-class Visit(NamedTuple):
-    """A request the site has answered."""
+class AnsweredRequest(NamedTuple):
+    """A request that the site has answered."""
 
     method: str
     path: str
@@ -34,9 +31,9 @@ class Visit(NamedTuple):
 
 
 class DemoSite:
-    """Runs the site while entered: ``with DemoSite() as site: ... site.base_url``.
+    """A context manager that runs the site: ``with DemoSite() as site: ... site.base_url``.
 
-    ``site.stage`` (1, 2, 3) may be set at any time. Raises ArchecError where it cannot listen.
+    ``site.stage`` (1, 2, 3) may be set at any time. Raises ArchecError if the site cannot listen.
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -45,13 +42,13 @@ class DemoSite:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._stage = 1
-        self._visits: list[Visit] = []
+        self._requests: list[AnsweredRequest] = []
 
     @property
     def base_url(self) -> str:
-        """``http://127.0.0.1:PORT``, without a slash at the end."""
+        """``http://127.0.0.1:PORT``, without a trailing slash."""
         if self._server is None:
-            raise UsageError("the demo's web site does not run")
+            raise UsageError("the web site of the demo is not running")
         host, port = self._server.server_address[:2]
         return f"http://{host!s}:{port}"
 
@@ -66,21 +63,21 @@ class DemoSite:
         self._stage = stage
 
     @property
-    def visits(self) -> tuple[Visit, ...]:
+    def requests(self) -> tuple[AnsweredRequest, ...]:
         """All requests so far, in the order in which they were answered."""
         with self._lock:
-            return tuple(self._visits)
+            return tuple(self._requests)
 
-    def note(self, visit: Visit) -> None:
-        """Adds to :attr:`visits`; the server calls it."""
+    def note(self, request: AnsweredRequest) -> None:
+        """Adds to ``requests``; called by the server."""
         with self._lock:
-            self._visits.append(visit)
+            self._requests.append(request)
 
     def __enter__(self) -> DemoSite:
         try:
             self._server = _Server(self._where, self)
         except OSError as error:
-            raise ArchecError(f"the demo's web site cannot listen on {self._where[0]}: {error}") from error
+            raise ArchecError(f"the web site of the demo cannot listen on {self._where[0]}: {error}") from error
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="demo site", daemon=True)
         self._thread.start()
         return self
@@ -98,7 +95,7 @@ class DemoSite:
 
 
 class _Server(ThreadingHTTPServer):
-    """Knows its open connections, so that it can end them when it closes."""
+    """A server that keeps track of its connections, to end them when it closes."""
 
     daemon_threads = False
     block_on_close = True
@@ -132,7 +129,7 @@ class _Server(ThreadingHTTPServer):
                     continue
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is none of the demo's business."""
+        """Ignores clients that close the connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -153,17 +150,17 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
-        """Nothing to the terminal: visits are in ``DemoSite.visits``."""
+        """Logs nothing: requests are in ``DemoSite.requests``."""
 
     def _answer(self, with_body: bool) -> None:
         site = self.server.site
         path = self.path.partition("?")[0]
-        found = answer(path, site.stage, len(site.visits))
+        found = answer(path, site.stage, len(site.requests))
         tag = f'"{hashlib.sha256(found.body).hexdigest()[:16]}"'
         modified = _MODIFIED[found.since]
         fresh = found.status == 200 and found.cached and self._has(tag, modified)
         status = 304 if fresh else found.status
-        site.note(Visit(self.command, self.path, status))
+        site.note(AnsweredRequest(self.command, self.path, status))
         self.send_response(status)
         if found.status == 200 and found.cached:
             self.send_header("ETag", tag)
@@ -181,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(found.body)))
 
     def _has(self, tag: str, modified: datetime) -> bool:
-        """Whether the client holds this already (RFC 9110, sections 13.1.2 and 13.1.3)."""
+        """Whether the client has this version already (RFC 9110, sections 13.1.2 and 13.1.3)."""
         tags = self.headers.get("If-None-Match")
         if tags is not None:
             held = [one.strip().removeprefix("W/") for one in tags.split(",")]

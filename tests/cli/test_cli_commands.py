@@ -196,7 +196,7 @@ REPORT = {
 def test_the_report(folder: Path) -> None:
     config = make(folder / "archive")
     with DemoSite() as site:
-        from archec.demo.dataset import write_data_set
+        from archec.demo.papers import write_data_set
 
         write_data_set(config.data_path, 1, site.base_url)
         done = archec_cli(config, "gather", "--json")

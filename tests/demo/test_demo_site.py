@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from archec.demo.papers import PAPERS, STAGES, answer
-from archec.demo.site import DemoSite, Visit, write_data_set
+from archec.demo.papers import PAPERS, STAGES, answer, write_data_set
+from archec.demo.site import AnsweredRequest, DemoSite
 from archec.errors import ArchecError, BadName, UsageError
 from archec.ids import normalise_handle, normalise_url
 from archec.text.extract import text_md5
@@ -142,7 +142,10 @@ def test_head_unknown_paths_and_methods(site: DemoSite, client: Client) -> None:
     assert head.headers["Content-Length"] == whole.headers["Content-Length"] == str(len(body))
     assert client.get("/papers/%2e%2e/%00")[0].status == 404
     assert client.get("/papers/bread.pdf/")[0].status == 404
-    assert site.visits[:2] == (Visit("GET", "/papers/bread.pdf?x=1", 200), Visit("HEAD", "/papers/bread.pdf", 200))
+    assert site.requests[:2] == (
+        AnsweredRequest("GET", "/papers/bread.pdf?x=1", 200),
+        AnsweredRequest("HEAD", "/papers/bread.pdf", 200),
+    )
     assert client.get("/", "DELETE")[0].status == 501
 
 
@@ -160,7 +163,7 @@ def test_many_clients_at_once(site: DemoSite) -> None:
     for thread in threads:
         thread.join()
     assert statuses == [200] * 120
-    assert len(site.visits) == 120
+    assert len(site.requests) == 120
 
 
 def test_closing_ends_threads_and_idle_connections() -> None:

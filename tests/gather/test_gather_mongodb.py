@@ -12,7 +12,7 @@ from mongod import Mongod
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
-from archec.demo.dataset import write_data_set
+from archec.demo.papers import write_data_set
 from archec.demo.site import DemoSite
 from archec.errors import CatalogueGone, Exit
 from archec.gather.commit import Committer
