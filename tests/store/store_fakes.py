@@ -33,6 +33,14 @@ class FakeDisk(Disk):
         names = [what for what, _ in self.log]
         return [name for i, name in enumerate(names) if i == 0 or names[i - 1] != name]
 
+    def trusts_syncfs_at(self, path: str | os.PathLike[str]) -> bool:
+        """Whether a writer there syncs by ``syncfs``."""
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            return self.has_syncfs(fd)
+        finally:
+            os.close(fd)
+
     def has_syncfs(self, fd: int) -> bool:
         return not self.no_syncfs and super().has_syncfs(fd)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -55,11 +57,18 @@ def test_errors_name_the_path_and_the_way_out() -> None:
     assert isinstance(failure(OSError("odd"), "/x/y"), StorageFailed)
 
 
+def libc(**functions: Callable[..., int]) -> Callable[..., SimpleNamespace]:
+    """Stands for ``ctypes.CDLL`` where the C library has these functions only."""
+    return lambda *_, **__: SimpleNamespace(**functions)
+
+
 @pytest.mark.parametrize("kernel_call", [True, False])
-def test_a_rename_never_overwrites(tmp_path: Path, kernel_call: bool) -> None:
-    disk = Disk()
+def test_a_rename_never_overwrites(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel_call: bool
+) -> None:
     if not kernel_call:
-        disk._renameat2 = None
+        monkeypatch.setattr("ctypes.CDLL", libc())
+    disk = Disk()
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
         (tmp_path / "old").write_bytes(b"new bytes")
@@ -77,8 +86,11 @@ def test_a_rename_never_overwrites(tmp_path: Path, kernel_call: bool) -> None:
 
 
 def test_a_file_system_without_noreplace_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def renameat2(*_: object) -> int:
+        return -1
+
+    monkeypatch.setattr("ctypes.CDLL", libc(renameat2=renameat2))
     disk = Disk()
-    monkeypatch.setattr(disk, "_renameat2", lambda *_: -1)
     monkeypatch.setattr("ctypes.get_errno", lambda: errno.EINVAL)
     (tmp_path / "old").touch()
     fd = os.open(tmp_path, os.O_RDONLY)
@@ -92,20 +104,21 @@ def test_a_file_system_without_noreplace_falls_back(tmp_path: Path, monkeypatch:
 def test_syncfs_needs_a_kernel_that_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
-        monkeypatch.setattr("archec.store.durable._kernel", lambda: (5, 7))
+        with pytest.raises(StorageFailed, match="the/path"):
+            Disk().syncfs(9999, "the/path")
+        monkeypatch.setattr("os.uname", lambda: SimpleNamespace(release="5.7.19-generic"))
         assert not Disk().has_syncfs(fd)
-        monkeypatch.setattr("archec.store.durable._kernel", lambda: (5, 8))
+        monkeypatch.setattr("os.uname", lambda: SimpleNamespace(release="5.8.0-1-amd64"))
         disk = Disk()
         if disk.has_syncfs(fd):
             disk.syncfs(fd, "x")
-        disk._syncfs = None
+        monkeypatch.setattr("ctypes.CDLL", libc())
+        disk = Disk()
         assert not disk.has_syncfs(fd)
         with pytest.raises(StorageFailed):
             disk.syncfs(fd, "x")
     finally:
         os.close(fd)
-    with pytest.raises(StorageFailed, match="the/path"):
-        Disk().syncfs(9999, "the/path")
 
 
 @given(st.text(min_size=1, max_size=300), st.integers(0, 10**12))

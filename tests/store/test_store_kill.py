@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import archec
-from archec.errors import UsageError
 from archec.store import failpoints
 from archec.store.durable import is_temp
 from archec.store.journal import journals, read_batches
@@ -150,19 +149,40 @@ def test_every_fail_point_is_tried() -> None:
     assert named == {point.partition(":")[0] for point in POINTS}
 
 
-def test_unset_and_nonsense(monkeypatch: pytest.MonkeyPatch) -> None:
-    fresh = failpoints._plan.__wrapped__
-    monkeypatch.delenv(failpoints.VARIABLE, raising=False)
-    assert fresh() is None
-    for text in ("a:", "a:0", "a:-1", "a:x", "a:٣"):
-        monkeypatch.setenv(failpoints.VARIABLE, text)
-        with pytest.raises(UsageError, match=failpoints.VARIABLE):
-            fresh()
-    monkeypatch.setenv(failpoints.VARIABLE, "a:2")
-    plan = fresh()
-    monkeypatch.setattr(failpoints, "_plan", lambda: plan)
-    assert not failpoints.armed("a")
-    failpoints.hit("b")
-    failpoints.hit("a")
-    assert failpoints.armed("a")
-    assert not failpoints.armed("b")
+HITS = """
+import sys
+from archec.errors import ArchecError
+from archec.store.failpoints import armed, hit
+try:
+    for name in sys.argv[1:]:
+        print(armed("a"), flush=True)
+        hit(name)
+except ArchecError as error:
+    sys.exit(error.message)
+"""
+
+
+def hits(point: str | None, *names: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "PYTHONPATH": str(Path(archec.__file__).parents[1])}
+    environ |= {failpoints.VARIABLE: point} if point is not None else {}
+    return subprocess.run(
+        [sys.executable, "-c", HITS, *names], capture_output=True, text=True, check=False, env=environ
+    )
+
+
+def test_unset_it_does_nothing() -> None:
+    for point in (None, ""):
+        done = hits(point, "a", "b")
+        assert (done.returncode, done.stdout) == (0, "False\nFalse\n")
+
+
+@pytest.mark.parametrize("text", ["a:", "a:0", "a:-1", "a:x", "a:٣"])
+def test_nonsense_is_refused(text: str) -> None:
+    done = hits(text, "a")
+    assert done.returncode == 1
+    assert failpoints.VARIABLE in done.stderr
+
+
+def test_a_step_knows_that_its_next_hit_kills() -> None:
+    done = hits("a:2", "b", "a", "b", "a", "b")
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "False\nFalse\nTrue\nTrue\n")

@@ -237,7 +237,8 @@ def test_the_order_of_a_batch(layout: Layout, fake_disk: FakeDisk) -> None:
         batch = [put(writer, TIST + i, FOO, b"foo%d" % i) for i in (1, 2)]
         fake_disk.log.clear()
         writer.commit(batch, [Link(TIST, FOO, TIST, BAR)], [HardLink(TIST, BAR, TIST + 1, BAR)])
-    assert fake_disk.order == ["syncfs" if writer._syncfs else "fsync", "rename", "symlink", "link", "fsync_dir"]
+    sync = "syncfs" if fake_disk.trusts_syncfs_at(layout.root) else "fsync"
+    assert fake_disk.order == [sync, "rename", "symlink", "link", "fsync_dir"]
     synced = [path for what, path in fake_disk.log if what == "fsync_dir"]
     root = str(layout.root)
     named = ((TIST, FOO), (TIST + 1, FOO), (TIST + 2, FOO), (TIST + 1, BAR))
@@ -262,7 +263,7 @@ def test_new_parents_are_synced_up_to_the_root_once(layout: Layout, fake_disk: F
 
 def test_many_directories_are_synced_in_one_go(tmp_path: Path, fake_disk: FakeDisk) -> None:
     with Writer(create(tmp_path / "a", fanout=256), disk=fake_disk) as writer:
-        if not writer._syncfs:
+        if not fake_disk.trusts_syncfs_at(tmp_path):
             pytest.skip("syncfs cannot be trusted on this file system")
         writer.commit([put(writer, TIST, f"u:{i}", b"x") for i in range(200)])
     assert fake_disk.order[-3:] == ["syncfs", "rename", "syncfs"]
@@ -293,7 +294,7 @@ def test_an_empty_batch_does_nothing(layout: Layout, fake_disk: FakeDisk) -> Non
 def test_a_fault_in_a_batch_loses_nothing(flat: Layout, fake_disk: FakeDisk, step: str, number: int) -> None:
     fake_disk.no_syncfs = step == "fsync"
     with Writer(flat, disk=fake_disk) as writer:
-        if step == "syncfs" and not writer._syncfs:
+        if step == "syncfs" and not fake_disk.trusts_syncfs_at(flat.root):
             pytest.skip("syncfs cannot be trusted on this file system")
         writer.commit([put(writer, TIST, BAR, b"before")])
         batch = [put(writer, TIST, FOO, b"foo")]
