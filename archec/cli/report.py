@@ -13,9 +13,8 @@ from archec.cli.output import write_whole
 from archec.errors import UsageError
 from archec.gather.progress import Meter, meter_for
 from archec.monitor.page import Account, page
-from archec.monitor.plots import need_matplotlib
+from archec.monitor.plots import coverage_by_archive, need_matplotlib, series_of
 from archec.monitor.runs import run_named, runs
-from archec.monitor.series import coverage_by_archive, series_of
 
 __all__ = ["report"]
 

@@ -10,7 +10,7 @@ import click
 from archec.cli.archive import opened
 from archec.cli.common import config_option, echo_json, json_option
 from archec.cli.tables import fold, terminal_width
-from archec.monitor.status import Disk, HeldBack, Status
+from archec.monitor.status import DiskSpace, HeldBack, Status
 from archec.monitor.status import status as look
 from archec.tist import iso
 from archec.units import human_duration, human_size
@@ -99,7 +99,7 @@ def _held_back(held_back: tuple[HeldBack, ...]) -> Iterator[tuple[str, str]]:
         yield "", f"and of {len(held_back) - _MOST:,} more archives"
 
 
-def _disk(disk: Disk, min_free: float) -> str:
+def _disk(disk: DiskSpace, min_free: float) -> str:
     if not disk.size:
         return "the file system does not say"
     inodes = f", {disk.inodes_free:,} inodes free" if disk.inodes else ""

@@ -13,14 +13,11 @@ from typing import Any
 
 from archec import __version__
 from archec.gather.hostfigures import HostFigures
-from archec.monitor.plots import coverage_plot, growth_plot, hosts_plot, incidences_plot
+from archec.monitor.plots import KINDS, Series, coverage_plot, growth_plot, hosts_plot, incidences_plot
 from archec.monitor.runs import SHOWN, RunView
-from archec.monitor.series import KINDS, Series
 from archec.report.coverage import Coverage
 from archec.tist import iso
 from archec.units import human_duration, human_size
-
-__all__ = ["Account", "page"]
 
 _MOST_ROWS = 200
 _MOST_BARS = 30
@@ -37,7 +34,7 @@ figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; } figcapt
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a page tells: of the archive ``name`` at the tist ``now``, one run, and all runs up to it."""
+    """What a page shows: of the archive ``name`` at the tist ``now``, one run, and all runs up to it."""
 
     name: str
     now: int

@@ -20,8 +20,6 @@ from archec.store.layout import Layout
 from archec.store.lock import Holder, holder
 from archec.tist import MAX_TIST, iso, parse_when
 
-__all__ = ["SHOWN", "RunView", "Shown", "at_work", "run_named", "runs"]
-
 Shown = Literal["running", "done", "held-back", "budget", "interrupted", "failed"]
 SHOWN: dict[str, str] = {
     "running": "at work now",
@@ -31,7 +29,7 @@ SHOWN: dict[str, str] = {
     "interrupted": "stopped by a signal or a kill",
     "failed": "stopped by an error",
 }
-"""What an operator is told of a run, in a word; the same words as in its report and in the line for machines."""
+"""The state of a run in a word: the same in lists, in its report and in the line for machines."""
 
 _FINAL: dict[str, Shown] = {"done": "done", "held-back": "held-back", "budget": "budget", "failed": "failed"}
 

@@ -20,16 +20,14 @@ from archec.sqlite import unwritable
 from archec.store.layout import Layout
 from archec.tist import MAX_TIST, iso
 
-__all__ = ["DUE_AT_MOST", "Disk", "Due", "Fixity", "HeldBack", "Status", "status"]
-
 DUE_AT_MOST = 10_000
-"""So many files that are due are counted; more are only said to be more."""
+"""Maximum number of due files that are counted; beyond it only that there are more is known."""
 _LOOK_BACK = 100
-"""So many runs are looked through for the newest one over each source."""
+"""Maximum number of runs searched for the newest one over each source."""
 _LAST_ID = "\U0010ffff"
 
 
-class Disk(NamedTuple):
+class DiskSpace(NamedTuple):
     """The file system of the obi store: bytes and inodes, in all and free for archec."""
 
     size: int
@@ -81,7 +79,7 @@ class Status:
     hosts_in_trouble: int
     hosts: tuple[HostFigures, ...]
     held_back: tuple[HeldBack, ...]
-    disk: Disk
+    disk: DiskSpace
     min_free: float
     fixity: Fixity
 
@@ -100,7 +98,7 @@ class Status:
 
 
 def status(config: Config, layout: Layout, catalogue: Catalogue, *, now: int | None = None) -> Status:
-    """Looks at the archive; changes nothing. Raises :class:`StorageFailed` where the disk cannot be asked."""
+    """The status of the archive; changes nothing. Raises :class:`StorageFailed` where the disk cannot be asked."""
     moment = int(time.time()) if now is None else now
     recent = list(islice(runs(layout, catalogue), _LOOK_BACK))
     success = next((run for run in recent if run.recorded in ("done", "held-back", "budget")), None)
@@ -147,12 +145,12 @@ def _held_back(recent: list[RunView]) -> list[HeldBack]:
     return found
 
 
-def _disk(layout: Layout) -> Disk:
+def _disk(layout: Layout) -> DiskSpace:
     try:
         disk = os.statvfs(layout.root)
     except OSError as error:
         raise StorageFailed(f"{layout.root}: {error.strerror}") from error
-    return Disk(disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize, disk.f_files, disk.f_favail)
+    return DiskSpace(disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize, disk.f_files, disk.f_favail)
 
 
 def _fixity(config: Config) -> Fixity:

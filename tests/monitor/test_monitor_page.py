@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from archec.gather.hostfigures import HostFigures, Hosts
 from archec.monitor.page import Account, page
-from archec.monitor.plots import hosts_plot
+from archec.monitor.plots import coverage_by_archive, hosts_plot, series_of
 from archec.monitor.runs import RunView
-from archec.monitor.series import coverage_by_archive, series_of
 from archec.report.coverage import Coverage
 
 EVIL = "</title></svg><script>alert('x')</script><img src=x onerror=alert(1)>&\"'$x^2$\x00\x1b[31m\u202e\udc80"
