@@ -82,6 +82,13 @@ def test_the_user_agent_names_the_archive_and_a_contact() -> None:
         ("textx: {}", "did you mean text?"),
         ("name: null", "name: null: must be text, not nothing"),
         ("name:", "must be text, not nothing"),
+        ("oai: {collections: {x: {archivs: [a]}}}", "unknown field `archivs`"),
+        ("oai: {collections: {x: {name: y}}}", "x: unknown key name"),
+        ("oai: {collections: [x]}", "oai.collections: ['x']: must be groups"),
+        ("oai: {metadataFormats: [a b]}", "must be a list of names"),
+        ("oai: {sets: [dom, x]}", "must be a list of some of archive"),
+        ("oai: {adminEmail: me}", "'me': must be a list of mail addresses"),
+        ("server: {port: 70000}", "must be a port, 0 to 65535"),
     ],
 )
 def test_messages_name_file_and_key(text: str, told: str, tmp_path: Path) -> None:
@@ -89,6 +96,12 @@ def test_messages_name_file_and_key(text: str, told: str, tmp_path: Path) -> Non
         parse(text, tmp_path / "c.yaml")
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_collections_are_lower_case_as_ids_are() -> None:
+    config = parse("oai: {collections: {N: {title: North, archives: AAA, series: ['RePEc:aaa:B']}}}", Path("c.yaml"))
+    (found,) = config.oai.collections
+    assert (found.name, found.title, found.archives, found.series) == ("N", "North", ("aaa",), ("aaa:b",))
 
 
 def test_an_alias_is_no_second_time(tmp_path: Path) -> None:
