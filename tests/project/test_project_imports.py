@@ -37,8 +37,8 @@ def room_of(path: Path) -> str:
     return "" if first.startswith("__") else first
 
 
-def imported(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and room of every import of the package in a module, also of those inside functions."""
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of every import in a module, also of those inside functions."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -48,9 +48,15 @@ def imported(path: Path) -> Iterator[tuple[int, str]]:
         else:
             continue
         for name in names:
-            parts = name.split(".")
-            if parts[0] == "archec" and len(parts) > 1 and not parts[1].startswith("__"):
-                yield node.lineno, parts[1]
+            yield node.lineno, name
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and room of every import of the package in a module."""
+    for line, name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "archec" and len(parts) > 1 and not parts[1].startswith("__"):
+            yield line, parts[1]
 
 
 def test_every_room_is_in_the_picture_once() -> None:
@@ -83,3 +89,15 @@ def test_no_two_rooms_need_each_other() -> None:
         if here:
             needs[here] |= {there for _, there in imported(path)} - {here}
     TopologicalSorter(needs).prepare()  # raises CycleError, which names them
+
+
+def test_only_web_makes_connections_to_the_outside() -> None:
+    """None bypasses the guard. Exempt is audit: a second copy of the archive is on the operator's own server."""
+    clients = ("httpx.", "ftplib.", "urllib.request.", "http.client.HTTPConnection.", "ssl.")
+    found = [
+        f"{path}:{line}: {name}"
+        for path in PACKAGE.rglob("*.py")
+        for line, name in imports(path)
+        if room_of(path) not in ("web", "audit") and f"{name}.".startswith(clients)
+    ]
+    assert found == []

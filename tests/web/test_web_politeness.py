@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from email.utils import formatdate
 from pathlib import Path
 from time import time
@@ -10,9 +9,8 @@ from urllib.parse import quote
 
 import pytest
 from web_hostile import Hostile
-from web_support import FolderSink, fetch, fetch_one, settings
+from web_support import fetch, fetch_one, settings
 
-from archec.web.fetcher import Fetcher
 from archec.web.outcome import Outcome
 
 
@@ -75,17 +73,9 @@ def test_a_success_between_faults_keeps_a_host(hostile: Hostile, tmp_path: Path)
     assert [hop.kind for hop in hops] == ["failed", "body"] * 8
 
 
-def test_a_timer_that_is_due_already_is_as_good_as_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """uvloop gives another kind of handle for it, without a time."""
-    uvloop = pytest.importorskip("uvloop")
-
-    async def scene() -> None:
-        loop = asyncio.get_running_loop()
-        fetcher = Fetcher(settings(), "x", FolderSink(tmp_path), lambda serial, hop: None)
-        past = loop.time() - 1
-        monkeypatch.setattr(fetcher._hosts, "next_time", lambda: past)
-        for _ in range(2):
-            fetcher._arm(past)
-        await fetcher.aclose()
-
-    uvloop.run(scene())
+def test_delays_on_uvloop(hostile: Hostile, tmp_path: Path) -> None:
+    """A timer that is due already is another kind of handle there, without a time."""
+    pytest.importorskip("uvloop")
+    urls = [hostile.url(f"/ok/{n}", 1 + n % 3) for n in range(60)]
+    hops = fetch(tmp_path, urls, settings(delay=0.001), fast=True)
+    assert {hop.kind for hop in hops} == {"body"}
