@@ -21,7 +21,7 @@ from archec.web.task import FetchTask, Hop, Sink
 from archec.web.transport import Transports
 
 QUICK = Tuning(
-    rate_grace=0.3, backoff=0.01, penalty=0.05, robots_timeout=3.0, tick=0.02, flush=0.005, stop_grace=3.0,
+    rate_grace=1.0, backoff=0.01, penalty=0.05, robots_timeout=3.0, tick=0.02, flush=0.005, stop_grace=3.0,
     dns_threads=2,
 )  # fmt: skip
 
