@@ -13,12 +13,12 @@ import click
 from archec.cli.archive import Archive, opened
 from archec.cli.common import config_option
 from archec.gather.recover import is_behind
-from archec.oai.follow import Follower, Journals
+from archec.oai.follow import Follower
 from archec.oai.index import open_index
+from archec.oai.items import ItemReader
 from archec.oai.repository import NOWHERE, make_repository
 from archec.oai.router import OaiCapability
 from archec.oai.sets import SetRules
-from archec.oai.source import CatalogueSource
 from archec.server.app import make_app
 from archec.server.observe import log_accesses
 from archec.server.run import listen, make_server
@@ -53,17 +53,15 @@ def _serve(archive: Archive, host: str | None, port: int | None) -> None:
     with contextlib.ExitStack() as stack:
         index = open_index(config.database, config.path(config.oai.index))
         stack.callback(index.close)
-        repository = make_repository(config, index, CatalogueSource(archive.layout, archive.catalogue))
+        repository = make_repository(config, index, ItemReader(archive.layout, archive.catalogue))
         if repository.domain == NOWHERE:
             click.echo("archec: set server.url or oai.repositoryIdentifier before harvesters come", err=True)
         follower = Follower(
             archive.catalogue,
             index,
             SetRules(config.oai.sets, config.oai.collections),
-            journals=Journals(
-                lambda run: any(journal.tist == run for journal in journals(archive.layout)),
-                lambda: not is_behind(archive.layout, archive.catalogue),
-            ),
+            has_run=lambda run: any(journal.tist == run for journal in journals(archive.layout)),
+            is_complete=lambda: not is_behind(archive.layout, archive.catalogue),
         )
         follower.check()
         listener = stack.enter_context(listen(server))

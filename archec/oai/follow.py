@@ -1,58 +1,49 @@
-"""The index follows the catalogue, in small lots, without ever missing or doubling an item.
+"""The index follows the catalogue, in small chunks, without ever missing or doubling an item.
 
-The catalogue gives what changed in the order of (stamp, id), and its stamps never go back. But several
-batches may bear the stamp of one second, and the later of them may hold lesser ids. So a pass reads no
-further than the stamp at which the catalogue stood when the pass began, and the next pass begins with
-that stamp again, from its least id: entries that are known change nothing.
+The catalogue gives what changed in the order of (stamp, id), and its stamps never go back. But several batches may
+have the stamp of one second, and the later of them may hold lesser ids. So a pass reads no further than the stamp
+at which the catalogue stood when the pass began, and the next pass begins with that stamp again, from its least id:
+entries that are known change nothing.
 
-A catalogue may also be rebuilt, restored from an older copy, or be that of another archive. One that is
-rebuilt is waited for. After that, and where the archive has lost the run that the index has come to, every
-item is compared anew: what differs gets a new datestamp, and what the catalogue does not know becomes a
-deleted record, for harvesters have been told of it. Another archive's catalogue is refused.
+A catalogue may also be rebuilt, restored from an older copy, or be that of another archive. While it is being
+rebuilt, the index waits. After that, and if the archive has lost the run that the index had reached, every item is
+compared again: one that differs gets a new datestamp, and one that the catalogue does not know becomes a deleted
+record, for harvesters have been told of it. Another archive's catalogue is refused.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
+from xxhash import xxh3_64_hexdigest
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Fobi, Position, Run, Tobi
 from archec.errors import CatalogueError
-from archec.history import History
-from archec.oai.index import Index
-from archec.oai.model import KINDS, Cursor, Entry, Place, Query, State
-from archec.oai.names import fobi_local, tobi_local
+from archec.oai.index import END_OF_TIME, KINDS, Cursor, Index, IndexEntry, IndexState, ItemKind, ListQuery, SortKey
+from archec.oai.items import changed, documents, index_entry
 from archec.oai.sets import SetRules
 
-__all__ = ["Follower", "Journals", "Progress", "fobi_entry", "tobi_entry"]
-
 _log = logging.getLogger("archec.oai")
-_NEVER = 1 << 62
-_Obi = TypeVar("_Obi", Tobi, Fobi)
 
 
-class Progress(NamedTuple):
-    """What one step did: items that changed in the index, and whether it is level with the catalogue."""
+class Step(NamedTuple):
+    """What one step did: how many items changed in the index, and whether it has caught up with the catalogue."""
 
     changed: int
-    level: bool
-
-
-class Journals(NamedTuple):
-    """What the follower asks of the archive's journals: whether a run has one, by its tist, and whether the
-    catalogue is known to hold all that they say (not while a run or a rebuild is at work)."""
-
-    hold: Callable[[int], bool] = lambda run: True
-    followed: Callable[[], bool] = lambda: True
+    done: bool
 
 
 class Follower:
-    """Brings an index up to date with a catalogue. One at a time works on an index best; two do no harm."""
+    """Brings an index up to date with a catalogue. Best one at a time for an index; two do no harm.
+
+    ``has_run`` says whether the archive has the journal of a run, by its tist; ``is_complete`` whether the catalogue
+    is known to hold everything that the journals say (not while a run or a rebuild is under way). ``chunk`` is the
+    number of items that are written together.
+    """
 
     def __init__(
         self,
@@ -60,138 +51,123 @@ class Follower:
         index: Index,
         rules: SetRules,
         *,
-        journals: Journals = Journals(),  # noqa: B008 - it is immutable
-        lot: int = 500,
+        has_run: Callable[[int], bool] = lambda run: True,
+        is_complete: Callable[[], bool] = lambda: True,
+        chunk: int = 500,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._catalogue, self._index, self._rules, self._lot, self._clock = catalogue, index, rules, lot, clock
-        self._journals = journals
+        self._catalogue, self._index, self._rules, self._chunk, self._clock = catalogue, index, rules, chunk, clock
+        self._has_run, self._is_complete = has_run, is_complete
         self._is_ours = False
 
     def catch_up(self) -> int:
-        """Steps until the index is level; how many items changed."""
-        return sum(progress.changed for progress in self.steps())
+        """Takes all steps until the index has caught up; returns how many items changed."""
+        return sum(step.changed for step in self.steps())
 
     def check(self) -> None:
-        """Raises :class:`CatalogueError` where the index is that of another archive than the catalogue."""
-        self._own(self._index.state(), self._catalogue.position())
+        """Raises :class:`CatalogueError` if the index is that of another archive than the catalogue."""
+        self._check_archive(self._index.state(), self._catalogue.position())
 
-    def steps(self) -> Iterator[Progress]:
-        """One pass, lot by lot; the last step is level. Raises CatalogueError as its engines do, and for
-        the catalogue of another archive."""
+    def steps(self) -> Iterator[Step]:
+        """One pass, chunk by chunk; only the last step is done.
+
+        Raises :class:`CatalogueError` as its engines do, and for the catalogue of another archive.
+        """
         state = self._index.state()
         goal = self._catalogue.position()
         if state.seen != goal or not self._is_ours:
-            state = self._own(state, goal)
+            state = self._check_archive(state, goal)
         if state.rules != self._rules.checksum:
-            # Sets are reckoned anew for every item; those that differ get a new datestamp.
-            state = _anew(state)._replace(rules=self._rules.checksum)
+            # The sets of every item are computed again; an item whose sets differ gets a new datestamp.
+            state = _from_start(state)._replace(rules=self._rules.checksum)
         if state.seen == goal and state.ready and not state.whole:
-            yield Progress(0, True)
+            yield Step(0, True)
             return
-        if state.seen.run and not self._journals.hold(state.seen.run):
+        if state.seen.run and not self._has_run(state.seen.run):
             if not state.whole:
-                _log.warning("the archive has lost run %d: the OAI index compares every item anew", state.seen.run)
-                state = _anew(state)
-        elif _behind(goal, state.seen):
-            # The catalogue is being rebuilt: it will say again what the index knows, or something else.
+                _log.warning("the archive has lost run %d: the OAI index compares every item again", state.seen.run)
+                state = _from_start(state)
+        elif _is_behind(goal, state.seen):
             if not state.whole:
                 _log.info("the catalogue is behind the OAI index, which waits for it")
-                self._index.publish([], _anew(state), self._clock)
-            yield Progress(0, True)
+                self._publish([], _from_start(state))
+            yield Step(0, True)
             return
-        state = state._replace(tobis=state.tobis._replace(id=""), fobis=state.fobis._replace(id=""))
-        for tobis in self._changed(self._catalogue.changed_tobis, state.tobis, goal.stamp):
-            state = state._replace(tobis=Cursor(tobis[-1].stamp, tobis[-1].id))
-            entries = [tobi_entry(tobi, self._rules) for tobi in tobis if tobi.history]
-            yield Progress(self._index.publish(entries, state, self._clock), False)
-        for fobis in self._changed(self._catalogue.changed_fobis, state.fobis, goal.stamp):
-            state = state._replace(fobis=Cursor(fobis[-1].stamp, fobis[-1].id))
-            entries = [fobi_entry(fobi, self._rules) for fobi in fobis if fobi.history]
-            yield Progress(self._index.publish(entries, state, self._clock), False)
-        level = Cursor(goal.stamp)
-        state = state._replace(ready=True, tobis=level, fobis=level, seen=goal)
-        self._index.publish([], state, self._clock)
+        # From the least id of the stamp reached: a later batch of that second may have lesser ids.
+        state = state._replace(cursors=tuple(cursor._replace(id="") for cursor in state.cursors))
+        for number, kind in enumerate(KINDS):
+            for chunk in self._changed(kind, state.cursors[number], goal.stamp):
+                cursors = list(state.cursors)
+                cursors[number] = Cursor(chunk[-1].stamp, chunk[-1].id)
+                state = state._replace(cursors=tuple(cursors))
+                yield self._publish([index_entry(one, self._rules) for one in chunk if one.history], state)
+        state = state._replace(ready=True, cursors=(Cursor(goal.stamp),) * len(KINDS), seen=goal)
+        self._publish([], state)
         if state.whole:
-            yield from self._sweep(state)
-        yield Progress(0, True)
+            yield from self._delete_unknown(state)
+        yield Step(0, True)
 
-    def _own(self, state: State, goal: Position) -> State:
+    def _publish(self, entries: Sequence[IndexEntry], state: IndexState) -> Step:
+        return Step(self._index.publish(entries, state, self._clock), False)
+
+    def _changed(self, kind: ItemKind, cursor: Cursor, last: int) -> Iterator[list[Tobi | Fobi]]:
+        """Chunks of what changed behind ``cursor``, up to the stamp ``last``."""
+        while True:
+            chunk = [one for one in changed(self._catalogue, kind, cursor, self._chunk) if one.stamp <= last]
+            if chunk:
+                cursor = Cursor(chunk[-1].stamp, chunk[-1].id)
+                yield chunk
+            if len(chunk) < self._chunk:
+                return
+
+    def _check_archive(self, state: IndexState, goal: Position) -> IndexState:
         """``state`` with the archive of the catalogue, which must not be another one."""
         first = next(iter(self._catalogue.runs()), None) if goal.run else None
-        archive = _archive(first) if first is not None else ""
-        strange = bool(archive and state.archive and archive != state.archive)
-        if strange or (not goal.run and state.seen.run and not self._journals.hold(state.seen.run)):
+        archive = _archive_of(first) if first is not None else ""
+        is_other = bool(archive and state.archive and archive != state.archive)
+        if is_other or (not goal.run and state.seen.run and not self._has_run(state.seen.run)):
             raise CatalogueError(
                 f"the OAI index is that of another archive than the catalogue {self._catalogue.url}",
-                hint="name another index in oai.index, or delete this one: then all harvesters must begin anew",
+                hint="name another index in oai.index, or delete this one: then all harvesters must start again",
             )
         self._is_ours = bool(archive)
         return state._replace(archive=state.archive or archive)
 
-    def _sweep(self, state: State) -> Iterator[Progress]:
-        """Items that the catalogue does not know become deleted records. Put off while it may be incomplete."""
-        after: Place | None = None
-        while rows := self._index.page(Query(KINDS, "", 0, _NEVER), after, self._lot):
-            after = rows[-1].place
-            here = [row for row in rows if not row.deleted]
-            tobis = self._catalogue.tobis([row.obi for row in here if row.kind == "tobi"])
-            fobis = self._catalogue.fobis([row.obi for row in here if row.kind == "fobi"])
-            known = {tobi.id for tobi in tobis.values() if tobi.history}
-            known |= {fobi.id for fobi in fobis.values() if fobi.history}
-            # Asked after the look, and for each lot: a rebuild empties the catalogue at any time.
-            if not self._journals.followed() or _behind(self._catalogue.position(), state.seen):
+    def _delete_unknown(self, state: IndexState) -> Iterator[Step]:
+        """Items that the catalogue does not know become deleted records. Put off if it may be incomplete."""
+        after: SortKey | None = None
+        while rows := self._index.page(ListQuery(KINDS, "", 0, END_OF_TIME), after, self._chunk):
+            after = rows[-1].key
+            held = [row for row in rows if not row.deleted]
+            known = documents(self._catalogue, held)
+            # Asked after the look, and for each chunk: a rebuild may empty the catalogue at any time.
+            if not self._is_complete() or _is_behind(self._catalogue.position(), state.seen):
                 return
-            entries = [
-                Entry(row.kind, row.local, row.obi, row.place.stamp, 0, True, row.sets)
-                for row in here
-                if row.obi not in known
-            ]
-            yield Progress(self._index.publish(entries, state, self._clock), False)
-        self._index.publish([], state._replace(whole=False), self._clock)
-
-    def _changed(self, read: Callable[[int, str, int], list[_Obi]], cursor: Cursor, most: int) -> Iterator[list[_Obi]]:
-        while True:
-            page = read(cursor.stamp, cursor.id, self._lot)
-            lot = [obi for obi in page if obi.stamp <= most]
-            if lot:
-                cursor = Cursor(lot[-1].stamp, lot[-1].id)
-                yield lot
-            if len(lot) < self._lot:
-                return
+            yield self._publish(
+                [
+                    IndexEntry(row.kind, row.local, row.obi, row.key.stamp, 0, True, row.sets)
+                    for row in held
+                    if row.obi not in known
+                ],
+                state,
+            )
+        self._publish([], state._replace(whole=False))
 
 
-def _anew(state: State) -> State:
-    """Every item is to be looked at again; in an index that nobody has seen yet, that is no more than going on."""
-    return state._replace(tobis=Cursor(), fobis=Cursor(), whole=state.ready)
+def _from_start(state: IndexState) -> IndexState:
+    """Every item is to be looked at again. An index that no harvester has seen yet just starts over: what it
+    lacks, nobody has been told of."""
+    return state._replace(cursors=(Cursor(),) * len(KINDS), whole=state.ready)
 
 
-def _archive(first: Run) -> str:
-    """Which archive a catalogue is of: its first run is the same for ever, and after every rebuild.
+def _archive_of(first: Run) -> str:
+    """Which archive a catalogue is of: its first run stays the same for ever, and after every rebuild.
 
-    But for the date of its data set, which is not known at its beginning where only a tarball's members tell it.
+    Without the date of its data set, which is unknown at first if only a tarball's members tell it.
     """
-    told = f"{first.tist} {first.kind} {first.source}"
-    return f"{first.tist}-{xxh3_64_hexdigest(told.encode('utf-8', 'surrogatepass'))}"
+    facts = f"{first.tist} {first.kind} {first.source}"
+    return f"{first.tist}-{xxh3_64_hexdigest(facts.encode('utf-8', 'surrogatepass'))}"
 
 
-def tobi_entry(tobi: Tobi, rules: SetRules) -> Entry:
-    """A tobi as the index is to have it."""
-    mark = _mark(tobi.stamp, tobi.history)
-    return Entry("tobi", tobi_local(tobi.id), tobi.id, tobi.stamp, mark, not tobi.history.held, rules.of_tobi(tobi))
-
-
-def fobi_entry(fobi: Fobi, rules: SetRules) -> Entry:
-    """A fobi as the index is to have it."""
-    mark = _mark(fobi.stamp, fobi.history)
-    return Entry("fobi", fobi_local(fobi.id), fobi.id, fobi.stamp, mark, not fobi.history.held, rules.of_fobi(fobi))
-
-
-def _mark(stamp: int, history: History) -> int:
-    """A number that differs whenever an item's record does: 63 bits, as SQLite's integers have a sign."""
-    told = f"{stamp} {list(history)}"
-    return xxh3_64_intdigest(told.encode()) >> 1
-
-
-def _behind(goal: Position, seen: Position) -> bool:
+def _is_behind(goal: Position, seen: Position) -> bool:
     return goal[:2] < seen[:2]

@@ -1,150 +1,148 @@
-"""The OAI index beside an SQLite catalogue: one file of its own (``index_sqlite_file``).
+"""The OAI index beside an SQLite catalogue: one file of its own.
 
-``member`` has a row for each item and each set that it is in, ancestors and the whole too, so that any
-page of any set is one range of its primary key: what it costs does not depend on where it is.
+``member`` has a row for each item and each set that it is in, ancestors and the set of all items too, so that any
+page of any set is one range of its primary key: what a page costs does not depend on where it is.
 """
 
 from __future__ import annotations
 
+import json
+import secrets
+import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from archec.catalogue.model import Position
 from archec.catalogue.sqlite_file import translated
 from archec.errors import CatalogueError
-from archec.oai.index import LEADS
-from archec.oai.index_sqlite_file import connect
-from archec.oai.model import KINDS, Cursor, Entry, ItemKind, Place, Query, Row, State
-from archec.oai.names import ancestors
+from archec.oai.index import KINDS, Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
+from archec.oai.sets import with_ancestors
 
-__all__ = ["SQLiteIndex"]
-
-_ROW = "item.n, item.kind, item.stamp, item.local, item.obi, item.deleted, item.sets"
-_IN = 500
-_MOST_NUMBERS = 100_000
+_APPLICATION = 0x61726F69
+"""``PRAGMA application_id``: "aroi" in ASCII."""
+_VERSION = 3
+_SCHEMA = """
+CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), doc TEXT NOT NULL);
+CREATE TABLE item (
+    n INTEGER PRIMARY KEY, kind INTEGER NOT NULL, local TEXT NOT NULL UNIQUE, obi TEXT, stamp INTEGER NOT NULL,
+    mark INTEGER NOT NULL, deleted INTEGER NOT NULL, sets TEXT NOT NULL, gone TEXT NOT NULL
+);
+CREATE TABLE member (
+    s INTEGER NOT NULL, kind INTEGER NOT NULL, stamp INTEGER NOT NULL, n INTEGER NOT NULL, gone INTEGER NOT NULL,
+    PRIMARY KEY (s, kind, stamp, n)
+) WITHOUT ROWID;
+CREATE TABLE path (path TEXT PRIMARY KEY, s INTEGER NOT NULL UNIQUE) WITHOUT ROWID;
+CREATE TABLE total (s INTEGER, kind INTEGER, items INTEGER NOT NULL, PRIMARY KEY (s, kind)) WITHOUT ROWID;
+"""
+_ROW = "item.n, item.kind, item.local, item.obi, item.deleted, item.sets"
+_MAX_PARAMETERS = 500
+_MAX_NUMBERS = 100_000
 """Numbers of sets that are remembered while writing."""
 _ALL = 0
 """The number of the set of all items."""
 
-_Held = tuple[int, int, int, int, str, str]
-"""n, stamp, mark, deleted, sets, gone."""
+_Old = tuple[int, int, int, int, str, str]
+"""Of an item in the index: n, stamp, mark, deleted, sets, gone."""
 
 
-class SQLiteIndex:
-    """See :class:`archec.oai.index.Index`. A file of another version is emptied and made anew."""
+class SQLiteIndex(Index):
+    """See :class:`archec.oai.index.Index`. A file of another version is emptied. Safe for threads: readers do not
+    wait for a writer."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.name, self._path = str(path), path
         self._read_lock, self._write_lock = RLock(), RLock()
         self._numbers: dict[str, int] = {}
         if not path.parent.is_dir():
             raise CatalogueError(f"{path}: there is no folder {path.parent}")
-        self._writer = connect(path)
+        self._writer = _connect(path)
         try:
-            self._reader = connect(path)
+            self._reader = _connect(path)
         except BaseException:
             self._writer.close()
             raise
 
     def close(self) -> None:
-        """Lets go of the file."""
-        with self._read_lock, self._write_lock, translated(self.path):
+        with self._read_lock, self._write_lock, translated(self._path):
             self._reader.close()
             self._writer.close()
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def publish(self, entries: Sequence[Entry], state: State, clock: Callable[[], float]) -> int:
-        """Brings in one lot; see the interface."""
-        changed: dict[str, Entry] | None = None
-        with self._write_lock, translated(self.path):
-            for lead in LEADS:
-                begun = int(clock()) + lead
-                changed, stamp = self._write(entries, changed, state, begun)
-                if not changed or not state.ready or clock() < stamp:
-                    break
-            else:
-                raise CatalogueError(f"{self.path}: a lot takes more than {LEADS[-1]} s to write")
-        return len(changed or {})
-
     def _write(
-        self, entries: Sequence[Entry], again: dict[str, Entry] | None, state: State, begun: int
-    ) -> tuple[dict[str, Entry], int]:
-        """One transaction. ``again`` are the entries that changed in an attempt that took too long."""
+        self, chunk: Mapping[str, IndexEntry], state: IndexState, stamp: int, *, force: bool
+    ) -> tuple[int, dict[str, IndexEntry]]:
         db = self._writer
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            last = db.execute("SELECT last FROM state").fetchone()[0]
-            stamp = max(last, begun)
-            wanted = {entry.local: entry for entry in entries}
-            held = self._held(wanted)
-            changed = {
-                local: entry
-                for local, entry in wanted.items()
-                if (again is not None and local in again) or _differs(entry, held.get(local))
-            }
-            self._put(changed.values(), held, stamp if state.ready else None)
-            newest = max([stamp] if state.ready else [last, *(entry.stamp for entry in changed.values())])
-            self._put_state(state._replace(last=newest if changed else last))
-            db.execute("COMMIT")
-        except BaseException:
-            self._numbers.clear()
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
-        return changed, stamp
+        with self._write_lock, translated(self._path):
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                last = _state(db).last
+                stamp = max(last, stamp)
+                old = self._old(chunk)
+                changed = {local: entry for local, entry in chunk.items() if force or _differs(entry, old.get(local))}
+                self._put(changed.values(), old, stamp if state.ready else None)
+                if changed:
+                    last = stamp if state.ready else max(last, *(entry.stamp for entry in changed.values()))
+                db.execute("UPDATE state SET doc = ?", (json.dumps(state._replace(last=last)),))
+                db.execute("COMMIT")
+            except BaseException:
+                self._numbers.clear()
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+        return stamp, changed
 
-    def _held(self, locals_: Iterable[str]) -> dict[str, _Held]:
-        names = sorted(locals_)
-        found: dict[str, _Held] = {}
-        for i in range(0, len(names), _IN):
-            part = names[i : i + _IN]
+    def _old(self, chunk: Iterable[str]) -> dict[str, _Old]:
+        """Those items of a chunk that the index has."""
+        names = sorted(chunk)
+        found: dict[str, _Old] = {}
+        for i in range(0, len(names), _MAX_PARAMETERS):
+            part = names[i : i + _MAX_PARAMETERS]
             marks = ",".join("?" * len(part))
             sql = f"SELECT local, n, stamp, mark, deleted, sets, gone FROM item WHERE local IN ({marks})"
             found.update((row[0], row[1:]) for row in self._writer.execute(sql, part))
         return found
 
-    def _put(self, changed: Iterable[Entry], held: dict[str, _Held], stamp: int | None) -> None:
+    def _put(self, changed: Iterable[IndexEntry], old: Mapping[str, _Old], stamp: int | None) -> None:
+        """Writes items with their memberships; ``stamp`` None: each under its own."""
         db = self._writer
-        fresh = db.execute("SELECT coalesce(max(n), 0) + 1 FROM item").fetchone()[0]
+        next_n = db.execute("SELECT coalesce(max(n), 0) + 1 FROM item").fetchone()[0]
         items: list[tuple[object, ...]] = []
-        out: list[tuple[int, int, int, int]] = []
-        into: list[tuple[int, int, int, int, int]] = []
+        removed: list[tuple[int, int, int, int]] = []
+        added: list[tuple[int, int, int, int, bool]] = []
         totals: Counter[tuple[int, int]] = Counter()
         for entry in changed:
             kind = KINDS.index(entry.kind)
-            old = held.get(entry.local)
             date = entry.stamp if stamp is None else stamp
+            gone: list[str] = []
             before: set[str] = set()
-            if old is None:
-                n, gone = fresh, list[str]()
-                fresh += 1
+            if entry.local in old:
+                n, old_stamp, _, _, sets, left = old[entry.local]
+                known = {*sets.split(), *left.split()}
+                gone = sorted(known - set(entry.sets))
+                before = with_ancestors(known)
+                removed += [(self._number(path), kind, old_stamp, n) for path in before]
             else:
-                n = old[0]
-                was = {*_split(old[4]), *_split(old[5])}
-                gone = sorted(was - set(entry.sets))
-                before = _expanded(was)
-                out += [(self._number(path), kind, old[1], n) for path in before]
-            now = _expanded(entry.sets)
-            after = now | _expanded(gone)
-            into += [(self._number(path), kind, date, n, path not in now) for path in after]
-            for path in after - before:
-                totals[self._number(path), kind] += 1
+                n, next_n = next_n, next_n + 1
+            now = with_ancestors(entry.sets)
+            after = now | with_ancestors(gone)
+            added += [(self._number(path), kind, date, n, path not in now) for path in after]
+            totals.update((self._number(path), kind) for path in after - before)
             obi = entry.obi if entry.obi != entry.local else None
             items.append(
                 (n, kind, entry.local, obi, date, entry.mark, entry.deleted, " ".join(entry.sets), " ".join(gone))
             )
-        db.executemany("DELETE FROM member WHERE s = ? AND kind = ? AND stamp = ? AND n = ?", sorted(out))
-        db.executemany("INSERT INTO member VALUES (?, ?, ?, ?, ?)", sorted(into))
+        # In the order of the keys: the pages of a table are then written once each.
+        db.executemany("DELETE FROM member WHERE s = ? AND kind = ? AND stamp = ? AND n = ?", sorted(removed))
+        db.executemany("INSERT INTO member VALUES (?, ?, ?, ?, ?)", sorted(added))
         db.executemany("REPLACE INTO item VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", items)
         add = "INSERT INTO total VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET items = items + excluded.items"
         db.executemany(add, [(*key, count) for key, count in sorted(totals.items())])
 
     def _number(self, path: str) -> int:
-        """The number of a set, made where it is new. Always within the writer's transaction."""
+        """The number of a set, given to it if it is new. Only within the writer's transaction."""
         if not path:
             return _ALL
         number = self._numbers.get(path)
@@ -153,110 +151,127 @@ class SQLiteIndex:
             if found is None:
                 found = self._writer.execute("SELECT coalesce(max(s), 0) + 1 FROM path").fetchone()
                 self._writer.execute("INSERT INTO path VALUES (?, ?)", (path, found[0]))
-            if len(self._numbers) >= _MOST_NUMBERS:
+            if len(self._numbers) >= _MAX_NUMBERS:
                 self._numbers.clear()
             number = self._numbers[path] = int(found[0])
         return number
 
-    def _put_state(self, state: State) -> None:
-        values = (
-            state.rules, state.ready, *state.tobis, *state.fobis, *state.seen, state.last, state.archive, state.whole
-        )  # fmt: skip
-        self._writer.execute(
-            "UPDATE state SET rules = ?, ready = ?, tobi_stamp = ?, tobi_id = ?, fobi_stamp = ?, fobi_id = ?,"
-            " run = ?, batch = ?, stamp = ?, last = ?, archive = ?, whole = ?",
-            values,
-        )
-
     # -- reading ----------------------------------------------------------------------------------
 
-    def state(self) -> State:
-        """How far the index has come."""
-        (row,) = self._fetch("SELECT * FROM state")
-        return State(
-            row[1], row[2], bool(row[3]), Cursor(row[4], row[5]), Cursor(row[6], row[7]), Position(*row[8:11]), row[11],
-            row[12], bool(row[13]),
-        )  # fmt: skip
+    def state(self) -> IndexState:
+        with self._read_lock, translated(self._path):
+            return _state(self._reader)
 
-    def page(self, query: Query, after: Place | None, limit: int) -> list[Row]:
-        """One range of the primary key for each kind, merged."""
+    def page(self, query: ListQuery, after: SortKey | None, limit: int) -> list[IndexRow]:
         number = self._known(query.set)
         if number is None:
             return []
-        stamp, n = (query.start, -1) if after is None else (after.stamp, int(after.key))
+        stamp, n = (query.start, -1) if after is None else (after.stamp, int(after.tie))
         sql = (
-            f"SELECT {_ROW}, member.gone, member.stamp FROM member JOIN item USING (n) WHERE s = ? AND member.kind = ?"
+            f"SELECT {_ROW}, member.stamp, member.gone FROM member JOIN item USING (n) WHERE s = ? AND member.kind = ?"
             " AND (member.stamp, member.n) > (?, ?) AND member.stamp <= ? ORDER BY member.stamp, member.n LIMIT ?"
         )
-        found: list[tuple[object, ...]] = []
+        found: list[tuple[Any, ...]] = []
         for kind in query.kinds:
             found += self._fetch(sql, (number, KINDS.index(kind), stamp, n, query.end, limit))
         if len(query.kinds) > 1:
-            found.sort(key=lambda row: (row[2], row[0]))
+            found.sort(key=lambda row: (row[6], row[0]))
         return [_row(row) for row in found[:limit]]
 
-    def count(self, query: Query) -> int:
-        """From the totals less what lies outside; reads a range only where both ends are given."""
+    def count(self, query: ListQuery) -> int:
         number = self._known(query.set)
         if number is None:
             return 0
-        many = 0
+        count = 0
         for kind in query.kinds:
             key = (number, KINDS.index(kind))
             if query.start > 0:
                 sql = "SELECT count(*) FROM member WHERE s = ? AND kind = ? AND stamp BETWEEN ? AND ?"
-                many += int(str(self._fetch(sql, (*key, query.start, query.end))[0][0]))
+                count += self._fetch(sql, (*key, query.start, query.end))[0][0]
                 continue
+            # The usual case, in which hardly anything lies beyond the end: no long range is read.
             total = self._fetch("SELECT items FROM total WHERE s = ? AND kind = ?", key)
-            beyond = self._fetch(
-                "SELECT count(*) FROM member WHERE s = ? AND kind = ? AND stamp > ?", (*key, query.end)
-            )
-            many += (int(str(total[0][0])) if total else 0) - int(str(beyond[0][0]))
-        return many
+            sql = "SELECT count(*) FROM member WHERE s = ? AND kind = ? AND stamp > ?"
+            count += (total[0][0] if total else 0) - self._fetch(sql, (*key, query.end))[0][0]
+        return count
 
-    def find(self, local: str) -> Row | None:
-        """The item with this local part."""
-        found = self._fetch(f"SELECT {_ROW}, 0, stamp FROM item WHERE local = ?", (local,))
+    def find(self, local: str) -> IndexRow | None:
+        found = self._fetch(f"SELECT {_ROW}, stamp, 0 FROM item WHERE local = ?", (local,))
         return _row(found[0]) if found else None
 
     def sets(self, after: str, limit: int) -> list[str]:
-        """At most ``limit`` setSpecs greater than ``after``."""
         sql = "SELECT path FROM path WHERE path > ? ORDER BY path LIMIT ?"
-        return [str(row[0]) for row in self._fetch(sql, (after, limit))]
-
-    def earliest(self) -> int | None:
-        """The least stamp of the set of all items."""
-        found = [
-            self._fetch("SELECT stamp FROM member WHERE s = ? AND kind = ? ORDER BY stamp LIMIT 1", (_ALL, kind))
-            for kind in range(len(KINDS))
-        ]
-        return min((int(str(rows[0][0])) for rows in found if rows), default=None)
+        return [row[0] for row in self._fetch(sql, (after, limit))]
 
     def _known(self, path: str) -> int | None:
+        """The number of a set, None if there is none of this name."""
         if not path:
             return _ALL
         found = self._fetch("SELECT s FROM path WHERE path = ?", (path,))
-        return int(str(found[0][0])) if found else None
+        return found[0][0] if found else None
 
-    def _fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        with self._read_lock, translated(self.path):
+    def _fetch(self, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+        with self._read_lock, translated(self._path):
             return self._reader.execute(sql, parameters).fetchall()
 
 
-def _differs(entry: Entry, held: _Held | None) -> bool:
-    return held is None or (entry.mark, entry.deleted, " ".join(entry.sets)) != (held[2], bool(held[3]), held[4])
+def _state(db: sqlite3.Connection) -> IndexState:
+    return IndexState.from_json(json.loads(db.execute("SELECT doc FROM state").fetchone()[0]))
 
 
-def _split(sets: str) -> list[str]:
-    return sets.split(" ") if sets else []
+def _differs(entry: IndexEntry, old: _Old | None) -> bool:
+    return old is None or (entry.mark, entry.deleted, " ".join(entry.sets)) != (old[2], bool(old[3]), old[4])
 
 
-def _expanded(leaves: Iterable[str]) -> set[str]:
-    """The sets that an item is in: its own, those above them, and that of all items."""
-    return {"", *(path for leaf in leaves for path in ancestors(leaf))}
+def _row(row: Sequence[Any]) -> IndexRow:
+    n, kind, local, obi, deleted, sets, stamp, gone = row
+    return IndexRow(
+        SortKey(stamp, str(n)), KINDS[kind], local, obi or local, bool(deleted), tuple(sets.split()), bool(gone)
+    )
 
 
-def _row(row: Sequence[Any]) -> Row:
-    n, kind, _, local, obi, deleted, sets, gone, stamp = row
-    name: ItemKind = KINDS[kind]
-    return Row(Place(stamp, str(n)), name, local, obi or local, bool(deleted), tuple(_split(sets)), bool(gone))
+def _connect(path: Path) -> sqlite3.Connection:
+    """A connection in autocommit mode to the file, which is created if missing and emptied if of another version.
+
+    Raises :class:`CatalogueError` if the file is something else or cannot be opened.
+    """
+    with translated(path):
+        db = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+    try:
+        with translated(path):
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute("PRAGMA cache_size = -32768")
+            _prepare(db, path)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection, path: Path) -> None:
+    if _is_current(db, path):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    if not _is_current(db, path):  # no other process prepared it in the meantime
+        for table in _tables(db):
+            db.execute(f"DROP TABLE {table}")
+        for statement in _SCHEMA.split(";"):
+            db.execute(statement)
+        db.execute("INSERT INTO state VALUES (1, ?)", (json.dumps(IndexState(secrets.token_hex(4))),))
+        db.execute(f"PRAGMA application_id = {_APPLICATION}")
+        db.execute(f"PRAGMA user_version = {_VERSION}")
+    db.execute("COMMIT")
+
+
+def _is_current(db: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file is an index of this version; False for an older one and for an empty file."""
+    if not _tables(db):
+        return False
+    if db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+        raise CatalogueError(f"{path}: this SQLite database is something else, not an OAI index of archec")
+    return bool(db.execute("PRAGMA user_version").fetchone()[0] == _VERSION)
+
+
+def _tables(db: sqlite3.Connection) -> list[str]:
+    return [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]

@@ -1,181 +1,142 @@
-"""Lists in parts: what a first request or a token asks for, and the token that goes on.
+"""Lists in pages: which part a request asks for, and the token that continues it.
 
-A list is closed by its first request: it ends at that second, and that end is carried in the token. By
-the promise of the index nothing can appear in it later; what changes meanwhile leaves it and comes with
-the next harvest. So no page shifts, and nothing is given twice.
+A list is closed by its first request: it ends at that second, and that end is carried in the token. By the promise
+of the index nothing can appear in it later; what changes meanwhile leaves it and comes with the next harvest. So no
+page shifts, and nothing is given twice.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from archec.oai.faults import OaiFault
-from archec.oai.model import ItemKind, Place, Query, Row
+from archec.oai.index import IndexRow, ListQuery, SortKey
 from archec.oai.repository import Repository
-from archec.oai.request import Request
-from archec.oai.sets import ALIAS, ALIASED, aliased, stored
+from archec.oai.request import OaiError, OaiRequest
+from archec.oai.sets import ALIAS, ARCHIVE, aliased, stored
 from archec.oai.token import Token
 from archec.oai.xml import attributes
 from archec.tist import iso
 
-__all__ = ["ListPage", "SetPage", "read_list", "read_sets", "resumption"]
 
+class ListPage(NamedTuple):
+    """One page of a list of items: that which ``token`` asks for. ``more``: others follow."""
 
-@dataclass(frozen=True, slots=True)
-class ListPage:
-    """A part of a list of items.
-
-    ``asked`` is the set as the harvester wrote it; ``rows`` are at most a page; ``more`` whether there
-    are others behind them; ``cursor`` how many were given before, ``size`` how many there are in all.
-    """
-
-    repository: Repository
-    request: Request
-    query_prefix: str
-    asked: str
-    query: Query
-    generation: str
-    rows: list[Row]
+    token: Token
+    rows: list[IndexRow]
     more: bool
-    cursor: int
-    size: int
 
-    def next(self, given: int, now: float) -> Token | None:
-        """The token that goes on behind the first ``given`` rows; None where the list ends there."""
+    def next(self, given: int, expires: int) -> Token | None:
+        """The token that continues behind the first ``given`` rows; None if the list ends there."""
         if not self.more and given == len(self.rows):
             return None
-        last = self.rows[given - 1].place
-        expires = int(now + self.repository.live)
-        return Token(
-            self.request.verb, self.query_prefix, self.asked, self.query.start, self.query.end,
-            last.stamp, last.key, self.size, self.cursor + given, expires, self.generation,
-        )  # fmt: skip
+        last = self.rows[given - 1].key
+        cursor = self.token.cursor + given
+        return self.token._replace(stamp=last.stamp, key=last.tie, cursor=cursor, expires=expires)
 
 
 class SetPage(NamedTuple):
-    """A part of the list of sets."""
+    """One page of the list of sets, the token that continues it, and how many sets were given before."""
 
     sets: list[str]
     token: Token | None
     cursor: int
-    size: int
 
 
-def read_list(repository: Repository, request: Request, now: float) -> ListPage:
-    """What a ListRecords or ListIdentifiers request asks for. Raises :class:`OaiFault`."""
-    if not request.token:
-        return _first(repository, request, now)
-    token = _token(repository, request, now)
-    form = repository.formats.get(token.prefix)
+def read_list(repository: Repository, request: OaiRequest, now: float) -> ListPage:
+    """The page that a ListRecords or ListIdentifiers request asks for. Raises :class:`OaiError`."""
     generation = repository.index.state().generation
+    if request.token:
+        token = _resumed(repository, request, now)
+    else:
+        token = _begun(repository, request, now, generation)
+    form = repository.formats.get(token.prefix)
     if form is None or token.generation != generation:
         raise _bad_token()
-    query = Query(_kinds(repository, token.prefix), stored(token.set), token.start, token.end)
-    after = Place(token.stamp, token.key)
-    return _page(repository, request, token.prefix, token.set, query, generation, after, token.cursor, token.size)
-
-
-def _first(repository: Repository, request: Request, now: float) -> ListPage:
-    if request.prefix not in repository.formats:
-        raise OaiFault("cannotDisseminateFormat", f"there is no metadata format {request.prefix}")
-    if request.set and not repository.trees:
-        raise OaiFault("noSetHierarchy", "this repository has no sets")
-    end = int(now) if request.end is None else min(request.end, int(now))
-    query = Query(_kinds(repository, request.prefix), stored(request.set), request.start, end)
-    if (request.set and request.set.partition(":")[0] not in repository.trees) or not query.kinds:
-        raise _no_records()
-    generation = repository.index.state().generation
-    return _page(repository, request, request.prefix, request.set, query, generation, None, 0, None)
-
-
-def _page(
-    repository: Repository,
-    request: Request,
-    prefix: str,
-    asked: str,
-    query: Query,
-    generation: str,
-    after: Place | None,
-    cursor: int,
-    size: int | None,
-) -> ListPage:
+    kinds = tuple(kind for kind in repository.kinds if kind in form.kinds)
+    query = ListQuery(kinds, stored(token.set), token.start, token.end)
+    after = SortKey(token.stamp, token.key) if token.cursor else None
     rows = repository.index.page(query, after, repository.page + 1)
     if not rows:
         raise _no_records()
     more = len(rows) > repository.page
-    rows = rows[: repository.page]
-    if size is None:
-        size = max(repository.index.count(query), len(rows) + more) if more else len(rows)
-    return ListPage(repository, request, prefix, asked, query, generation, rows, more, cursor, size)
+    if not token.cursor:
+        token = token._replace(size=max(repository.index.count(query), len(rows)) if more else len(rows))
+    return ListPage(token, rows[: repository.page], more)
 
 
-def _kinds(repository: Repository, prefix: str) -> tuple[ItemKind, ...]:
-    return tuple(kind for kind in repository.kinds if kind in repository.formats[prefix].kinds)
+def _begun(repository: Repository, request: OaiRequest, now: float, generation: str) -> Token:
+    """What a token for the first page of a list would say."""
+    if request.prefix not in repository.formats:
+        raise OaiError("cannotDisseminateFormat", f"there is no metadata format {request.prefix}")
+    if request.set and not repository.trees:
+        raise OaiError("noSetHierarchy", "this repository has no sets")
+    if request.set and request.set.partition(":")[0] not in repository.trees:
+        raise _no_records()
+    end = int(now) if request.end is None else min(request.end, int(now))
+    return Token(
+        request.verb, request.prefix, request.set, request.start, end,
+        stamp=0, key="", size=0, cursor=0, expires=0, generation=generation,
+    )  # fmt: skip
 
 
-def read_sets(repository: Repository, request: Request, now: float) -> SetPage:
-    """A part of the list of sets, in the order of their setSpecs; raises :class:`OaiFault`."""
-    after, cursor = "", 0
-    if request.token:
-        token = _token(repository, request, now)
-        after, cursor = token.key, token.cursor
-    found = _sets_after(repository, after, repository.page + 1)
-    page = found[: repository.page]
-    if not page:
-        raise _bad_token() if request.token else OaiFault("noSetHierarchy", "there are no sets yet")
-    going_on = None
-    if len(found) > len(page):
-        expires = int(now + repository.live)
-        going_on = Token("ListSets", "", "", 0, 0, 0, page[-1], 0, cursor + len(page), expires, "")
-    return SetPage(page, going_on, cursor, 0)
-
-
-def _sets_after(repository: Repository, after: str, limit: int) -> list[str]:
-    """Sets that are served: first those of the tree that has two names, under the second."""
-    found: list[str] = []
-    head = after.partition(":")[0]
-    if ALIAS in repository.trees and head in ("", ALIAS):
-        start = ALIASED + after[len(ALIAS) :] if after else ""
-        found += [aliased(path) for path in _of_tree(repository, ALIASED, start, limit)]
-    for tree in sorted(set(repository.trees) - {ALIAS}):
-        if len(found) < limit and head <= tree:
-            found += _of_tree(repository, tree, after if head == tree else "", limit - len(found))
-    return found
-
-
-def _of_tree(repository: Repository, tree: str, after: str, limit: int) -> list[str]:
-    """The sets of one tree greater than ``after``."""
-    found = repository.index.sets(after or tree[:-1], limit + 1)
-    return [path for path in found if path == tree or path.startswith(f"{tree}:")][:limit]
-
-
-def _token(repository: Repository, request: Request, now: float) -> Token:
+def _resumed(repository: Repository, request: OaiRequest, now: float) -> Token:
     token = repository.tokens.read(request.token, now)
     if token is None or token.verb != request.verb:
         raise _bad_token()
     return token
 
 
+def read_sets(repository: Repository, request: OaiRequest, now: float) -> SetPage:
+    """A page of the list of sets, in the order of their setSpecs. Raises :class:`OaiError`."""
+    after, cursor = "", 0
+    if request.token:
+        token = _resumed(repository, request, now)
+        after, cursor = token.key, token.cursor
+    found = _sets_after(repository, after, repository.page + 1)
+    page = found[: repository.page]
+    if not page:
+        raise _bad_token() if request.token else OaiError("noSetHierarchy", "there are no sets yet")
+    if len(found) == len(page):
+        return SetPage(page, None, cursor)
+    token = Token(
+        "ListSets", prefix="", set="", start=0, end=0, stamp=0, key=page[-1], size=0, cursor=cursor + len(page),
+        expires=repository.expiry(now), generation="",
+    )  # fmt: skip
+    return SetPage(page, token, cursor)
+
+
+def _sets_after(repository: Repository, after: str, limit: int) -> list[str]:
+    """At most ``limit`` sets that are served and greater than ``after``."""
+    found: list[str] = []
+    tree_of_after = after.partition(":")[0]
+    for tree in sorted(repository.trees):
+        if len(found) < limit and tree_of_after <= tree:
+            name = ARCHIVE if tree == ALIAS else tree
+            # Without its last letter the name of a tree is less than all sets in it.
+            start = name + after[len(tree) :] if tree == tree_of_after else name[:-1]
+            paths = repository.index.sets(start, limit - len(found) + 1)
+            paths = [path for path in paths if path == name or path.startswith(f"{name}:")][: limit - len(found)]
+            found += [aliased(path) for path in paths] if tree == ALIAS else paths
+    return found
+
+
 def resumption(repository: Repository, token: Token | None, size: int, cursor: int) -> str:
-    """The resumptionToken element: "" for a list that was never cut, an empty one at its end."""
+    """The resumptionToken element: "" for a list of one page, an empty one at the end of a longer list."""
+    if token is None and not cursor:
+        return ""
     facts: dict[str, str] = {}
-    if token is None:
-        if not cursor:
-            return ""
-        if size:
-            facts["completeListSize"] = str(size)
-        return f"<resumptionToken{attributes({**facts, 'cursor': str(cursor)})}/>"
-    facts["expirationDate"] = iso(token.expires)
+    if token is not None:
+        facts["expirationDate"] = iso(token.expires)
     if size:
         facts["completeListSize"] = str(size)
     facts["cursor"] = str(cursor)
-    return f"<resumptionToken{attributes(facts)}>{repository.tokens.write(token)}</resumptionToken>"
+    text = repository.tokens.write(token) if token is not None else ""
+    return f"<resumptionToken{attributes(facts)}>{text}</resumptionToken>"
 
 
-def _bad_token() -> OaiFault:
-    return OaiFault("badResumptionToken", "the resumptionToken is not one of this repository, or has expired")
+def _bad_token() -> OaiError:
+    return OaiError("badResumptionToken", "the resumptionToken is not one of this repository, or has expired")
 
 
-def _no_records() -> OaiFault:
-    return OaiFault("noRecordsMatch", "no record matches what was asked for")
+def _no_records() -> OaiError:
+    return OaiError("noRecordsMatch", "no record matches the request")

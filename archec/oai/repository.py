@@ -1,35 +1,50 @@
-"""The repository: what the answers need, put together from the configuration once."""
+"""The repository: everything that answers need, put together from the configuration once."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
 from urllib.parse import urlsplit
 
-from archec.config import Collection, Config
-from archec.errors import ConfigError
-from archec.oai.dates import parse_moment
-from archec.oai.describe import Descriptions, read_descriptions
-from archec.oai.formats.base import RecordFormat
-from archec.oai.formats.load import load_formats
-from archec.oai.index import Index
-from archec.oai.model import KINDS, ItemKind
-from archec.oai.names import DOMAIN
-from archec.oai.sets import trees_for
-from archec.oai.source import Source
-from archec.oai.token import ENVIRONMENT, Tokens, load_secret
+from lxml import etree
 
-__all__ = ["NOBODY", "NOWHERE", "Repository", "make_repository"]
+from archec.config import Collection, Config, FormatConfig, OaiConfig
+from archec.errors import ConfigError
+from archec.oai.amf import Amf
+from archec.oai.dc import DublinCore
+from archec.oai.formats import RecordFormat
+from archec.oai.index import KINDS, Index, ItemKind
+from archec.oai.items import DOMAIN, ItemReader, identifier
+from archec.oai.redif import Redif
+from archec.oai.request import parse_moment
+from archec.oai.sets import trees_for
+from archec.oai.token import ENVIRONMENT, Tokens, load_secret
+from archec.oai.xml import XSI, attribute, element, elements
 
 NOWHERE = "archec.invalid"
-"""The domain of identifiers where none is configured: it says by itself that it is not for use."""
-NOBODY = f"nobody@{NOWHERE}"
+"""The domain of identifiers if none is configured: it says by itself that it is not for use."""
+
+_NOBODY = f"nobody@{NOWHERE}"
+_OAI = "http://www.openarchives.org/OAI"
+_EPRINTS = ("content", "metadataPolicy", "dataPolicy", "submissionPolicy")
+_REQUIRED_EPRINTS = ("metadataPolicy", "dataPolicy")
+
+_FORMATS: Mapping[str, type[RecordFormat]] = {"oai_dc": DublinCore, "redif": Redif, "amf": Amf}
+_ENTRY_POINTS = "archec.oai.formats"
+"""The group of entry points in which other packages name their formats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """See the module's docstring. ``base_url`` is "" where it is told as it was asked."""
+    """See the module's docstring.
+
+    ``base_url`` is "" if each request tells it. ``trees`` are the trees of sets that are served. ``description`` has
+    the description elements of Identify, as XML. ``page`` is the number of records on a page, ``max_bytes`` the size
+    at which a page ends earlier, ``token_life`` the seconds for which a token is valid.
+    """
 
     name: str
     domain: str
@@ -38,58 +53,157 @@ class Repository:
     earliest: str
     deleted: str
     kinds: tuple[ItemKind, ...]
-    trees: tuple[str, ...]
+    trees: frozenset[str]
     collections: tuple[Collection, ...]
     formats: Mapping[str, RecordFormat]
-    descriptions: Descriptions
+    description: str
     provenance: str
     page: int
-    most_bytes: int
-    live: float
+    max_bytes: int
+    token_life: float
     tokens: Tokens
     index: Index
-    source: Source
+    reader: ItemReader
+
+    def expiry(self, now: float) -> int:
+        """The tist at which a token that is given now expires."""
+        return int(now + self.token_life)
 
 
 def make_repository(
-    config: Config, index: Index, source: Source, *, environ: Mapping[str, str] = os.environ
+    config: Config, index: Index, reader: ItemReader, *, environ: Mapping[str, str] = os.environ
 ) -> Repository:
-    """The repository of a configuration. Raises :class:`ConfigError` for settings that cannot be."""
+    """The repository of a configuration. Raises :class:`ConfigError` for invalid settings."""
     oai = config.oai
     base_url = oai.baseURL or (f"{config.server.url}/oai" if config.server.url else "")
-    domain = oai.repositoryIdentifier or _domain(base_url)
+    host = urlsplit(base_url).hostname or ""
+    domain = oai.repositoryIdentifier or (host if DOMAIN.fullmatch(host) else NOWHERE)
     if oai.earliestDatestamp and parse_moment(oai.earliestDatestamp) is None:
-        raise ConfigError(f"oai.earliestDatestamp: there is no such time as {oai.earliestDatestamp}")
+        raise ConfigError(f"oai.earliestDatestamp: {oai.earliestDatestamp} is not a date")
     kinds = tuple(kind for kind in KINDS if oai.items in (kind, "both"))
     secret = load_secret(config.path(oai.secret), environ.get(ENVIRONMENT))
     return Repository(
         name=oai.repositoryName or config.name,
         domain=domain,
         base_url=base_url,
-        emails=oai.adminEmail or _contact(config.fetch.contact),
+        emails=oai.adminEmail or (_mail_address(config.fetch.contact) or _NOBODY,),
         earliest=oai.earliestDatestamp,
         deleted=oai.deletedRecord,
         kinds=kinds,
         trees=trees_for(oai.sets, kinds),
         collections=oai.collections,
         formats=load_formats(oai.metadataFormats),
-        descriptions=read_descriptions(oai, config.base),
+        description=_description(oai, domain, config.base),
         provenance=oai.provenance,
         page=oai.numOfRecords,
-        most_bytes=oai.max_page,
-        live=oai.liveTime,
+        max_bytes=oai.max_page,
+        token_life=oai.liveTime,
         tokens=Tokens(secret, domain),
         index=index,
-        source=source,
+        reader=reader,
     )
 
 
-def _domain(base_url: str) -> str:
-    host = urlsplit(base_url).hostname or ""
-    return host if DOMAIN.fullmatch(host) else NOWHERE
+def _mail_address(contact: str) -> str:
+    """The mail address in ``fetch.contact``, "" if it is something else."""
+    address = contact.removeprefix("mailto:").partition("?")[0]
+    name, _, host = address.partition("@")
+    return address if name and DOMAIN.fullmatch(host) and not any(c.isspace() for c in address) else ""
 
 
-def _contact(contact: str) -> tuple[str, ...]:
-    bare = contact.removeprefix("mailto:").partition("?")[0]
-    name, at, host = bare.partition("@")
-    return (bare,) if name and at and DOMAIN.fullmatch(host) and not any(c.isspace() for c in bare) else (NOBODY,)
+# -- formats --------------------------------------------------------------------------------------
+
+
+def load_formats(configured: Sequence[FormatConfig]) -> dict[str, RecordFormat]:
+    """The formats by prefix, in the order of the configuration. Raises :class:`ConfigError`."""
+    formats: dict[str, RecordFormat] = {}
+    for one in configured:
+        if one.metadataFormat in formats:
+            raise ConfigError(f"oai.metadataFormats: {one.metadataFormat} is listed twice")
+        made = _format_class(one.metadataFormatClass)(one.metadataFormatSchema, one.metadataFormatNamespace)
+        if not made.schema or not made.namespace:
+            raise ConfigError(f"oai.metadataFormats: {one.metadataFormat} lacks its schema or its namespace")
+        formats[one.metadataFormat] = made
+    if "oai_dc" not in formats:
+        raise ConfigError("oai.metadataFormats: oai_dc is missing", hint="the protocol requires it of every repository")
+    return formats
+
+
+def _format_class(name: str) -> type[RecordFormat]:
+    """The class of one of archec's own formats, or of one in another package."""
+    if name in _FORMATS:
+        return _FORMATS[name]
+    installed = entry_points(group=_ENTRY_POINTS)
+    points = [point for point in installed if point.name == name]
+    if len(points) != 1:
+        what = "two installed packages have" if points else "no installed package has"
+        known = ", ".join(sorted({*_FORMATS, *(point.name for point in installed)}))
+        raise ConfigError(f"oai.metadataFormats: {what} a format {name!r}", hint=f"available: {known}")
+    try:
+        found = points[0].load()
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"oai.metadataFormats: {points[0].value} cannot be loaded: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, RecordFormat)):
+        raise ConfigError(f"oai.metadataFormats: {points[0].value} is not a subclass of RecordFormat")
+    return found
+
+
+# -- descriptions of Identify ---------------------------------------------------------------------
+# Sources: the OAI guidelines for oai-identifier, eprints, friends and rights, and their schemas.
+
+
+def _description(oai: OaiConfig, domain: str, base: Path) -> str:
+    """The description elements. Raises :class:`ConfigError` for a container of the operator's that is not
+    well-formed XML in a namespace of its own."""
+    containers = [_oai_identifier(domain)]
+    if any(getattr(oai, name) for name in _EPRINTS):
+        containers.append(_eprints({name: getattr(oai, name) for name in _EPRINTS}))
+    if oai.friends:
+        content = elements("baseURL", oai.friends)
+        containers.append(_container("friends", f"{_OAI}/2.0/friends/", f"{_OAI}/2.0/friends.xsd", content))
+    if oai.rights:
+        content = f'<rights><rightsReference ref="{attribute(oai.rights)}"/></rights>'
+        applies = f' appliesTo="{_OAI}/2.0/entity#metadata"'
+        schema = f"{_OAI}/2.0/rightsManifest.xsd"
+        containers.append(_container("rightsManifest", f"{_OAI}/2.0/rights/", schema, content, applies))
+    containers += [_operators_container(value, base) for value in oai.description]
+    return "".join([f"<description>{container}</description>" for container in containers])
+
+
+def _container(name: str, namespace: str, schema: str, content: str, attributes: str = "") -> str:
+    location = f'xmlns:xsi="{XSI}" xsi:schemaLocation="{namespace} {schema}"'
+    return f'<{name} xmlns="{namespace}" {location}{attributes}>{content}</{name}>'
+
+
+def _oai_identifier(domain: str) -> str:
+    namespace = f"{_OAI}/2.0/oai-identifier"
+    content = (
+        f"<scheme>oai</scheme>{element('repositoryIdentifier', domain)}<delimiter>:</delimiter>"
+        f"{element('sampleIdentifier', identifier(domain, 'RePEc:aaa:ssssss:1'))}"
+    )
+    return _container("oai-identifier", namespace, f"{namespace}.xsd", content)
+
+
+def _eprints(given: Mapping[str, str]) -> str:
+    namespace = f"{_OAI}/1.1/eprints"
+    parts = []
+    for name, value in given.items():
+        if value:
+            tag = "URL" if value.startswith(("http://", "https://")) and " " not in value else "text"
+            parts.append(f"<{name}>{element(tag, value)}</{name}>")
+        elif name in _REQUIRED_EPRINTS:
+            parts.append(f"<{name}/>")
+    return _container("eprints", namespace, f"{namespace}.xsd", "".join(parts))
+
+
+def _operators_container(value: str, base: Path) -> str:
+    """A container that the operator gives: XML, or the path of a file with it."""
+    try:
+        data = value.encode() if value.lstrip().startswith("<") else (base / value).read_bytes()
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
+        root = etree.fromstring(data, parser)
+    except (OSError, UnicodeError, etree.XMLSyntaxError, ValueError) as error:
+        raise ConfigError(f"oai.description: {value[:60]!r} is neither XML nor a file with it: {error}") from error
+    if not etree.QName(root).namespace:
+        raise ConfigError(f"oai.description: {value[:60]!r} has no namespace")
+    return etree.tostring(root, encoding="unicode")

@@ -1,39 +1,59 @@
-"""From the arguments of a request to what is asked for: pure, with every rule of the protocol.
+"""From the arguments of an HTTP request to a checked OAI-PMH request, or to the protocol error that it deserves.
 
-Arguments come as the list of pairs that stood in the request, so that a repeated one is seen. Sources:
-OAI-PMH 2.0, sections 3.1, 3.3, 3.5, 3.6 and 4.
+Arguments arrive as the list of pairs in the request, so that repeated ones are noticed. Sources: OAI-PMH 2.0,
+sections 3.1, 3.3, 3.5, 3.6 and 4.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from datetime import datetime, timezone
+from typing import Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from archec.oai.dates import parse_moment
-from archec.oai.faults import OaiFault
-from archec.oai.names import METADATA_PREFIX, SET_SPEC
 from archec.oai.xml import is_clean
 
-__all__ = ["LISTS", "Pair", "Request", "parse_pairs", "read_request"]
+Argument = tuple[str | None, str | None]
+"""Name and value of one argument; None stands for bytes that are not UTF-8."""
 
-Pair = tuple[str | None, str | None]
-"""Name and value of one argument; None for what is not UTF-8."""
+MAX_ARGUMENTS = 50
+"""No valid request has more than six."""
 
-MOST_PAIRS = 50
-"""Arguments that are looked at; no right request has more than six."""
+ErrorCode = Literal[
+    "badArgument",
+    "badResumptionToken",
+    "badVerb",
+    "cannotDisseminateFormat",
+    "idDoesNotExist",
+    "noMetadataFormats",
+    "noRecordsMatch",
+    "noSetHierarchy",
+]
 
-
+_PREFIX = re.compile(r"[A-Za-z0-9_.!~*'()-]+")
+_SET_SPEC = re.compile(r"[A-Za-z0-9_.!~*'()-]+(:[A-Za-z0-9_.!~*'()-]+)*")
+_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:T([0-9]{2}):([0-9]{2}):([0-9]{2})Z)?")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+")
-"""RFC 3986, without the finer rules for what stands where."""
+"""The characters that RFC 3986 allows, wherever they stand."""
 
 
-class Request(NamedTuple):
-    """A request whose form is right. ``arguments`` are all of them, to be told back.
+class OaiError(Exception):
+    """A protocol error: an answer with HTTP status 200, not a failure of the server.
 
-    ``start`` and ``end`` are the tists of from and until (0 and None where they were not given).
+    Not an :class:`archec.errors.ArchecError`: it tells a harvester what is wrong with its request and never
+    reaches the operator.
     """
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code: ErrorCode = code
+        self.message = message
+
+
+class OaiRequest(NamedTuple):
+    """A well-formed request. ``arguments`` are all of its arguments, to be echoed in the answer; ``start`` and
+    ``end`` are the tists of from and until (0 and None if not given)."""
 
     verb: str
     arguments: Mapping[str, str]
@@ -45,135 +65,151 @@ class Request(NamedTuple):
     token: str = ""
 
 
+class Moment(NamedTuple):
+    """A date of the protocol: the tists of its first and last second, and whether it is a whole day."""
+
+    first: int
+    last: int
+    is_day: bool
+
+
 class _Rule(NamedTuple):
-    required: frozenset[str]
-    optional: frozenset[str]
-    token: bool
+    """The arguments of a verb. ``token``: it gives a list in pages, and takes a resumptionToken instead."""
+
+    required: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+    token: bool = False
 
 
-def _rule(required: str = "", optional: str = "", *, token: bool = False) -> _Rule:
-    return _Rule(frozenset(required.split()), frozenset(optional.split()), token)
+_LIST_RULE = _Rule(frozenset(["metadataPrefix"]), frozenset(["from", "until", "set"]), token=True)
 
-
-_RULES: Mapping[str, _Rule] = {
-    "GetRecord": _rule("identifier metadataPrefix"),
-    "Identify": _rule(),
-    "ListIdentifiers": _rule("metadataPrefix", "from until set", token=True),
-    "ListMetadataFormats": _rule("", "identifier"),
-    "ListRecords": _rule("metadataPrefix", "from until set", token=True),
-    "ListSets": _rule(token=True),
+VERBS: Mapping[str, _Rule] = {
+    "GetRecord": _Rule(frozenset(["identifier", "metadataPrefix"])),
+    "Identify": _Rule(),
+    "ListIdentifiers": _LIST_RULE,
+    "ListMetadataFormats": _Rule(optional=frozenset(["identifier"])),
+    "ListRecords": _LIST_RULE,
+    "ListSets": _Rule(token=True),
 }
 
-LISTS = frozenset(verb for verb, rule in _RULES.items() if rule.token)
-"""The verbs whose answers may come in parts."""
+LISTS = frozenset(verb for verb, rule in VERBS.items() if rule.token)
 
 
-def parse_pairs(query: bytes) -> list[Pair]:
-    """The pairs of a query string or of a form, in order, with repetitions and empty values."""
-    pairs: list[Pair] = []
-    for piece in query.split(b"&", MOST_PAIRS):
+def parse_arguments(query: bytes) -> list[Argument]:
+    """The arguments of a query string or a form, in order, with repetitions and empty values.
+
+    Arguments beyond :data:`MAX_ARGUMENTS` are left as one, which makes the request invalid.
+    """
+    arguments: list[Argument] = []
+    for piece in query.split(b"&", MAX_ARGUMENTS):
         if piece:
             name, _, value = piece.partition(b"=")
-            pairs.append((_decoded(name), _decoded(value)))
-    return pairs
+            arguments.append((_decode(name), _decode(value)))
+    return arguments
 
 
-def _decoded(raw: bytes) -> str | None:
+def _decode(raw: bytes) -> str | None:
     try:
         return unquote_to_bytes(raw.replace(b"+", b" ")).decode("utf-8")
     except UnicodeDecodeError:
         return None
 
 
-def read_request(pairs: Sequence[Pair]) -> Request:
-    """The request behind its arguments. Raises :class:`OaiFault`: badVerb, badArgument."""
-    verb = _verb(pairs)
-    arguments = _unrepeated(pairs)
-    rule = _RULES[verb]
-    names = arguments.keys() - {"verb"}
-    known = rule.required | rule.optional | ({"resumptionToken"} if rule.token else set())
-    for name in sorted(names - known):
+def read_request(arguments: Sequence[Argument]) -> OaiRequest:
+    """The request that these arguments make. Raises :class:`OaiError`: badVerb, badArgument."""
+    verb = _verb(arguments)
+    given = _as_mapping(arguments)
+    rule = VERBS[verb]
+    names = given.keys() - {"verb"}
+    allowed = rule.required | rule.optional | ({"resumptionToken"} if rule.token else set())
+    for name in sorted(names - allowed):
         raise _bad(f"{verb} has no argument {name!r}")
     if "resumptionToken" in names:
         if len(names) > 1:
-            raise _bad("resumptionToken is an exclusive argument: it carries all the others")
-        return Request(verb, arguments, token=_filled(arguments, "resumptionToken"))
+            raise _bad("resumptionToken is an exclusive argument")
+        return OaiRequest(verb, given, token=_value(given, "resumptionToken"))
     for name in sorted(rule.required - names):
-        raise _bad(f"{verb} needs the argument {name}")
-    start, end = _dates(arguments)
-    return Request(
+        raise _bad(f"{verb} requires the argument {name}")
+    start, end = _dates(given)
+    return OaiRequest(
         verb,
-        arguments,
-        identifier=_identifier(arguments),
-        prefix=_matching(arguments, "metadataPrefix", METADATA_PREFIX),
-        set=_matching(arguments, "set", SET_SPEC),
+        given,
+        identifier=_value(given, "identifier", _URI),
+        prefix=_value(given, "metadataPrefix", _PREFIX),
+        set=_value(given, "set", _SET_SPEC),
         start=start,
         end=end,
     )
 
 
-def _verb(pairs: Sequence[Pair]) -> str:
-    verbs = [value for name, value in pairs if name == "verb"]
+def _verb(arguments: Sequence[Argument]) -> str:
+    verbs = [value for name, value in arguments if name == "verb"]
     if len(verbs) != 1:
-        raise OaiFault("badVerb", "the argument verb is missing" if not verbs else "the argument verb is repeated")
+        raise OaiError("badVerb", "the argument verb is repeated" if verbs else "the argument verb is missing")
     verb = verbs[0]
-    if verb is None or verb not in _RULES:
-        raise OaiFault("badVerb", f"the verb is none of {', '.join(_RULES)}")
+    if verb is None or verb not in VERBS:
+        raise OaiError("badVerb", f"the verb is none of {', '.join(VERBS)}")
     return verb
 
 
-def _unrepeated(pairs: Sequence[Pair]) -> dict[str, str]:
-    arguments: dict[str, str] = {}
-    if len(pairs) > MOST_PAIRS:
-        raise _bad(f"there are more than {MOST_PAIRS} arguments")
-    for name, value in pairs:
+def _as_mapping(arguments: Sequence[Argument]) -> dict[str, str]:
+    """The arguments by name; none may be repeated, or hold what an answer could not echo."""
+    if len(arguments) > MAX_ARGUMENTS:
+        raise _bad(f"there are more than {MAX_ARGUMENTS} arguments")
+    found: dict[str, str] = {}
+    for name, value in arguments:
         if name is None or value is None:
             raise _bad("an argument is not in UTF-8")
-        if name in arguments:
+        if name in found:
             raise _bad(f"the argument {name!r} is repeated")
         if not is_clean(value):
-            raise _bad(f"the argument {name!r} holds characters that XML does not allow")
-        arguments[name] = value
-    return arguments
+            raise _bad(f"the argument {name!r} has characters that XML does not allow")
+        found[name] = value
+    return found
 
 
-def _filled(arguments: Mapping[str, str], name: str) -> str:
-    if not arguments[name]:
+def _value(given: Mapping[str, str], name: str, form: re.Pattern[str] | None = None) -> str:
+    """The value of an argument, "" if it was not given; given, it must not be empty and must match ``form``."""
+    if name not in given:
+        return ""
+    value = given[name]
+    if not value:
         raise _bad(f"the argument {name} is empty")
-    return arguments[name]
-
-
-def _matching(arguments: Mapping[str, str], name: str, form: re.Pattern[str]) -> str:
-    if name not in arguments:
-        return ""
-    value = _filled(arguments, name)
-    if form.fullmatch(value) is None:
-        raise _bad(f"the argument {name} has a form that the protocol does not allow")
+    if form is not None and form.fullmatch(value) is None:
+        raise _bad(f"the argument {name} is malformed")
     return value
 
 
-def _identifier(arguments: Mapping[str, str]) -> str:
-    if "identifier" not in arguments:
-        return ""
-    value = _filled(arguments, "identifier")
-    if _URI.fullmatch(value) is None:
-        raise _bad("the argument identifier is not a URI")
-    return value
-
-
-def _dates(arguments: Mapping[str, str]) -> tuple[int, int | None]:
-    first = parse_moment(arguments["from"]) if "from" in arguments else None
-    last = parse_moment(arguments["until"]) if "until" in arguments else None
+def _dates(given: Mapping[str, str]) -> tuple[int, int | None]:
+    first, last = (parse_moment(given[name]) if name in given else None for name in ("from", "until"))
     for name, moment in (("from", first), ("until", last)):
-        if name in arguments and moment is None:
+        if name in given and moment is None:
             raise _bad(f"the argument {name} is neither YYYY-MM-DD nor YYYY-MM-DDThh:mm:ssZ")
     if first is not None and last is not None:
         if first.is_day != last.is_day:
-            raise _bad("from and until are of different granularity")
+            raise _bad("from and until have different granularities")
         if first.first > last.last:
             raise _bad("from is later than until")
     return first.first if first is not None else 0, last.last if last is not None else None
 
 
-def _bad(message: str) -> OaiFault:
-    return OaiFault("badArgument", message)
+def parse_moment(text: str) -> Moment | None:
+    """The moment behind ``YYYY-MM-DD`` or ``YYYY-MM-DDThh:mm:ssZ``; None for anything else.
+
+    No fractions, offsets or months alone, and no days that the calendar lacks (OAI-PMH 2.0, section 3.3).
+    """
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return None
+    is_day = match[4] is None
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups())
+    try:
+        begin = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)
+    except ValueError:
+        return None
+    first = int(begin.timestamp())
+    return Moment(first, first + 86399 if is_day else first, is_day)
+
+
+def _bad(message: str) -> OaiError:
+    return OaiError("badArgument", message)

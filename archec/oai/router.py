@@ -1,8 +1,7 @@
 """OAI-PMH on the server: routes, limits, and the index that follows the catalogue meanwhile.
 
-List requests have a number of places, held until the answer has been sent; when all are taken, the next
-is told 503 with Retry-After. Identify, GetRecord and ListMetadataFormats have workers of their own and
-are never refused.
+At most ``oai.max_lists`` list requests are served at once, each until its answer has been sent; the next gets 503
+with Retry-After. Identify, GetRecord and ListMetadataFormats have threads of their own and are never refused.
 """
 
 from __future__ import annotations
@@ -29,17 +28,15 @@ from starlette.routing import BaseRoute, Route
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.oai.follow import Follower
-from archec.oai.provider import Answer, answer
+from archec.oai.provider import OaiAnswer, answer
 from archec.oai.repository import Repository
-from archec.oai.request import LISTS, Pair, parse_pairs
+from archec.oai.request import LISTS, Argument, parse_arguments
 from archec.server.responses import PiecewiseResponse, choose_coding, encode
 
-__all__ = ["OaiCapability"]
-
 _log = logging.getLogger("archec.oai")
-_WORKERS = 4
-"""Threads for lists; more would only wait for each other."""
-_FREE_WORKERS = 4
+_LIST_THREADS = 4
+"""More would only wait for each other."""
+_OTHER_THREADS = 4
 _XML = "text/xml; charset=utf-8"
 _FORM = "application/x-www-form-urlencoded"
 _SAFE = {
@@ -49,14 +46,14 @@ _SAFE = {
 _FILES = {"style.xsl": "text/xsl; charset=utf-8", "redif.xsd": "application/xml; charset=utf-8"}
 _FAULT_PAUSE = 10.0
 """Seconds before the index tries again after a fault."""
-_LOT_PAUSE = 0.02
-"""Seconds between two lots of the index, so that requests get their turn."""
+_CHUNK_PAUSE = 0.02
+"""Seconds between two chunks of the index, so that requests get their turn."""
 
 
 class OaiCapability:
     """See :class:`archec.server.capability.Capability` and this module's docstring.
 
-    ``poll`` is how often, in seconds, the index looks whether the catalogue has moved on.
+    ``poll`` is the time in seconds between two looks at whether the catalogue has moved on.
     """
 
     name = "oai"
@@ -77,8 +74,8 @@ class OaiCapability:
         self._answers: Counter[tuple[str, str]] = Counter()
         self._fault = ""
         self._ready = False
-        self._workers: CapacityLimiter | None = None
-        self._free_workers: CapacityLimiter | None = None
+        self._list_threads: CapacityLimiter | None = None
+        self._other_threads: CapacityLimiter | None = None
 
     def routes(self) -> Sequence[BaseRoute]:
         """``/oai``, its style sheet and its schema."""
@@ -89,8 +86,8 @@ class OaiCapability:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The index follows the catalogue; the lot in work is finished before the end."""
-        self._workers, self._free_workers = CapacityLimiter(_WORKERS), CapacityLimiter(_FREE_WORKERS)
+        """The index follows the catalogue; a chunk that is being written is finished before the end."""
+        self._list_threads, self._other_threads = CapacityLimiter(_LIST_THREADS), CapacityLimiter(_OTHER_THREADS)
         self._ready = await to_thread.run_sync(lambda: self._repository.index.state().ready)
         stop = asyncio.Event()
         task = asyncio.create_task(self._follow(stop))
@@ -105,12 +102,12 @@ class OaiCapability:
         while not stop.is_set():
             pause = self._poll
             try:
-                for_pass = self._follower.steps()
+                steps = self._follower.steps()
                 while not stop.is_set():
-                    progress = await to_thread.run_sync(next, for_pass, None, limiter=limiter)
-                    if progress is None or progress.level:
+                    step = await to_thread.run_sync(next, steps, None, limiter=limiter)
+                    if step is None or step.done:
                         break
-                    await asyncio.sleep(_LOT_PAUSE)
+                    await asyncio.sleep(_CHUNK_PAUSE)
                 else:
                     return
                 self._ready = await to_thread.run_sync(lambda: self._repository.index.state().ready, limiter=limiter)
@@ -120,8 +117,8 @@ class OaiCapability:
                     _log.error("the OAI index cannot follow the catalogue: %s", error)
                 self._fault = error.message
                 pause = max(pause, _FAULT_PAUSE)
-            except Exception:  # noqa: BLE001 - it is logged and told by /healthz
-                # A fault in our own code must not end the following in silence.
+            except Exception:  # noqa: BLE001 - it is logged and reported by /healthz
+                # A fault in our own code must not stop the index silently.
                 _log.exception("the OAI index cannot follow the catalogue")
                 self._fault = "the index cannot follow the catalogue; see the log"
                 pause = max(pause, _FAULT_PAUSE)
@@ -130,7 +127,7 @@ class OaiCapability:
 
     def healthy(self) -> str:
         """Whether the index follows, and whether it can be harvested yet."""
-        return self._fault or ("" if self._ready else "the index is being made")
+        return self._fault or ("" if self._ready else "the index is being built")
 
     def metrics(self) -> Iterable[Metric]:
         """Answers by verb and error, lists in progress, refusals, the state of the index."""
@@ -141,35 +138,37 @@ class OaiCapability:
         yield GaugeMetricFamily("archec_oai_lists_active", "List requests in progress.", self._lists)
         yield CounterMetricFamily("archec_oai_lists_refused", "List requests answered with 503.", self._refused)
         yield GaugeMetricFamily("archec_oai_index_ready", "Whether the index can be harvested.", self._ready)
-        yield GaugeMetricFamily("archec_oai_index_failing", "Whether the index cannot follow.", bool(self._fault))
+        yield GaugeMetricFamily(
+            "archec_oai_index_failing", "Whether the index cannot follow the catalogue.", bool(self._fault)
+        )
 
     # -- requests ---------------------------------------------------------------------------------
 
     async def _serve(self, request: Request) -> Response:
-        pairs = parse_pairs(request.scope["query_string"])
+        arguments = parse_arguments(request.scope["query_string"])
         if request.method == "POST":
             if request.headers.get("content-type", _FORM).partition(";")[0].strip().lower() != _FORM:
-                return PlainTextResponse(f"A POST to /oai has the content type {_FORM}.\n", 415)
+                return PlainTextResponse(f"A POST to /oai must have the content type {_FORM}.\n", 415)
             body = await _body(request, self._server.max_body, self._server.idle_timeout)
             if isinstance(body, Response):
                 return body
-            pairs += parse_pairs(body)
-        verb = next((value for name, value in pairs if name == "verb"), None)
+            arguments += parse_arguments(body)
+        verb = next((value for name, value in arguments if name == "verb"), None)
         if verb not in LISTS:
-            return await self._answered(request, pairs, self._free_workers)
+            return await self._answered(request, arguments, self._other_threads)
         if not self._ready:
-            return self._refusal("The index is being made.")
+            return self._refusal("The index is being built.")
         if self._lists >= self._oai.max_lists:
             return self._refusal("Too many harvests at once.")
         self._lists += 1
         try:
-            response = await self._answered(request, pairs, self._workers)
+            response = await self._answered(request, arguments, self._list_threads)
         except BaseException:
             self._lists -= 1
             raise
-        return _Held(response, self._give_back)
+        return _ListResponse(response, self._list_ended)
 
-    def _give_back(self) -> None:
+    def _list_ended(self) -> None:
         self._lists -= 1
 
     def _refusal(self, reason: str) -> Response:
@@ -177,57 +176,51 @@ class OaiCapability:
         after = max(1, round(self._oai.retry_after))
         return PlainTextResponse(f"{reason} Try again in {after} s.\n", 503, {"Retry-After": str(after)})
 
-    async def _answered(self, request: Request, pairs: list[Pair], limiter: CapacityLimiter | None) -> Response:
-        base_url = self._repository.base_url or _asked(request)
+    async def _answered(self, request: Request, arguments: list[Argument], limiter: CapacityLimiter | None) -> Response:
+        base_url = self._repository.base_url or str(request.url.replace(query="", fragment=""))
         coding = choose_coding(request.headers.get("accept-encoding", ""))
-        answer_, body, coding = await to_thread.run_sync(self._work, pairs, base_url, coding, limiter=limiter)
-        self._answers[answer_.verb, answer_.code] += 1
+        made, body, coding = await to_thread.run_sync(self._work, arguments, base_url, coding, limiter=limiter)
+        self._answers[made.verb, made.code] += 1
         headers = {"Vary": "Accept-Encoding", **_SAFE}
         if coding:
             headers["Content-Encoding"] = coding
         return PiecewiseResponse(body, type_=_XML, headers=headers)
 
-    def _work(self, pairs: list[Pair], base_url: str, coding: str) -> tuple[Answer, bytes, str]:
+    def _work(self, arguments: list[Argument], base_url: str, coding: str) -> tuple[OaiAnswer, bytes, str]:
         """In a worker thread: the answer, and its encoded body."""
-        made = answer(self._repository, pairs, base_url, self._clock())
+        made = answer(self._repository, arguments, base_url, self._clock())
         return made, *encode(made.body, coding)
 
 
-class _Held(Response):
-    """A response that gives its place back when it has been sent, or its client is gone."""
+class _ListResponse(Response):
+    """A response that calls ``done`` when it has been sent, or its client is gone."""
 
     def __init__(self, response: Response, done: Callable[[], None]) -> None:
         self._response, self._done = response, done
         self.background = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """The ASGI application."""
         try:
             await self._response(scope, receive, send)
         finally:
             self._done()
 
 
-async def _body(request: Request, most: int, patience: float) -> bytes | Response:
+async def _body(request: Request, max_size: int, timeout: float) -> bytes | Response:
     """The body of a request, or the refusal of one that is too large or too slow."""
     parts: list[bytes] = []
     size = 0
     close = {"Connection": "close"}
     try:
-        with anyio.fail_after(patience):
+        with anyio.fail_after(timeout):
             async for part in request.stream():
                 size += len(part)
-                if size > most:
-                    return PlainTextResponse(f"A body has at most {most} bytes.\n", 413, close)
+                if size > max_size:
+                    return PlainTextResponse(f"The body is larger than {max_size} bytes.\n", 413, close)
                 parts.append(part)
     except TimeoutError:
-        return PlainTextResponse("The body did not come in time.\n", 408, close)
+        return PlainTextResponse("The body did not arrive in time.\n", 408, close)
     return b"".join(parts)
-
-
-def _asked(request: Request) -> str:
-    """The address that was asked: only where no configuration says what it is."""
-    return str(request.url.replace(query="", fragment=""))
 
 
 @lru_cache

@@ -1,106 +1,155 @@
-"""Which sets an item is in: pure.
+"""Sets: how their setSpecs are written, which sets an item is in, and what they are called. Pure functions.
 
-Separate trees (the thesis's three and two more): ``archive:aaa:ssssss`` by handle, under its other name
-``RePEc:aaa:ssssss`` too; ``type:paper`` by template type; ``dom:org:nber:www`` by a fobi's host,
-reversed; ``mim:application:pdf`` by what its bytes are; ``col:NAME``, the operator's collections. A lost
-item stays in the sets it was in last, so that selective harvests learn of its loss.
+A setSpec is a path in one of six trees: ``archive:aaa:ssssss`` by handle, served as ``RePEc:aaa:ssssss`` too;
+``type:paper`` by template type; ``dom:org:nber:www`` by a file's host, reversed; ``mim:application:pdf`` by media
+type; ``col:NAME``, the operator's collections. Its parts allow few characters: every other byte is written as ``!``
+and two upper-case hexadecimal digits, and so is ``!`` itself.
+
+A lost item stays in the sets it was in last, so that selective harvests learn of its loss.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
 
 from msgspec.structs import astuple
 from xxhash import xxh3_64_hexdigest
 
 from archec.catalogue.codec import canonical
-from archec.catalogue.model import Fobi, Tobi
 from archec.config import Collection
-from archec.history import History
 from archec.ids import archive_of, host_of, series_of
-from archec.oai.model import ItemKind
-from archec.oai.names import set_path
+from archec.oai.index import ItemKind
 
-__all__ = ["ALIAS", "ALIASED", "TREES", "SetRules", "aliased", "stored", "trees_for"]
-
-TREES = ("archive", "RePEc", "type", "dom", "mim", "col")
-"""The trees there are; the configuration names those that are served."""
-
-ALIASED, ALIAS = "archive", "RePEc"
+ARCHIVE, ALIAS = "archive", "RePEc"
 """One tree under two names: the index holds the first."""
 
-_VERSION = "1"
-"""To be raised with every change of what this module gives: indexes then reckon sets anew."""
+_TREES: Mapping[str, tuple[str, frozenset[ItemKind]]] = {
+    ARCHIVE: ("Templates by archive and series", frozenset(["tobi"])),
+    ALIAS: ("Templates by archive and series (RePEc handles)", frozenset(["tobi"])),
+    "type": ("Templates by type", frozenset(["tobi"])),
+    "dom": ("Files by domain", frozenset(["fobi"])),
+    "mim": ("Files by media type", frozenset(["fobi"])),
+    "col": ("Collections", frozenset(["tobi", "fobi"])),
+}
+"""Every tree with its name and the kinds of items that it may have."""
+
+_RULES_VERSION = "1"
+"""To be raised with every change in :meth:`SetRules.sets_of`: indexes then compute the sets of all items anew."""
+
 _ADDRESS = re.compile(r"[0-9.]+|\[.*\]")
+_UNSAFE = re.compile(rb"[^A-Za-z0-9_.~*'()-]")
+_ESCAPE = re.compile(r"!([0-9A-F]{2})")
 
 
-_OF_FOBIS = frozenset(["dom", "mim", "col"])
-_OF_TOBIS = frozenset(["archive", "RePEc", "type", "col"])
+# -- setSpecs -------------------------------------------------------------------------------------
 
 
-def trees_for(trees: Sequence[str], kinds: Sequence[ItemKind]) -> tuple[str, ...]:
+def set_part(text: str) -> str:
+    """One part of a setSpec from any text that is not empty."""
+    data = text.encode("utf-8", "surrogatepass")
+    return _UNSAFE.sub(lambda match: b"!%02X" % match[0][0], data).decode("ascii")
+
+
+def set_part_text(part: str) -> str:
+    """The text behind one part of a setSpec."""
+    data = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), part).encode("latin-1", "replace")
+    return data.decode("utf-8", "replace")
+
+
+def set_path(parts: Iterable[str]) -> str:
+    """A setSpec from the texts of its parts; empty parts are left out."""
+    return ":".join([set_part(part) for part in parts if part])
+
+
+def ancestors(path: str) -> list[str]:
+    """A setSpec and all those above it: ``dom:org:nber`` gives ``dom``, ``dom:org``, ``dom:org:nber``."""
+    found = [path]
+    while ":" in path:
+        path = path.rpartition(":")[0]
+        found.append(path)
+    return found[::-1]
+
+
+def with_ancestors(paths: Iterable[str]) -> set[str]:
+    """These sets, all those above them, and the set of all items, ""."""
+    return {"", *(above for path in paths for above in ancestors(path))}
+
+
+def trees_for(trees: Sequence[str], kinds: Iterable[ItemKind]) -> frozenset[str]:
     """Those of ``trees`` that may have items of these kinds."""
-    filled = (_OF_TOBIS if "tobi" in kinds else frozenset[str]()) | (_OF_FOBIS if "fobi" in kinds else frozenset())
-    return tuple(tree for tree in trees if tree in filled)
+    return frozenset(tree for tree in trees if not _TREES[tree][1].isdisjoint(kinds))
 
 
 def stored(path: str) -> str:
     """The setSpec under which the index has the set that a harvester calls ``path``."""
-    head, colon, rest = path.partition(":")
-    return f"{ALIASED}{colon}{rest}" if head == ALIAS else path
+    tree, colon, rest = path.partition(":")
+    return f"{ARCHIVE}{colon}{rest}" if tree == ALIAS else path
 
 
 def aliased(path: str) -> str:
-    """The other name of a set of the aliased tree."""
-    return ALIAS + path[len(ALIASED) :]
+    """The other name of a set of the tree :data:`ARCHIVE`."""
+    return ALIAS + path[len(ARCHIVE) :]
+
+
+@lru_cache(maxsize=4096)
+def served(paths: tuple[str, ...], trees: frozenset[str]) -> tuple[str, ...]:
+    """The setSpecs of an item that lie in ``trees``, under both names of the tree that has two."""
+    found: list[str] = []
+    for path in paths:
+        tree = path.partition(":")[0]
+        if tree in trees:
+            found.append(path)
+        if tree == ARCHIVE and ALIAS in trees:
+            found.append(aliased(path))
+    return tuple(found)
+
+
+# -- membership -----------------------------------------------------------------------------------
 
 
 class SetRules:
-    """What membership depends on: the trees that are served, and the operator's collections."""
+    """What membership depends on: the trees that are served, and the operator's collections.
+
+    Another ``checksum`` means that items may be in other sets than before.
+    """
 
     def __init__(self, trees: Sequence[str], collections: Sequence[Collection]) -> None:
-        self.trees = frozenset(trees)
-        self.collections = tuple(collections)
-        value = [_VERSION, sorted(self.trees), [astuple(collection) for collection in self.collections]]
+        self._trees = frozenset(trees)
+        self._collections = tuple(collections) if "col" in trees else ()
+        value = [_RULES_VERSION, sorted(self._trees), [astuple(collection) for collection in collections]]
         self.checksum = xxh3_64_hexdigest(canonical(value).encode("utf-8", "surrogatepass"))
 
-    def of_tobi(self, tobi: Tobi) -> tuple[str, ...]:
-        """The sets of a tobi, sorted, without those above them."""
+    def sets_of(self, kind: ItemKind, obi: str, type_: str, runs: AbstractSet[int]) -> tuple[str, ...]:
+        """The setSpecs of an item, sorted, without those above them.
+
+        ``type_`` is the template type or media type of its newest contents ("" if unknown), ``runs`` are the
+        software tists of the runs that noted it.
+        """
         found: list[str] = []
-        archive, series = archive_of(tobi.id), series_of(tobi.id)
-        if archive and self.trees & {ALIASED, ALIAS}:
-            found.append(set_path((ALIASED, archive, series)))
-        version = tobi.versions.get(last_held(tobi.history) or "")
-        if version is not None and "type" in self.trees:
-            found.append(set_path(("type", _type(version.kind))))
-        if "col" in self.trees:
-            runs = {note.run for note in tobi.notes.values()}
-            for col in self.collections:
-                if archive in col.archives or f"{archive}:{series}" in col.series or runs & set(col.runs):
-                    found.append(set_path(("col", col.name)))
+        archive = series = host = ""
+        if kind == "tobi":
+            archive, series = archive_of(obi), series_of(obi)
+            if archive and self._trees & {ARCHIVE, ALIAS}:
+                found.append(set_path((ARCHIVE, archive, series)))
+            if "type" in self._trees:
+                found.append(set_path(("type", type_.strip().lower().removeprefix("redif-").partition(" ")[0])))
+        else:
+            host = host_of(obi)
+            if "dom" in self._trees:
+                found.append(set_path(("dom", *reversed_host(host))))
+            if "mim" in self._trees:
+                found.append(set_path(("mim", *type_.partition(";")[0].strip().split("/", 1))))
+        for col in self._collections:
+            if (
+                (archive and (archive in col.archives or f"{archive}:{series}" in col.series))
+                or any(_is_within(host, domain) for domain in col.hosts if host)
+                or any(run in runs for run in col.runs)
+            ):
+                found.append(set_path(("col", col.name)))
         return tuple(sorted(path for path in found if ":" in path))
-
-    def of_fobi(self, fobi: Fobi) -> tuple[str, ...]:
-        """The sets of a fobi, sorted, without those above them."""
-        found: list[str] = []
-        host = host_of(fobi.id)
-        if "dom" in self.trees:
-            found.append(set_path(("dom", *reversed_host(host))))
-        version = fobi.versions.get(last_held(fobi.history) or "")
-        if version is not None and "mim" in self.trees:
-            found.append(set_path(("mim", *version.type.partition(";")[0].strip().split("/", 1))))
-        if "col" in self.trees:
-            runs = {note.run for note in fobi.notes.values()}
-            for col in self.collections:
-                if any(_within(host, one) for one in col.hosts) or runs & set(col.runs):
-                    found.append(set_path(("col", col.name)))
-        return tuple(sorted(path for path in found if ":" in path))
-
-
-def last_held(history: History) -> str | None:
-    """The md5 of the newest contents that were held, None where there never were any."""
-    return next((state for state in reversed(history.states) if state is not None), None)
 
 
 def reversed_host(host: str) -> list[str]:
@@ -112,10 +161,38 @@ def reversed_host(host: str) -> list[str]:
     return [*labels, f":{port}"] if port else labels
 
 
-def _within(host: str, domain: str) -> bool:
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and ":" in host else host
+def _is_within(host: str, domain: str) -> bool:
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isdigit():
+        name = host
     return host == domain or name == domain or name.endswith(f".{domain}")
 
 
-def _type(kind: str) -> str:
-    return kind.strip().lower().removeprefix("redif-").partition(" ")[0]
+# -- names for people -----------------------------------------------------------------------------
+
+
+def set_handle(path: str) -> str:
+    """The handle of the archive or series whose templates a set has, "" for other sets."""
+    tree, *rest = [set_part_text(part) for part in path.split(":")]
+    return ":".join(("RePEc", *rest)) if rest and tree in (ARCHIVE, ALIAS) else ""
+
+
+def set_name(path: str, titles: Mapping[str, str], collections: Sequence[Collection]) -> str:
+    """What setName says: the title that an archive or series gives itself (by handle, in ``titles``), a
+    collection's title, or words for the path."""
+    title = titles.get(set_handle(path), "")
+    if title:
+        return title
+    tree, *rest = [set_part_text(part) for part in path.split(":")]
+    if not rest:
+        return _TREES[tree][0]
+    if tree in (ARCHIVE, ALIAS):
+        return f"Archive {rest[0]}" + (f", series {rest[1]}" if len(rest) > 1 else "")
+    if tree == "type":
+        return f"Templates of type {rest[0]}"
+    if tree == "dom":
+        port = rest.pop() if rest[-1].startswith(":") else ""
+        return f"Files on {'.'.join(rest[::-1])}{port}"
+    if tree == "mim":
+        return f"Files of type {'/'.join(rest)}"
+    return next((col.title for col in collections if col.name == rest[0]), "") or rest[0]

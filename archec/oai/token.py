@@ -1,8 +1,8 @@
 """Resumption tokens: stateless, signed, bound to their request, expiring.
 
-A token is all that is needed to go on: what was asked, where the list goes on, and where it was closed
-when it was asked for first. So it survives restarts, works in any process that has the same secret, and
-gives the same page whenever it is used. Nobody can make or alter one without the secret.
+A token is all that is needed to continue a list: what was asked, where the list continues, and where it was closed
+when it was first asked for. So it survives restarts, works in any process that has the same secret, and gives the
+same page whenever it is used. Nobody can make or alter one without the secret.
 """
 
 from __future__ import annotations
@@ -20,25 +20,23 @@ import orjson
 
 from archec.errors import ConfigError, StorageFailed
 
-__all__ = ["ENVIRONMENT", "Token", "Tokens", "load_secret"]
-
 ENVIRONMENT = "ARCHEC_OAI_SECRET"
-_LEAST = 16
-"""Bytes of a secret."""
+_MIN_SECRET = 16
+"""Bytes."""
 _TAG = 16
 """Bytes of HMAC-SHA-256 that are kept."""
-_FORM = 1
-_LONGEST = 8192
-"""Characters of a token that are looked at."""
+_VERSION = 1
+_MAX_TEXT = 8192
+"""Longer tokens are refused unread."""
 
 
 class Token(NamedTuple):
-    """Where a list goes on.
+    """Where a list continues.
 
-    ``prefix``, ``set`` and the tists ``start`` and ``end`` are those of the first request, ``end`` after
-    the list was closed; the list goes on behind ``key`` (for lists of items at ``stamp``); ``size`` is
-    how many there are in all and ``cursor`` how many were given, ``expires`` the tist at which the token
-    is void, ``generation`` the index that it is for.
+    ``prefix``, ``set`` and the tists ``start`` and ``end`` are those of the first request, ``end`` after the list was
+    closed; the list continues behind ``key`` (for lists of items at ``stamp``); ``size`` is the length of the whole
+    list and ``cursor`` how many were given, ``expires`` the tist from which the token is invalid, ``generation`` the
+    index that it belongs to.
     """
 
     verb: str
@@ -61,13 +59,13 @@ class Tokens:
         self._key = hmac.digest(secret, b"archec oai " + repository.encode(), sha256)
 
     def write(self, token: Token) -> str:
-        """The text of a token: letters, digits, ``-`` and ``_``."""
-        body = orjson.dumps([_FORM, *token])
+        """A token as text: letters, digits, ``-`` and ``_``."""
+        body = orjson.dumps([_VERSION, *token])
         return base64.urlsafe_b64encode(self._tag(body) + body).decode("ascii").rstrip("=")
 
     def read(self, text: str, now: float) -> Token | None:
-        """The token of a text; None where it is not one of ours, was altered, or has expired."""
-        if len(text) > _LONGEST or not text.isascii():
+        """The token behind a text; None if it is not one of ours, was altered, or has expired."""
+        if len(text) > _MAX_TEXT or not text.isascii():
             return None
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
@@ -76,10 +74,11 @@ class Tokens:
         tag, body = data[:_TAG], data[_TAG:]
         if not hmac.compare_digest(tag, self._tag(body)):
             return None
-        form, *values = orjson.loads(body)
-        if form != _FORM:
+        version, *values = orjson.loads(body)
+        if version != _VERSION:
             return None
         token = Token(*values)
+        # Only the text that write() gives: base64 has several for the same bytes.
         return token if now < token.expires and self.write(token) == text else None
 
     def _tag(self, body: bytes) -> bytes:
@@ -87,8 +86,10 @@ class Tokens:
 
 
 def load_secret(path: Path, given: str | None) -> bytes:
-    """The secret: ``given`` (the environment's), else what ``path`` holds, which is made where it is not
-    there. Raises :class:`ConfigError` for one that is too short, :class:`StorageFailed`."""
+    """The secret: ``given`` (from the environment), else the contents of ``path``, which is created if missing.
+
+    Raises :class:`ConfigError` for one that is too short, :class:`StorageFailed` if it cannot be read or kept.
+    """
     if given:
         return _checked(given.encode("utf-8", "surrogateescape"), f"${ENVIRONMENT}")
     fresh = secrets.token_hex(32)
@@ -111,6 +112,6 @@ def load_secret(path: Path, given: str | None) -> bytes:
 
 
 def _checked(secret: bytes, where: str) -> bytes:
-    if len(secret) < _LEAST:
-        raise ConfigError(f"{where}: the secret is shorter than {_LEAST} bytes")
+    if len(secret) < _MIN_SECRET:
+        raise ConfigError(f"{where}: the secret is shorter than {_MIN_SECRET} bytes")
     return secret

@@ -15,8 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from archec.oai.index import Index, open_index
-from archec.oai.model import Entry, Query
+from archec.oai.index import Index, IndexEntry, ListQuery, open_index
 from benchmarks.catalogue import handle, mongodb, pages
 from benchmarks.runner import BenchmarkError, Report
 
@@ -57,13 +56,13 @@ def _depth(engine: str, url: str, rows: int, folder: Path, report: Report) -> No
         _fill(index, rows)
         report.add(group, "making the index", "items/s", [rows / (time.perf_counter() - began)])
         for name, set_ in (("page of 100", ""), ("page of 100 of a set", "type:paper")):
-            query = Query(("tobi",), set_, 0, _FIRST + rows)
+            query = ListQuery(("tobi",), set_, 0, _FIRST + rows)
 
-            def read(at: int, query: Query = query) -> int:
+            def read(at: int, query: ListQuery = query) -> int:
                 row = index.find(handle(at))
                 if row is None:
                     raise BenchmarkError(f"record {at} is lost")
-                return len(index.page(query, row.place, _PAGE))
+                return len(index.page(query, row.key, _PAGE))
 
             pages(group, name, _PAGE, read, {
                 depth: [int(rows * (depth + draw.uniform(0, 0.005))) for _ in range(_PLACES)] for depth in (0, 0.99)
@@ -76,7 +75,7 @@ def _fill(index: Index, rows: int) -> None:
     """Items of which one of fifty is deleted, 500 of a second."""
     for start in range(0, rows, _CHUNK):
         part = ((n, handle(n)) for n in range(start, min(start + _CHUNK, rows)))
-        entries = [Entry("tobi", name, name, _FIRST + n // 500, n, n % 50 == 49, _SETS) for n, name in part]
+        entries = [IndexEntry("tobi", name, name, _FIRST + n // 500, n, n % 50 == 49, _SETS) for n, name in part]
         index.publish(entries, index.state(), time.time)
         if start % (rows // 10) < _CHUNK:
             print(f"index: {start:,} of {rows:,} items", file=sys.stderr, flush=True)

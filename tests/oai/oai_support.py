@@ -32,11 +32,11 @@ from archec.history import History
 from archec.oai.follow import Follower
 from archec.oai.index import Index
 from archec.oai.index_sqlite import SQLiteIndex
+from archec.oai.items import ItemReader
 from archec.oai.provider import answer
 from archec.oai.repository import Repository, make_repository
-from archec.oai.request import Pair
+from archec.oai.request import Argument
 from archec.oai.sets import SetRules
-from archec.oai.source import CatalogueSource
 from archec.store.layout import create
 
 SCHEMAS = Path(os.environ.get("ARCHEC_OAI_SCHEMAS", Path(__file__).parents[3] / "shared" / "xsd"))
@@ -146,7 +146,7 @@ class World:
         settings: OaiConfig | None = None,
         catalogue: Catalogue | None = None,
         index: Index | None = None,
-        lot: int = 500,
+        chunk: int = 500,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -154,7 +154,7 @@ class World:
         self.layout = create(folder / "archive")
         self.catalogue = catalogue or SQLiteCatalogue("sqlite:///c", folder / "c.sqlite", create=True)
         self.index = index or SQLiteIndex(folder / "oai.sqlite")
-        self._lot = lot
+        self._chunk = chunk
         self._batch = self.catalogue.position().batch
         self.use(settings or OaiConfig())
 
@@ -168,10 +168,10 @@ class World:
             secret="oai.secret",
         )
         self.config = Config(base=self.folder, name="Test archive", oai=given)
-        source = CatalogueSource(self.layout, self.catalogue)
-        self.repository: Repository = make_repository(self.config, self.index, source, environ=SECRET)
+        reader = ItemReader(self.layout, self.catalogue)
+        self.repository: Repository = make_repository(self.config, self.index, reader, environ=SECRET)
         rules = SetRules(given.sets, given.collections)
-        self.follower = Follower(self.catalogue, self.index, rules, lot=self._lot, clock=self.clock)
+        self.follower = Follower(self.catalogue, self.index, rules, chunk=self._chunk, clock=self.clock)
 
     def write(self, *obis: Tobi | Fobi) -> None:
         """One batch of the archive's writer, stamped by the clock."""
@@ -189,12 +189,12 @@ class World:
         self.follower.catch_up()
         self.clock.pass_(3)
 
-    def raw(self, pairs: Sequence[Pair]) -> bytes:
+    def raw(self, pairs: Sequence[Argument]) -> bytes:
         return answer(self.repository, pairs, BASE, self.clock()).body
 
     def ask(self, verb: str, **arguments: str) -> etree._Element:
         """The root of an answer, checked; ``from_`` stands for ``from``."""
-        pairs: list[Pair] = [("verb", verb), *((name.rstrip("_"), value) for name, value in arguments.items())]
+        pairs: list[Argument] = [("verb", verb), *((name.rstrip("_"), value) for name, value in arguments.items())]
         return checked(self.raw(pairs))
 
     def walk(self, verb: str, between: Callable[[], None] = lambda: None, **arguments: str) -> Iterator[etree._Element]:

@@ -22,9 +22,9 @@ from archec.gather.progress import Silent
 from archec.gather.run import Options, gather
 from archec.oai.follow import Follower
 from archec.oai.index_sqlite import SQLiteIndex
+from archec.oai.items import ItemReader
 from archec.oai.repository import make_repository
 from archec.oai.sets import SetRules
-from archec.oai.source import CatalogueSource
 from archec.store.layout import open_layout
 from archec.tist import iso
 
@@ -42,8 +42,8 @@ class Archive(World):
             index=SQLiteIndex(folder / "oai.sqlite"),
         )  # fmt: skip
         self.layout = open_layout(config.store_path)
-        source = CatalogueSource(self.layout, self.catalogue)
-        self.repository = make_repository(self.config, self.index, source, environ={})
+        reader = ItemReader(self.layout, self.catalogue)
+        self.repository = make_repository(self.config, self.index, reader, environ={})
         rules = SetRules(settings.sets, settings.collections)
         self.follower = Follower(self.catalogue, self.index, rules, clock=self.clock)
         import time

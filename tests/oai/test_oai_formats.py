@@ -17,23 +17,13 @@ from archec.catalogue.model import Tobi
 from archec.config import Config, FormatConfig, OaiConfig, parse
 from archec.errors import ConfigError
 from archec.history import History
-from archec.oai.formats.amf import Amf
-from archec.oai.formats.base import Context, TobiItem
-from archec.oai.formats.dc import DublinCore, date_of
-from archec.oai.formats.load import load_formats
-from archec.oai.formats.redif import Redif
-from archec.oai.names import (
-    ancestors,
-    escaped,
-    fobi_local,
-    identifier,
-    local_of,
-    set_part,
-    set_part_text,
-    set_path,
-    tobi_local,
-)  # fmt: skip
-from archec.oai.sets import SetRules, reversed_host
+from archec.oai.amf import Amf
+from archec.oai.dc import DublinCore, date_of
+from archec.oai.formats import Context
+from archec.oai.items import Item, escaped, identifier, index_entry, local_of, local_part
+from archec.oai.redif import Redif
+from archec.oai.repository import load_formats
+from archec.oai.sets import SetRules, ancestors, reversed_host, set_part, set_part_text, set_path
 from archec.tist import iso
 
 CONTEXT = Context(
@@ -87,10 +77,8 @@ Handle: RePEc:aaa:journl:1
 """
 
 
-def item(text: str) -> TobiItem:
-    return TobiItem(
-        "oai:x.org:it", Tobi("RePEc:aaa:s:1", "RePEc:aaa:s:1", History.of({5: "0" * 32})), text, 5, "0" * 32
-    )
+def item(text: str) -> Item:
+    return Item("oai:x.org:it", Tobi("RePEc:aaa:s:1", "RePEc:aaa:s:1", History.of({5: "0" * 32})), text)
 
 
 def dc(text: str) -> dict[str, list[str]]:
@@ -211,7 +199,7 @@ def test_any_template_gives_well_formed_records(text: str, kind: str) -> None:
 
 PLUGIN = '''
 from lxml import etree
-from archec.oai.formats.base import RecordFormat, TobiItem
+from archec.oai.formats import RecordFormat
 
 class Tiny(RecordFormat):
     """Dublin Core with a title only: it has a schema, so that answers stay valid."""
@@ -312,12 +300,10 @@ def test_only_canonical_identifiers(given_: str) -> None:
 
 
 def test_local_parts_of_templates_and_files_never_meet() -> None:
-    assert tobi_local("RePEc:aaa:s:1") == "RePEc:aaa:s:1"
-    assert tobi_local("fobi:" + "0" * 32) == "tobi:fobi:" + "0" * 32
-    assert (
-        fobi_local("http://h.org/a") == "fobi:ec5fe2a8b1c0e5c0a60d8d1d2cb2ddd6"[:5] + fobi_local("http://h.org/a")[5:]
-    )
-    assert fobi_local("http://h.org/a") != fobi_local("http://h.org/a/")
+    assert local_part("tobi", "RePEc:aaa:s:1") == "RePEc:aaa:s:1"
+    assert local_part("tobi", "fobi:" + "0" * 32) == "tobi:fobi:" + "0" * 32
+    assert local_part("fobi", "http://h.org/a") == "fobi:d80e13244426ce03587b48d344a3310d"
+    assert local_part("fobi", "http://h.org/a") != local_part("fobi", "http://h.org/a/")
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1))
@@ -340,10 +326,10 @@ def test_set_paths() -> None:
 
 def test_sets_of_odd_items() -> None:
     rules = SetRules(OaiConfig().sets, ())
-    assert rules.of_tobi(paper("no-prefix", 1, kind="ReDIF-Mirror 1.0")) == ("type:mirror",)
-    assert rules.of_tobi(paper("RePEc:aaa", 1, kind="")) == ("archive:aaa",)
-    assert rules.of_fobi(file("http://h/a", 1, type_="")) == ("dom:h",)
-    assert rules.of_fobi(file("http://h/a", 1, type_="text/html; charset=x")) == ("dom:h", "mim:text:html")
+    assert index_entry(paper("no-prefix", 1, kind="ReDIF-Mirror 1.0"), rules).sets == ("type:mirror",)
+    assert index_entry(paper("RePEc:aaa", 1, kind=""), rules).sets == ("archive:aaa",)
+    assert index_entry(file("http://h/a", 1, type_=""), rules).sets == ("dom:h",)
+    assert index_entry(file("http://h/a", 1, type_="text/html; charset=x"), rules).sets == ("dom:h", "mim:text:html")
 
 
 def test_a_page_for_people(small: World) -> None:
@@ -371,8 +357,8 @@ def test_a_page_for_people(small: World) -> None:
     for page_links in (*links.values(), [str(one) for one in odd.xpath("//a/@href")]):
         assert all(one.startswith(("http://", "https://")) for one in page_links)
     record = next(str(one) for one in odd.xpath("//a/@href") if "x%3By" in str(one) and "GetRecord" in str(one))
-    from archec.oai.request import parse_pairs
+    from archec.oai.request import parse_arguments
 
-    assert texts(checked(small.raw(parse_pairs(record.partition("?")[2].encode()))), ".//dc:title") == [
+    assert texts(checked(small.raw(parse_arguments(record.partition("?")[2].encode()))), ".//dc:title") == [
         "javascript:alert(1)"
     ]

@@ -22,7 +22,7 @@ from oai_http import LOCAL, Running, served
 from oai_support import DOMAIN, World, checked, code, paper, query, texts
 
 from archec.oai import router as router_module
-from archec.oai.verbs import VERBS
+from archec.oai.request import VERBS
 
 BAD = "verb=ListRecords&metadataPrefix=oai_dc&set="
 

@@ -17,10 +17,9 @@ from oai_support import DOMAIN, NOON, World, code, file, paper, texts
 
 from archec.config import Collection, OaiConfig
 from archec.errors import CatalogueError
-from archec.oai.index import Index, open_index
+from archec.oai.index import Index, IndexEntry, IndexRow, ListQuery, SortKey, open_index
 from archec.oai.index_mongo import MongoIndex
 from archec.oai.index_sqlite import SQLiteIndex
-from archec.oai.model import Entry, Place, Query, Row
 from archec.oai.sets import SetRules
 
 BOTH = ("tobi", "fobi")
@@ -37,20 +36,23 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
     made.close()
 
 
-def entry(n: int, *, stamp: int = 5, kind: Any = "tobi", sets: tuple[str, ...] = (), deleted: bool = False) -> Entry:
-    return Entry(kind, f"x:{n:04d}", f"x:{n:04d}" if kind == "tobi" else f"http://h/{n}", stamp, stamp, deleted, sets)
+def entry(
+    n: int, *, stamp: int = 5, kind: Any = "tobi", sets: tuple[str, ...] = (), deleted: bool = False
+) -> IndexEntry:
+    obi = f"x:{n:04d}" if kind == "tobi" else f"http://h/{n}"
+    return IndexEntry(kind, f"x:{n:04d}", obi, stamp, stamp, deleted, sets)
 
 
-def put(index: Index, *entries: Entry, ready: bool = False, now: float = 0) -> int:
+def put(index: Index, *entries: IndexEntry, ready: bool = False, now: float = 0) -> int:
     return index.publish(entries, index.state()._replace(ready=ready), lambda: now)
 
 
-def every(index: Index, size: int = 3, query: Query = Query(BOTH, "", 0, 10**12)) -> list[Row]:  # noqa: B008
-    found: list[Row] = []
-    after: Place | None = None
+def every(index: Index, size: int = 3, query: ListQuery = ListQuery(BOTH, "", 0, 10**12)) -> list[IndexRow]:  # noqa: B008
+    found: list[IndexRow] = []
+    after: SortKey | None = None
     while page := index.page(query, after, size):
         found += page
-        after = page[-1].place
+        after = page[-1].key
     return found
 
 
@@ -65,15 +67,15 @@ def test_contract(index: Index) -> None:
     for size in (1, 2, 4, 100):
         rows = every(index, size)
         assert sorted(row.local for row in rows) == [f"x:{n:04d}" for n in range(9)]
-        assert [row.place for row in rows] == sorted(
-            (row.place for row in rows), key=lambda p: (p.stamp, len(p.key), p.key)
+        assert [row.key for row in rows] == sorted(
+            (row.key for row in rows), key=lambda p: (p.stamp, len(p.tie), p.tie)
         )
     assert index.sets("", 10) == ["a", "a:b", "c"]
     assert index.sets("a", 1) == ["a:b"]
-    assert index.count(Query(BOTH, "", 0, 10)) == 9
-    assert index.count(Query(BOTH, "", 6, 10)) == index.count(Query(BOTH, "", 0, 4)) == 0
-    assert index.count(Query(("tobi",), "a", 5, 5)) == index.count(Query(BOTH, "c", 0, 99)) == 5
-    assert index.count(Query(BOTH, "zzz", 0, 99)) == 0
+    assert index.count(ListQuery(BOTH, "", 0, 10)) == 9
+    assert index.count(ListQuery(BOTH, "", 6, 10)) == index.count(ListQuery(BOTH, "", 0, 4)) == 0
+    assert index.count(ListQuery(("tobi",), "a", 5, 5)) == index.count(ListQuery(BOTH, "c", 0, 99)) == 5
+    assert index.count(ListQuery(BOTH, "zzz", 0, 99)) == 0
     found = index.find("x:0006")
     assert found is not None
     assert (found.kind, found.obi, found.deleted, found.sets) == ("fobi", "http://h/6", False, ())
@@ -87,34 +89,34 @@ def test_changes_move_items_to_the_end(index: Index) -> None:
     put(index, *(entry(n) for n in range(4)))
     assert put(index, entry(1, stamp=6, deleted=True), ready=True, now=100) == 1
     rows = every(index)
-    assert [row.place.stamp for row in rows] == [5, 5, 5, 102]
+    assert [row.key.stamp for row in rows] == [5, 5, 5, 102]
     assert rows[-1].deleted
     assert index.state().last == 102
     assert put(index, entry(2, stamp=7), ready=True, now=50) == 1  # the clock went back
-    assert every(index)[-1].place.stamp == 102
+    assert every(index)[-1].key.stamp == 102
 
 
 def test_an_item_that_leaves_a_set_is_told_of_there(index: Index) -> None:
     put(index, entry(1, sets=("a:b", "c:d")))
     put(index, entry(1, stamp=6, sets=("a:e",)), ready=True, now=100)
-    by_set = {name: every(index, query=Query(BOTH, name, 0, 999)) for name in ("", "a", "a:b", "a:e", "c", "c:d")}
+    by_set = {name: every(index, query=ListQuery(BOTH, name, 0, 999)) for name in ("", "a", "a:b", "a:e", "c", "c:d")}
     assert {name: [row.left for row in rows] for name, rows in by_set.items()} == {
         "": [False], "a": [False], "a:b": [True], "a:e": [False], "c": [True], "c:d": [True]
     }  # fmt: skip
-    assert {row.place.stamp for rows in by_set.values() for row in rows} == {102}
+    assert {row.key.stamp for rows in by_set.values() for row in rows} == {102}
     put(index, entry(1, stamp=7, sets=("c:d",)), ready=True, now=200)
-    assert [row.left for row in every(index, query=Query(BOTH, "c:d", 0, 999))] == [False]
-    assert [row.left for row in every(index, query=Query(BOTH, "a:b", 0, 999))] == [True]
+    assert [row.left for row in every(index, query=ListQuery(BOTH, "c:d", 0, 999))] == [False]
+    assert [row.left for row in every(index, query=ListQuery(BOTH, "a:b", 0, 999))] == [True]
 
 
-def test_no_lot_is_dated_before_it_can_be_seen(index: Index) -> None:
+def test_no_chunk_is_dated_before_it_can_be_seen(index: Index) -> None:
     """The promise: when a second has begun, nothing appears with its stamp any more."""
     times = iter([100.0, 103.0, 103.0, 104.9])  # the first attempt takes 3 s
 
     put(index, entry(0))
     changed = index.publish([entry(1), entry(2)], index.state()._replace(ready=True), lambda: next(times))
     assert changed == 2
-    assert {row.place.stamp for row in every(index)} == {5, 107}
+    assert {row.key.stamp for row in every(index)} == {5, 107}
 
 
 def test_writing_that_never_comes_to_an_end_is_an_error(index: Index) -> None:
@@ -125,7 +127,7 @@ def test_writing_that_never_comes_to_an_end_is_an_error(index: Index) -> None:
 
 def test_hostile_names(index: Index) -> None:
     names = ["x:\0", "x:'; DROP TABLE item", "x:$set", "x:" + "y" * 3000, "x:\U0001f4dc"]
-    put(index, *(Entry("tobi", name, name, 5, 5, False, ("a:!00",)) for name in names))
+    put(index, *(IndexEntry("tobi", name, name, 5, 5, False, ("a:!00",)) for name in names))
     assert sorted(row.local for row in every(index)) == sorted(names)
     assert all(index.find(name) for name in names)
 
@@ -196,12 +198,12 @@ def test_a_catalogue_that_is_being_rebuilt_changes_nothing(world: World) -> None
     assert (world.identifiers(), world.index.state().seen) == before
 
 
-def test_small_lots_and_a_stop_in_between(tmp_path: Path) -> None:
-    world = World(tmp_path / "w", lot=2)
+def test_small_chunks_and_a_stop_in_between(tmp_path: Path) -> None:
+    world = World(tmp_path / "w", chunk=2)
     world.write(*(paper(f"RePEc:aaa:s:{n}", 0) for n in range(7)), *(file(f"http://h.org/{n}", 0) for n in range(5)))
     for _ in range(20):
         steps = world.follower.steps()
-        done = next(steps).level
+        done = next(steps).done
         steps.close()
         if done:
             break
@@ -301,7 +303,7 @@ def titles_and_stamps(
 def test_a_writer_at_work_neither_shifts_nor_doubles_nor_loses(
     memory_path: Path, during: list[list[Move]], later: list[list[Move]], size: int
 ) -> None:
-    world = World(Path(tempfile.mkdtemp(dir=memory_path)), settings=OaiConfig(numOfRecords=size), lot=3)
+    world = World(Path(tempfile.mkdtemp(dir=memory_path)), settings=OaiConfig(numOfRecords=size), chunk=3)
     versions = iter(range(10**6))
     try:
         move(
@@ -384,7 +386,7 @@ def test_a_page_costs_the_same_at_any_depth(tmp_path: Path) -> None:
         put(index, *(entry(n, stamp=NOON + n // 500, sets=("a:b", "c:d")) for n in range(start, start + 10_000)))
 
     def cost(n: int) -> float:
-        query, after = Query(BOTH, "a", 0, 10**12), Place(NOON + n // 500, str(n))
+        query, after = ListQuery(BOTH, "a", 0, 10**12), SortKey(NOON + n // 500, str(n))
         best = 1.0
         for _ in range(30):
             begun = time.process_time()

@@ -9,7 +9,7 @@ from lxml import etree
 from oai_support import BASE, DOMAIN, NOON, NS, OAI, SCHEMAS, WITHOUT, World, checked, code, file, paper, schema, texts
 
 from archec.config import OaiConfig
-from archec.oai.request import Pair, parse_pairs
+from archec.oai.request import Argument, parse_arguments
 from archec.tist import iso
 
 TOBI = f"oai:{DOMAIN}:RePEc:aaa:wpaper:1"
@@ -150,16 +150,16 @@ BAD: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize(("given", "expected"), BAD, ids=lambda text: text[:70])
 def test_errors(small: World, given: str, expected: str) -> None:
-    root = checked(small.raw(parse_pairs(given.encode())))
+    root = checked(small.raw(parse_arguments(given.encode())))
     assert code(root) == expected
-    pairs = dict(parse_pairs(given.encode()))
+    pairs = dict(parse_arguments(given.encode()))
     # 3: all arguments are told back, but after badVerb and badArgument.
     assert request_of(root) == ({} if expected in ("badVerb", "badArgument") else pairs)
 
 
 def test_right_arguments_are_told_back_escaped(small: World) -> None:
     hostile = "oai:a.b:it's;/?:@&=+$,'%3C%22"
-    pairs: list[Pair] = [("verb", "GetRecord"), ("identifier", hostile), ("metadataPrefix", "oai_dc")]
+    pairs: list[Argument] = [("verb", "GetRecord"), ("identifier", hostile), ("metadataPrefix", "oai_dc")]
     root = checked(small.raw(pairs))
     assert request_of(root)["identifier"] == hostile
     token = "<\"&'>\n\t]]>"
@@ -167,8 +167,8 @@ def test_right_arguments_are_told_back_escaped(small: World) -> None:
 
 
 def test_a_form_is_read_as_a_query_is() -> None:
-    assert parse_pairs(b"a=1&b=%20+x&&c&=d&a=2") == [("a", "1"), ("b", "  x"), ("c", ""), ("", "d"), ("a", "2")]
-    assert parse_pairs(b"a=%ff&%ff=1") == [("a", None), (None, "1")]
+    assert parse_arguments(b"a=1&b=%20+x&&c&=d&a=2") == [("a", "1"), ("b", "  x"), ("c", ""), ("", "d"), ("a", "2")]
+    assert parse_arguments(b"a=%ff&%ff=1") == [("a", None), (None, "1")]
 
 
 # -- dates ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from archec.catalogue.model import Changes, Fobi, Position, Run, Tobi
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.config import OaiConfig
 from archec.errors import CatalogueError
-from archec.oai.follow import Follower, Journals
+from archec.oai.follow import Follower
 from archec.oai.sets import SetRules
 from archec.tist import iso
 
@@ -40,14 +40,16 @@ class Replaced(World):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, settings=OaiConfig(numOfRecords=4))
         self.runs: set[int] = set()
-        self.followed = True
+        self.complete = True
         self.lots: list[tuple[Position, Obis]] = []
         self._number = 0
 
     def follow(self) -> int:
-        journals = Journals(lambda run: run in self.runs, lambda: self.followed)
         rules = SetRules(self.config.oai.sets, self.config.oai.collections)
-        follower = Follower(self.catalogue, self.index, rules, journals=journals, lot=2, clock=self.clock)
+        follower = Follower(
+            self.catalogue, self.index, rules, has_run=lambda run: run in self.runs,
+            is_complete=lambda: self.complete, chunk=2, clock=self.clock,
+        )  # fmt: skip
         changed = follower.catch_up()
         self.clock.pass_(70)
         return changed
@@ -160,11 +162,11 @@ def test_a_restored_archive_that_went_on(replaced: Replaced) -> None:
 def test_nothing_is_deleted_while_the_catalogue_may_be_incomplete(replaced: Replaced) -> None:
     before = replaced.harvested()
     replaced.restore(2)
-    replaced.followed = False
+    replaced.complete = False
     replaced.follow()
     assert replaced.index.state().whole
     assert sum(deleted for _, deleted in replaced.headers().values()) == sum(deleted for _, deleted in before.values())
-    replaced.followed = True
+    replaced.complete = True
     replaced.follow()
     assert not replaced.index.state().whole
     assert sum(deleted for _, deleted in replaced.headers().values()) == 5

@@ -6,18 +6,15 @@ The mapping from ReDIF is the table in ``docs/oai.md``. What is not known is lef
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from archec.catalogue.model import Fobi
 from archec.ids import archive_of, series_of
-from archec.oai.formats.base import XSI, Context, FobiItem, Item, RecordFormat, TobiItem
-from archec.oai.sets import last_held
-from archec.oai.xml import text
+from archec.oai.formats import Context, RecordFormat
+from archec.oai.items import Item
+from archec.oai.xml import XSI, text
 from archec.redif.fields import Cluster, RawRefipo
 from archec.redif.template import Template
 from archec.tist import iso
-
-__all__ = ["DublinCore", "date_of", "person", "split_codes", "split_words"]
 
 NAMESPACE = "http://www.openarchives.org/OAI/2.0/oai_dc/"
 SCHEMA = "http://www.openarchives.org/OAI/2.0/oai_dc.xsd"
@@ -59,18 +56,21 @@ class DublinCore(RecordFormat):
     namespace = NAMESPACE
 
     def metadata(self, item: Item, context: Context) -> str:
-        """The ``oai_dc:dc`` element."""
-        pairs = _of_tobi(item, context) if isinstance(item, TobiItem) else _of_fobi(item, context)
-        seen = dict.fromkeys(pairs)
+        pairs = _of_tobi(item, context) if item.kind == "tobi" else _of_fobi(item, context)
+        # Each element once, in the order of the first.
         body = "".join(
-            [f"<dc:{name}>{text(value)}</dc:{name}>" for name, value in seen if value and not value.isspace()]
+            [
+                f"<dc:{name}>{text(value)}</dc:{name}>"
+                for name, value in dict.fromkeys(pairs)
+                if value and not value.isspace()
+            ]
         )
         return f"{_OPEN}{body}</oai_dc:dc>"
 
 
-def _of_tobi(item: TobiItem, context: Context) -> list[Pair]:
+def _of_tobi(item: Item, context: Context) -> list[Pair]:
     template, values = item.template, item.values
-    pairs: list[Pair] = [("title", template.title or item.tobi.id)]
+    pairs: list[Pair] = [("title", template.title or item.id)]
     published: list[str] = []
     provided: list[str] = []
     refipos: list[RawRefipo] = []
@@ -114,26 +114,18 @@ def _named(name: str, fields: Sequence[str], values: Values) -> list[Pair]:
     return [(name, one) for field in fields if field in values for one in values[field]]
 
 
-def _of_fobi(item: FobiItem, context: Context) -> Iterator[Pair]:
-    fobi = item.fobi
-    name = fobi.id.partition("?")[0].rstrip("/").rpartition("/")[2]
-    yield "title", name or fobi.id
-    version = fobi.versions.get(last_held(fobi.history) or "")
-    if version is not None:
-        yield "format", version.type
-    yield "type", "file"
-    yield "date", iso(fobi.history.noted[-1])[:10] if fobi.history.noted else ""
-    yield "identifier", fobi.id
-    if not fobi.id.startswith("http"):
-        yield "identifier", context.landing(item.identifier)
-    yield "relation", _target(fobi)
-
-
-def _target(fobi: Fobi) -> str:
-    """The URL that a fobi redirected to when it was noted last."""
-    noted = fobi.history.noted
-    note = fobi.notes.get(noted[-1]) if noted else None
-    return note.target if note is not None else ""
+def _of_fobi(item: Item, context: Context) -> list[Pair]:
+    newest = item.newest
+    name = item.id.partition("?")[0].rstrip("/").rpartition("/")[2]
+    return [
+        ("title", name or item.id),
+        ("format", newest.type),
+        ("type", "file"),
+        ("date", iso(newest.tist)[:10] if newest.tist else ""),
+        ("identifier", item.id),
+        ("identifier", "" if item.id.startswith("http") else context.landing(item.identifier)),
+        ("relation", newest.target),
+    ]
 
 
 def person(cluster: Cluster) -> str:
@@ -183,9 +175,9 @@ def _year_and_month(values: Values) -> str:
     return f"{year}-{numbers[0]:02d}" if len(numbers) == 1 else year
 
 
-def _identifiers(item: TobiItem, refipos: Sequence[RawRefipo], context: Context) -> list[str]:
+def _identifiers(item: Item, refipos: Sequence[RawRefipo], context: Context) -> list[str]:
     template, values = item.template, item.values
-    found = [template.handle or item.tobi.id]
+    found = [template.handle or item.id]
     found += [refipo.url_raw for refipo in refipos]
     found += ["".join(url.split()) for url in values.get("Order-URL", ())]
     for raw in values.get("DOI", ()):

@@ -1,7 +1,7 @@
 """``amf``: the Academic Metadata Format that RePEc's own gateway offered; for tobis.
 
-Vocabulary: amf.openlib.org, "nagano". Nouns are text, collection, person and organization; what another
-template says better is referred to by its handle.
+Vocabulary: amf.openlib.org, "nagano". Nouns are text, collection, person and organization; what another template
+describes in full is referred to by its handle.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from archec.ids import archive_of, series_of
-from archec.oai.formats.base import XSI, Context, Item, RecordFormat, TobiItem
-from archec.oai.formats.dc import date_of, split_codes, split_words
-from archec.oai.xml import attribute, clean, element, text
+from archec.oai.dc import date_of, split_codes, split_words
+from archec.oai.formats import Context, RecordFormat
+from archec.oai.items import Item
+from archec.oai.xml import XSI, attribute, clean, element, text
 from archec.redif.fields import Cluster, RawRefipo
 from archec.redif.template import Template
-
-__all__ = ["Amf"]
 
 NAMESPACE = "http://amf.openlib.org"
 SCHEMA = "http://amf.openlib.org/2001/amf.xsd"
@@ -37,19 +36,16 @@ class Amf(RecordFormat):
     namespace = NAMESPACE
 
     def metadata(self, item: Item, context: Context) -> str:
-        """The ``amf`` element with one noun."""
-        if not isinstance(item, TobiItem):
-            raise TypeError("amf has no records for files")
         template = item.template
         noun = _NOUNS.get(template.family, "organization" if template.family == "institution" else "text")
         body = "".join(_work(item) if noun == "text" else _other(template, noun))
         return (
             f'<amf xmlns="{NAMESPACE}" xmlns:xsi="{XSI}" xsi:schemaLocation="{NAMESPACE} {self.schema_url(context)}">'
-            f'<{noun} id="info:lib/{attribute(template.handle or item.tobi.id)}">{body}</{noun}></amf>'
+            f'<{noun} id="info:lib/{attribute(template.handle or item.id)}">{body}</{noun}></amf>'
         )
 
 
-def _work(item: TobiItem) -> list[str]:
+def _work(item: Item) -> list[str]:
     template, fields = item.template, item.values
 
     def every(name: str) -> Sequence[str]:
