@@ -15,20 +15,24 @@ from archec.audit.fixity import Inspector
 from archec.audit.memory import Memory
 from archec.audit.opening import Audited
 from archec.audit.plan import Part, parts_of
-from archec.audit.workers import Lot, Seen, Tools, Workers
+from archec.audit.workers import Chunk, Seen, Tools, inspectors
 from archec.errors import CorruptJournal
 from archec.gather.progress import Meter
 from archec.store.journal import JournalFile, journals, read_batches
 from archec.store.layout import RUNS
+from archec.workers.pool import Pool
 
 __all__ = ["Pass", "Scope"]
 
 _WEIGHT = 2000
-"""Lines in a lot; one of a fobi counts as many, its file being larger."""
+"""Lines in a chunk; one of a fobi counts as many, its file being larger."""
 _FOBI_WEIGHT = 30
 _FOBI = b'{"type":"fobi"'
+_AHEAD = 4
+"""Chunks under way for each worker, at most."""
+_HINT = "out of memory? What was checked is remembered: run it again"
 _INLINE = 900
-"""Weight that is worked off without workers: less than that of a full lot."""
+"""Weight that is worked off without workers: less than that of a full chunk."""
 
 Totals = dict[int, tuple[int, int]]
 """Of a journal, by its run: how many batches it has, and about how many files it names."""
@@ -62,8 +66,8 @@ class Pass:
         self._inspector, self._meter, self._now = inspector, meter, now
         self.unread: dict[str, Finding] = {}
 
-    def go(self, take: Callable[[Lot, Seen], None]) -> None:
-        """Reads until all is done or the scope is used up; ``take`` gets what became of each lot, in order.
+    def go(self, take: Callable[[Chunk, Seen], None]) -> None:
+        """Reads until all is done or the scope is used up; ``take`` gets what became of each chunk, in order.
 
         At least one batch is checked, so that every call gets on; none where the share is 0.
         """
@@ -78,24 +82,25 @@ class Pass:
             return
         self._meter.phase("checking files", most or total or None)
         deadline = time.monotonic() + scope.seconds if scope.seconds else None
-        with self._workers() as workers:
+        count = self._archive.config.workers or min(4, os.cpu_count() or 1)
+        with self._workers(count) as workers:
             named = 0
-            for lot in self._all_lots(parts):
-                named += len(lot.lines)
-                for done, seen in workers.submit(lot):
-                    take(done, seen)
+            for chunk in self._all_chunks(parts):
+                named += len(chunk.lines)
+                workers.submit(chunk, chunk.weight)
+                for done in workers.results(at_most=_AHEAD * count):
+                    take(done.item, done.result(_HINT))
                 late = deadline is not None and time.monotonic() >= deadline
-                if lot.whole and (late or (most is not None and named >= most)):
+                if chunk.whole and (late or (most is not None and named >= most)):
                     break
-            for done, seen in workers.results():
-                take(done, seen)
+            for done in workers.results(at_most=0):
+                take(done.item, done.result(_HINT))
 
-    def _workers(self) -> Workers:
+    def _workers(self, count: int) -> Pool[Chunk, Seen]:
         archive, config, scope = self._archive, self._archive.config, self._scope
-        count = config.workers or min(4, os.cpu_count() or 1)
         url = config.database if archive.catalogue is not None else ""
         tools = Tools(archive.layout, url, config.base, scope.rate / count, scope.everything)
-        return Workers(tools, self._inspector, workers=count, inline=_INLINE)
+        return inspectors(tools, self._inspector, workers=count, inline=_INLINE)
 
     # -- how much there is ------------------------------------------------------------------------
 
@@ -124,15 +129,15 @@ class Pass:
         catalogue = self._archive.catalogue
         return sum(catalogue.counts()[:4]) if catalogue is not None else 0
 
-    # -- lots -------------------------------------------------------------------------------------
+    # -- chunks -----------------------------------------------------------------------------------
 
-    def _all_lots(self, parts: list[Part]) -> Iterator[Lot]:
+    def _all_chunks(self, parts: list[Part]) -> Iterator[Chunk]:
         for part in parts:
-            with closing(self._lots(part)) as lots:
-                yield from lots
+            with closing(self._chunks(part)) as chunks:
+                yield from chunks
 
-    def _lots(self, part: Part) -> Generator[Lot, None, None]:
-        """The lines of a part that name files, in lots that are about as much work."""
+    def _chunks(self, part: Part) -> Generator[Chunk, None, None]:
+        """The lines of a part that name files, in chunks that are about as much work."""
         journal = part.journal
         gathered = _Gathered(f"{RUNS}/{journal.path.name}", journal.tist)
         named = last = 0
@@ -155,7 +160,7 @@ class Pass:
 
 
 class _Gathered:
-    """Lines on their way to a lot."""
+    """Lines on their way to a chunk."""
 
     def __init__(self, path: str, run: int) -> None:
         self.path, self._run = path, run
@@ -163,27 +168,27 @@ class _Gathered:
         self._first = self._last = self._weight = 0
         self._compare = True
 
-    def add(self, batch: int, lines: list[bytes], *, compare: bool) -> Iterator[Lot]:
-        """The lines of the next batch; gives lots that are full."""
+    def add(self, batch: int, lines: list[bytes], *, compare: bool) -> Iterator[Chunk]:
+        """The lines of the next batch; gives chunks that are full."""
         if self._first and compare != self._compare:
-            yield self._lot(whole=True)
+            yield self._chunk(whole=True)
         self._compare, self._last = compare, batch
         self._first = self._first or batch
         for line in lines:
             if self._weight >= _WEIGHT:
-                yield self._lot(whole=False)
+                yield self._chunk(whole=False)
                 self._first = batch
             self._lines.append(line)
             self._weight += _FOBI_WEIGHT if line.startswith(_FOBI) else 1
         if self._weight >= _WEIGHT // 2:
-            yield self._lot(whole=True)
+            yield self._chunk(whole=True)
 
-    def rest(self) -> Iterator[Lot]:
-        """The last lot, if there is one."""
+    def rest(self) -> Iterator[Chunk]:
+        """The last chunk, if there is one."""
         if self._first:
-            yield self._lot(whole=True)
+            yield self._chunk(whole=True)
 
-    def _lot(self, *, whole: bool) -> Lot:
-        lot = Lot(self.path, self._run, self._first, self._last, whole, self._compare, self._lines, self._weight)
+    def _chunk(self, *, whole: bool) -> Chunk:
+        chunk = Chunk(self.path, self._run, self._first, self._last, whole, self._compare, self._lines, self._weight)
         self._lines, self._first, self._weight = [], 0, 0
-        return lot
+        return chunk

@@ -17,7 +17,7 @@ from archec.audit.repair import Repair
 from archec.audit.sieve import KEY, Sieve
 from archec.audit.strangers import MOST, known_tists, tell_strangers, under_way
 from archec.audit.walk import Tell, walk
-from archec.audit.workers import Lot, Seen
+from archec.audit.workers import Chunk, Seen
 from archec.errors import ArchecError
 from archec.gather.progress import Meter
 from archec.store.journal import journals
@@ -169,8 +169,8 @@ class _Verification:
         reading.go(self._take)
         self.unread |= reading.unread
 
-    def _take(self, lot: Lot, seen: Seen) -> None:
-        """What a lot came to: told, and remembered."""
+    def _take(self, chunk: Chunk, seen: Seen) -> None:
+        """What a chunk came to: told, and remembered."""
         self.summary.files += seen.files
         self.summary.read += seen.read
         if seen.keys:
@@ -179,13 +179,13 @@ class _Verification:
             if entry is None:
                 self._told(finding)
             elif self.memory.seen_bad(entry.tist, entry.id) != self.now:
-                self.memory.remember_bad(Bad(entry, finding.code, lot.run, 0 if self.repair else self.now))
+                self.memory.remember_bad(Bad(entry, finding.code, chunk.run, 0 if self.repair else self.now))
                 if self.repair is None:
                     self._told(finding)
-        last = lot.last if lot.whole else lot.last - 1
-        if last >= lot.first:
-            self.memory.checked(lot.run, lot.first, last, self.now)
-        self.meter.at(self.summary.files, f"{human_size(self.summary.read)}, run {lot.run}")
+        last = chunk.last if chunk.whole else chunk.last - 1
+        if last >= chunk.first:
+            self.memory.checked(chunk.run, chunk.first, last, self.now)
+        self.meter.at(self.summary.files, f"{human_size(self.summary.read)}, run {chunk.run}")
 
     # -- repairing --------------------------------------------------------------------------------
 

@@ -14,9 +14,8 @@ from archec.cli.archive import Archive, opened, tell_unknown
 from archec.cli.common import config_option, json_option, note
 from archec.cli.tables import Lines, fit, terminal_width
 from archec.export.units import Selection, selection
-from archec.report.coverage import Coverage, Tell
+from archec.report.coverage import Coverage, Tell, coverage_of_all
 from archec.report.coverage import coverage as coverage_of
-from archec.report.parallel import coverage_of_all
 
 if TYPE_CHECKING:
     from archec.gather.progress import Meter

@@ -7,20 +7,25 @@ come as it goes, and memory does not grow; a large catalogue is parted among pro
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
-from itertools import islice
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import NamedTuple
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.lists import FileState, TobiFiles
+from archec.catalogue.open import open_catalogue
 from archec.ids import archive_of, item_of, series_of
 from archec.redif.schema import kind_of
-
-__all__ = ["Coverage", "Tell", "coverage", "last_of", "total"]
+from archec.workers.pool import Pool
 
 _TOGETHER = 500
 """Works whose files are looked up at once."""
-_LAST = "\U0010ffff"
+_PARTS = 24
+_LEAST = 20_000
+"""Tobis of one part: a process takes a third of a second to start, in which it could look at as many."""
 
 _IN_VAIN = frozenset(
     ("unreachable", "timeout", "server-error", "truncated", "redirect-loop", "too-many-redirects", "gone")
@@ -110,17 +115,82 @@ def coverage(
         yield without
 
 
+class Part(NamedTuple):
+    """The ids between which a worker process looks."""
+
+    after: str
+    before: str
+
+
+def coverage_of_all(
+    catalogue: Catalogue,
+    url: str,
+    base: Path,
+    *,
+    workers: int | None = None,
+    least: int = _LEAST,
+    tell: Tell = lambda works: None,
+) -> Iterator[Coverage]:
+    """As :func:`coverage` over everything, by several processes, in order.
+
+    The catalogue is parted between archives. This process reads the first part, so that rows come from the start,
+    and ``workers`` others, by default one for each core that this process may use, the rest. ``url`` and ``base`` are
+    what :func:`archec.catalogue.open.open_catalogue` needs to open the catalogue again.
+    """
+    workers = len(os.sched_getaffinity(0)) if workers is None else workers
+    cuts = _between_archives(catalogue.split(_PARTS, least)) if workers > 1 else []
+    if not cuts:
+        yield from coverage(catalogue, tell=tell)
+        return
+    first, *others = (Part(after, before) for after, before in pairwise(["", *cuts, ""]))
+    pool: Pool[Part, list[Coverage]] = Pool(
+        "archec.report.coverage:reading", [url, base], list[Coverage], workers=workers, ordered=True, prefetch=0
+    )
+    without = Coverage("", "")
+    with pool:
+        for part in others:
+            pool.submit(part)
+        for row in _joined(coverage(catalogue, before=first.before, tell=tell), pool, tell):
+            if row.archive:
+                yield row
+            else:
+                without.add(row)
+    if without.works:
+        yield without
+
+
+def _joined(first: Iterator[Coverage], pool: Pool[Part, list[Coverage]], tell: Tell) -> Iterator[Coverage]:
+    yield from first
+    for done in pool.results(at_most=0):
+        rows = done.result("out of memory? try again with less beside it")
+        tell(sum(row.works for row in rows))
+        yield from rows
+
+
+def _between_archives(ids: list[str]) -> list[str]:
+    """Ids near those given that lie behind all those of an archive and before the next, each once, in order."""
+    return sorted({f"RePEc:{archive_of(obi)};" for obi in ids if archive_of(obi)})
+
+
+def reading(url: str, base: Path) -> Callable[[Part], list[Coverage]]:
+    """In a worker: what gives the rows of a part."""
+
+    def read(part: Part) -> list[Coverage]:
+        catalogue = open_catalogue(url, base=base, read_only=True)
+        try:
+            return list(coverage(catalogue, after=part.after, before=part.before))
+        finally:
+            catalogue.close()
+
+    return read
+
+
 def total(rows: Iterable[Coverage]) -> Coverage:
     """The sum of rows."""
     summed = Coverage("", "")
     for row in rows:
         summed.add(row)
     return summed
-
-
-def last_of(archive: str) -> str:
-    """An id behind all those of an archive, and before all those of the next."""
-    return f"RePEc:{archive};"
 
 
 def _works(tobis: Iterator[TobiFiles], tell: Tell) -> Iterator[TobiFiles]:

@@ -131,7 +131,7 @@ class Pool(Generic[Item, Answer]):
         if self.closed:
             raise ValueError("the pool is closed")
         number = self._submitted
-        if self._here is not None and self._inline > 0 and not self._seats:
+        if self._here is not None and weight <= self._inline and not self._seats:
             self._inline -= weight
             self._done[number] = Done(item, self._here(item))
             self._submitted += 1

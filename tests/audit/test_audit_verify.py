@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, tree, verified
 from gather_site import Site, pdf
 from gather_support import Member, archec_cli, make, run, start_cli, tarball, template, until
 
-from archec.audit import passes, workers
+from archec.audit import passes
 from archec.audit.memory import Memory, Stretch, memory_path, oldest_check
 from archec.audit.opening import opened_for_audit
 from archec.audit.passes import Scope
@@ -304,13 +307,51 @@ def test_interrupted_it_remembers(many: World, memory_folder: Callable[[], Path]
     assert remembered(world.config)[0] == stretch
 
 
-def test_a_worker_that_dies_is_an_error(
-    many: World, memory_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@contextmanager
+def killing(*, once: bool) -> Iterator[set[int]]:
+    """Kills the worker processes of this one, the first ones or all that come; gives those it has killed."""
+    killed: set[int] = set()
+    over = Event()
+
+    def kill_them() -> None:
+        while not over.wait(0.005) and not (once and killed):
+            for pid in workers_of(os.getpid()) - killed:
+                killed.add(pid)
+                os.kill(pid, signal.SIGKILL)
+
+    thread = Thread(target=kill_them)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def workers_of(parent: int) -> set[int]:
+    """The worker processes that a process has started and that are not waited for."""
+    found = set()
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        with suppress(OSError):
+            state, above = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[:2]
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if state != "Z" and int(above) == parent and b"archec.workers" in command:
+                found.add(pid)
+    return found
+
+
+def test_a_worker_that_is_killed_costs_nothing(many: World, memory_folder: Callable[[], Path]) -> None:
     world = clone(many, memory_folder() / "copy")
-    monkeypatch.setattr(workers, "_COMMAND", "import os; os._exit(3)")
-    with pytest.raises(ArchecError, match="worker process died"):
+    with killing(once=True) as killed:
+        summary, findings = verified(world)
+    assert (summary.files, findings, bool(killed)) == (9180, [], True)
+
+
+def test_workers_that_die_again_and_again_are_an_error(many: World, memory_folder: Callable[[], Path]) -> None:
+    world = clone(many, memory_folder() / "copy")
+    with killing(once=False), pytest.raises(ArchecError, match="worker process") as caught:
         verified(world)
+    assert "run it again" in caught.value.hint
 
 
 def test_nothing_changes_between_two_engines_of_the_audit(many: World) -> None:

@@ -13,8 +13,7 @@ from report_data import PAPER, Place, file, work
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Fobi, Tobi
-from archec.report.coverage import Coverage, coverage, total
-from archec.report.parallel import coverage_of_all
+from archec.report.coverage import Coverage, coverage, coverage_of_all, total
 
 
 def test_every_file_counts_once_for_each_work(catalogue: Catalogue) -> None:

@@ -106,7 +106,7 @@ def test_names_of_files_that_are_not_utf_8() -> None:
 
 def test_little_work_is_done_here(tmp_path: Path) -> None:
     here = obeying(tmp_path)
-    with Pool("workers_jobs:obeying", [tmp_path], str, workers=2, here=here, inline=100, ordered=True) as workers:
+    with Pool("workers_jobs:obeying", [tmp_path], str, workers=2, here=here, inline=120, ordered=True) as workers:
         for number in range(4):
             workers.submit(f"small{number}", 30)
         assert workers.pids == []
