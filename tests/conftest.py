@@ -1,9 +1,11 @@
-"""Fixtures of all tests: a clean environment, and a MongoDB server for those that need one."""
+"""Fixtures of all tests: a clean environment, folders in memory, the demo's archive, a MongoDB server."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +14,8 @@ import hypothesis
 import pymongo
 import pytest
 from mongod import Mongod, NoMongod, binary
+
+from archec.config import Config
 
 # A machine that is busy with other tests may take any time for an example.
 hypothesis.settings.register_profile("archec", deadline=None)
@@ -35,6 +39,35 @@ def clean_environment() -> Iterator[None]:
             if ours or name.lower() in _PROXIES:
                 patch.delenv(name)
         yield
+
+
+@pytest.fixture(scope="session")
+def memory_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
+    """Makes fresh folders on a file system in memory where there is one: hundreds of small archives."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else str(tmp_path_factory.getbasetemp())
+    top = Path(tempfile.mkdtemp(prefix="archec-test-", dir=base))
+    try:
+        yield lambda: Path(tempfile.mkdtemp(dir=top))
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+
+
+@pytest.fixture
+def folder(memory_folder: Callable[[], Path]) -> Path:
+    """A fresh folder, in memory where that is possible."""
+    return memory_folder()
+
+
+@pytest.fixture(scope="module")
+def demo(memory_folder: Callable[[], Path]) -> Config:
+    """The archive of the demo, after its three gatherings; only to be read."""
+    from archec.demo.show import make_archive, play  # not above: the lower rooms' tests need none of the upper ones
+    from archec.gather.progress import Silent
+
+    config = make_archive(memory_folder() / "demo")
+    for _ in play(config, Silent()):
+        pass
+    return config
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,10 @@
 """Fixtures of the audit's tests: one archive with all that an archive can hold, gathered once and copied."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "gather"))
-
 from audit_support import World, clone, gather_world
-from gather_fixtures import memory_folder as memory_folder
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,6 @@ from archec.store.layout import open_layout
 
 HANDLE = "RePEc:aaa:sss:1"
 TEXT = "Template-Type: ReDIF-Paper 1.0\nTitle: T\nHandle: RePEc:aaa:sss:1\n"
-
-
-@pytest.fixture
-def folder(memory_folder: Callable[[], Path]) -> Path:
-    return memory_folder()
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,11 +38,6 @@ def complaints(err: str) -> list[str]:
     """What stands on stderr, but for the line for machines that a run writes last."""
     lines = err.splitlines()
     return lines[:-1] if lines and lines[-1].startswith("archec-run {") else lines
-
-
-@pytest.fixture
-def folder(memory_folder: Callable[[], Path]) -> Path:
-    return memory_folder()
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,10 @@
 """Fixtures of the export's tests: an archive gathered from a small site, and copies of it."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "gather"))
-
 from export_support import World, clone, gather_world
-from gather_fixtures import memory_folder as memory_folder
 
 
 @pytest.fixture(scope="session")

@@ -25,11 +25,6 @@ T1, T2, T3 = (parse_when(f"2001-01-0{day}") for day in (1, 2, 3))
 
 
 @pytest.fixture
-def folder(memory_folder: Callable[[], Path]) -> Path:
-    return memory_folder()
-
-
-@pytest.fixture
 def config(folder: Path) -> Config:
     return make(folder / "archive")
 

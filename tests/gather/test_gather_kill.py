@@ -81,11 +81,6 @@ class Story:
         self.assert_good(config)
 
 
-@pytest.fixture
-def folder(memory_folder: Callable[[], Path]) -> Path:
-    return memory_folder()
-
-
 @pytest.fixture(scope="module")
 def story(memory_folder: Callable[[], Path]) -> Story:
     return Story(memory_folder(), 30)

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -42,11 +42,6 @@ from archec.store import failpoints
 from archec.store.journal import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock, holder
-
-
-@pytest.fixture
-def folder(memory_folder: Callable[[], Path]) -> Path:
-    return memory_folder()
 
 
 @pytest.fixture

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +10,8 @@ from oai_support import World, file, paper
 
 
 @pytest.fixture
-def memory_path(tmp_path: Path) -> Iterator[Path]:
-    """A fresh folder, on a file system in memory where there is one: hundreds of small repositories."""
-    if not os.access("/dev/shm", os.W_OK):
-        yield tmp_path
-        return
-    folder = Path(tempfile.mkdtemp(prefix="archec-test-", dir="/dev/shm"))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+def memory_path(memory_folder: Callable[[], Path]) -> Path:
+    return memory_folder()
 
 
 @pytest.fixture

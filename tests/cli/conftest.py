@@ -1,9 +1,0 @@
-"""Fixtures of the command line's tests, which share what the tests of gathering have."""
-
-import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[1] / "gather"))
-
-from gather_fixtures import demo as demo
-from gather_fixtures import memory_folder as memory_folder
