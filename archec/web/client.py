@@ -129,6 +129,7 @@ class Client:
         loop = asyncio.get_running_loop()
         scheme, _, rest = url.partition("://")
         slash = rest.find("/")
+        # These checks keep line ends and blanks out of the request line, whoever made the URL.
         if slash <= 0 or not (rest.isascii() and rest.isprintable()) or " " in rest:
             raise httpx.UnsupportedProtocol("not a normalised URL")
         headers = self._headers

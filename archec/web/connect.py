@@ -165,6 +165,7 @@ class Connector:
                 server_hostname=None if context is None else host.rstrip("."),
             )
             try:
+                # each has its share of the time, so that one that drops packets leaves some for the others
                 _, connection = await _within(timeout / len(addresses), connecting, f"{host} ({address})")
                 return connection
             except ssl.SSLCertVerificationError as error:

@@ -175,7 +175,7 @@ class _Session:
                     return data
                 self._ended = True
                 self._data.close()
-                self._ftp.voidresp()
+                self._ftp.voidresp()  # only this reply says whether the file was sent to its end
             except TimeoutError as error:
                 raise httpx.ReadTimeout("the ftp server fell silent") from error
             except (ftplib.Error, OSError, EOFError, ValueError) as error:
@@ -186,7 +186,7 @@ class _Session:
         """Wakes a thread that waits for the server."""
         for sock in (self._ftp.sock, self._data):
             if sock is not None:
-                try:
+                try:  # not close(): another thread may be reading, and the number could be reused under it
                     sock.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     continue

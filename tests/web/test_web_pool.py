@@ -269,7 +269,8 @@ def test_shares_use_all_and_starve_nobody(total: int, wants: list[int]) -> None:
         assert all(share <= max(1, want) for share, want in zip(found, wants, strict=True))
 
 
-@pytest.mark.parametrize("concurrency", [64, pytest.param(128, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("concurrency", [64, 128])
 def test_the_rate_is_concurrency_over_latency(tmp_path: Path, concurrency: int) -> None:
     """The best of three runs counts: what else the machine does can only make it slower."""
     latency, each, rates = 0.2, concurrency // 12, [0.0]
