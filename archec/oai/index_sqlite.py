@@ -12,14 +12,14 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
-from archec.catalogue.sqlite_file import translated
 from archec.errors import CatalogueError
 from archec.oai.index import KINDS, Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
 from archec.oai.sets import with_ancestors
+from archec.sqlite import Database, Role, make_tables
 
+_ROLE = Role("the OAI index", CatalogueError, "move it away: the next start of the server makes it anew")
 _APPLICATION = 0x61726F69
 """``PRAGMA application_id``: "aroi" in ASCII."""
 _VERSION = 3
@@ -52,49 +52,42 @@ class SQLiteIndex(Index):
     wait for a writer."""
 
     def __init__(self, path: Path) -> None:
-        self.name, self._path = str(path), path
-        self._read_lock, self._write_lock = RLock(), RLock()
+        self.name = str(path)
         self._numbers: dict[str, int] = {}
         if not path.parent.is_dir():
             raise CatalogueError(f"{path}: there is no folder {path.parent}")
-        self._writer = _connect(path)
+        self._writer = _opened(path)
         try:
-            self._reader = _connect(path)
+            self._reader = _opened(path)
         except BaseException:
             self._writer.close()
             raise
 
     def close(self) -> None:
-        with self._read_lock, self._write_lock, translated(self._path):
-            self._reader.close()
-            self._writer.close()
+        self._reader.close()
+        self._writer.close()
 
     # -- writing ----------------------------------------------------------------------------------
 
     def _write(
         self, chunk: Mapping[str, IndexEntry], state: IndexState, stamp: int, *, force: bool
     ) -> tuple[int, dict[str, IndexEntry]]:
-        db = self._writer
-        with self._write_lock, translated(self._path):
-            db.execute("BEGIN IMMEDIATE")
-            try:
+        try:
+            with self._writer.transaction() as db:
                 last = _state(db).last
                 stamp = max(last, stamp)
-                old = self._old(chunk)
+                old = self._old(db, chunk)
                 changed = {local: entry for local, entry in chunk.items() if force or _differs(entry, old.get(local))}
-                self._put(changed.values(), old, stamp if state.ready else None)
+                self._put(db, changed.values(), old, stamp if state.ready else None)
                 if changed:
                     last = stamp if state.ready else max(last, *(entry.stamp for entry in changed.values()))
                 db.execute("UPDATE state SET doc = ?", (json.dumps(state._replace(last=last)),))
-                db.execute("COMMIT")
-            except BaseException:
-                self._numbers.clear()
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
+        except BaseException:
+            self._numbers.clear()
+            raise
         return stamp, changed
 
-    def _old(self, chunk: Iterable[str]) -> dict[str, _Old]:
+    def _old(self, db: sqlite3.Connection, chunk: Iterable[str]) -> dict[str, _Old]:
         """Those items of a chunk that the index has."""
         names = sorted(chunk)
         found: dict[str, _Old] = {}
@@ -102,12 +95,13 @@ class SQLiteIndex(Index):
             part = names[i : i + _MAX_PARAMETERS]
             marks = ",".join("?" * len(part))
             sql = f"SELECT local, n, stamp, mark, deleted, sets, gone FROM item WHERE local IN ({marks})"
-            found.update((row[0], row[1:]) for row in self._writer.execute(sql, part))
+            found.update((row[0], row[1:]) for row in db.execute(sql, part))
         return found
 
-    def _put(self, changed: Iterable[IndexEntry], old: Mapping[str, _Old], stamp: int | None) -> None:
+    def _put(
+        self, db: sqlite3.Connection, changed: Iterable[IndexEntry], old: Mapping[str, _Old], stamp: int | None
+    ) -> None:
         """Writes items with their memberships; ``stamp`` None: each under its own."""
-        db = self._writer
         next_n = db.execute("SELECT coalesce(max(n), 0) + 1 FROM item").fetchone()[0]
         items: list[tuple[object, ...]] = []
         removed: list[tuple[int, int, int, int]] = []
@@ -123,13 +117,13 @@ class SQLiteIndex(Index):
                 known = {*sets.split(), *left.split()}
                 gone = sorted(known - set(entry.sets))
                 before = with_ancestors(known)
-                removed += [(self._number(path), kind, old_stamp, n) for path in before]
+                removed += [(self._number(db, path), kind, old_stamp, n) for path in before]
             else:
                 n, next_n = next_n, next_n + 1
             now = with_ancestors(entry.sets)
             after = now | with_ancestors(gone)
-            added += [(self._number(path), kind, date, n, path not in now) for path in after]
-            totals.update((self._number(path), kind) for path in after - before)
+            added += [(self._number(db, path), kind, date, n, path not in now) for path in after]
+            totals.update((self._number(db, path), kind) for path in after - before)
             obi = entry.obi if entry.obi != entry.local else None
             items.append(
                 (n, kind, entry.local, obi, date, entry.mark, entry.deleted, " ".join(entry.sets), " ".join(gone))
@@ -141,16 +135,16 @@ class SQLiteIndex(Index):
         add = "INSERT INTO total VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET items = items + excluded.items"
         db.executemany(add, [(*key, count) for key, count in sorted(totals.items())])
 
-    def _number(self, path: str) -> int:
+    def _number(self, db: sqlite3.Connection, path: str) -> int:
         """The number of a set, given to it if it is new. Only within the writer's transaction."""
         if not path:
             return _ALL
         number = self._numbers.get(path)
         if number is None:
-            found = self._writer.execute("SELECT s FROM path WHERE path = ?", (path,)).fetchone()
+            found = db.execute("SELECT s FROM path WHERE path = ?", (path,)).fetchone()
             if found is None:
-                found = self._writer.execute("SELECT coalesce(max(s), 0) + 1 FROM path").fetchone()
-                self._writer.execute("INSERT INTO path VALUES (?, ?)", (path, found[0]))
+                found = db.execute("SELECT coalesce(max(s), 0) + 1 FROM path").fetchone()
+                db.execute("INSERT INTO path VALUES (?, ?)", (path, found[0]))
             if len(self._numbers) >= _MAX_NUMBERS:
                 self._numbers.clear()
             number = self._numbers[path] = int(found[0])
@@ -159,8 +153,8 @@ class SQLiteIndex(Index):
     # -- reading ----------------------------------------------------------------------------------
 
     def state(self) -> IndexState:
-        with self._read_lock, translated(self._path):
-            return _state(self._reader)
+        with self._reader.lock, self._reader.translated():
+            return _state(self._reader.connection)
 
     def page(self, query: ListQuery, after: SortKey | None, limit: int) -> list[IndexRow]:
         number = self._known(query.set)
@@ -173,7 +167,7 @@ class SQLiteIndex(Index):
         )
         found: list[tuple[Any, ...]] = []
         for kind in query.kinds:
-            found += self._fetch(sql, (number, KINDS.index(kind), stamp, n, query.end, limit))
+            found += self._reader.fetch(sql, (number, KINDS.index(kind), stamp, n, query.end, limit))
         if len(query.kinds) > 1:
             found.sort(key=lambda row: (row[6], row[0]))
         return [_row(row) for row in found[:limit]]
@@ -187,32 +181,28 @@ class SQLiteIndex(Index):
             key = (number, KINDS.index(kind))
             if query.start > 0:
                 sql = "SELECT count(*) FROM member WHERE s = ? AND kind = ? AND stamp BETWEEN ? AND ?"
-                count += self._fetch(sql, (*key, query.start, query.end))[0][0]
+                count += self._reader.fetch(sql, (*key, query.start, query.end))[0][0]
                 continue
             # The usual case, in which hardly anything lies beyond the end: no long range is read.
-            total = self._fetch("SELECT items FROM total WHERE s = ? AND kind = ?", key)
+            total = self._reader.fetch("SELECT items FROM total WHERE s = ? AND kind = ?", key)
             sql = "SELECT count(*) FROM member WHERE s = ? AND kind = ? AND stamp > ?"
-            count += (total[0][0] if total else 0) - self._fetch(sql, (*key, query.end))[0][0]
+            count += (total[0][0] if total else 0) - self._reader.fetch(sql, (*key, query.end))[0][0]
         return count
 
     def find(self, local: str) -> IndexRow | None:
-        found = self._fetch(f"SELECT {_ROW}, stamp, 0 FROM item WHERE local = ?", (local,))
+        found = self._reader.fetch(f"SELECT {_ROW}, stamp, 0 FROM item WHERE local = ?", (local,))
         return _row(found[0]) if found else None
 
     def sets(self, after: str, limit: int) -> list[str]:
         sql = "SELECT path FROM path WHERE path > ? ORDER BY path LIMIT ?"
-        return [row[0] for row in self._fetch(sql, (after, limit))]
+        return [row[0] for row in self._reader.fetch(sql, (after, limit))]
 
     def _known(self, path: str) -> int | None:
         """The number of a set, None if there is none of this name."""
         if not path:
             return _ALL
-        found = self._fetch("SELECT s FROM path WHERE path = ?", (path,))
+        found = self._reader.fetch("SELECT s FROM path WHERE path = ?", (path,))
         return found[0][0] if found else None
-
-    def _fetch(self, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
-        with self._read_lock, translated(self._path):
-            return self._reader.execute(sql, parameters).fetchall()
 
 
 def _state(db: sqlite3.Connection) -> IndexState:
@@ -230,48 +220,33 @@ def _row(row: Sequence[Any]) -> IndexRow:
     )
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    """A connection in autocommit mode to the file, which is created if missing and emptied if of another version.
+def _opened(path: Path) -> Database:
+    """The file, which is created if missing and emptied if of another version.
 
     Raises :class:`CatalogueError` if the file is something else or cannot be opened.
     """
-    with translated(path):
-        db = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+    file = Database(path, _ROLE)
     try:
-        with translated(path):
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
-            db.execute("PRAGMA cache_size = -32768")
-            _prepare(db, path)
+        file.use_wal()
+        file.fetch("PRAGMA cache_size = -32768")
+        if not _is_current(file):
+            with file.transaction() as db:
+                if not _is_current(file):  # no other process prepared it in the meantime
+                    for (table,) in file.fetch("SELECT name FROM sqlite_master WHERE type = 'table'"):
+                        db.execute(f"DROP TABLE {table}")
+                    make_tables(db, _SCHEMA, _APPLICATION, _VERSION)
+                    db.execute("INSERT INTO state VALUES (1, ?)", (json.dumps(IndexState(secrets.token_hex(4))),))
     except BaseException:
-        db.close()
+        file.close()
         raise
-    return db
+    return file
 
 
-def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    if _is_current(db, path):
-        return
-    db.execute("BEGIN IMMEDIATE")
-    if not _is_current(db, path):  # no other process prepared it in the meantime
-        for table in _tables(db):
-            db.execute(f"DROP TABLE {table}")
-        for statement in _SCHEMA.split(";"):
-            db.execute(statement)
-        db.execute("INSERT INTO state VALUES (1, ?)", (json.dumps(IndexState(secrets.token_hex(4))),))
-        db.execute(f"PRAGMA application_id = {_APPLICATION}")
-        db.execute(f"PRAGMA user_version = {_VERSION}")
-    db.execute("COMMIT")
-
-
-def _is_current(db: sqlite3.Connection, path: Path) -> bool:
+def _is_current(file: Database) -> bool:
     """Whether the file is an index of this version; False for an older one and for an empty file."""
-    if not _tables(db):
+    if file.is_empty():
         return False
-    if db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-        raise CatalogueError(f"{path}: this SQLite database is something else, not an OAI index of archec")
-    return bool(db.execute("PRAGMA user_version").fetchone()[0] == _VERSION)
-
-
-def _tables(db: sqlite3.Connection) -> list[str]:
-    return [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    application, version = file.kind()
+    if application != _APPLICATION:
+        raise CatalogueError(f"{file.path}: this SQLite database is something else, not an OAI index of archec")
+    return version == _VERSION
