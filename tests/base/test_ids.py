@@ -176,3 +176,48 @@ def test_perls_own_escaping_gives_the_same() -> None:
 )  # fmt: skip
 def test_an_id_as_it_is_typed(raw: str, text: str) -> None:
     assert ids.typed(raw) == text
+
+
+# -- keys -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("http://www.nber.org/", "org,nber)/"),
+        ("https://www2.nber.org/A/B.PDF?b=2&a=1&A=3", "org,nber)/a/b.pdf?a=1&a=3&b=2"),
+        ("http://a.b/x/", "b,a)/x"),
+        ("http://a.b/?", "b,a)/"),
+        ("ftp://ftp.b/x//y.pdf", "b,ftp)/x/y.pdf"),
+        ("http://h:8080/a;x=1?x", "h:8080)/a;x=1?x"),
+        ("http://a.b/%257Efoo/%20x%2Fy%E4", "b,a)/~foo/%20x/y%e4"),
+        ("http://127.0.0.1:8080/x", "1,0,0,127:8080)/x"),
+        ("http://[::1]:81/a", "::1:81)/a"),
+        ("http://a.b/x?PHPSESSID=0123456789abcdef0123456789abcdef&z=1", "b,a)/x?z=1"),
+        ("http://a.b/x?sid=0123456789abcdef0123456789abcdef", "b,a)/x"),
+        ("http://a.b/x?sid=short", "b,a)/x?sid=short"),
+    ],
+)
+def test_keys_of_urls(url: str, key: str) -> None:
+    assert ids.urlkey(ids.normalise_url(url)) == key
+
+
+@given(st.text(max_size=60), st.sampled_from(["http://h/", "https://www.x.de/a?", "RePEc:", "other:"]))
+def test_keys_and_uris_are_printable_and_need_no_escapes_in_json(text: str, start: str) -> None:
+    try:
+        obi = ids.normalise_url(start + text) if "//" in start else ids.normalise_handle(start + text)
+    except BadName:
+        return
+    uri = ids.target_uri(obi)
+    for shown in (uri, ids.urlkey(uri)):
+        assert shown.isascii()
+        assert shown.isprintable()
+        assert " " not in shown
+    assert '"' not in uri
+    assert "\\" not in uri
+
+
+def test_uris_of_handles() -> None:
+    assert ids.target_uri("RePEc:aaa:sss:1") == "urn:x-repec:aaa:sss:1"
+    assert ids.target_uri("aaa:http://x") == "urn:x-redif:aaa:http://x"
+    assert ids.target_uri("RePEc:ü:%") == "urn:x-repec:%C3%BC:%25"

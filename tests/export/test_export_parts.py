@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -19,10 +19,10 @@ from archec.export.observations import Unchanged, Visits, collect_visits, hash_o
 from archec.export.sorting import SortedLines
 from archec.export.units import OTHER, Selection, Unit, selection, tobis_of, unit_of, units
 from archec.history import History
-from archec.ids import normalise_handle, normalise_url, target_uri, urlkey
+from archec.ids import normalise_handle
 from archec.store.layout import create
 from archec.warc.cdxj import prefix
-from archec.warc.records import Observation, RecordKind, http_head, record_id
+from archec.warc.records import Observation
 
 # -- sorting ----------------------------------------------------------------------------------------
 
@@ -118,51 +118,6 @@ def test_selection() -> None:
     assert (OTHER.handle, Unit("aaa", "").handle, Unit("aaa", "s").handle) == ("other", "RePEc:aaa", "RePEc:aaa:s")
 
 
-# -- keys -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("url", "key"),
-    [
-        ("http://www.nber.org/", "org,nber)/"),
-        ("https://www2.nber.org/A/B.PDF?b=2&a=1&A=3", "org,nber)/a/b.pdf?a=1&a=3&b=2"),
-        ("http://a.b/x/", "b,a)/x"),
-        ("http://a.b/?", "b,a)/"),
-        ("ftp://ftp.b/x//y.pdf", "b,ftp)/x/y.pdf"),
-        ("http://h:8080/a;x=1?x", "h:8080)/a;x=1?x"),
-        ("http://a.b/%257Efoo/%20x%2Fy%E4", "b,a)/~foo/%20x/y%e4"),
-        ("http://127.0.0.1:8080/x", "1,0,0,127:8080)/x"),
-        ("http://[::1]:81/a", "::1:81)/a"),
-        ("http://a.b/x?PHPSESSID=0123456789abcdef0123456789abcdef&z=1", "b,a)/x?z=1"),
-        ("http://a.b/x?sid=0123456789abcdef0123456789abcdef", "b,a)/x"),
-        ("http://a.b/x?sid=short", "b,a)/x?sid=short"),
-    ],
-)
-def test_keys_of_urls(url: str, key: str) -> None:
-    assert urlkey(normalise_url(url)) == key
-
-
-@given(st.text(max_size=60), st.sampled_from(["http://h/", "https://www.x.de/a?", "RePEc:", "other:"]))
-def test_keys_and_uris_are_printable_and_need_no_escapes_in_json(text: str, start: str) -> None:
-    try:
-        obi = normalise_url(start + text) if "//" in start else normalise_handle(start + text)
-    except BadName:
-        return
-    uri = target_uri(obi)
-    for shown in (uri, urlkey(uri)):
-        assert shown.isascii()
-        assert shown.isprintable()
-        assert " " not in shown
-    assert '"' not in uri
-    assert "\\" not in uri
-
-
-def test_uris_of_handles() -> None:
-    assert target_uri("RePEc:aaa:sss:1") == "urn:x-repec:aaa:sss:1"
-    assert target_uri("aaa:http://x") == "urn:x-redif:aaa:http://x"
-    assert target_uri("RePEc:ü:%") == "urn:x-repec:%C3%BC:%25"
-
-
 # -- observations -----------------------------------------------------------------------------------
 
 URL = "http://h.example/a"
@@ -218,12 +173,6 @@ def test_lines_hold_all_and_sort_by_their_prefix() -> None:
     assert start == prefix(URL, 1_000_000_000) == b'example,h)/a 20010909014640 {"url":"http://h.example/a"'
 
 
-def test_record_ids_are_the_same_always() -> None:
-    found = record_id(1352481230, "RePEc:aaa:sss:1", "resource")
-    assert found == "<urn:uuid:62fc42d2-d1d5-570a-9fd5-79f62405fb83>"
-    assert len({record_id(t, i, k) for t in (1, 11) for i in ("a", "1:a") for k in ("resource", "revisit")}) == 8
-
-
 def test_visits_are_looked_up(tmp_path: Path) -> None:
     rows: list[tuple[str, int, str, str]] = [
         (url, tist, flag, target)
@@ -244,42 +193,3 @@ def test_visits_are_looked_up(tmp_path: Path) -> None:
 def test_no_journal_is_read_for_an_empty_archive(tmp_path: Path) -> None:
     path = collect_visits(create(tmp_path / "archive"), Position(), 0, tmp_path, lambda lines: None)
     assert path.read_bytes() == b""
-
-
-# -- headers ----------------------------------------------------------------------------------------
-
-
-def head(kind: RecordKind = "response", **more: Any) -> bytes:
-    fields: dict[str, Any] = {"size": 3, "status": 200, "headers": (), "target": ""} | more
-    found = Observation(
-        kind, URL, 1, 1, "a" * 32, fields["size"], "text/html", fields["status"], fields["headers"], fields["target"]
-    )
-    data: bytes = http_head(found).headers_buff
-    return data
-
-
-def test_header_is_what_was_recorded() -> None:
-    recorded = (("content-type", "text/html"), ("content-length", "3"), ("etag", '"x"'))
-    assert head(headers=recorded) == (
-        b'HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 3\r\netag: "x"\r\n\r\n'
-    )
-
-
-def test_a_length_that_does_not_fit_steps_aside() -> None:
-    found = head(headers=(("content-length", "99"),))
-    assert found == b"HTTP/1.1 200 OK\r\nX-Archive-Orig-content-length: 99\r\ncontent-length: 3\r\n\r\n"
-
-
-def test_a_redirect_always_says_where_to() -> None:
-    found = head("redirect", status=301, target="http://h.example/b")
-    assert found == b"HTTP/1.1 301 Moved Permanently\r\ncontent-length: 0\r\nlocation: http://h.example/b\r\n\r\n"
-    found = head("redirect", status=0, headers=(("location", "/b"),), target="http://h.example/b")
-    assert found == b"HTTP/1.1 302 Found\r\nlocation: /b\r\ncontent-length: 0\r\n\r\n"
-
-
-@given(st.text(max_size=40), st.integers(0, 999))
-def test_no_header_value_breaks_out(value: str, status: int) -> None:
-    found = head(status=status, headers=(("server", value),))
-    assert found.count(b"\r\n") == 4
-    assert found.endswith(b"\r\n\r\n")
-    assert found.isascii()

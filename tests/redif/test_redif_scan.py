@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from archec.redif.items import Blob
 from archec.redif.problems import CODES
-from archec.redif.scan import Scan, scan
+from archec.redif.scan import Scan, canonical_text, only_file_urls_differ, scan
 
 ONE = b"Template-Type: ReDIF-Paper 1.0\nTitle: One\nHandle: RePEc:aaa:ssssss:1\n"
 TWO = b"Template-Type: ReDIF-Paper 1.0\nTitle: Two\nHandle: RePEc:aaa:ssssss:2\n"
@@ -186,3 +186,55 @@ def test_scanning_what_was_kept_gives_the_same(pieces: list[bytes]) -> None:
     for template in scanned(b"".join(pieces)).templates:
         again = scanned(template.text).templates
         assert [t._replace(line=0, index=0) for t in again] == [template._replace(line=0, index=0)]
+
+
+# -- comparing texts --------------------------------------------------------------------------------
+
+PAPER = b"Template-Type: ReDIF-Paper 1.0\nTitle: x\nFile-URL: http://a/1.pdf\nFile-Format: application/pdf\nHandle: a\n"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        PAPER.replace(b"\n", b"  \n"),
+        PAPER.replace(b"\n", b"\r\n"),
+        PAPER.replace(b"\n", b"\n\n"),
+        b"# x\n" + PAPER + b"# y",
+        PAPER.rstrip(),
+        PAPER.replace(b"\n", b"\n \t\n"),
+    ],
+)
+def test_cosmetic(other: bytes) -> None:
+    assert canonical_text(other) == canonical_text(PAPER) == PAPER
+
+
+def test_not_cosmetic() -> None:
+    assert canonical_text(PAPER.replace(b"x", b" x")) != PAPER
+    assert canonical_text(b"") == b""
+
+
+@given(st.text(alphabet="a#: \t\r\n\x0b", max_size=40))
+def test_idempotent(text: str) -> None:
+    once = canonical_text(text.encode())
+    assert canonical_text(once) == once
+    for line in once.split(b"\n")[:-1]:
+        assert line.strip()
+        assert line == line.rstrip()
+        assert not line.startswith(b"#")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        (PAPER, PAPER.replace(b"a/1", b"b/2"), True),
+        (PAPER, PAPER.replace(b"a/1", b"b/\n  2").replace(b"File-URL", b"file-url"), True),
+        (PAPER, PAPER.replace(b"a/1", b"b/2").replace(b"x", b"y"), False),
+        (PAPER, PAPER.replace(b"File-URL: http://a/1.pdf\n", b""), False),
+        (PAPER, PAPER.replace(b"application/pdf", b"text/html"), False),
+        (PAPER, PAPER, True),
+        (b"Book-File-URL: x\nT: y\n", b"Book-File-URL: z\nT: y\n", True),
+    ],
+)
+def test_only_file_urls(a: bytes, b: bytes, expected: bool) -> None:
+    assert only_file_urls_differ(a, b) is expected
+    assert only_file_urls_differ(b, a) is expected
