@@ -13,12 +13,15 @@ from pathlib import Path
 import hypothesis
 import pymongo
 import pytest
+from hypothesis import HealthCheck
 from mongod import Mongod, NoMongod, binary
 
 from archec.config import Config
 
-# A machine that is busy with other tests may take any time for an example.
-hypothesis.settings.register_profile("archec", deadline=None)
+# A machine that is busy with other tests may take any time for an example, and a fixture may serve all of them.
+hypothesis.settings.register_profile(
+    "archec", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 hypothesis.settings.load_profile("archec")
 
 _PROXIES = {"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"}

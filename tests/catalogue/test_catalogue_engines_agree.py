@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from catalogue_data import checksum, fobi, lot, lots, tobi
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.catalogue.dump import dump
@@ -72,7 +72,7 @@ def check_places(catalogue: Catalogue, kind: ObiKind, obis: Sequence[Tobi | Fobi
             assert found == [place for place in expected if place > after]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40)
 @given(st.lists(st.tuples(lots, st.booleans()), min_size=1, max_size=4))
 def test_engines_agree(sqlite: Catalogue, mongodb: Catalogue, steps: list[tuple[Changes, bool]]) -> None:
     for catalogue in (sqlite, mongodb):

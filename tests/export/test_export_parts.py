@@ -28,7 +28,7 @@ from archec.warc.records import Observation
 
 
 @given(st.lists(st.binary(max_size=4).map(lambda data: data.replace(b"\n", b"n"))))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_lines_come_in_order_and_once(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
     folder = tmp_path_factory.getbasetemp()
     with SortedLines(folder, in_memory=200) as sorted_lines:
@@ -82,7 +82,6 @@ def _normal(handle: str) -> str:
 
 
 @given(st.lists(HANDLES.map(_normal), max_size=30), st.integers(1, 3))
-@settings(deadline=None)
 def test_every_template_is_in_one_unit(ids: list[str], jump: int) -> None:
     catalogue = cast(Catalogue, FakeCatalogue(ids))
     with pytest.MonkeyPatch.context() as patch:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from gather_support import Member, check, histories, lines, make, run, tarball, template, write_papers
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.config import Config
@@ -340,7 +340,7 @@ def test_an_empty_data_set_loses_nothing(config: Config) -> None:
     check(config)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40)
 @given(
     data=st.lists(
         st.one_of(st.binary(max_size=60), st.sampled_from([b"Template-Type: x\nHandle: RePEc:aaa:s:1\n", b"\n"])),

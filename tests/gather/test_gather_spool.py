@@ -17,7 +17,7 @@ def row(obi: str, n: int = 0, member: int = 1) -> SeenRow:
     return SeenRow(obi, n.to_bytes(16, "big"), 1, b"RePEc/aaa/sss/x.rdf", member, n, obi, n, "utf-8", 1, 0, 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     lots=st.lists(st.lists(st.text(alphabet="ab:\0\u20ac\U0001f600", max_size=3), max_size=12), max_size=8),
     most=st.integers(1, 20),

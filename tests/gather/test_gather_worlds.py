@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gather_support import check, histories, lines, make, run
 from gather_worlds import CODES, HANDLES, DataSet, File, Template, oracle, worlds, write
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.catalogue.open import open_catalogue
@@ -19,8 +19,8 @@ from archec.redif.scan import canonical_text
 from archec.store.layout import open_layout
 from archec.store.reader import open_obi
 
-QUICK = settings(max_examples=35, deadline=None, suppress_health_check=list(HealthCheck))
-LONG = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=35)
+LONG = settings(max_examples=1000)
 
 orders = st.lists(st.integers(0, 3), min_size=0, max_size=3)
 
@@ -89,7 +89,7 @@ def test_the_worlds_are_not_dull() -> None:
     """The generator gives losses, returns, restated contents and repeated handles, not only first sights."""
     kinds: set[str] = set()
 
-    @settings(max_examples=120, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=120, database=None, derandomize=True)
     @given(worlds())
     def look(sets: list[DataSet]) -> None:
         for history in oracle(sets).values():

@@ -93,7 +93,7 @@ def test_hostile_text_is_harmless() -> None:
     assert "&lt;script&gt;" in text
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text(st.characters(), max_size=60))
 def test_any_text_is_harmless(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -184,7 +184,7 @@ def test_bytes_of_the_store_come_out_as_they_are(world: World) -> None:
     assert texts(world.ask("ListRecords", metadataPrefix="oai_dc"), ".//dc:title") == ["On <tags> & co"] * 2
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=200),
     st.sampled_from(["Paper", "Series", "Junk", "Person"]),

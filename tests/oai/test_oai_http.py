@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oai_http import LOCAL, Running, served
 from oai_support import DOMAIN, World, checked, code, paper, query, texts
@@ -290,13 +290,13 @@ _values = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400)
 @given(pairs=st.lists(st.tuples(_names | st.text(max_size=5), _values), max_size=6))
 def test_any_arguments_give_a_valid_answer(small: World, pairs: list[tuple[str, str]]) -> None:
     checked(small.raw([(name, value) for name, value in pairs]))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(verb=_verbs,
        arguments=st.dictionaries(_names.filter(lambda name: name != "verb"), _values, max_size=3))  # fmt: skip
 def test_nearly_right_arguments_give_a_valid_answer(small: World, verb: str, arguments: dict[str, str]) -> None:
@@ -304,7 +304,7 @@ def test_nearly_right_arguments_give_a_valid_answer(small: World, verb: str, arg
 
 
 def test_any_bytes_give_a_valid_answer(site: Running) -> None:
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     @given(st.binary(max_size=60), st.booleans())
     def probe(data: bytes, prefixed: bool) -> None:
         raw = (b"verb=GetRecord&metadataPrefix=oai_dc&identifier=" if prefixed else b"") + data

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from oai_support import DOMAIN, NOON, World, code, file, paper, texts
@@ -298,7 +298,7 @@ def titles_and_stamps(
     return found
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(st.lists(_moves, min_size=2, max_size=8), st.lists(_moves, min_size=1, max_size=5), st.integers(1, 4))
 def test_a_writer_at_work_neither_shifts_nor_doubles_nor_loses(
     memory_path: Path, during: list[list[Move]], later: list[list[Move]], size: int

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oai_support import World, code, file, paper, texts
 
@@ -211,7 +211,7 @@ def test_an_archive_without_runs_is_refused(replaced: Replaced) -> None:
 _runs = st.lists(st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=4), min_size=1, max_size=5)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(_runs, st.integers(1, 4), _runs)
 def test_a_faithful_harvester_survives_any_restoration(
     memory_path: Path, first: list[list[tuple[int, bool]]], kept: int, later: list[list[tuple[int, bool]]]

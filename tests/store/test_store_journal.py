@@ -10,7 +10,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_fakes import FakeDisk
 from xxhash import xxh3_128_hexdigest
@@ -144,7 +144,7 @@ def test_batches_that_are_missing_or_doubled(flat: Layout) -> None:
     assert lines_of(path) == []
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80)
 @given(
     batches=st.lists(
         st.lists(

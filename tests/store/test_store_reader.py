@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
@@ -205,7 +205,7 @@ def test_no_descriptor_is_left_open(held: Layout) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(
     text=st.one_of(
         st.lists(

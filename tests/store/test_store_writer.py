@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_fakes import FakeDisk
 from xxhash import xxh3_128_hexdigest
@@ -87,7 +87,7 @@ def test_a_held_name_is_never_taken_for_a_temporary_one(layout: Layout, writer: 
     assert read(layout, TIST, FOO) == b"held"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(
     ids=st.lists(
         st.one_of(

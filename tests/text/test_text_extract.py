@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.demo.pdf import write_objects, write_pdf
@@ -166,7 +166,7 @@ def test_html_nested_deeply(take) -> None:
     assert take(b"<html>" + b"<div>x" * 200_000, HTML).reason in ("", "damaged")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from(["<p>", "</p>", "<script>", "</script>", "<!--", "-->", "<", "&", "x", "\0", "é"])))
 def test_html_soup_never_raises(take, parts: list[str]) -> None:
     take(("<html>" + "".join(parts)).encode(), HTML)
@@ -251,7 +251,7 @@ def test_bytes_rule_over_the_declared_type(take) -> None:
     assert take(b"", PLAIN).reason == "empty"
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80)
 @given(st.binary(max_size=400), st.sampled_from([PLAIN, HTML, GZIP, "image/png", ""]), st.sampled_from(["", "gzip"]))
 def test_any_bytes_give_a_result(take, data: bytes, kind: str, encoding: str) -> None:
     take(data, kind, encoding)

@@ -104,7 +104,7 @@ def test_a_slow_down_grows_and_eases() -> None:
     assert hosts.delay(host) == 60.0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.integers(1, 3),
     st.sampled_from([0.0, 0.5]),

@@ -8,7 +8,6 @@ from time import monotonic
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from web_hostile import Hostile, hostile_server
 from web_support import fetch, fetch_one, settings
@@ -65,7 +64,6 @@ def test_compressed_rules() -> None:
     assert unpack(b"x", "identity", 100) == b"x"
 
 
-@hypothesis_settings(deadline=None)
 @given(st.binary(max_size=400), st.text(max_size=30))
 def test_no_content_breaks_the_parser(content: bytes, path: str) -> None:
     try:
