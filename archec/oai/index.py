@@ -103,12 +103,6 @@ class IndexState(NamedTuple):
     archive: str = ""
     whole: bool = False
 
-    @classmethod
-    def from_json(cls, values: Sequence[object]) -> IndexState:
-        """The state from its JSON array, in which named tuples have become lists."""
-        state = cls(*values)  # type: ignore[arg-type]
-        return state._replace(cursors=tuple(Cursor(*one) for one in state.cursors), seen=Position(*state.seen))
-
 
 class Index(ABC):
     """See the module's docstring. ``name`` is for messages. Errors of the engine are raised as

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from pymongo import MongoClient, ReadPreference, ReplaceOne, UpdateOne, WriteConcern
 
 from archec.catalogue.mongo_server import Server, connect, ping, translated
@@ -92,7 +93,7 @@ class MongoIndex(Index):
             found = self._state.find_one({"_id": "state"})
         if found is None:
             raise CatalogueError(f"{self.name}: the OAI index has vanished", hint="start 'archec serve' again")
-        return IndexState.from_json([found[field] for field in IndexState._fields])
+        return msgspec.convert([found[field] for field in IndexState._fields], IndexState)
 
     def page(self, query: ListQuery, after: SortKey | None, limit: int) -> list[IndexRow]:
         found: list[Document] = []

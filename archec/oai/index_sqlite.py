@@ -6,7 +6,6 @@ page of any set is one range of its primary key: what a page costs does not depe
 
 from __future__ import annotations
 
-import json
 import secrets
 import sqlite3
 from collections import Counter
@@ -14,17 +13,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from archec.errors import CatalogueError
 from archec.oai.index import KINDS, Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
 from archec.oai.sets import with_ancestors
 from archec.sqlite import Database, Role, make_tables
 
-_ROLE = Role("the OAI index", CatalogueError, "move it away: the next start of the server makes it anew")
+_ROLE = Role("the OAI index", CatalogueError, "delete it: 'archec serve' makes it again")
 _APPLICATION = 0x61726F69
 """``PRAGMA application_id``: "aroi" in ASCII."""
 _VERSION = 3
 _SCHEMA = """
-CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), doc TEXT NOT NULL);
+CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), doc BLOB NOT NULL);
 CREATE TABLE item (
     n INTEGER PRIMARY KEY, kind INTEGER NOT NULL, local TEXT NOT NULL UNIQUE, obi TEXT, stamp INTEGER NOT NULL,
     mark INTEGER NOT NULL, deleted INTEGER NOT NULL, sets TEXT NOT NULL, gone TEXT NOT NULL
@@ -52,13 +53,13 @@ class SQLiteIndex(Index):
     wait for a writer."""
 
     def __init__(self, path: Path) -> None:
-        self.name = str(path)
-        self._numbers: dict[str, int] = {}
         if not path.parent.is_dir():
             raise CatalogueError(f"{path}: there is no folder {path.parent}")
-        self._writer = _opened(path)
+        self.name = str(path)
+        self._numbers: dict[str, int] = {}
+        self._writer = _open(path)
         try:
-            self._reader = _opened(path)
+            self._reader = _open(path)
         except BaseException:
             self._writer.close()
             raise
@@ -74,20 +75,20 @@ class SQLiteIndex(Index):
     ) -> tuple[int, dict[str, IndexEntry]]:
         try:
             with self._writer.transaction() as db:
-                last = _state(db).last
+                last = _state(self._writer).last
                 stamp = max(last, stamp)
-                old = self._old(db, chunk)
+                old = self._old(chunk)
                 changed = {local: entry for local, entry in chunk.items() if force or _differs(entry, old.get(local))}
                 self._put(db, changed.values(), old, stamp if state.ready else None)
                 if changed:
                     last = stamp if state.ready else max(last, *(entry.stamp for entry in changed.values()))
-                db.execute("UPDATE state SET doc = ?", (json.dumps(state._replace(last=last)),))
+                db.execute("UPDATE state SET doc = ?", (msgspec.json.encode(state._replace(last=last)),))
         except BaseException:
-            self._numbers.clear()
+            self._numbers.clear()  # numbers given in a transaction that was rolled back are given again
             raise
         return stamp, changed
 
-    def _old(self, db: sqlite3.Connection, chunk: Iterable[str]) -> dict[str, _Old]:
+    def _old(self, chunk: Iterable[str]) -> dict[str, _Old]:
         """Those items of a chunk that the index has."""
         names = sorted(chunk)
         found: dict[str, _Old] = {}
@@ -95,7 +96,7 @@ class SQLiteIndex(Index):
             part = names[i : i + _MAX_PARAMETERS]
             marks = ",".join("?" * len(part))
             sql = f"SELECT local, n, stamp, mark, deleted, sets, gone FROM item WHERE local IN ({marks})"
-            found.update((row[0], row[1:]) for row in db.execute(sql, part))
+            found.update((row[0], row[1:]) for row in self._writer.fetch(sql, tuple(part)))
         return found
 
     def _put(
@@ -117,13 +118,13 @@ class SQLiteIndex(Index):
                 known = {*sets.split(), *left.split()}
                 gone = sorted(known - set(entry.sets))
                 before = with_ancestors(known)
-                removed += [(self._number(db, path), kind, old_stamp, n) for path in before]
+                removed += [(self._number(path), kind, old_stamp, n) for path in before]
             else:
                 n, next_n = next_n, next_n + 1
             now = with_ancestors(entry.sets)
             after = now | with_ancestors(gone)
-            added += [(self._number(db, path), kind, date, n, path not in now) for path in after]
-            totals.update((self._number(db, path), kind) for path in after - before)
+            added += [(self._number(path), kind, date, n, path not in now) for path in after]
+            totals.update((self._number(path), kind) for path in after - before)
             obi = entry.obi if entry.obi != entry.local else None
             items.append(
                 (n, kind, entry.local, obi, date, entry.mark, entry.deleted, " ".join(entry.sets), " ".join(gone))
@@ -135,26 +136,25 @@ class SQLiteIndex(Index):
         add = "INSERT INTO total VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET items = items + excluded.items"
         db.executemany(add, [(*key, count) for key, count in sorted(totals.items())])
 
-    def _number(self, db: sqlite3.Connection, path: str) -> int:
+    def _number(self, path: str) -> int:
         """The number of a set, given to it if it is new. Only within the writer's transaction."""
         if not path:
             return _ALL
         number = self._numbers.get(path)
         if number is None:
-            found = db.execute("SELECT s FROM path WHERE path = ?", (path,)).fetchone()
-            if found is None:
-                found = db.execute("SELECT coalesce(max(s), 0) + 1 FROM path").fetchone()
-                db.execute("INSERT INTO path VALUES (?, ?)", (path, found[0]))
+            found = self._writer.fetch("SELECT s FROM path WHERE path = ?", (path,))
+            if not found:
+                found = self._writer.fetch("SELECT coalesce(max(s), 0) + 1 FROM path")
+                self._writer.fetch("INSERT INTO path VALUES (?, ?)", (path, found[0][0]))
             if len(self._numbers) >= _MAX_NUMBERS:
                 self._numbers.clear()
-            number = self._numbers[path] = int(found[0])
+            number = self._numbers[path] = int(found[0][0])
         return number
 
     # -- reading ----------------------------------------------------------------------------------
 
     def state(self) -> IndexState:
-        with self._reader.lock, self._reader.translated():
-            return _state(self._reader.connection)
+        return _state(self._reader)
 
     def page(self, query: ListQuery, after: SortKey | None, limit: int) -> list[IndexRow]:
         number = self._known(query.set)
@@ -205,8 +205,8 @@ class SQLiteIndex(Index):
         return found[0][0] if found else None
 
 
-def _state(db: sqlite3.Connection) -> IndexState:
-    return IndexState.from_json(json.loads(db.execute("SELECT doc FROM state").fetchone()[0]))
+def _state(db: Database) -> IndexState:
+    return msgspec.json.decode(db.fetch("SELECT doc FROM state")[0][0], type=IndexState)
 
 
 def _differs(entry: IndexEntry, old: _Old | None) -> bool:
@@ -220,33 +220,33 @@ def _row(row: Sequence[Any]) -> IndexRow:
     )
 
 
-def _opened(path: Path) -> Database:
-    """The file, which is created if missing and emptied if of another version.
-
-    Raises :class:`CatalogueError` if the file is something else or cannot be opened.
-    """
-    file = Database(path, _ROLE)
+def _open(path: Path) -> Database:
+    """The file, created if missing and emptied if of another version. Raises :class:`CatalogueError` if it is
+    something else or cannot be opened."""
+    db = Database(path, _ROLE)
     try:
-        file.use_wal()
-        file.fetch("PRAGMA cache_size = -32768")
-        if not _is_current(file):
-            with file.transaction() as db:
-                if not _is_current(file):  # no other process prepared it in the meantime
-                    for (table,) in file.fetch("SELECT name FROM sqlite_master WHERE type = 'table'"):
-                        db.execute(f"DROP TABLE {table}")
-                    make_tables(db, _SCHEMA, _APPLICATION, _VERSION)
-                    db.execute("INSERT INTO state VALUES (1, ?)", (json.dumps(IndexState(secrets.token_hex(4))),))
+        db.use_wal()
+        db.fetch("PRAGMA cache_size = -32768")
+        if not _is_current(db):
+            with db.transaction() as connection:
+                if not _is_current(db):  # no other process made it in the meantime
+                    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+                    for (table,) in tables:
+                        connection.execute(f"DROP TABLE {table}")
+                    make_tables(connection, _SCHEMA, _APPLICATION, _VERSION)
+                    state = IndexState(secrets.token_hex(4))
+                    connection.execute("INSERT INTO state VALUES (1, ?)", (msgspec.json.encode(state),))
     except BaseException:
-        file.close()
+        db.close()
         raise
-    return file
+    return db
 
 
-def _is_current(file: Database) -> bool:
-    """Whether the file is an index of this version; False for an older one and for an empty file."""
-    if file.is_empty():
+def _is_current(db: Database) -> bool:
+    """Whether the file is an index of this version; False for an empty file and for an older index."""
+    if db.is_empty():
         return False
-    application, version = file.kind()
+    application, version = db.kind()
     if application != _APPLICATION:
-        raise CatalogueError(f"{file.path}: this SQLite database is something else, not an OAI index of archec")
+        raise CatalogueError(f"{db.path}: this SQLite database is something else, not an OAI index of archec")
     return version == _VERSION
