@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from archec.audit.memory import Memory, memory_path, oldest_check
 from archec.catalogue.interface import Catalogue, Counts
@@ -27,7 +27,8 @@ _LOOK_BACK = 100
 _LAST_ID = "\U0010ffff"
 
 
-class DiskSpace(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
     """The file system of the obi store: bytes and inodes, in all and free for archec."""
 
     size: int
@@ -36,7 +37,8 @@ class DiskSpace(NamedTuple):
     inodes_free: int
 
 
-class Due(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Due:
     """Files to visit: how many are due ``now`` (at most :data:`DUE_AT_MOST`; ``more``: there are more), and the tist
     at which the next one was or is due (None: there is none); those that were never tried are due at 0."""
 
@@ -45,7 +47,8 @@ class Due(NamedTuple):
     next: int | None
 
 
-class HeldBack(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class HeldBack:
     """Losses that await a decision: of which archive, how many, by which run over which source."""
 
     archive: str
@@ -54,7 +57,8 @@ class HeldBack(NamedTuple):
     source: str
 
 
-class Fixity(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Fixity:
     """The tist of the oldest check that counts (None: nothing was checked), and entries known to be bad."""
 
     oldest: int | None
@@ -91,9 +95,6 @@ class Status:
         value["last"] = self.last.as_value() if self.last is not None else None
         value["success"] = self.success.run if self.success is not None else None
         value["hosts"] = [item._asdict() for item in self.hosts]
-        value["held_back"] = [item._asdict() for item in self.held_back]
-        for name in ("due", "disk", "fixity"):
-            value[name] = getattr(self, name)._asdict()
         return value
 
 
