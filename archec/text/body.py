@@ -27,14 +27,14 @@ _CHARSET = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TextLimits:
     """Limits of a single extraction: maximum size in bytes, both stored and decompressed; maximum time in seconds."""
 
     max_size: int = 100_000_000
     timeout: float = 30.0
 
 
-def open_body(path: str, limits: Limits) -> BinaryIO:
+def open_body(path: str, limits: TextLimits) -> BinaryIO:
     """Opens a regular file for reading. Raises NoText: ``too-large``, before anything is read; ``unreadable``."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
@@ -47,7 +47,7 @@ def open_body(path: str, limits: Limits) -> BinaryIO:
     return os.fdopen(descriptor, "rb", buffering=0)
 
 
-def pieces(body: BinaryIO, content_encoding: str, limits: Limits) -> Iterator[bytes]:
+def pieces(body: BinaryIO, content_encoding: str, limits: TextLimits) -> Iterator[bytes]:
     """The body in pieces, without its Content-Encoding.
 
     Raises NoText: ``encoding`` if that is unknown or broken, ``bomb`` beyond ``max_size``.
@@ -62,7 +62,7 @@ def pieces(body: BinaryIO, content_encoding: str, limits: Limits) -> Iterator[by
     return stream
 
 
-def gunzipped(stream: Iterator[bytes], limits: Limits) -> Iterator[bytes]:
+def gunzipped(stream: Iterator[bytes], limits: TextLimits) -> Iterator[bytes]:
     """The contents of a gzip file. Raises NoText: ``damaged``, ``bomb``."""
     try:
         yield from _limited(_inflate(stream, raw=False), limits.max_size)

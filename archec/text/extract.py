@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from archec.text.body import Limits, decoded, gunzipped, open_body, pieces
+from archec.text.body import TextLimits, decoded, gunzipped, open_body, pieces
 from archec.text.parsers import digest_html, digest_pdf, digest_postscript
 from archec.text.result import NoText, TextDigest, TextResult, TextTask
 from archec.text.sniff import GZIP, HEAD, HTML, PDF, POSTSCRIPT, is_plain, sniff
@@ -22,7 +22,7 @@ def extractor(max_size: int, timeout: float) -> Callable[[TextTask], TextResult]
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)  # native libraries print there
     os.close(null)
-    limits = Limits(max_size=max_size, timeout=timeout)
+    limits = TextLimits(max_size=max_size, timeout=timeout)
 
     def extract(task: TextTask) -> TextResult:
         result = text_md5(str(task.path), task.media_type, task.content_encoding, limits)
@@ -33,13 +33,13 @@ def extractor(max_size: int, timeout: float) -> Callable[[TextTask], TextResult]
     return extract
 
 
-def text_md5(path: str, media_type: str, content_encoding: str = "", limits: Limits | None = None) -> TextResult:
+def text_md5(path: str, media_type: str, content_encoding: str = "", limits: TextLimits | None = None) -> TextResult:
     """The MD5 of the normalised text of a file, or None with a reason. Never raises because of the contents.
 
     ``media_type`` is the result of :func:`archec.text.sniff.sniff`, with the ``charset`` parameter that the server
     declared, if any. It is checked against the first bytes after the Content-Encoding is removed.
     """
-    limits = limits or Limits()
+    limits = limits or TextLimits()
     try:
         with open_body(path, limits) as body:
             digest = TextDigest()
@@ -55,9 +55,9 @@ def text_md5(path: str, media_type: str, content_encoding: str = "", limits: Lim
 class _Source:
     """A body that can be read several times from its beginning."""
 
-    def __init__(self, body: BinaryIO, path: str, content_encoding: str, limits: Limits, packed: bool = False) -> None:
+    def __init__(self, body: BinaryIO, path: str, encoding: str, limits: TextLimits, packed: bool = False) -> None:
         self._body = body
-        self._encoding = content_encoding
+        self._encoding = encoding
         self._packed = packed
         self.path = path
         self.limits = limits

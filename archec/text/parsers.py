@@ -18,7 +18,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 from lxml import etree
 
-from archec.text.body import Limits
+from archec.text.body import TextLimits
 from archec.text.result import NoText, TextDigest
 from archec.text.sniff import ghostscript
 
@@ -124,7 +124,7 @@ def digest_pdf(source: Path | bytes, digest: TextDigest) -> None:
         raise NoText("partial")
 
 
-def digest_postscript(stream: Iterator[bytes], digest: TextDigest, limits: Limits) -> None:
+def digest_postscript(stream: Iterator[bytes], digest: TextDigest, limits: TextLimits) -> None:
     """Feeds the text that Ghostscript's ``txtwrite`` finds.
 
     PostScript is a programming language: ``-dSAFER`` keeps a program from files, the limits of the worker keep it
@@ -159,7 +159,7 @@ def _pdf_page(document: pypdfium2.PdfDocument, number: int, digest: TextDigest) 
         page.close()
 
 
-def _run_ghostscript(program: str, given: IO[bytes], text: IO[bytes], limits: Limits) -> None:
+def _run_ghostscript(program: str, given: IO[bytes], text: IO[bytes], limits: TextLimits) -> None:
     try:
         done = subprocess.run(
             (program, *_GS_OPTIONS),
@@ -177,7 +177,7 @@ def _run_ghostscript(program: str, given: IO[bytes], text: IO[bytes], limits: Li
         raise NoText("too-large" if done.returncode == -signal.SIGXFSZ else "damaged")
 
 
-def _feed(text: IO[bytes], digest: TextDigest, limits: Limits) -> None:
+def _feed(text: IO[bytes], digest: TextDigest, limits: TextLimits) -> None:
     decoder = getincrementaldecoder("utf-8")("replace")
     total = 0
     while piece := text.read(_CHUNK):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.demo.pdf import write_objects, write_pdf
-from archec.text.body import Limits
+from archec.text.body import TextLimits
 from archec.text.extract import text_md5
 from archec.text.result import REASONS, TextResult
 from archec.text.sniff import has_text
@@ -28,8 +28,8 @@ def take(tmp_path: Path):
     def run(data: bytes, kind: str, encoding: str = "", **limits: float) -> TextResult:
         path = tmp_path / "body"
         path.write_bytes(data)
-        result = text_md5(str(path), kind, encoding, Limits(**limits))
-        assert text_md5(str(path), kind, encoding, Limits(**limits)) == result
+        result = text_md5(str(path), kind, encoding, TextLimits(**limits))
+        assert text_md5(str(path), kind, encoding, TextLimits(**limits)) == result
         assert result.reason in REASONS
         assert (result.md5 is None) == bool(result.reason)
         return result
