@@ -10,7 +10,6 @@ import pytest
 
 from archec.errors import ArchecError, CorruptArchive, NotHeld
 from archec.ids import file_name
-from archec.store import many
 from archec.store.layout import Layout
 from archec.store.many import ManyReader
 from archec.store.reader import open_obi
@@ -66,14 +65,19 @@ def test_the_same_bytes_as_one_by_one(held: Layout) -> None:
                 )
 
 
-def test_few_directories_are_open(held: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(many, "_MOST_OPEN", 2)
+def test_few_directories_are_open(layout: Layout) -> None:
+    tists = range(200)
+    with Writer(layout) as writer:
+        writer.commit([
+            Placement(stored.temp, tist, "RePEc:aaa:s:1", stored.md5)
+            for tist in tists for stored in [writer.put(tist, "RePEc:aaa:s:1", b"%d" % tist)]
+        ])  # fmt: skip
     before = len(os.listdir("/proc/self/fd"))
-    with ManyReader(held) as reader:
-        for _ in range(5):
-            for tist in (TIST, TIST + 1, 5):
-                assert reader.read(tist, "RePEc:aaa:s:1") == b"one"
-                assert len(os.listdir("/proc/self/fd")) <= before + 3
+    with ManyReader(layout) as reader:
+        for _ in range(2):
+            for tist in tists:
+                assert reader.read(tist, "RePEc:aaa:s:1") == b"%d" % tist
+                assert len(os.listdir("/proc/self/fd")) < before + 150
     reader.close()
     assert len(os.listdir("/proc/self/fd")) == before
 

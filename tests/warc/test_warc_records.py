@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archec.errors import CorruptArchive
-from archec.warc import records
 from archec.warc.cdxj import index_line, prefix, read_index
 from archec.warc.records import Observation, RecordKind, contents_of, digest_of, http_head, record_id
 
@@ -62,12 +61,10 @@ def test_no_header_value_breaks_out(value: str, status: int) -> None:
     assert found.isascii()
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, 101, 1000])
-def test_contents_have_the_digests_of_the_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(records, "_IN_MEMORY", 101)
-    monkeypatch.setattr(records, "_CHUNK", 7)
-    data = bytes(range(250)) * 4
-    data = data[:size]
+@pytest.mark.parametrize("size", [0, 1, 1000, 8 << 20, 9_999_999])
+def test_contents_have_the_digests_of_the_bytes(tmp_path: Path, size: int) -> None:
+    """Small files and those that are too large for memory."""
+    data = (bytes(range(250)) * (size // 250 + 1))[:size]
     (tmp_path / "file").write_bytes(data)
     for start in (b"", b"HTTP/1.1 200 OK\r\n\r\n"):
         found = contents_of(open(tmp_path / "file", "rb"), start)  # noqa: SIM115 - closed below
