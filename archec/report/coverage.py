@@ -2,7 +2,7 @@
 
 A *work* is a held template of a paper, article, book, chapter or piece of software. Its files are those that its
 newest version names. A file that two works name counts for both. Everything is one scan in the order of ids, so rows
-come as it goes, and memory does not grow; a large catalogue is parted among processes.
+come at once and memory does not grow; a large catalogue is divided among processes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from archec.redif.schema import kind_of
 from archec.workers.pool import Pool
 
 _TOGETHER = 500
-"""Works whose files are looked up at once."""
+"""Number of works whose files are looked up in one query."""
 _PARTS = 24
 _LEAST = 20_000
 """Tobis of one part: a process takes a third of a second to start, in which it could look at as many."""
@@ -34,7 +34,7 @@ _REFUSED = frozenset(("forbidden", "robots"))
 _PDF = "application/pdf"
 
 Tell = Callable[[int], None]
-"""Is told how many templates have been looked at since it was last told."""
+"""Called with the number of templates read since the last call."""
 
 
 @dataclass(slots=True)
@@ -81,8 +81,8 @@ def coverage(
 ) -> Iterator[Coverage]:
     """The figures of each series that has works, by archive and series code.
 
-    ``archive`` and ``series`` (a code within ``archive``) narrow it down. ``after`` and ``before`` are the ids between
-    which to look, for parts of the whole; they must lie between archives.
+    ``archive`` and ``series`` (a code within ``archive``) select a part. ``after`` and ``before`` limit it to the ids
+    between them; they must lie between archives.
     """
     if archive:
         after, before = f"RePEc:{archive}:", f"RePEc:{archive};"
@@ -91,7 +91,7 @@ def coverage(
     row: Coverage | None = None  # of the series that is being read
     loose: Coverage | None = None  # of the works of its archive that are in no series
     without = Coverage("", "")  # of works that have no handle of RePEc's form; they stand before and after the others
-    for works in _in_lots(_works(catalogue.tobi_files(after, before), tell)):
+    for works in _in_chunks(_works(catalogue.tobi_files(after, before), tell)):
         states = catalogue.file_states({url for work in works for url in work.files})
         for work in works:
             code, within = archive_of(work.id), series_of(work.id) if item_of(work.id) else ""
@@ -208,9 +208,9 @@ def _works(tobis: Iterator[TobiFiles], tell: Tell) -> Iterator[TobiFiles]:
             yield tobi
 
 
-def _in_lots(works: Iterator[TobiFiles]) -> Iterator[list[TobiFiles]]:
-    while lot := list(islice(works, _TOGETHER)):
-        yield lot
+def _in_chunks(works: Iterator[TobiFiles]) -> Iterator[list[TobiFiles]]:
+    while chunk := list(islice(works, _TOGETHER)):
+        yield chunk
 
 
 def _count(row: Coverage, work: TobiFiles, states: dict[str, FileState]) -> None:
