@@ -126,17 +126,14 @@ def collect(
     since: int,
     folder: Path,
     into: SortedLines,
-    check: Callable[[], None],
 ) -> None:
-    """Adds all observations of a unit from ``since`` on to ``into``, as lines. Calls ``check`` from time to time.
+    """Adds all observations of a unit from ``since`` on to ``into``, as lines.
 
     A file belongs to every series with a template that mentions it or ever mentioned it, and so does everything that
     its URL redirects to.
     """
     with SortedLines(folder) as mentioned:
-        for n, tobi in enumerate(tobis_of(catalogue, unit)):
-            if n % _CHUNK == 0:
-                check()
+        for tobi in tobis_of(catalogue, unit):
             for seen in of_tobi(tobi, since):
                 into.add(line_of(seen))
             for version in tobi.versions.values():

@@ -14,19 +14,23 @@ from pathlib import Path
 from archec.catalogue.interface import Catalogue
 from archec.config import Config
 from archec.export.observations import collect_visits
-from archec.export.unit import MAX_BYTES, ExportPlan, NotExported, UnitResult, export_unit
-from archec.export.units import Selection, units
+from archec.export.unit import MAX_BYTES, ExportPlan, NotExported, UnitResult, unit_exporter
+from archec.export.units import Selection, Unit, units
 from archec.export.vault import open_vault, sweep
-from archec.gather.lanes import Lanes
 from archec.gather.progress import Meter
 from archec.sqlite import unwritable
 from archec.store.durable import failure
 from archec.store.layout import Layout
 from archec.store.lock import RunLock
 from archec.units import human_size
+from archec.workers.pool import Pool
 
 _SMALL = 2000
 """Number of obis below which an archive is exported in this process: starting others would take longer."""
+_EVERYTHING = 1 << 60
+_AHEAD = 6
+"""Series under way for each worker, at most."""
+_HINT = "out of memory? start the export again"
 
 Report = Callable[[NotExported], None]
 
@@ -123,7 +127,12 @@ def export_warc(
             layout, config.database, config.base, vault, visits, scratch,
             request.since, position.stamp or position.run, request.dry, request.max_bytes,
         )  # fmt: skip
-        _export_units(config, catalogue, plan, request.wanted, summary, meter, report)
+        try:
+            _export_units(config, catalogue, plan, request.wanted, summary, meter, report)
+        except BaseException:
+            if not request.dry:
+                sweep(vault)
+            raise
     summary.seconds = time.monotonic() - began
     return summary
 
@@ -148,23 +157,17 @@ def _export_units(
     counts = catalogue.counts()
     small = counts.tobis_held + counts.tobis_lost + counts.fobis_held < _SMALL
     workers = config.workers or min(4, os.cpu_count() or 1)
-    lanes = Lanes(
-        export_unit,
-        workers=workers,
-        inline=1 << 60 if small or workers == 1 else 0,
-        died=("a worker process died while it exported a series", "out of memory? start the export again"),
-    )
-    with lanes:
-        try:
-            for unit in units(catalogue, wanted):
-                lanes.submit((plan, unit), 1)
-                for result in lanes.results():
-                    take(result)
-            for result in lanes.results(last=True):
-                take(result)
-        except BaseException:
-            plan.stop.touch()
-            raise
+    pool: Pool[Unit, UnitResult] = Pool(
+        "archec.export.unit:unit_exporter", [plan], UnitResult,
+        workers=workers, here=unit_exporter(plan), inline=_EVERYTHING if small or workers == 1 else 0, prefetch=0,
+    )  # fmt: skip
+    with pool:
+        for unit in units(catalogue, wanted):
+            pool.submit(unit)
+            for done in pool.results(at_most=_AHEAD * workers):
+                take(done.result(_HINT))
+        for done in pool.results(at_most=0):
+            take(done.result(_HINT))
 
 
 @contextmanager

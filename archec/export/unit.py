@@ -7,9 +7,7 @@ place of the old one. A kill in between costs work, but the index never names wh
 from __future__ import annotations
 
 import heapq
-import os
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,11 +69,6 @@ class ExportPlan(NamedTuple):
     dry: bool
     max_bytes: int = MAX_BYTES
 
-    @property
-    def stop(self) -> Path:
-        """The file whose existence makes all processes of the export stop."""
-        return self.scratch / "stop"
-
 
 @dataclass(slots=True)
 class UnitResult:
@@ -83,7 +76,7 @@ class UnitResult:
     new WARC files; what could not be exported (``failed`` in all, ``named`` are the first ones)."""
 
     unit: Unit
-    records: Counter[str] = field(default_factory=Counter)
+    records: dict[str, int] = field(default_factory=dict)
     existing: int = 0
     payload: int = 0
     written: int = 0
@@ -92,21 +85,19 @@ class UnitResult:
     failed: int = 0
 
 
-def export_unit(task: tuple[ExportPlan, Unit]) -> UnitResult:
-    """Exports a unit. Different units may be exported at the same time, by any process."""
-    plan, unit = task
-    with ExitStack() as stack:
-        catalogue = open_catalogue(plan.url, base=plan.base, read_only=True)
-        stack.callback(catalogue.close)
-        visits = stack.enter_context(Visits(plan.visits)) if plan.visits is not None else None
-        wanted = stack.enter_context(SortedLines(plan.scratch))
-        collect(catalogue, unit, visits, plan.since, plan.scratch, wanted, lambda: _check_stop(plan))
-        return _UnitExport(plan, unit).run(wanted)
+def unit_exporter(plan: ExportPlan) -> Callable[[Unit], UnitResult]:
+    """What exports a unit. Different units may be exported at the same time, by any process."""
 
+    def export(unit: Unit) -> UnitResult:
+        with ExitStack() as stack:
+            catalogue = open_catalogue(plan.url, base=plan.base, read_only=True)
+            stack.callback(catalogue.close)
+            visits = stack.enter_context(Visits(plan.visits)) if plan.visits is not None else None
+            wanted = stack.enter_context(SortedLines(plan.scratch))
+            collect(catalogue, unit, visits, plan.since, plan.scratch, wanted)
+            return _UnitExport(plan, unit).run(wanted)
 
-def _check_stop(plan: ExportPlan) -> None:
-    if os.path.lexists(plan.stop):
-        raise ArchecError("the export was stopped")
+    return export
 
 
 class _UnitExport:
@@ -128,9 +119,7 @@ class _UnitExport:
             return self._result
         self._result = UnitResult(self._unit)
         with self._stack:
-            for n, (prefix, seen, line) in enumerate(_merged(wanted, self._vault.lines(self._unit))):
-                if n % 64 == 0:
-                    _check_stop(self._plan)
+            for prefix, seen, line in _merged(wanted, self._vault.lines(self._unit)):
                 self._forget_digests(prefix)
                 if line is not None:
                     self._keep(line)
@@ -163,7 +152,7 @@ class _UnitExport:
     def _add(self, prefix: bytes, seen: Observation) -> None:
         result = self._result
         if self._plan.dry:
-            result.records[seen.kind] += 1
+            result.records[seen.kind] = result.records.get(seen.kind, 0) + 1
             result.payload += seen.size if seen.kind in ("response", "resource") else 0
             return
         try:
@@ -177,7 +166,7 @@ class _UnitExport:
         if written is None:
             return
         member, digest = written
-        result.records[seen.kind] += 1
+        result.records[seen.kind] = result.records.get(seen.kind, 0) + 1
         if seen.kind != "revisit":
             self._digests[_uri(prefix)] = digest
         filename = self._vault.filename(self._warcs[-1].temp.path)

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import md5
+from pathlib import Path
 from typing import NamedTuple
 
 from archec.catalogue.model import DataSet
-from archec.gather.lanes import Lanes
 from archec.gather.report import Report, kind_of
 from archec.gather.spool import FileRow, SeenRow, Spool
 from archec.redif.handles import own, place
@@ -18,21 +18,21 @@ from archec.redif.items import Blob, Source, Unread
 from archec.redif.problems import Problem
 from archec.redif.scan import scan
 from archec.store.durable import failure
+from archec.workers.pool import Pool
 
 __all__ = ["Reading", "read_data_set"]
 
 _CHUNK = 1 << 20
 _INLINE = 4 << 20
+_AHEAD = 6
+"""Chunks under way for each worker, at most."""
+WORKER_HINT = "out of memory? 'archec gather --resume' carries on"
+"""What to do about a worker process that dies again and again."""
 _MOST_PROBLEMS = 200
 """Problems that a worker tells in full for each of its tasks; of the rest it counts the codes."""
 
 
-class _Task(NamedTuple):
-    blobs: list[Blob]
-    folder: str
-
-
-class _Result(NamedTuple):
+class ChunkRead(NamedTuple):
     rows: list[SeenRow]
     files: list[FileRow]
     problems: list[Problem]
@@ -91,7 +91,7 @@ def read_data_set(
     reading = Reading(kinds=kinds)
     directories: set[str] = set()
 
-    def take(result: _Result) -> None:
+    def take(result: ChunkRead) -> None:
         spool.add(result.rows, result.files)
         reading.files += len(result.files)
         reading.unread += sum(1 for file in result.files if not file.read)
@@ -104,13 +104,17 @@ def read_data_set(
         on_more(result.more)
         on_progress(reading)
 
-    with Lanes(_read_chunk, workers=workers, inline=_INLINE) as lanes:
-        for task, weight in _tasks(source, spool, reading, directories, on_problem):
-            lanes.submit(task, weight)
-            for result in lanes.results():
-                take(result)
-        for result in lanes.results(last=True):
-            take(result)
+    pool: Pool[list[Blob], ChunkRead] = Pool(
+        "archec.gather.reading:chunk_reader", [spool.folder], ChunkRead,
+        workers=workers, here=chunk_reader(spool.folder), inline=_INLINE,
+    )  # fmt: skip
+    with pool:
+        for blobs, weight in _chunks(source, spool, reading, directories, on_problem):
+            pool.submit(blobs, weight)
+            for done in pool.results(at_most=_AHEAD * workers):
+                take(done.result(WORKER_HINT))
+        for done in pool.results(at_most=0):
+            take(done.result(WORKER_HINT))
     reading.superseded = spool.superseded()
     reading.archives = {code: True for code in directories if code} | spool.archives(reading.superseded)
     reading.whole = source.whole
@@ -119,13 +123,13 @@ def read_data_set(
     return reading
 
 
-def _tasks(
+def _chunks(
     source: Source,
     spool: Spool,
     reading: Reading,
     directories: set[str],
     on_problem: Callable[[Problem], None],
-) -> Iterator[tuple[_Task, int]]:
+) -> Iterator[tuple[list[Blob], int]]:
     blobs: list[Blob] = []
     size = 0
     for item in source:
@@ -133,7 +137,7 @@ def _tasks(
             blobs.append(item)
             size += len(item.data) + 200
             if size >= _CHUNK:
-                yield _Task(blobs, str(spool.folder)), size
+                yield blobs, size
                 blobs, size = [], 0
         elif isinstance(item, Unread):
             spool.add((), [FileRow(os.fsencode(item.path), item.member, _archive_behind(item.path), 0)])
@@ -143,7 +147,7 @@ def _tasks(
         else:
             directories.add(place(item.path + "/-").archive)
     if blobs:
-        yield _Task(blobs, str(spool.folder)), size
+        yield blobs, size
 
 
 def _archive_behind(path: str) -> str:
@@ -153,15 +157,20 @@ def _archive_behind(path: str) -> str:
     return code if code.isalnum() else ""
 
 
-def _read_chunk(task: _Task) -> _Result:
-    """Reads some files; their templates' texts go to this process's own text file of the spool."""
-    try:
-        return _read(task)
-    except OSError as error:
-        raise failure(error, task.folder) from error
+def chunk_reader(folder: Path) -> Callable[[list[Blob]], ChunkRead]:
+    """What reads some files, in any process; their templates' texts go to that process's own text file in ``folder``,
+    the spool's."""
+
+    def read(blobs: list[Blob]) -> ChunkRead:
+        try:
+            return _read(blobs, folder)
+        except OSError as error:
+            raise failure(error, folder) from error
+
+    return read
 
 
-def _read(task: _Task) -> _Result:
+def _read(blobs: list[Blob], folder: Path) -> ChunkRead:
     number = os.getpid()
     rows: list[SeenRow] = []
     files: list[FileRow] = []
@@ -169,9 +178,9 @@ def _read(task: _Task) -> _Result:
     more: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     templates = nameless = size = 0
-    with open(os.path.join(task.folder, f"texts-{number}"), "ab") as texts:
+    with open(folder / f"texts-{number}", "ab") as texts:
         start = texts.tell()
-        for blob in task.blobs:
+        for blob in blobs:
             found = scan(blob)
             size += len(blob.data)
             _add_problems(found.problems, problems, more)
@@ -203,7 +212,7 @@ def _read(task: _Task) -> _Result:
                 )
                 texts.write(template.text)
                 start += length
-    return _Result(rows, files, problems, dict(more), dict(kinds), size, templates, nameless)
+    return ChunkRead(rows, files, problems, dict(more), dict(kinds), size, templates, nameless)
 
 
 def _add_problems(found: list[Problem], problems: list[Problem], more: Counter[str]) -> None:

@@ -19,7 +19,6 @@ from archec.config import Config
 from archec.errors import ArchecError, Exit, LockHeld, UsageError
 from archec.gather.commit import Committer, Item
 from archec.gather.dataset import Chosen, choose, printable
-from archec.gather.lanes import RARELY
 from archec.gather.options import Options
 from archec.gather.phases import Phases
 from archec.gather.progress import Meter
@@ -36,6 +35,7 @@ from archec.store.lock import RunLock, holder
 from archec.store.sweep import sweep_parts, sweep_runs
 from archec.store.writer import Outcome, Writer
 from archec.tist import stamp
+from archec.workers.child import RARE_COLLECTIONS
 
 __all__ = ["Options", "exit_code", "gather"]
 
@@ -224,7 +224,7 @@ def _refused(report: Report, item: Item, outcome: Outcome) -> None:
 def _rare_collections() -> Iterator[None]:
     """A lot holds many small objects and no cycles; looking for cycles at the usual pace costs a tenth of a run."""
     before = gc.get_threshold()
-    gc.set_threshold(*RARELY)
+    gc.set_threshold(*RARE_COLLECTIONS)
     try:
         yield
     finally:

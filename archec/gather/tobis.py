@@ -14,20 +14,21 @@ from archec.catalogue.model import DataSet, SeenSet, TobiNote, TobiVersion
 from archec.catalogue.records import RunEnd, TobiChange
 from archec.config import Config
 from archec.gather.commit import Committer, Item
-from archec.gather.lanes import Lanes
 from archec.gather.merging import Merged, Present, merge
 from archec.gather.observations import Observations, covers, hash_of, seen_set
 from archec.gather.progress import Meter
-from archec.gather.reading import Reading, read_data_set
+from archec.gather.reading import WORKER_HINT, Reading, read_data_set
 from archec.gather.report import Report
 from archec.gather.spool import SeenRow, Spool
-from archec.gather.writing import Job, Lot, Written, write_lot
+from archec.gather.writing import Job, Written, writing
 from archec.history import Change, History
 from archec.ids import archive_of
 from archec.redif.items import Source
 from archec.redif.problems import Problem
 from archec.store.layout import Layout
+from archec.store.sweep import sweep_parts
 from archec.store.writer import HardLink, Placement
+from archec.workers.pool import Done, Pool
 
 __all__ = ["TobiPhase", "is_held_back"]
 
@@ -35,6 +36,8 @@ _ABSENT = "not in its archive's directory, which was read whole"
 _LOT = 500
 _INLINE = 2 << 20
 _JOB_WEIGHT = 1000
+_AHEAD = 6
+"""Chunks under way for each worker, at most."""
 _BATCH = 1000
 
 
@@ -108,7 +111,12 @@ class TobiPhase:
         known = self.catalogue.scan_tobis()
         found = self.spool.found(reading.superseded)
         losses: list[tuple[str, str]] = []
-        with Lanes(write_lot, workers=self.workers, inline=_INLINE) as lanes:
+        order = (self.layout, self.spool.folder, self.tist)
+        pool: Pool[list[Job], list[Written]] = Pool(
+            "archec.gather.writing:writing", order, list[Written],
+            workers=self.workers, here=writing(*order), inline=_INLINE,
+        )  # fmt: skip
+        with pool:
             waiting: dict[str, tuple[Present, Change, SeenRow]] = {}
             news: list[Present] = []
 
@@ -116,7 +124,7 @@ class TobiPhase:
                 jobs = self._jobs(news, observations, waiting)
                 if jobs:
                     weight = sum(job.size + _JOB_WEIGHT for job in jobs)
-                    lanes.submit(Lot(self.layout, str(self.spool.folder), self.tist, jobs), weight)
+                    pool.submit(jobs, weight)
                 news.clear()
 
             for item in merge(
@@ -128,7 +136,7 @@ class TobiPhase:
                     news.append(item)
                     if len(news) >= _LOT:
                         write()
-                        self._take(lanes.results(), waiting)
+                        self._take(pool.results(at_most=_AHEAD * self.workers), waiting)
                         self.meter.at(merged.distinct)
                 elif covers(draft, item.id) and not observations.observes(item.id, self.tist):
                     losses.append((item.archive, item.id))
@@ -136,9 +144,11 @@ class TobiPhase:
                         self.spool.add_losses(losses)
                         losses = []
             write()
-            self._take(lanes.results(last=True), waiting)
+            self._take(pool.results(at_most=0), waiting)
         self.spool.add_losses(losses)
         self.committer.commit()
+        if pool.lost:
+            sweep_parts(self.layout, {self.tist})  # what workers that died were writing
         self.report.duplicates = merged.duplicates
         self.report.tobis["same"] += merged.same
         return dict(seen), held
@@ -180,9 +190,13 @@ class TobiPhase:
             Problem(path, line, "conflict", f"{obi}: other contents are held for the data set of this date")
         )
 
-    def _take(self, results: Iterator[list[Written]], waiting: dict[str, tuple[Present, Change, SeenRow]]) -> None:
-        for lot in results:
-            for written in lot:
+    def _take(
+        self,
+        results: Iterator[Done[list[Job], list[Written]]],
+        waiting: dict[str, tuple[Present, Change, SeenRow]],
+    ) -> None:
+        for done in results:
+            for written in done.result(WORKER_HINT):
                 present, change, row = waiting.pop(written.id)
                 for problem in written.problems:
                     self.report.problem(problem)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import md5
+from pathlib import Path
 from typing import NamedTuple
 
 from archec.catalogue.model import Refipo, TobiVersion
@@ -17,7 +18,7 @@ from archec.store.layout import Layout
 from archec.store.reader import open_obi
 from archec.store.writer import Writer
 
-__all__ = ["Job", "Lot", "Written", "describe", "write_lot"]
+__all__ = ["Job", "Written", "describe", "writing"]
 
 _LONGEST_TITLE = 2000
 """Characters of a title that the catalogue has; the file in the obi store has all of it."""
@@ -38,18 +39,8 @@ class Job(NamedTuple):
     before: tuple[int, str] | None
 
 
-class Lot(NamedTuple):
-    """Jobs for one worker; ``folder`` is the spool's, ``tist`` that of the data set."""
-
-    layout: Layout
-    folder: str
-    tist: int
-    jobs: Sequence[Job]
-
-
 class Written(NamedTuple):
-    """A file that lies under a temporary name, and what its template says; plain values, since it
-    comes from another process.
+    """A file that lies under a temporary name, and what its template says.
 
     ``how`` is how it differs from the entry before it: ``new``, ``changed``, ``cosmetic`` or
     ``file-url``; ``refs`` are the fields of its refipos.
@@ -72,31 +63,37 @@ class Written(NamedTuple):
         return TobiVersion(self.md5, self.size, self.text, self.kind, self.title, refs)
 
 
-def write_lot(lot: Lot) -> list[Written]:
-    """Writes the files of a lot under temporary names; the caller commits them."""
-    writer = Writer(lot.layout)
-    texts: dict[int, int] = {}
-    written: list[Written] = []
-    try:
-        for job in lot.jobs:
-            fd = texts.get(job.spool)
-            if fd is None:
-                fd = texts[job.spool] = os.open(os.path.join(lot.folder, f"texts-{job.spool}"), os.O_RDONLY)
-            text = os.pread(fd, job.size, job.start)
-            stored = writer.put(lot.tist, job.id, text)
-            canonical = canonical_text(text)
-            same = canonical is text
-            checksum = stored.md5 if same else md5(canonical, usedforsecurity=False).hexdigest()
-            kind, title, refs, problems = describe(text, job.path, job.line)
-            how = _difference(lot.layout, job, text, checksum)
-            written.append(
-                Written(job.id, stored.temp, stored.md5, job.size, checksum, kind, title, refs, how, problems)
-            )
-    finally:
-        for fd in texts.values():
-            os.close(fd)
-        writer.close()
-    return written
+def writing(layout: Layout, folder: Path, tist: int) -> Callable[[list[Job]], list[Written]]:
+    """What writes the files of jobs under temporary names, in any process; the caller commits them.
+
+    ``folder`` is the spool's, ``tist`` that of the data set.
+    """
+
+    def write(jobs: list[Job]) -> list[Written]:
+        texts: dict[int, int] = {}
+        written: list[Written] = []
+        with Writer(layout) as writer:
+            try:
+                for job in jobs:
+                    if job.spool not in texts:
+                        texts[job.spool] = os.open(folder / f"texts-{job.spool}", os.O_RDONLY)
+                    text = os.pread(texts[job.spool], job.size, job.start)
+                    written.append(_write(layout, writer, tist, job, text))
+            finally:
+                for fd in texts.values():
+                    os.close(fd)
+        return written
+
+    return write
+
+
+def _write(layout: Layout, writer: Writer, tist: int, job: Job, text: bytes) -> Written:
+    stored = writer.put(tist, job.id, text)
+    canonical = canonical_text(text)
+    checksum = stored.md5 if canonical is text else md5(canonical, usedforsecurity=False).hexdigest()
+    kind, title, refs, problems = describe(text, job.path, job.line)
+    how = _difference(layout, job, text, checksum)
+    return Written(job.id, stored.temp, stored.md5, job.size, checksum, kind, title, refs, how, problems)
 
 
 def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[tuple[str, ...]], list[Problem]]:

@@ -29,7 +29,7 @@ memory back; an answer; an ArchecError; out of memory; another exception, with i
 
 _BEHIND = 5
 """How far workers stand behind their parent (nice): what it does decides how fast a run is."""
-_RARELY = (100_000, 50, 100)
+RARE_COLLECTIONS = (100_000, 50, 100)
 """Thresholds of the garbage collector: the work makes many objects and few cycles."""
 
 
@@ -72,7 +72,7 @@ def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits:
     items: SimpleQueue[bytes] = SimpleQueue()
     Thread(target=_listen, args=(pipe, pool, items, beat), daemon=True).start()
     os.nice(_BEHIND)
-    gc.set_threshold(*_RARELY)
+    gc.set_threshold(*RARE_COLLECTIONS)
     try:
         begin = _function(function)
         work = begin(*_arguments(begin, arguments))

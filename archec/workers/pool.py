@@ -112,6 +112,8 @@ class Pool(Generic[Item, Answer]):
         self._submitted = self._given = self._open = 0
         self._broken = False
         self.closed = False
+        self.lost = 0
+        """Processes that died or were killed while they worked."""
 
     # -- for the caller ---------------------------------------------------------------------------
 
@@ -370,6 +372,7 @@ class _Seat(Thread):
         if not self._ready:
             self._not_started("it " + FAULTS[fault].removeprefix("a worker process ").partition(",")[0])
         elif self.sent:
+            self._pool.lost += 1
             ticket = self.sent[0]
             if fault in ("crashed", "internal") and not ticket.again:
                 ticket.again = True
