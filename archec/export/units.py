@@ -167,7 +167,9 @@ def _bare(text: str) -> str:
 def _code(code: str) -> str:
     """A code as part of a file name: escaped like an id; a long one cut and completed by its hash."""
     name = escape(code)
+    if name.startswith("."):
+        name = "%2E" + name[1:]
     if len(name) > _MAX_CODE:
         cut = name[:_MAX_CODE].rpartition("%")[0] if "%" in name[_MAX_CODE - 2 : _MAX_CODE] else name[:_MAX_CODE]
         return f"{cut}~{xxh3_128_hexdigest(code.encode('utf-8', 'surrogatepass'))}"
-    return "%2E" + name[1:] if name.startswith(".") else name
+    return name

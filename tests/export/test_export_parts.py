@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from archec.catalogue.interface import Catalogue
@@ -96,6 +96,7 @@ def test_every_template_is_in_one_unit(ids: list[str], jump: int) -> None:
 
 
 @given(st.lists(st.tuples(st.text(max_size=90), st.text(max_size=90)), min_size=2, max_size=2, unique=True))
+@example([("." + 90 * "a", ""), ("", "")])
 def test_no_two_units_share_a_name(pair: list[tuple[str, str]]) -> None:
     one, other = (unit_of(_normal(f"RePEc:{a.replace(':', '')}:{s.replace(':', '')}:1")) for a, s in pair)
     for unit in (one, other):
