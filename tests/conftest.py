@@ -65,7 +65,7 @@ def folder(memory_folder: Callable[[], Path]) -> Path:
 def demo(memory_folder: Callable[[], Path]) -> Config:
     """The archive of the demo, after its three gatherings; only to be read."""
     from archec.demo.show import make_archive, play  # not above: the lower rooms' tests need none of the upper ones
-    from archec.gather.progress import Silent
+    from archec.progress import Silent
 
     config = make_archive(memory_folder() / "demo")
     for _ in play(config, Silent()):

@@ -19,8 +19,8 @@ from archec.audit.walk import Place, Tell, walk
 from archec.catalogue.interface import Catalogue, Counts
 from archec.config import Config
 from archec.errors import CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
-from archec.gather.progress import Meter
 from archec.gather.recover import last_run
+from archec.progress import Meter
 from archec.redif.problems import shown
 from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, open_store
 from archec.store.lock import holder

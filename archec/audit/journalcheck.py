@@ -14,7 +14,7 @@ from archec.audit.walk import Tell
 from archec.catalogue.model import DataSet
 from archec.catalogue.records import FobiVisit, Record, RunStart, TobiChange, decode
 from archec.errors import CatalogueError, CatalogueGone, CorruptJournal
-from archec.gather.progress import Meter
+from archec.progress import Meter
 from archec.redif.problems import shown
 from archec.store.durable import failure, is_temp
 from archec.store.journal import JournalFile, journals

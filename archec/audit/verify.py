@@ -19,7 +19,7 @@ from archec.audit.strangers import MOST, known_tists, tell_strangers, under_way
 from archec.audit.walk import Tell, walk
 from archec.audit.workers import Chunk, Seen
 from archec.errors import ArchecError
-from archec.gather.progress import Meter
+from archec.progress import Meter
 from archec.store.journal import journals
 from archec.store.layout import RUNS
 from archec.units import human_size

@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import is_read_only, open_catalogue
-from archec.cli.common import note
 from archec.config import Config, load
 from archec.errors import LockHeld, StorageFailed
 from archec.gather.recover import CATCH_UP, catch_up, is_behind
 from archec.store.layout import Layout, open_store
 from archec.store.lock import RunLock
+from archec.terminal.output import note
 
 if TYPE_CHECKING:
     from archec.export.units import Selection
 
-__all__ = ["Archive", "opened", "tell_unknown"]
-
 
 def tell_unknown(catalogue: Catalogue, wanted: Selection) -> None:
-    """Says so on stderr where the archive holds nothing, and never did, of what was selected."""
+    """Says so on stderr if the archive holds nothing of what was selected, and never did."""
     if not wanted.archive:
         return
     from archec.export.units import units  # most commands select nothing
@@ -47,7 +45,7 @@ def opened(config_file: Path | None) -> Iterator[Archive]:
     """Opens the archive for reading.
 
     What a killed run left between journal and catalogue is applied first, if no run is under way and the catalogue
-    can be written; one that cannot is read as it is.
+    can be written; a read-only catalogue is read as it is.
     """
     config = load(config_file)
     layout = open_store(config)
@@ -55,7 +53,7 @@ def opened(config_file: Path | None) -> Iterator[Archive]:
     catalogue = open_catalogue(config.database, base=config.base, create=True, read_only=read_only)
     try:
         if not read_only:
-            with suppress(LockHeld, StorageFailed):  # then it is read as far as it has come
+            with suppress(LockHeld, StorageFailed):  # then it is read as far as it goes
                 if is_behind(layout, catalogue):
                     with RunLock(layout, CATCH_UP):
                         catch_up(layout, catalogue)

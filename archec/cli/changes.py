@@ -9,24 +9,21 @@ import click
 
 from archec.catalogue.model import Tobi
 from archec.cli.archive import Archive, opened
-from archec.cli.common import config_option, json_option, note
-from archec.cli.output import shown
-from archec.cli.tables import Lines, fit, terminal_width
+from archec.cli.options import config_option, json_option
 from archec.errors import UsageError
 from archec.lookup.obi import find
 from archec.report import changes as incidences
 from archec.report.changes import Incident
 from archec.report.textdiff import text_diff
+from archec.terminal.output import LineWriter, fit, note, shown, terminal_width
 from archec.tist import iso, parse_when
-
-__all__ = ["changes"]
 
 
 @click.command()
-@click.option("--since", metavar="RUN|DATE", help="Since when; of a run (its tist, or 'last'): what it noted.")
-@click.option("--diff", "obi", metavar="ID", help="What changed in the text of this template.")
-@click.option("--from", "from_when", metavar="WHEN", help="With --diff: the state to begin with; else the one before.")
-@click.option("--to", "to_when", metavar="WHEN", help="With --diff: the state to end with; else the newest.")
+@click.option("--since", metavar="RUN|DATE", help="Only since this date, or since this run (its tist, or 'last').")
+@click.option("--diff", "obi", metavar="ID", help="Show what changed in the text of this template.")
+@click.option("--from", "from_when", metavar="WHEN", help="With --diff: the older state; default: the one before.")
+@click.option("--to", "to_when", metavar="WHEN", help="With --diff: the newer state; default: the newest.")
 @json_option
 @config_option
 def changes(
@@ -37,13 +34,13 @@ def changes(
     as_json: bool,
     config_file: Path | None,
 ) -> None:
-    """List incidences by time: what was new, changed (and what of it), lost, returned.
+    """List incidences by time: what was new, changed (and how), lost, returned.
 
-    A DATE is that of the incidence: for a template, the date of the data set. With a RUN, what it and later runs noted
-    comes in the order in which they noted it, whatever the date of their data sets.
+    A DATE is that of the incidence: for a template, the date of the data set. With a RUN, incidences are listed in
+    the order in which it and later runs noted them, whatever the date of their data sets.
     """
     if obi is None and (from_when is not None or to_when is not None):
-        raise UsageError("--from and --to belong to --diff")
+        raise UsageError("--from and --to require --diff")
     if obi is not None and since is not None:
         raise UsageError("--since and --diff exclude each other")
     with opened(config_file) as archive:
@@ -55,7 +52,7 @@ def changes(
             found = incidences.changes_of_runs(archive.catalogue, run)
         else:
             found = incidences.changes(archive.catalogue, parse_when(since) if since is not None else 0)
-        width, lines = terminal_width(), Lines()
+        width, lines = terminal_width(), LineWriter()
         for one in found:
             if as_json:
                 lines.json(asdict(one) | {"time": iso(one.tist)})
@@ -78,7 +75,7 @@ def _line(one: Incident, width: int | None) -> str:
 def _diff(archive: Archive, raw: str, from_when: str | None, to_when: str | None, *, as_json: bool) -> None:
     found = find(archive.catalogue, raw)
     if not isinstance(found, Tobi):
-        raise UsageError(f"{found.id}: only templates can be compared", hint="archec get writes files as of a time")
+        raise UsageError(f"{found.id}: only templates can be compared", hint="'archec get' writes a file as of a time")
     diff = text_diff(
         archive.layout,
         archive.catalogue,
@@ -87,9 +84,9 @@ def _diff(archive: Archive, raw: str, from_when: str | None, to_when: str | None
         parse_when(to_when) if to_when is not None else None,
     )
     if as_json:
-        Lines().json(asdict(diff) | {"before_time": iso(diff.before), "after_time": iso(diff.after)})
+        LineWriter().json(asdict(diff) | {"before_time": iso(diff.before), "after_time": iso(diff.after)})
         return
-    lines = Lines()
+    lines = LineWriter()
     for line in diff.lines:
         lines.text(shown(line.replace("\t", "    ")))
     if not lines.any and terminal_width() is not None:

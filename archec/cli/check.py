@@ -10,37 +10,30 @@ from archec.audit.checks import CheckSummary, check_layout
 from archec.audit.checks import check as check_archive
 from archec.audit.fixes import Fixes
 from archec.audit.opening import opened_for_audit
-from archec.cli.common import config_option, json_option
+from archec.cli.options import config_option, json_option
 from archec.cli.verify import conclude, teller
 from archec.config import load
-from archec.gather.progress import meter_for
+from archec.terminal.progress import meter_for
 from archec.units import human_duration
-
-__all__ = ["check"]
 
 
 @click.command()
-@click.option("--fix", is_flag=True, help="Mend what is safe to mend: leftovers, a catalogue that is behind.")
+@click.option("--fix", is_flag=True, help="Fix what is safe to fix: leftovers, a catalogue that is behind.")
 @json_option
 @config_option
 @click.pass_context
 def check(context: click.Context, fix: bool, as_json: bool, config_file: Path | None) -> None:
-    """Check that journals, names on disk, links and catalogue fit together.
+    """Check that journals, names on disk, links and catalogue agree.
 
-    Reads no file's bytes: that is what 'archec verify' does. Without --fix nothing is changed at all; with
-    it nothing that has a final name is removed, and no run can work meanwhile. Exits with 6 where
-    something is wrong.
+    Does not read the contents of files: 'archec verify' does. Without --fix nothing is changed at all; with it
+    nothing that has a final name is removed, and no run can start meanwhile. Exits with 6 if something is wrong.
     """
     config = load(config_file)
     tell = teller(as_json=as_json)
     summary = check_layout(config, tell)
     if summary is None:
-        meter = meter_for()
-        try:
-            with opened_for_audit(config, following=fix, lock="check" if fix else "") as archive:
-                summary = check_archive(archive, meter, tell, Fixes(archive.layout) if fix else None)
-        finally:
-            meter.close()
+        with meter_for() as meter, opened_for_audit(config, following=fix, lock="check" if fix else "") as archive:
+            summary = check_archive(archive, meter, tell, Fixes(archive.layout) if fix else None)
     conclude(context, summary, _lines(summary), as_json=as_json)
 
 

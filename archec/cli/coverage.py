@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from archec.cli.archive import Archive, opened, tell_unknown
-from archec.cli.common import config_option, json_option, note
-from archec.cli.tables import Lines, fit, terminal_width
+from archec.cli.options import config_option, json_option
 from archec.export.units import Selection, selection
+from archec.progress import Silent
 from archec.report.coverage import Coverage, Tell, coverage_of_all
 from archec.report.coverage import coverage as coverage_of
-
-if TYPE_CHECKING:
-    from archec.gather.progress import Meter
-
-__all__ = ["coverage"]
+from archec.terminal.output import LineWriter, fit, note, terminal_width
+from archec.terminal.progress import meter_for
 
 _NAME = 24
-_LEAST_SAID = ("other", "files", "lost", "held", "never", "forbidden", "unreachable")
+_DISPENSABLE = ("other", "files", "lost", "held", "never", "forbidden", "unreachable")
 _COLUMNS = (
     ("works", "works"), ("w. a file", "with_file"), ("files", "files"), ("held", "held"), ("PDFs", "pdfs"),
     ("lost", "lost"), ("unreach.", "unreachable"), ("forbidden", "forbidden"), ("untried", "never"),
@@ -39,38 +36,25 @@ _COLUMNS = (
 def coverage(archive: str | None, series: str | None, as_json: bool, config_file: Path | None) -> None:
     """Show for each archive and series how many works have a file that is held, and what became of the rest.
 
-    Files are those that the newest version of a work names, counted for each work that names them. PDFs are counted
-    by their bytes, not by what their template or server says. Rows come as the catalogue is read; the last one is
-    the total.
+    Files are those that the newest version of a work names, counted for each work that names them. PDFs are recognised
+    by their contents, not by what their template or server says. Rows appear as the catalogue is read; the last one
+    is the total.
     """
     wanted = selection(archive, series)
     with opened(config_file) as opened_archive:
         tell_unknown(opened_archive.catalogue, wanted)
-        meter = _meter()
-        looked = 0
+        seen = 0
 
         def tell(templates: int) -> None:
-            nonlocal looked
-            looked += templates
-            if meter is not None:
-                meter.at(looked)
+            nonlocal seen
+            seen += templates
+            meter.at(seen)
 
-        try:
-            if meter is not None:
-                meter.phase("templates", None)
+        # On a terminal the rows themselves are the progress; without any terminal nobody watches.
+        watched = sys.stderr.isatty() and not sys.stdout.isatty()
+        with meter_for() if watched else nullcontext(Silent()) as meter:
+            meter.phase("templates", None)
             _show(_rows(opened_archive, wanted, tell), as_json=as_json)
-        finally:
-            if meter is not None:
-                meter.close()
-
-
-def _meter() -> Meter | None:
-    """On a terminal the rows themselves say how far it is; without one nobody looks."""
-    if sys.stdout.isatty() or not sys.stderr.isatty():
-        return None
-    from archec.gather.progress import meter_for  # takes longer to import than all else
-
-    return meter_for()
 
 
 def _rows(archive: Archive, wanted: Selection, tell: Tell) -> Iterator[Coverage]:
@@ -81,7 +65,7 @@ def _rows(archive: Archive, wanted: Selection, tell: Tell) -> Iterator[Coverage]
 
 
 def _show(rows: Iterator[Coverage], *, as_json: bool) -> None:
-    width, lines = terminal_width(), Lines()
+    width, lines = terminal_width(), LineWriter()
 
     def tell(of: str, name: str, row: Coverage) -> None:
         if as_json:
@@ -119,9 +103,9 @@ def _line(name: str, row: Coverage, width: int | None) -> str:
 
 
 def _columns(width: int | None) -> tuple[tuple[str, str], ...]:
-    """As many columns as the terminal takes; those that say least go first."""
+    """As many columns as fit the terminal; the least important are left out first."""
     kept = list(_COLUMNS)
-    for field in _LEAST_SAID:
+    for field in _DISPENSABLE:
         if width is None or _NAME + sum(len(label) + 2 for label, _ in kept) <= width:
             break
         kept = [column for column in kept if column[1] != field]

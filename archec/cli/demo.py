@@ -8,12 +8,11 @@ from pathlib import Path
 import click
 
 from archec.catalogue.open import open_catalogue
-from archec.cli.reports import gather_table
+from archec.cli.runtable import gather_table
 from archec.config import DEFAULT_FILE
 from archec.demo.show import make_archive, papers_that, play
-from archec.gather.progress import meter_for
-
-__all__ = ["demo"]
+from archec.terminal.output import echo
+from archec.terminal.progress import meter_for
 
 
 @click.command()
@@ -26,13 +25,11 @@ def demo(directory: Path | None) -> None:
     """
     folder = directory or Path(tempfile.mkdtemp(prefix="archec-demo-"))
     config = make_archive(folder)
-    meter = meter_for()
-    try:
+    with meter_for() as meter:
         for stage in play(config, meter):
             click.secho(f"\n== Gathering {stage.number}: {stage.story}", bold=True)
-            click.echo(gather_table(stage.report.as_value()))
-    finally:
-        meter.close()
+            for line in gather_table(stage.report.as_value()):
+                echo(line)
     catalogue = open_catalogue(config.database, base=config.base)
     try:
         counts = catalogue.counts()

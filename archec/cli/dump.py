@@ -9,20 +9,18 @@ import click
 
 from archec.catalogue.dump import dump as dump_lines
 from archec.cli.archive import opened
-from archec.cli.common import config_option, json_option
-
-__all__ = ["dump"]
+from archec.cli.options import config_option, json_option
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Also what depends on when archec ran: runs, visits, stamps.")
+@click.option("--all", "everything", is_flag=True, help="Include what depends on when archec ran: runs, visits ...")
 @json_option
 @config_option
 def dump(everything: bool, as_json: bool, config_file: Path | None) -> None:
     """Print the catalogue as canonical JSON lines, one document per obi, sorted.
 
-    The same from either engine, and for any order in which the same data sets were replayed. The
-    output is JSON lines with or without --json.
+    The same from either engine, and for any order in which the same data sets were replayed. The output is JSON
+    lines with or without --json.
     """
     with opened(config_file) as archive:
         out = sys.stdout.buffer

@@ -7,21 +7,20 @@ from pathlib import Path
 import click
 
 from archec.cli.archive import opened, tell_unknown
-from archec.cli.common import config_option, echo_json, json_option
+from archec.cli.options import config_option, json_option
 from archec.errors import Exit
 from archec.export.run import ExportRequest, ExportSummary, Report, export_warc
 from archec.export.unit import NotExported
 from archec.export.units import selection
-from archec.gather.progress import meter_for
+from archec.terminal.output import echo, echo_json
+from archec.terminal.progress import meter_for
 from archec.tist import parse_when
 from archec.units import human_duration, human_size
-
-__all__ = ["export"]
 
 
 @click.group()
 def export() -> None:
-    """Write what the archive holds in the formats of other programs.
+    """Export what the archive holds in other formats.
 
     'archec export warc' writes a vault of WARC files with a CDXJ index for each series.
     """
@@ -58,16 +57,13 @@ def warc(
     request = ExportRequest(folder, wanted, first, dry_run, not no_revisits)
     with opened(config_file) as it:
         tell_unknown(it.catalogue, wanted)
-        meter = meter_for()
-        try:
+        with meter_for() as meter:
             summary = export_warc(it.config, it.layout, it.catalogue, request, meter, _reporter(as_json))
-        finally:
-            meter.close()
     if as_json:
         echo_json(summary.as_value())
     else:
         for line in _lines(summary):
-            click.echo(line.encode("utf-8", "backslashreplace"))
+            echo(line)
     if summary.failed:
         context.exit(Exit.CORRUPT)
 

@@ -10,21 +10,20 @@ from typing import TypeVar
 
 import click
 
-from archec.cli.common import config_option, echo_json, json_option, note
-from archec.cli.reports import gather_table
+from archec.cli.options import config_option, json_option
 from archec.cli.runline import RunLine, begin
+from archec.cli.runtable import gather_table
 from archec.config import load
 from archec.errors import UsageError
 from archec.gather.budget import Budget
 from archec.gather.dryrun import dry_run as run_dry
-from archec.gather.progress import meter_for
 from archec.gather.report import Report
 from archec.gather.run import Options, exit_code
 from archec.gather.run import gather as gather_run
+from archec.terminal.output import echo, echo_json, note
+from archec.terminal.progress import meter_for
 from archec.tist import iso, parse_when
 from archec.units import parse_duration, parse_size
-
-__all__ = ["gather"]
 
 _Limit = TypeVar("_Limit", int, float)
 
@@ -38,19 +37,19 @@ _Limit = TypeVar("_Limit", int, float)
     help="Replay this data set instead of the current one.",
 )
 @click.option("--as-of", metavar="DATE", help="The data set's date; else that in its name, else its newest member's.")
-@click.option("--no-fetch", is_flag=True, help="Templates only: fetch no files.")
-@click.option("--complete", is_flag=True, help="The data set is all of RePEc: archives that it lacks are lost, too.")
-@click.option("--resume", is_flag=True, help="Carry on with a run that was stopped, if there is one.")
+@click.option("--no-fetch", is_flag=True, help="Read templates only; fetch no files.")
+@click.option("--complete", is_flag=True, help="The data set is all of RePEc: archives that it lacks count as lost.")
+@click.option("--resume", is_flag=True, help="Continue the run that was stopped, if there is one.")
 @click.option(
     "--accept-losses",
     multiple=True,
     metavar="CODE|all",
-    help="Let through the losses of this archive; may be repeated.",
+    help="Accept the losses of this archive that were held back; may be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing, fetch nothing.")
-@click.option("--max-files", type=click.IntRange(1), metavar="N", help="Fetch so many files at most.")
-@click.option("--max-bytes", metavar="SIZE", help="Fetch so much at most, e.g. 20GB.")
-@click.option("--max-time", metavar="DURATION", help="Fetch for so long at most, e.g. 6h.")
+@click.option("--dry-run", is_flag=True, help="Report what would be done; change nothing, fetch nothing.")
+@click.option("--max-files", type=click.IntRange(1), metavar="N", help="Fetch at most this many files.")
+@click.option("--max-bytes", metavar="SIZE", help="Fetch at most this much, e.g. 20GB.")
+@click.option("--max-time", metavar="DURATION", help="Stop fetching after this time, e.g. 6h.")
 @json_option
 @config_option
 @click.pass_context
@@ -71,16 +70,16 @@ def gather(
 ) -> None:
     """Gather once: read the data set, keep what is new or changed, fetch the files it points to.
 
-    Put it into cron. Only one run works on an archive at a time. What a run has committed is kept
-    whatever happens to it; the next run, or --resume, carries on. A budget (--max-files, --max-bytes,
-    --max-time) takes files never tried first, then the longest overdue.
+    Meant for cron. Only one run works on an archive at a time. What a run has committed is kept whatever
+    happens to it; the next run, or --resume, continues. Within a budget (--max-files, --max-bytes,
+    --max-time) files that were never tried come first, then the longest overdue.
     """
     line = begin(context.meta)
     config = load(config_file)
     budget = Budget(
         config.max_files if max_files is None else max_files,
-        config.max_bytes if max_bytes is None else _more_than_0("--max-bytes", parse_size(max_bytes)),
-        config.max_time if max_time is None else _more_than_0("--max-time", parse_duration(max_time)),
+        config.max_bytes if max_bytes is None else _positive("--max-bytes", parse_size(max_bytes)),
+        config.max_time if max_time is None else _positive("--max-time", parse_duration(max_time)),
     )
     options = Options(
         file=file,
@@ -91,38 +90,36 @@ def gather(
         accept=frozenset(_code(code) for code in accept_losses),
         budget=budget,
     )
-    meter = meter_for()
-    try:
+    with meter_for() as meter:
         if dry_run:
             line.take(run_dry(config, options, meter))
         else:
             gather_run(config, options, meter, begun=partial(_begun, line, resume))
-    finally:
-        meter.close()
     report = line.finished()
     _warn(report)
     if options.accept - {"all"}:
         _tell_unknown(config_file, sorted(options.accept - {"all"}))
     value = report.as_value()
-    with suppress(BrokenPipeError):  # the run is done, whoever reads of it
+    with suppress(BrokenPipeError):  # the run is done, whether or not anyone reads its report
         if as_json:
             echo_json(value)
         else:
-            click.echo(gather_table(value))
+            for row in gather_table(value):
+                echo(row)
     context.exit(int(exit_code(report)))
 
 
 def _begun(line: RunLine, resume: bool, report: Report) -> None:
-    """There is a run: says which, where another one was to be carried on with."""
+    """Called when the run has begun; with --resume, says which one it is."""
     line.take(report)
     if report.resumed:
-        note(f"carrying on with run {report.run} of {iso(report.run)}, over {report.source}")
+        note(f"continuing run {report.run} of {iso(report.run)}, of {report.source}")
     elif resume:
-        note("there is no run to carry on with: a new one begins")
+        note("there is no run to continue: starting a new one")
 
 
 def _tell_unknown(config_file: Path | None, codes: list[str]) -> None:
-    """Warns of archive codes that were accepted and that the archive knows nothing of."""
+    """Warns about archive codes of --accept-losses that are unknown."""
     from archec.cli.archive import opened, tell_unknown
     from archec.export.units import Selection
 
@@ -132,14 +129,14 @@ def _tell_unknown(config_file: Path | None, codes: list[str]) -> None:
 
 
 def _warn(report: Report) -> None:
-    """What a run that came to its end should not pass over in silence."""
+    """Warnings about a data set that was empty or incomplete."""
     if not report.files:
-        note(f"warning: {report.source}: holds no files of templates")
+        note(f"warning: {report.source}: contains no template files")
     if not report.whole:
-        note(f"warning: {report.source}: broke off: what could be read counts, and nothing was taken for lost")
+        note(f"warning: {report.source}: is truncated: what could be read was kept, and nothing counts as lost")
 
 
-def _more_than_0(option: str, limit: _Limit) -> _Limit:
+def _positive(option: str, limit: _Limit) -> _Limit:
     if not limit:
         raise UsageError(f"{option} must be more than 0", hint="leave it out for a run without that limit")
     return limit

@@ -9,13 +9,12 @@ from pathlib import Path
 import click
 
 from archec.cli.archive import opened
-from archec.cli.common import config_option
-from archec.cli.output import shown, whole
+from archec.cli.options import config_option
 from archec.lookup.obi import find, give, held_at
+from archec.terminal.files import open_whole
+from archec.terminal.output import note
 from archec.tist import iso, parse_when
 from archec.units import human_size
-
-__all__ = ["get"]
 
 
 @click.command()
@@ -26,28 +25,27 @@ __all__ = ["get"]
     "--output",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     metavar="FILE",
-    help="Write here, whole or not at all; - is stdout, which is the default.",
+    help="Write to this file, atomically; - is stdout, the default.",
 )
 @config_option
 def get(obi: str, when: str | None, output: Path | None, config_file: Path | None) -> None:
     """Write the bytes of ID, a handle or a URL in any spelling, as of WHEN.
 
-    Redirects are followed. Says on stderr which tist it is. Exits with 7 where nothing was held then, and with 6
-    where the bytes are not those that were noted; FILE is then not written.
+    Redirects are followed. Prints on stderr which tist they are of. Exits with 7 if nothing was held then, and with 6
+    if the bytes are not those that were noted; FILE is then not written.
     """
     tist = parse_when(when) if when is not None else None
     with opened(config_file) as archive:
         found = find(archive.catalogue, obi)
-        if tist is None:  # runs that follow each other within a second have tists that have not come yet
+        if tist is None:  # runs that follow each other within a second have tists in the future
             tist = max(int(time.time()), found.history.last or 0)
         held = held_at(archive.layout, archive.catalogue, found, tist)
         if output is None or str(output) == "-":
             give(archive.layout, held, sys.stdout.buffer.write)
         else:
-            with whole(output) as target:
+            with open_whole(output) as target:
                 give(archive.layout, held, target.write)
-        click.echo(
-            f"archec: {shown(held.id)} noted {held.tist} ({iso(held.tist)}), md5 {held.md5}, {human_size(held.size)}, "
-            f"{held.located.path}",
-            err=True,
+        note(
+            f"{held.id} noted {held.tist} ({iso(held.tist)}), md5 {held.md5}, {human_size(held.size)}, "
+            f"{held.located.path}"
         )

@@ -9,14 +9,11 @@ import click
 
 from archec.catalogue.model import Fobi
 from archec.cli.archive import opened
-from archec.cli.common import config_option, echo_json, json_option
-from archec.cli.output import shown
-from archec.cli.tables import fold, terminal_width
+from archec.cli.options import config_option, json_option
 from archec.lookup.obi import Row, find, rows
+from archec.terminal.output import echo, echo_json, fold, terminal_width
 from archec.tist import iso
 from archec.units import human_size
-
-__all__ = ["history"]
 
 
 @click.command()
@@ -45,14 +42,14 @@ def history(obi: str, as_json: bool, config_file: Path | None) -> None:
                 value["due"] = found.due
             echo_json(value)
             return
-        click.echo(shown(found.id))
+        echo(found.id)
         lines = [line for row in incidences for line in _lines(row)]
         if isinstance(found, Fobi):
             lines.append(_visit(found))
         width = terminal_width()
         for line in lines:
             for part in fold(line, width, 6):
-                click.echo(part)
+                echo(part)
 
 
 def _lines(row: Row) -> list[str]:

@@ -10,8 +10,6 @@ from archec.config import DEFAULT_FILE, Config, as_yaml, load, parse
 from archec.errors import ConfigError, StorageFailed, UsageError
 from archec.store.layout import create
 
-__all__ = ["init"]
-
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=".")
@@ -27,14 +25,14 @@ __all__ = ["init"]
     type=click.Choice(["0", "256"]),
     default="0",
     show_default=True,
-    help="Directories below that of a tist: 256 for an archive of all of RePEc. Never changed later.",
+    help="Directories below that of a tist: 256 for an archive of all of RePEc. Cannot be changed later.",
 )
 @click.option("--database", metavar="URL", help="The catalogue, e.g. mongodb://localhost/archec.")
 def init(directory: Path, config_file: Path | None, fanout: str, database: str | None) -> None:
-    """Make a new archive in DIRECTORY (default: here).
+    """Create an archive in DIRECTORY (default: here).
 
-    Writes config.yaml, the empty obi store archive/ with its descriptor, and data/ with tarballs/
-    and current/. What is there already is left as it is; an archive is never made twice.
+    Writes config.yaml, the empty obi store archive/ with its descriptor, and data/ with tarballs/ and current/.
+    What exists already is left unchanged; an existing archive is refused.
     """
     path = config_file or directory / DEFAULT_FILE
     try:
@@ -60,7 +58,7 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
 
 
 def _checked(text: str, path: Path) -> Config:
-    """The configuration that is to be written, refused before anything is made where its database cannot be used."""
+    """The configuration that is to be written; refused before anything is created if its database cannot be used."""
     try:
         config = parse(text, path)
     except ConfigError as error:

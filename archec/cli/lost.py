@@ -12,17 +12,14 @@ import click
 
 from archec.catalogue.lists import ObiKind
 from archec.cli.archive import opened, tell_unknown
-from archec.cli.common import config_option, json_option, note
-from archec.cli.output import shown
-from archec.cli.tables import Lines, fit, terminal_width
+from archec.cli.options import config_option, json_option
 from archec.errors import UsageError
 from archec.export.units import selection
 from archec.report import lost as losses
 from archec.report.lost import Lost, LostQuery, Returned, Work
+from archec.terminal.output import LineWriter, fit, note, shown, terminal_width
 from archec.tist import iso, parse_when
 from archec.units import human_duration, parse_duration
-
-__all__ = ["lost"]
 
 _NAMES = {"tobi": "template", "fobi": "file"}
 
@@ -31,10 +28,10 @@ _NAMES = {"tobi": "template", "fobi": "file"}
 @click.option("--kind", type=click.Choice(["tobi", "fobi"]), help="Only templates, or only files.")
 @click.option("--since", metavar="DATE", help="Only what was lost (with --returned: came back) at this time or later.")
 @click.option("--until", metavar="DATE", help="Only what was lost (with --returned: came back) before this time.")
-@click.option("--for", "at_least", metavar="DURATION", default="0", help="Only what is, or was, lost for so long: 7d.")
-@click.option("--archive", metavar="CODE", help="Only this archive; files that its templates name.")
-@click.option("--reason", metavar="TEXT", default="", help="Only where this stands in the reason of the loss.")
-@click.option("--returned", "came_back", is_flag=True, help="What had been lost and came back, and after how long.")
+@click.option("--for", "at_least", metavar="DURATION", default="0", help="Only what is, or was, lost this long: 7d.")
+@click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates name.")
+@click.option("--reason", metavar="TEXT", default="", help="Only losses whose reason contains this.")
+@click.option("--returned", "came_back", is_flag=True, help="List what was lost and came back, and after how long.")
 @json_option
 @config_option
 def lost(
@@ -50,7 +47,7 @@ def lost(
 ) -> None:
     """List what is lost, by the time of its loss.
 
-    For each: when it was lost and why, when it was noted last, and the path of the copy that is held. For a file also
+    For each: when it was lost and why, when it was last noted, and the path of the copy that is held. For a file also
     the works that name it, and whether another rendering of the same work is held.
     """
     wanted = selection(archive, None)
@@ -64,11 +61,11 @@ def lost(
         reason,
     )
     if query.until is not None and query.until < query.since:
-        raise UsageError(f"{iso(query.until)} is before {iso(query.since)}: --since comes before --until")
+        raise UsageError(f"{iso(query.until)} is before {iso(query.since)}: --until must be later than --since")
     with opened(config_file) as opened_archive:
         layout, catalogue = opened_archive.layout, opened_archive.catalogue
         tell_unknown(catalogue, wanted)
-        width, lines = terminal_width(), Lines()
+        width, lines = terminal_width(), LineWriter()
         if came_back:
             for back in losses.returned(layout, catalogue, query):
                 if as_json:

@@ -14,11 +14,9 @@ from typing import NoReturn
 import click
 
 from archec import __version__
-from archec.cli.output import shown
-from archec.cli.streams import ReaderGone, guard
 from archec.errors import ArchecError, Exit
-
-__all__ = ["cli", "main"]
+from archec.terminal.output import note
+from archec.terminal.streams import ReaderGone, guard
 
 _EPILOG = """\b
 Exit codes: 0 done; 1 operator error; 2 usage; 3 done, but losses are held
@@ -30,11 +28,11 @@ _COMMANDS = (
     "init", "gather", "demo", "history", "get", "dump", "rebuild", "redif", "serve", "verify", "check", "export",
     "lost", "changes", "coverage", "runs", "status", "report", "metrics",
 )  # fmt: skip
-"""Each is a function of its own name in a module of its own name here."""
+"""Each is a function in a module of this package, both of the command's name."""
 
 
 class _Commands(MutableMapping[str, click.Command]):
-    """The commands, imported one by one when they are asked for: most need little of archec."""
+    """The commands, each imported when it is first used: most need little of archec."""
 
     def __getitem__(self, name: str) -> click.Command:
         if name not in _COMMANDS:
@@ -45,10 +43,10 @@ class _Commands(MutableMapping[str, click.Command]):
         return command
 
     def __setitem__(self, name: str, command: click.Command) -> NoReturn:
-        raise TypeError("commands are listed, not added")
+        raise TypeError("commands cannot be added")
 
     def __delitem__(self, name: str) -> NoReturn:
-        raise TypeError("commands are listed, not removed")
+        raise TypeError("commands cannot be removed")
 
     def __iter__(self) -> Iterator[str]:
         return iter(_COMMANDS)
@@ -72,7 +70,7 @@ def _terminate(number: int, frame: object) -> None:
 
 
 def main() -> NoReturn:
-    """Reads the command line and does it. Every error that archec raises on purpose is one message and a code."""
+    """Runs the command line. Every error that archec raises on purpose becomes one message and an exit code."""
     signal.signal(signal.SIGTERM, _terminate)
     guard()
     code: int | None = None
@@ -94,34 +92,34 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         message = "interrupted; what was done is kept"
         if _can_be_resumed(context):
-            message += "; 'archec gather --resume' carries on"
-        click.echo(f"archec: {message}", err=True)
+            message += "; 'archec gather --resume' continues"
+        note(message)
         code = Exit.INTERRUPTED
     except ArchecError as error:
-        click.echo(f"archec: {shown(error)}", err=True)
+        note(error)
         code, message = error.exit_code, str(error)
     except ReaderGone:
-        code = code or Exit.DONE  # nothing is left to tell
+        code = code or Exit.DONE
     except Exception as error:
         if not _has_last_line(context):
             raise
         traceback.print_exc()
         code, message = Exit.OPERATOR_ERROR, repr(error)
     if context is not None and _has_last_line(context):
-        _tell_last_line(context, int(code or 0), message)
+        _write_last_line(context, int(code or 0), message)
     _end_stdout()
-    gc.freeze()  # all is over: looking for cycles among what the process leaves would only take time
+    gc.freeze()  # looking for cycles at the end of the process would only take time
     sys.exit(int(code or 0))
 
 
 def _end_stdout() -> None:
-    """Writes what an error left unwritten; that this fails, too, is no news then."""
+    """Writes what an error left in the buffer; another failure says nothing new."""
     with suppress(ArchecError, ReaderGone):
         sys.stdout.flush()
 
 
 def _has_last_line(context: click.Context | None) -> bool:
-    """Whether the command's log ends with a line for machines."""
+    """Whether the command ends its log with a line for machines."""
     return context is not None and context.invoked_subcommand == "gather"
 
 
@@ -134,9 +132,9 @@ def _can_be_resumed(context: click.Context | None) -> bool:
     return is_under_way(context.meta)
 
 
-def _tell_last_line(context: click.Context, code: int, message: str) -> None:
+def _write_last_line(context: click.Context, code: int, message: str) -> None:
     from archec.cli.runline import line
 
-    told = line(context.meta, code, message)
-    if told is not None:
-        click.echo(told, err=True)
+    last = line(context.meta, code, message)
+    if last is not None:
+        click.echo(last, err=True)

@@ -8,26 +8,21 @@ import click
 from prometheus_client import generate_latest
 
 from archec.cli.archive import opened
-from archec.cli.common import config_option, echo_json, json_option, note
-from archec.cli.output import write_whole
+from archec.cli.options import config_option, json_option, output_option
 from archec.monitor.metrics import metrics_of
 from archec.monitor.status import status
+from archec.terminal.files import write_whole
+from archec.terminal.output import echo_json, note
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write them into this file, whole or not at all; its name should end in .prom.",
-)
+@output_option("Write them to this file, atomically; its name should end in .prom.")
 @json_option
 @config_option
 def metrics(output: Path | None, as_json: bool, config_file: Path | None) -> None:
     """Print the archive's figures in Prometheus' text format, for node_exporter's textfile collector.
 
-    With --json one object a line.
+    With --json one object per line.
     """
     with opened(config_file) as archive:
         found = metrics_of(status(archive.config, archive.layout, archive.catalogue))
@@ -37,7 +32,7 @@ def metrics(output: Path | None, as_json: bool, config_file: Path | None) -> Non
                 echo_json({"name": sample.name, "labels": sample.labels, "value": sample.value})
     if output is not None:
         if output.suffix != ".prom":
-            note(f"{output}: node_exporter's textfile collector reads files *.prom only")
+            note(f"{output}: node_exporter's textfile collector only reads *.prom files")
         write_whole(output, generate_latest(found))
     elif not as_json:
         click.echo(generate_latest(found), nl=False)

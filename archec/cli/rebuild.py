@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from archec.catalogue.open import open_catalogue
-from archec.cli.common import config_option, echo_json, json_option
+from archec.cli.options import config_option, json_option
 from archec.config import load
-from archec.gather.progress import Meter, meter_for
 from archec.gather.recover import rebuild as rebuild_catalogue
+from archec.progress import Meter
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
-
-__all__ = ["rebuild"]
+from archec.terminal.output import echo_json
+from archec.terminal.progress import meter_for
 
 
 @click.command()
@@ -24,21 +24,20 @@ __all__ = ["rebuild"]
 def rebuild(database: str | None, as_json: bool, config_file: Path | None) -> None:
     """Make a fresh catalogue from the archive folder alone (the journals in archive/runs).
 
-    The database is emptied first, when all journals have been read and found good; else it stays as it is. The
-    archive folder is only read. Afterwards 'archec dump --all' gives the same bytes as before.
+    The database is emptied once all journals have been read and found intact; otherwise it is left unchanged. The
+    archive folder is only read. Afterwards 'archec dump --all' prints the same bytes as before.
     """
     config = load(config_file)
     layout = open_store(config)
-    meter = meter_for()
     with RunLock(layout, "rebuild"):
         catalogue = open_catalogue(database or config.database, base=config.base, create=True)
         try:
-            phases = _Phases(meter)
-            batches = rebuild_catalogue(layout, catalogue, told=phases.written, checked=phases.checked)
+            with meter_for() as meter:
+                phases = _Phases(meter)
+                batches = rebuild_catalogue(layout, catalogue, told=phases.written, checked=phases.checked)
             counts = catalogue.counts()
             url = catalogue.url
         finally:
-            meter.close()
             catalogue.close()
     if as_json:
         echo_json({"database": url, "batches": batches, **counts._asdict()})
@@ -51,7 +50,7 @@ def rebuild(database: str | None, as_json: bool, config_file: Path | None) -> No
 
 
 class _Phases:
-    """Tells a meter of the journals that are read, twice: to be sure of them, and to fill the catalogue."""
+    """Reports the two passes over the journals to a meter: checking them, and filling the catalogue."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter, self._lines, self._writing = meter, 0, False

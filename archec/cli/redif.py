@@ -8,22 +8,20 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, echo_json, json_option
-from archec.cli.output import shown
+from archec.cli.options import config_option, json_option
 from archec.config import DEFAULT_FILE, Config, load
 from archec.errors import DataSetError, Exit
 from archec.redif.lint import lint_file, lint_stream
 from archec.redif.problems import Problem
 from archec.redif.template import Template
 from archec.redif.template import as_json as template_value
-
-__all__ = ["redif"]
+from archec.terminal.output import echo, echo_json, note, shown
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option("--quiet", is_flag=True, help="Problems only, no templates.")
-@click.option("--strict", is_flag=True, help="Exit with 1 where there is any problem.")
+@click.option("--quiet", is_flag=True, help="Print problems only, no templates.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if there is any problem.")
 @json_option
 @config_option
 @click.pass_context
@@ -32,8 +30,8 @@ def redif(
 ) -> None:
     """Parse ReDIF FILEs (- is stdin) and print their templates and every problem, with file and line.
 
-    Needs no archive. A FILE that cannot be opened is named, the others are read, and the exit code is 1. With
-    --json one object a line: {"type": "template", ...} or {"type": "problem", ...}.
+    Needs no archive. A FILE that cannot be opened is reported, the others are read, and the exit code is 1. With
+    --json one object per line: {"type": "template", ...} or {"type": "problem", ...}.
     """
     config = load(config_file) if config_file or Path(DEFAULT_FILE).exists() else Config()
     kinds: Counter[str] = Counter()
@@ -51,7 +49,7 @@ def redif(
                         _template(file, item, as_json)
         except DataSetError as error:
             unread += 1
-            click.echo(f"archec: {shown(error)}", err=True)
+            note(error)
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
     wrong = ", ".join(f"{count} {code}" for code, count in sorted(codes.items())) or "none"
     click.echo(f"templates: {shown(told)}\nproblems: {wrong}", err=True)
@@ -82,7 +80,7 @@ def _problem(problem: Problem, as_json: bool) -> None:
         )
         return
     place = f"{problem.path}:{problem.line}" if problem.line else problem.path
-    _say(f"{place}: {problem.code}: {problem.message}")
+    echo(f"{place}: {problem.code}: {problem.message}")
 
 
 def _template(file: Path, template: Template, as_json: bool) -> None:
@@ -91,14 +89,11 @@ def _template(file: Path, template: Template, as_json: bool) -> None:
         value.pop("problems", None)
         echo_json({"type": "template", "path": str(file), **value})
         return
-    _say(f"{file}:{template.line}: {template.kind} {template.id or '(no handle)'}")
+    echo(f"{file}:{template.line}: {template.kind} {template.id or '(no handle)'}")
     if template.title:
-        _say(f"    {template.title}")
+        echo(f"    {template.title}")
     for refipo in template.refipos:
-        _say(f"    {refipo.url_raw}{'  ' + refipo.format if refipo.format else ''}")
+        echo(f"    {refipo.url_raw}{'  ' + refipo.format if refipo.format else ''}")
 
 
-def _say(line: str) -> None:
-    """A line for a terminal, whatever is in it."""
-    click.echo(shown(line).encode("utf-8", "backslashreplace"))
 

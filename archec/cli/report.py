@@ -8,48 +8,38 @@ from pathlib import Path
 import click
 
 from archec.cli.archive import opened
-from archec.cli.common import config_option, echo_json, json_option
-from archec.cli.output import write_whole
+from archec.cli.options import config_option, json_option, output_option
 from archec.errors import UsageError
-from archec.gather.progress import Meter, meter_for
 from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, need_matplotlib, series_of
 from archec.monitor.runs import run_named, runs
-
-__all__ = ["report"]
+from archec.progress import Meter
+from archec.terminal.files import write_whole
+from archec.terminal.output import echo_json
+from archec.terminal.progress import meter_for
 
 
 @click.command()
 @click.argument("run", default="last")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The page to write, whole or not at all, e.g. report.html.",
-)
+@output_option("Write the page to this file, e.g. report.html.")
 @json_option
 @config_option
 def report(run: str, output: Path | None, as_json: bool, config_file: Path | None) -> None:
     """Write a page about RUN (a software tist, or 'last', which is the default) and the archive up to it.
 
     Incidences over time, growth, hosts by outcome and coverage by archive, as plots and as tables, in one HTML
-    file that needs no network and no scripts. With --json the same figures on stdout. Coverage is that of now.
+    file without scripts or external parts. With --json the same figures on stdout. Coverage is as of now.
     """
     if output is None and not as_json:
-        raise UsageError("where should the page go?", hint="-o report.html, or --json")
-    meter = meter_for()
-    try:
-        with opened(config_file) as archive:
-            if output is not None:
-                need_matplotlib()
-            view = run_named(archive.layout, archive.catalogue, run)
-            series = series_of(runs(archive.layout, archive.catalogue, before=view.run + 1))
-            tell = _Tell(meter, archive.catalogue.counts().tobis_held)
-            rows = coverage_by_archive(archive.catalogue, tell)
-            account = Account(archive.config.name, int(time.time()), view, series, tuple(rows))
-    finally:
-        meter.close()
+        raise UsageError("no output was given", hint="use -o report.html, or --json")
+    with meter_for() as meter, opened(config_file) as archive:
+        if output is not None:
+            need_matplotlib()
+        view = run_named(archive.layout, archive.catalogue, run)
+        series = series_of(runs(archive.layout, archive.catalogue, before=view.run + 1))
+        tell = _Tell(meter, archive.catalogue.counts().tobis_held)
+        rows = coverage_by_archive(archive.catalogue, tell)
+        account = Account(archive.config.name, int(time.time()), view, series, tuple(rows))
     if as_json:
         echo_json(account.as_value())
     if output is not None:
@@ -57,7 +47,7 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
 
 
 class _Tell:
-    """Adds up works and tells a meter."""
+    """Reports the number of works seen so far to a meter."""
 
     def __init__(self, meter: Meter, most: int) -> None:
         self._meter, self._done = meter, 0

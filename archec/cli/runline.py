@@ -1,6 +1,6 @@
-"""The last line that ``archec gather`` writes on stderr: one run for a machine that reads the log.
+"""The last line that ``archec gather`` writes on stderr, for programs that read the log.
 
-``archec-run`` and a JSON object on one line, whatever became of the run; docs/operations.md has its keys.
+``archec-run`` and a JSON object on one line, however the run ended; docs/operations.md lists its keys.
 """
 
 from __future__ import annotations
@@ -18,28 +18,26 @@ from archec.tist import iso
 if TYPE_CHECKING:
     from archec.gather.report import Report
 
-__all__ = ["WORD", "RunLine", "begin", "is_under_way", "line"]
-
 WORD = "archec-run"
 _META = "archec.run-line"
-_MOST_MESSAGE = 500
+_MAX_MESSAGE = 500
 _STATES = {Exit.LOCKED: "locked", Exit.USAGE: "usage", Exit.INTERRUPTED: "interrupted"}
 
 
 @dataclass(slots=True)
 class RunLine:
-    """A run as far as the command line knows it; ``report`` is filled while the run goes on."""
+    """What the command line knows of a run; ``report`` is filled in as the run proceeds."""
 
     began: float = field(default_factory=time.monotonic)
     report: Report | None = None
     over: bool = False
 
     def take(self, report: Report) -> None:
-        """There is a run."""
+        """The run has begun."""
         self.report = report
 
     def finished(self) -> Report:
-        """The run has come to its end; its report."""
+        """The run has ended; returns its report."""
         if self.report is None:
             raise ValueError("there was no run")
         self.over = True
@@ -47,19 +45,19 @@ class RunLine:
 
 
 def begin(meta: dict[str, Any]) -> RunLine:
-    """Puts a line that is to be written into a command's context."""
+    """Puts the line of a new run into a command's context."""
     found = meta[_META] = RunLine()
     return found
 
 
 def is_under_way(meta: Mapping[str, Any]) -> bool:
-    """Whether a run has begun and not come to its end."""
+    """Whether a run has begun and not ended."""
     known = cast("RunLine | None", meta.get(_META))
     return known is not None and known.report is not None and not known.over
 
 
 def line(meta: Mapping[str, Any], code: int, message: str) -> str | None:
-    """The line for a command that leaves with ``code``; None for one that did not try to run (``--help``)."""
+    """The line for a command that exits with ``code``; None if it did not try to run (``--help``)."""
     known = cast("RunLine | None", meta.get(_META))
     if known is None and code == Exit.DONE:
         return None
@@ -70,7 +68,7 @@ def line(meta: Mapping[str, Any], code: int, message: str) -> str | None:
     if known.report is not None:
         value |= _figures(known.report)
         message = message or known.report.message
-    value["message"] = message[:_MOST_MESSAGE]
+    value["message"] = message[:_MAX_MESSAGE]
     return f"{WORD} {json.dumps(value)}"
 
 

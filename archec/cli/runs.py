@@ -9,35 +9,32 @@ from pathlib import Path
 import click
 
 from archec.cli.archive import opened
-from archec.cli.common import config_option, echo_json, json_option
-from archec.cli.output import shown
-from archec.cli.reports import gather_table
-from archec.cli.tables import fold, terminal_width
+from archec.cli.options import config_option, json_option
+from archec.cli.runtable import gather_table
 from archec.monitor.runs import RunView, run_named
 from archec.monitor.runs import runs as all_runs
+from archec.terminal.output import echo, echo_json, fold, shown, terminal_width
 from archec.tist import iso
 from archec.units import human_duration, human_size
-
-__all__ = ["runs", "told_run"]
 
 _HEAD = ("run", "time", "state", "data set", "templates", "files", "stored", "took")
 _WIDTHS = (10, 20, 11, 10, 30, 30, 9, 8)
 _FIRST = 3
-"""So many columns stand in the first line where the terminal is too narrow for all."""
+"""Columns of the first line if the terminal is too narrow for all of them."""
 _INDENT = 4
 
 
 @click.command()
 @click.argument("run", required=False)
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="The newest N runs only.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the newest N runs.")
 @json_option
 @config_option
 def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | None) -> None:
-    """List the runs, newest first; or tell all of one RUN, a software tist or 'last'.
+    """List the runs, newest first; or show all of one RUN, a software tist or 'last'.
 
     A run is 'running', 'done', 'held-back' (done, but losses were held back), 'budget' (stopped by its budget),
-    'interrupted' (stopped by a signal or a kill) or 'failed' (stopped by an error); one that stopped is resumable until
-    the next one begins. With --json one object a line, or one object for one run.
+    'interrupted' (stopped by a signal or a kill) or 'failed' (stopped by an error); a stopped run can be resumed until
+    the next one begins. With --json one object per line, or one object for one run.
     """
     with opened(config_file) as archive:
         if run is not None:
@@ -45,9 +42,9 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
             if as_json:
                 echo_json(view.as_value(whole=True))
             else:
-                for line in told_run(view):
+                for line in _details(view):
                     for part in fold(line, terminal_width(), 12):
-                        _echo(part)
+                        echo(part)
             return
         found = islice(all_runs(archive.layout, archive.catalogue), limit)
         if as_json:
@@ -55,19 +52,19 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
                 echo_json(view.as_value())
         else:
             for line in _table(found):
-                _echo(line)
+                echo(line)
 
 
-def told_run(view: RunView) -> Iterator[str]:
-    """Everything of one run, as lines that are safe on a terminal."""
+def _details(view: RunView) -> Iterator[str]:
+    """Everything about one run, as lines."""
     if "tobis" in view.report:
         value = {**view.report, "state": view.state}
-        yield from (shown(line) for line in gather_table(value).split("\n"))
+        yield from gather_table(value)
     else:
         yield f"{'run':<11} {view.run}  {iso(view.run)}  {view.state}"
         yield shown(f"{'data set':<11} {view.source}")
     if view.resumable:
-        yield f"{'resumable':<11} archec gather --resume carries on with it"
+        yield f"{'resumable':<11} archec gather --resume continues it"
     yield shown(f"{'options':<11} {view.options}")
     hosts = view.part("hosts")
     if hosts.get("in_trouble"):
@@ -98,7 +95,7 @@ def _table(found: Iterator[RunView]) -> Iterator[str]:
 
 
 def _lines(cells: tuple[str, ...], width: int | None) -> Iterator[str]:
-    """A row, on one line where there is room; else what is behind the first columns follows with its names."""
+    """A row on one line, or if there is no room, the columns after the first with their names on further lines."""
     if width is None or sum(_WIDTHS) + 2 * len(_WIDTHS) <= width:
         yield _joined(cells, _WIDTHS)
         return
@@ -111,10 +108,6 @@ def _lines(cells: tuple[str, ...], width: int | None) -> Iterator[str]:
 
 def _joined(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
     return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=False)).rstrip()
-
-
-def _echo(line: str) -> None:
-    click.echo(line.encode("utf-8", "backslashreplace"))
 
 
 def _counts(counts: dict[str, int], kinds: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from archec.cli.archive import Archive, opened
-from archec.cli.common import config_option
+from archec.cli.options import config_option
 from archec.gather.recover import is_behind
 from archec.oai.follow import Follower
 from archec.oai.index import open_index
@@ -23,19 +23,18 @@ from archec.server.app import make_app
 from archec.server.observe import log_accesses
 from archec.server.run import listen, make_server
 from archec.store.journal import journals
-
-__all__ = ["serve"]
+from archec.terminal.output import note
 
 
 @click.command()
 @click.option("--host", metavar="ADDRESS", help="Listen on this address instead of server.host.")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="Listen on this port; 0: any that is free.")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="Listen on this port; 0: any free port.")
 @config_option
 def serve(host: str | None, port: int | None, config_file: Path | None) -> None:
     """Serve the archive over HTTP: OAI-PMH at /oai, /healthz, /metrics.
 
-    Reads the archive only; runs may be at work meanwhile, and what they commit is served some seconds
-    later. Stops gracefully on SIGTERM and SIGINT. Put a web server with TLS in front of it.
+    Only reads the archive; runs may take place at the same time, and what they commit is served seconds later.
+    Stops gracefully on SIGTERM and SIGINT. Put a web server with TLS in front of it.
     """
     with opened(config_file) as archive:
         _serve(archive, host, port)
@@ -55,7 +54,7 @@ def _serve(archive: Archive, host: str | None, port: int | None) -> None:
         stack.callback(index.close)
         repository = make_repository(config, index, ItemReader(archive.layout, archive.catalogue))
         if repository.domain == NOWHERE:
-            click.echo("archec: set server.url or oai.repositoryIdentifier before harvesters come", err=True)
+            note("set server.url or oai.repositoryIdentifier before harvesters come")
         follower = Follower(
             archive.catalogue,
             index,
@@ -65,13 +64,13 @@ def _serve(archive: Archive, host: str | None, port: int | None) -> None:
         )
         follower.check()
         listener = stack.enter_context(listen(server))
-        click.echo(f"archec: serving http://{_shown(listener)}/oai", err=True)
+        note(f"serving http://{_address(listener)}/oai")
         running = make_server(make_app([OaiCapability(config, repository, follower)]), server)
-        # After a graceful stop uvicorn raises the signal again that it caught.
+        # After a graceful stop uvicorn raises the signal that it caught once more.
         with contextlib.suppress(KeyboardInterrupt):
             running.run(sockets=[listener])
 
 
-def _shown(listener: socket.socket) -> str:
+def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -8,23 +8,21 @@ from pathlib import Path
 import click
 
 from archec.cli.archive import opened
-from archec.cli.common import config_option, echo_json, json_option
-from archec.cli.tables import fold, terminal_width
+from archec.cli.options import config_option, json_option
 from archec.monitor.status import DiskSpace, HeldBack, Status
 from archec.monitor.status import status as look
+from archec.terminal.output import echo, echo_json, fold, terminal_width
 from archec.tist import iso
 from archec.units import human_duration, human_size
 
-__all__ = ["status"]
-
-_MOST = 3
+_MAX_ROWS = 3
 
 
 @click.command()
 @json_option
 @config_option
 def status(as_json: bool, config_file: Path | None) -> None:
-    """Show how the archive is doing: what it holds, its last run, what is due, what needs you."""
+    """Show the state of the archive: what it holds, its last run, what is due, what needs attention."""
     with opened(config_file) as archive:
         found = look(archive.config, archive.layout, archive.catalogue)
     if as_json:
@@ -33,7 +31,7 @@ def status(as_json: bool, config_file: Path | None) -> None:
         width = terminal_width()
         for label, text in _rows(found):
             for line in fold(f"{label:<13} {text}".rstrip(), width, 14):
-                click.echo(line.encode("utf-8", "backslashreplace"))
+                echo(line)
 
 
 def _rows(found: Status) -> Iterator[tuple[str, str]]:
@@ -82,26 +80,26 @@ def _hosts(found: Status) -> Iterator[tuple[str, str]]:
     if found.hosts_run is None:
         return
     yield "hosts", f"{found.hosts_in_trouble:,} in trouble in run {found.hosts_run}"
-    for host in found.hosts[:_MOST]:
+    for host in found.hosts[:_MAX_ROWS]:
         outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in host.outcomes.items())
         put_off = f", {host.deferred:,} put off" if host.deferred else ""
         yield "", f"{host.host}: {outcomes or 'no visits'}{put_off}"
-    if found.hosts_in_trouble > _MOST:
-        yield "", f"and {found.hosts_in_trouble - _MOST:,} more: archec runs {found.hosts_run}"
+    if found.hosts_in_trouble > _MAX_ROWS:
+        yield "", f"and {found.hosts_in_trouble - _MAX_ROWS:,} more: archec runs {found.hosts_run}"
 
 
 def _held_back(held_back: tuple[HeldBack, ...]) -> Iterator[tuple[str, str]]:
     losses = sum(item.losses for item in held_back)
     yield "held back", f"{losses:,} losses await a decision" if losses else "nothing"
-    for item in held_back[:_MOST]:
+    for item in held_back[:_MAX_ROWS]:
         yield "", f"{item.losses:,} of {item.archive} in {item.source}: archec gather --accept-losses {item.archive}"
-    if len(held_back) > _MOST:
-        yield "", f"and of {len(held_back) - _MOST:,} more archives"
+    if len(held_back) > _MAX_ROWS:
+        yield "", f"and of {len(held_back) - _MAX_ROWS:,} more archives"
 
 
 def _disk(disk: DiskSpace, min_free: float) -> str:
     if not disk.size:
-        return "the file system does not say"
+        return "unknown"
     inodes = f", {disk.inodes_free:,} inodes free" if disk.inodes else ""
     low = ", LOW: runs stop" if disk.free < min_free * disk.size else ""
     return f"{human_size(disk.free)} free of {human_size(disk.size)} ({disk.free / disk.size:.0%}){inodes}{low}"

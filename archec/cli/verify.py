@@ -16,22 +16,20 @@ from archec.audit.repair import Repair
 from archec.audit.verify import Summary
 from archec.audit.verify import verify as verify_archive
 from archec.audit.walk import Tell
-from archec.cli.common import config_option, echo_json, json_option
-from archec.cli.output import shown
+from archec.cli.options import config_option, json_option
 from archec.config import load
 from archec.errors import CatalogueError, Exit, UsageError
-from archec.gather.progress import meter_for
+from archec.terminal.output import echo, echo_json
+from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import human_duration, human_size, parse_duration, parse_share, parse_size
-
-__all__ = ["conclude", "teller", "verify"]
 
 
 @click.command()
 @click.option("--all", "everything", is_flag=True, help="Check everything; this is the default.")
 @click.option("--sample", metavar="SHARE", help="Check this share of the files, e.g. 5%, least recently checked first.")
-@click.option("--max-time", metavar="DURATION", help="Check for so long, e.g. 2h, least recently checked first.")
-@click.option("--rate", metavar="SIZE", default="0", help="Read at most so much a second, e.g. 50MB.")
+@click.option("--max-time", metavar="DURATION", help="Stop after this time, e.g. 2h; least recently checked first.")
+@click.option("--rate", metavar="SIZE", default="0", help="Read at most this much per second, e.g. 50MB.")
 @click.option("--repair-from", "copy", metavar="DIR|URL", help="Repair from this copy of the archive folder.")
 @json_option
 @config_option
@@ -48,9 +46,9 @@ def verify(
 ) -> None:
     """Hash what is held, and compare it with the journals and the catalogue.
 
-    Remembers what was checked when, and goes on from there; what is known to be bad comes first. With
-    --repair-from, what is missing or bad is put back where the copy's md5 fits; a bad file is moved to
-    archive/quarantine, never overwritten. Exits with 6 where something is wrong and was not repaired.
+    Remembers what was checked when, and continues from there; what is known to be bad comes first. With
+    --repair-from, what is missing or bad is restored if the copy's md5 matches; a bad file is moved to
+    archive/quarantine, never overwritten. Exits with 6 if something is wrong and was not repaired.
     """
     if sum((everything, sample is not None, max_time is not None)) > 1:
         raise UsageError("--all, --sample and --max-time exclude each other")
@@ -66,22 +64,19 @@ def verify(
                 raise CatalogueError(archive.findings[-1].message, hint="a repair needs the catalogue")
             source = context.with_resource(open_copy(copy, archive.layout))
             repair = Repair(archive.config, archive.layout, archive.catalogue, source)
-        meter = meter_for()
-        try:
+        with meter_for() as meter:
             summary = verify_archive(archive, scope, meter, teller(as_json=as_json), repair)
-        finally:
-            meter.close()
     conclude(context, summary, _lines(summary), as_json=as_json)
 
 
 def teller(*, as_json: bool) -> Tell:
-    """Prints a finding as it comes: a line of text, or of JSON."""
+    """A function that prints each finding, as a line of text or JSON."""
 
     def tell(finding: Finding) -> None:
         if as_json:
             echo_json(finding.as_value())
         else:
-            click.echo(shown(finding).encode("utf-8", "backslashreplace"))
+            echo(str(finding))
 
     return tell
 
@@ -89,7 +84,7 @@ def teller(*, as_json: bool) -> Tell:
 def conclude(
     context: click.Context, summary: Summary | CheckSummary, lines: Sequence[str], *, as_json: bool
 ) -> None:
-    """Prints what came of it, as JSON or as ``lines``, and ends with 6 where something is wrong."""
+    """Prints the result, as JSON or as ``lines``, and exits with 6 if something is wrong."""
     if as_json:
         echo_json(summary.as_value())
     else:
@@ -107,5 +102,5 @@ def _lines(summary: Summary) -> list[str]:
     )
     lines = [head, *(f"  {code}: {count:,}" for code, count in sorted(tally.by_code.items()))]
     if summary.oldest:
-        lines.append(f"The oldest check of what was ever checked is of {iso(summary.oldest)}.")
+        lines.append(f"The oldest check is of {iso(summary.oldest)}.")
     return lines

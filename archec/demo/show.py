@@ -11,9 +11,9 @@ from archec.config import DEFAULT_FILE, Config, as_yaml, load
 from archec.demo.papers import PAPERS, STAGES, write_data_set
 from archec.demo.site import DemoSite
 from archec.errors import UsageError
-from archec.gather.progress import Meter
 from archec.gather.report import Report
 from archec.gather.run import Options, gather
+from archec.progress import Meter
 from archec.store.layout import create
 
 _SETTINGS: dict[str, object] = {

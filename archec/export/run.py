@@ -17,7 +17,7 @@ from archec.export.observations import collect_visits
 from archec.export.unit import MAX_BYTES, ExportPlan, NotExported, UnitResult, unit_exporter
 from archec.export.units import Selection, Unit, units
 from archec.export.vault import open_vault, sweep
-from archec.gather.progress import Meter
+from archec.progress import Meter
 from archec.sqlite import unwritable
 from archec.store.durable import failure
 from archec.store.layout import Layout

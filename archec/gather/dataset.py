@@ -68,7 +68,7 @@ def refuse_nothing(chosen: Chosen, files: int, catalogue: Catalogue) -> None:
     """
     if not files and chosen.kind == "directory" and catalogue.counts().tobis_held:
         raise DataSetError(
-            f"{chosen.path}: holds no files of templates, and the archive holds templates",
+            f"{chosen.path}: contains no template files, but the archive holds templates",
             hint="is it mounted, and was it copied whole? Nothing was taken for lost",
         )
 

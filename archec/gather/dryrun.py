@@ -15,12 +15,12 @@ from archec.gather.dataset import choose, newest_member, refuse_nothing
 from archec.gather.merging import Merged, Present, merge
 from archec.gather.observations import Observations, covers
 from archec.gather.options import Options
-from archec.gather.progress import Meter
 from archec.gather.reading import read_data_set
 from archec.gather.report import Report
 from archec.gather.spool import Spool
 from archec.gather.tobis import is_held_back
 from archec.ids import archive_of
+from archec.progress import Meter
 from archec.redif.source import open_source
 from archec.store.journal import journals
 from archec.store.layout import Layout, open_store

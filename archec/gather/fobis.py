@@ -18,11 +18,11 @@ from archec.gather.chains import Chains
 from archec.gather.commit import Committer
 from archec.gather.known import Known
 from archec.gather.plan import Feeder
-from archec.gather.progress import Meter
 from archec.gather.report import Report
 from archec.gather.underway import Active, UnderWay
 from archec.gather.visits import Effect, Seen, visit_for
 from archec.ids import host_of, normalise_url
+from archec.progress import Meter
 from archec.store.layout import Layout
 from archec.text.pool import TextPool
 from archec.units import human_size

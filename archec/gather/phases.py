@@ -18,11 +18,11 @@ from archec.gather.dataset import Chosen, newest_member, printable, refuse_nothi
 from archec.gather.fobis import FobiPhase
 from archec.gather.options import Options
 from archec.gather.plan import Feeder, make_plan
-from archec.gather.progress import Meter
 from archec.gather.report import Report
 from archec.gather.sink import StoreSink
 from archec.gather.spool import Spool
 from archec.gather.tobis import TobiPhase
+from archec.progress import Meter
 from archec.redif.items import Source
 from archec.store.layout import Layout
 from archec.store.sweep import sweep_parts

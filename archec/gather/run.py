@@ -21,12 +21,12 @@ from archec.gather.commit import Committer, Item
 from archec.gather.dataset import Chosen, choose, printable
 from archec.gather.options import Options
 from archec.gather.phases import Phases
-from archec.gather.progress import Meter
 from archec.gather.recount import recounted
 from archec.gather.recover import CATCH_UP, LastRun, catch_up, last_run
 from archec.gather.report import Report, Totals
 from archec.gather.spool import Spool
 from archec.gather.stored import stored_before
+from archec.progress import Meter
 from archec.redif.problems import Problem
 from archec.redif.source import open_source
 from archec.store.journal import JournalWriter, tidy

@@ -16,13 +16,13 @@ from archec.config import Config
 from archec.gather.commit import Committer, Item
 from archec.gather.merging import Merged, Present, merge
 from archec.gather.observations import Observations, covers, hash_of, seen_set
-from archec.gather.progress import Meter
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
 from archec.gather.report import Report
 from archec.gather.spool import SeenRow, Spool
 from archec.gather.writing import Job, Written, writing
 from archec.history import Change, History
 from archec.ids import archive_of
+from archec.progress import Meter
 from archec.redif.items import Source
 from archec.redif.problems import Problem
 from archec.store.layout import Layout

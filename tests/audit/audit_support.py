@@ -23,7 +23,7 @@ from archec.audit.repair import Repair
 from archec.audit.verify import Summary, verify
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, load
-from archec.gather.progress import Silent
+from archec.progress import Silent
 from archec.store.layout import Layout, open_layout
 
 LONG = "/" + "long-" * 60 + ".pdf"

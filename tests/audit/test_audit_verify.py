@@ -24,7 +24,7 @@ from archec.cli.main import cli
 from archec.config import Config
 from archec.errors import ArchecError, LockHeld, UsageError
 from archec.gather.budget import Budget
-from archec.gather.progress import Silent
+from archec.progress import Silent
 from archec.store.journal import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock

@@ -369,7 +369,7 @@ def test_init_then_gather(fresh: Path) -> None:
     assert {path.name for path in fresh.iterdir()} == {"config.yaml", "archive", "data"}
     done = archec_cli(None, "gather", cwd=fresh)
     (warning,) = complaints(done.err)
-    assert (done.code, "holds no files of templates" in warning) == (0, True), done
+    assert (done.code, "contains no template files" in warning) == (0, True), done
     done = archec_cli(None, "gather", "--no-fetch", "--json", cwd=fresh)
     assert json.loads(done.out)["templates"]["total"] == 0
     done = archec_cli(None, "dump", cwd=fresh)

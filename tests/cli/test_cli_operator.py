@@ -46,7 +46,7 @@ def test_an_empty_data_set_is_an_error_where_the_archive_holds_templates(filled:
         assert done.code == 1, done.err
         told = [line for line in done.err.splitlines() if line.startswith("archec: ")]
         assert len(told) == 1
-        assert f"{filled.data_path}: holds no files" in told[0]
+        assert f"{filled.data_path}: contains no template files" in told[0]
         assert "is it mounted" in told[0]
     assert states(filled)[0] == "failed"
     assert archec_inline(filled, "dump").out == before
@@ -58,7 +58,7 @@ def test_an_empty_data_set_is_an_error_where_the_archive_holds_templates(filled:
 def test_an_empty_data_set_of_a_new_archive_is_a_warning(config: Config) -> None:
     done = archec_inline(config, "gather")
     assert done.code == 0
-    assert f"archec: warning: {config.data_path}: holds no files" in done.err
+    assert f"archec: warning: {config.data_path}: contains no template files" in done.err
     assert states(config) == ["done"]
 
 
@@ -68,7 +68,7 @@ def test_a_tarball_that_broke_off_is_a_warning(config: Config, tmp_path: Path) -
     os.truncate(path, path.stat().st_size // 2)
     done = archec_inline(config, "gather", "-f", path, "--no-fetch")
     assert done.code == 0
-    assert f"archec: warning: {path}: broke off" in done.err
+    assert f"archec: warning: {path}: is truncated" in done.err
     assert b"archec_last_run_data_set_whole 0" in archec_inline(config, "metrics").out
     run(config, tarball(tmp_path / "RePEc_2001-01-02.tar", members))
     assert b"archec_last_run_data_set_whole 1" in archec_inline(config, "metrics").out
@@ -201,7 +201,7 @@ def test_unknown_and_malformed_archive_codes(filled: Config, tmp_path: Path) -> 
 
 def test_small_hints(filled: Config, tmp_path: Path) -> None:
     done = archec_inline(filled, "metrics", "-o", tmp_path / "x.txt")
-    assert (done.code, "*.prom only" in done.err) == (0, True)
+    assert (done.code, "only reads *.prom files" in done.err) == (0, True)
     assert archec_inline(filled, "metrics", "-o", tmp_path / "x.prom").err == ""
     done = archec_inline(None, "status", "--config", tmp_path)
     assert done.code == 1

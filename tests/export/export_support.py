@@ -22,7 +22,7 @@ from archec.config import Config, load
 from archec.export.run import ExportRequest, ExportSummary, export_warc
 from archec.export.unit import NotExported
 from archec.export.units import Selection
-from archec.gather.progress import Silent
+from archec.progress import Silent
 from archec.store.layout import Layout, open_layout
 
 PACKED = gzip.compress(b"<!DOCTYPE html><html><body>packed on its way</body></html>" * 20, mtime=0)

@@ -23,11 +23,11 @@ from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.main import main
 from archec.config import Config, as_yaml, load
-from archec.gather.progress import Silent
 from archec.gather.recover import rebuild
 from archec.gather.report import Report
 from archec.gather.run import Options, gather
 from archec.lookup.obi import held_at
+from archec.progress import Silent
 from archec.store.durable import is_temp
 from archec.store.journal import journals, read_batches
 from archec.store.layout import Layout, create, open_layout

@@ -16,9 +16,9 @@ from archec.demo.papers import write_data_set
 from archec.demo.site import DemoSite
 from archec.errors import CatalogueGone, Exit
 from archec.gather.commit import Committer
-from archec.gather.progress import Silent
 from archec.gather.recover import rebuild
 from archec.gather.run import Options, gather
+from archec.progress import Silent
 from archec.store.layout import open_layout
 
 HISTORY = Path(__file__).parents[3] / "shared" / "corpus" / "history"

@@ -281,7 +281,7 @@ def test_the_last_line_where_the_lock_is_held_or_a_signal_comes(config: Config, 
         gate.set()
         _, err = child.communicate(timeout=60)
         found = last_line(Done(child.returncode, b"", err.decode()))
-        assert "archec: interrupted; what was done is kept; 'archec gather --resume' carries on\n" in err.decode()
+        assert "archec: interrupted; what was done is kept; 'archec gather --resume' continues\n" in err.decode()
         assert (found["exit"], found["state"]) == (130, "interrupted")
         assert found["run"] == told(config, "runs")["run"]
     finally:
@@ -295,9 +295,9 @@ def test_the_last_line_where_the_lock_is_held_or_a_signal_comes(config: Config, 
     assert stopped["fobis"] == {"new": 1}
     assert told(config, "status")["stored_bytes"] == stopped["stored_bytes"] > 0
     carried = archec_cli(config, "gather", "--resume")
-    assert f"archec: carrying on with run {stopped['run']} of" in carried.err
+    assert f"archec: continuing run {stopped['run']} of" in carried.err
     assert carried.code == 0
-    assert "no run to carry on with: a new one begins" in archec_cli(config, "gather", "--resume").err
+    assert "no run to continue: starting a new one" in archec_cli(config, "gather", "--resume").err
 
 
 def test_the_last_line_after_a_bug(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

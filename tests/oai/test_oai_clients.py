@@ -18,13 +18,13 @@ from oai_support import World, texts
 
 from archec.config import Config, OaiConfig, load
 from archec.demo.show import make_archive, play
-from archec.gather.progress import Silent
 from archec.gather.run import Options, gather
 from archec.oai.follow import Follower
 from archec.oai.index_sqlite import SQLiteIndex
 from archec.oai.items import ItemReader
 from archec.oai.repository import make_repository
 from archec.oai.sets import SetRules
+from archec.progress import Silent
 from archec.store.layout import open_layout
 from archec.tist import iso
 

@@ -20,8 +20,8 @@ from oai_support import checked, code, texts
 import archec
 from archec.config import Config, load
 from archec.demo.show import make_archive
-from archec.gather.progress import Silent
 from archec.gather.run import Options, gather
+from archec.progress import Silent
 
 WAIT = 30.0
 

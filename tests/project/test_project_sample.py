@@ -10,8 +10,8 @@ import pytest
 from readme_blocks import ROOT, checkout_like
 
 from archec.config import load
-from archec.gather.progress import Silent
 from archec.gather.run import Options, gather
+from archec.progress import Silent
 from archec.store.layout import create
 
 SAMPLE = ROOT / "data" / "sample"

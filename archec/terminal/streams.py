@@ -1,5 +1,5 @@
-"""stdout and stderr as the commands have them: what cannot be written to stdout is an error of one line, what cannot
-be written to stderr is nothing, for there is nobody to tell."""
+"""stdout and stderr of a command: a failure to write to stdout is an error with a message, a failure to write to stderr
+is ignored, for it cannot be reported."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from typing import Any
 
 from archec.errors import StdoutFailed
 
-__all__ = ["ReaderGone", "guard"]
-
 
 class ReaderGone(BrokenPipeError):
-    """Nobody reads stdout any more. Other broken pipes are no reason to be content."""
+    """Nobody reads stdout any more, which is no error. Other broken pipes are."""
 
 
 def guard() -> None:
-    """Puts guarded streams in the place of the process's own.
+    """Replaces the process's own streams by guarded ones.
 
-    A descriptor that was closed (``>&-``) is opened on nothing first: else the next file to be opened, perhaps the
-    catalogue, would have its number. Streams that somebody has replaced already are left alone.
+    A closed descriptor (``>&-``) is first opened on /dev/null: otherwise the next file to be opened, perhaps the
+    catalogue, would get its number. Streams that have been replaced already are left alone.
     """
     for number in (0, 1, 2):
         _fill(number)
@@ -33,12 +31,11 @@ def guard() -> None:
 
 
 class _Raw(io.RawIOBase):
-    """A descriptor to write to. After its first failure it takes everything and writes nothing."""
+    """A descriptor to write to. After its first failure it discards everything."""
 
     def __init__(self, number: int, *, closed: bool) -> None:
         super().__init__()
-        self._number, self._dead = number, False
-        self._never = closed
+        self._number, self._failed, self._was_closed = number, False, closed
 
     def writable(self) -> bool:
         return True
@@ -50,18 +47,18 @@ class _Raw(io.RawIOBase):
         return os.isatty(self._number)
 
     def write(self, data: Any, /) -> int:
-        if not self._dead:
+        if not self._failed:
             try:
-                if self._never:
+                if self._was_closed:
                     raise OSError(errno.EBADF, os.strerror(errno.EBADF))
                 return os.write(self._number, data)
             except OSError as error:
-                self._dead = True
+                self._failed = True
                 self.failed(error)
         return memoryview(data).nbytes
 
     def failed(self, error: OSError) -> None:
-        """Nobody can be told."""
+        """Called for the first failure. Ignored, as it cannot be reported."""
 
 
 class _Stdout(_Raw):

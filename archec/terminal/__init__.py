@@ -1,0 +1,1 @@
+"""What a command shows: safe output, progress, whole files. Knows nothing of archives."""

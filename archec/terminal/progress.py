@@ -1,0 +1,116 @@
+"""Progress on stderr: a live bar on a terminal, otherwise a line a minute."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from archec.progress import Meter
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+_REDRAW = 0.05
+"""Seconds between two changes of the bar."""
+
+
+@contextmanager
+def meter_for(stream: TextIO | None = None) -> Iterator[Meter]:
+    """A meter on ``stream`` (default: stderr), closed at the end."""
+    stream = sys.stderr if stream is None else stream
+    meter: Meter = BarMeter(stream) if stream.isatty() else LogMeter(stream)
+    try:
+        yield meter
+    finally:
+        meter.close()
+
+
+class LogMeter:
+    """One line every ``every`` seconds, for logs."""
+
+    def __init__(self, stream: TextIO, *, every: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream, self._every, self._clock = stream, every, clock
+        self._name = ""
+        self._total: int | None = None
+        self._began = self._written = clock()
+
+    def phase(self, name: str, total: int | None) -> None:
+        self._name, self._total = name, total
+        self._began = self._written = self._clock()
+
+    def at(self, done: int, note: str = "", total: int | None = None) -> None:
+        now = self._clock()
+        if total is not None:
+            self._total = total
+        if now - self._written < self._every:
+            return
+        self._written = now
+        rate = done / max(now - self._began, 1e-9)
+        line = f"{self._name}: {done:,}"
+        if self._total:
+            left = max(self._total - done, 0) / rate if rate > 0 else 0
+            line += f" of {self._total:,}, {rate:,.0f}/s, about {left:,.0f} s left"
+        else:
+            line += f", {rate:,.0f}/s"
+        self._stream.write(f"archec: {line}{', ' + note if note else ''}\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        pass
+
+
+class BarMeter:
+    """A bar with rate and time left."""
+
+    def __init__(self, stream: TextIO) -> None:
+        # Imported here: rich takes a while to import, and under cron there is no bar.
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self._progress = Progress(
+            TextColumn("{task.description:<22}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]:>10}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=Console(file=stream),
+            refresh_per_second=4,
+        )
+        self._progress.start()
+        self._task: TaskID | None = None
+        self._began = self._drawn = 0.0
+
+    def phase(self, name: str, total: int | None) -> None:
+        self._end_bar()
+        self._began = time.monotonic()
+        self._task = self._progress.add_task(name, total=total, rate="", note="")
+
+    def at(self, done: int, note: str = "", total: int | None = None) -> None:
+        now = time.monotonic()
+        if self._task is None or now - self._drawn < _REDRAW:
+            return
+        self._drawn = now
+        rate = f"{done / max(now - self._began, 1e-9):,.0f}/s"
+        # A total of None leaves the one that the bar has.
+        self._progress.update(self._task, total=total, completed=done, rate=rate, note=note)
+
+    def close(self) -> None:
+        """Stops drawing; the last bar stays on the screen."""
+        self._end_bar()
+        self._progress.stop()
+
+    def _end_bar(self) -> None:
+        if self._task is not None:
+            self._progress.stop_task(self._task)
