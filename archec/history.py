@@ -1,6 +1,6 @@
 """History: what is known of one obi through time, and the rule by which it grows.
 
-A history maps tists to states. A state is the md5 (32 hex digits) of the file that is held from
+A history maps tists to states. A state is the sha256 (64 hex digits) of the bytes that is held from
 that tist on, or ``None`` where the obi is lost from that tist on. Only changes are noted: two
 neighbouring entries never have the same state, and the first entry is never a loss (design,
 sections 1 and 2).
@@ -11,8 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-
-__all__ = ["NO_CHANGE", "Change", "History", "Incidence"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class Incidence:
 
     tist: int
     kind: str
-    md5: str | None
+    state: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +61,11 @@ class History:
         return zip(self.tists, self.states, strict=True)
 
     def as_dict(self) -> dict[int, str | None]:
-        """A fresh map {tist: md5 or None}, in time order."""
+        """A fresh map {tist: state}, in time order."""
         return dict(zip(self.tists, self.states, strict=True))
 
     def at(self, when: int) -> str | None:
-        """The state as of ``when``: the md5 of what was there, None where it was not (yet) or lost."""
+        """The state as of ``when``: the sha256 of what was there, None where it was not (yet) or lost."""
         i = bisect_right(self.tists, when)
         return self.states[i - 1] if i else None
 
@@ -97,6 +95,11 @@ class History:
         return bool(self.states) and self.states[-1] is not None
 
     @property
+    def last_held(self) -> str | None:
+        """The newest state that was held, None where there never was one."""
+        return next((state for state in reversed(self.states) if state is not None), None)
+
+    @property
     def lost(self) -> int | None:
         """The tist of the loss that is in force now, None if the obi is held or was never found."""
         return self.tists[-1] if self.tists and self.states[-1] is None else None
@@ -122,12 +125,12 @@ class History:
     ) -> Change:
         """What an observation at ``when`` does to this history; the history itself stays as it is.
 
-        ``state`` is the md5 that was seen, or None where the obi's source was read whole and lacks
+        ``state`` is the sha256 that was seen, or None where the obi's source was read whole and lacks
         it. ``next_observation(after, before)`` gives the tist of the first *other* observation of
         this obi with ``after < tist < before`` (``before`` None: no end), whose outcome is what this
         history says of that time; it is asked only where an observation splits a stretch of time,
         to restate what came after (invariant 4). An entry that already stands at ``when`` with
-        another md5 is left alone (held is held); see :meth:`conflicts`.
+        another state is left alone (held is held); see :meth:`conflicts`.
         """
         i = bisect_right(self.tists, when)
         before = self.states[i - 1] if i else None
@@ -147,7 +150,7 @@ class History:
         return self._close(i, when, state, before, {when: state}, [], next_observation)
 
     def conflicts(self, when: int, state: str | None) -> bool:
-        """Whether another md5 stands at exactly ``when``: two data sets of one date disagree."""
+        """Whether another state stands at exactly ``when``: two data sets of one date disagree."""
         i = bisect_left(self.tists, when)
         if i == len(self.tists) or self.tists[i] != when or state is None:
             return False
@@ -173,7 +176,15 @@ class History:
         drop: list[int],
         next_observation: Callable[[int, int | None], int | None],
     ) -> Change:
-        """Ends the stretch that begins at ``when``: restates ``before`` or merges with the next."""
+        """Ends the stretch that begins at ``when``: restates ``before`` or merges with the next.
+
+        ``i`` is the index of the first entry after ``when``, ``before`` the state that was in force until now.
+        """
+        # Histories hold changes only. Until now the stretch from the entry before ``when`` up to the next one said
+        # "before", for every data set that looked at the obi in between. Now it says "state" from ``when`` on. The
+        # first of those later data sets still saw "before": without an entry of its own, what it saw would be lost.
+        # Where nobody looked in between, the stretch ends at the next entry; if that says the same as ``state``, it
+        # has become a restatement, and histories have none.
         nxt = self.tists[i] if i < len(self.tists) else None
         other = next_observation(when, nxt)
         if other is not None:

@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from archec.archive.follow import last_run
 from archec.audit.comparison import Comparison, tell_differences
 from archec.audit.findings import Finding, Tally
 from archec.audit.fixes import Fixes, temporary_in
@@ -17,9 +18,9 @@ from archec.audit.opening import Audited
 from archec.audit.strangers import tell_strangers, under_way
 from archec.audit.walk import Place, Tell, walk
 from archec.catalogue.interface import Catalogue, Counts
+from archec.catalogue.model import KINDS
 from archec.config import Config
 from archec.errors import CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
-from archec.gather.recover import last_run
 from archec.progress import Meter
 from archec.redif.problems import shown
 from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, open_store
@@ -187,16 +188,13 @@ class _Check:
         number = 0
         try:
             self.meter.phase("reading the catalogue", sum(catalogue.counts()))
-            for tobi in catalogue.all_tobis():
-                self.comparison.catalogued(tobi.id, tobi.history)
-                counted[0 if tobi.history.held else 1] += 1
-                number += 1
-                self.meter.at(number)
-            for fobi in catalogue.all_fobis():
-                self.comparison.catalogued(fobi.id, fobi.history)
-                counted[4 if not len(fobi.history) else 2 if fobi.history.held else 3] += 1
-                number += 1
-                self.meter.at(number)
+            for kind, first in zip(KINDS, (0, 2), strict=True):
+                for obi in catalogue.all(kind):
+                    self.comparison.catalogued(obi.id, obi.history)
+                    never = kind == "fobi" and not obi.history
+                    counted[4 if never else first + (not obi.history.held)] += 1
+                    number += 1
+                    self.meter.at(number)
             said = catalogue.counts()
         except CatalogueGone:
             raise

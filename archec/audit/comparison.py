@@ -21,7 +21,7 @@ from archec.audit.sieve import KEY, Sieve
 from archec.audit.strangers import MOST
 from archec.audit.walk import Tell
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.records import FobiVisit
+from archec.catalogue.model import KINDS
 from archec.errors import CorruptArchive, CorruptJournal, NotHeld
 from archec.history import History
 from archec.ids import slash_variant
@@ -32,10 +32,10 @@ from archec.store.reader import locate
 __all__ = ["Comparison", "Differences", "tell_differences"]
 
 _JOURNALS, _DISK, _CATALOGUE = 0, 1, 2
-_WIDTH = KEY + 1 + 16
+_WIDTH = KEY + 1 + 32
 _HELD, _IMPLIED, _LOST, _DROPPED = b"h", b"i", b"l", b"d"
 _HELD_LATER, _IMPLIED_LATER = b"H", b"I"  # the catalogue has not followed the journals so far
-_NO_MD5 = bytes(16)
+_NO_STATE = bytes(32)
 
 
 @dataclass(slots=True)
@@ -68,23 +68,23 @@ class Comparison:
     def journalled(self, change: Change) -> None:
         """What a journal says; raises ValueError where its values make no sense."""
         record, layout = change.record, self._layout
-        target = record.note.target if isinstance(record, FobiVisit) and record.note is not None else ""
+        target = next((note.target for note in record.notes.values() if note.target), "")
         records: list[bytes] = []
-        if not isinstance(record, FobiVisit) and change.followed:
+        if change.followed:
             for tist in record.drop:
-                records += (key_of(layout.path(tist, record.id)), _DROPPED, _NO_MD5)
+                records += (key_of(layout.path(tist, record.id)), _DROPPED, _NO_STATE)
         for tist, state in record.put.items():
             key = key_of(layout.path(tist, record.id))
             if state is None:
                 if change.followed:
-                    records += (key, _LOST, _NO_MD5)
+                    records += (key, _LOST, _NO_STATE)
             else:
-                md5 = _md5(state)
+                sha256 = _sha256(state)
                 implied = bool(target) and target == slash_variant(record.id)
                 if implied and self._found_by_variant(tist, record.id):
-                    records += (key, _IMPLIED if change.followed else _IMPLIED_LATER, md5)
+                    records += (key, _IMPLIED if change.followed else _IMPLIED_LATER, sha256)
                 else:
-                    records += (key, _HELD if change.followed else _HELD_LATER, md5)
+                    records += (key, _HELD if change.followed else _HELD_LATER, sha256)
         if records:
             self._sieve.add(_JOURNALS, b"".join(records))
 
@@ -108,7 +108,7 @@ class Comparison:
             records += (
                 key_of(self._layout.path(tist, obi)),
                 _LOST if state is None else _HELD,
-                _NO_MD5 if state is None else _md5(state),
+                _NO_STATE if state is None else _sha256(state),
             )
         self._sieve.add(_CATALOGUE, b"".join(records))
 
@@ -129,22 +129,22 @@ class Comparison:
         return found
 
     def _replayed(self, records: bytes) -> tuple[dict[bytes, bytes], set[bytes], dict[bytes, bytes], set[bytes]]:
-        """What the journals say in the end: md5s by path, paths that need no name, states, contradictions."""
+        """What the journals say in the end: sha256s by path, paths that need no name, states, contradictions."""
         held: dict[bytes, bytes] = {}
         history: dict[bytes, bytes] = {}
         implied: set[bytes] = set()
         twice: set[bytes] = set()
         for record in self._sieve.split(_JOURNALS, records):
-            key, what, md5 = record[:KEY], record[KEY : KEY + 1], record[KEY + 1 :]
+            key, what, sha256 = record[:KEY], record[KEY : KEY + 1], record[KEY + 1 :]
             if what == _DROPPED:
                 history.pop(key, None)
                 continue
             if what in (_IMPLIED, _IMPLIED_LATER):
                 implied.add(key)
-            elif what != _LOST and held.setdefault(key, md5) != md5:
+            elif what != _LOST and held.setdefault(key, sha256) != sha256:
                 twice.add(key)
             if what not in (_HELD_LATER, _IMPLIED_LATER):
-                history[key] = _LOST + md5 if what == _LOST else _HELD + md5
+                history[key] = _LOST + sha256 if what == _LOST else _HELD + sha256
         return held, implied, history, twice
 
     def close(self) -> None:
@@ -167,12 +167,12 @@ def tell_differences(layout: Layout, catalogue: Catalogue | None, found: Differe
         for entry, state in _told_again(layout):
             path = layout.path(entry.tist, entry.id)
             key = key_of(path)
-            about = (path, entry.tist, entry.id, entry.md5)
+            about = (path, entry.tist, entry.id, entry.sha256)
             if key in missing and state is not None:
                 missing.discard(key)
                 tell(_about("missing", *about, "is not there"))
             if key in twice and state is not None:
-                tell(_about("two-contents", *about, f"a journal says {entry.md5}, and another line something else"))
+                tell(_about("two-contents", *about, f"a journal says {entry.sha256}, and another line something else"))
             if key in differing and catalogue is not None:
                 differing.discard(key)
                 tell(_disagreement(catalogue, entry, state, path))
@@ -199,7 +199,7 @@ def _told_again(layout: Layout) -> Iterator[tuple[Entry, str | None]]:
 
 def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: str) -> Finding:
     history = histories(catalogue, [entry.id]).get(entry.id)
-    about = (path, entry.tist, entry.id, entry.md5)
+    about = (path, entry.tist, entry.id, entry.sha256)
     if state is None:
         there = entry_at(history, entry.tist)
         says = "does not know of it" if there is None else f"says {there[1] or 'lost'} from {there[0]} on"
@@ -211,18 +211,17 @@ def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: s
 
 
 def _documents(catalogue: Catalogue) -> Iterator[tuple[str, History]]:
-    for tobi in catalogue.all_tobis():
-        yield tobi.id, tobi.history
-    for fobi in catalogue.all_fobis():
-        yield fobi.id, fobi.history
+    for kind in KINDS:
+        for obi in catalogue.all(kind):
+            yield obi.id, obi.history
 
 
-def _about(code: str, path: str, tist: int, obi: str, md5: str, message: str) -> Finding:
-    return Finding(code, path, message, tist, obi, md5)
+def _about(code: str, path: str, tist: int, obi: str, sha256: str, message: str) -> Finding:
+    return Finding(code, path, message, tist, obi, sha256)
 
 
-def _md5(state: str) -> bytes:
-    md5 = bytes.fromhex(state)
-    if len(md5) != 16:
-        raise ValueError(f"{state!r} is no md5")
-    return md5
+def _sha256(state: str) -> bytes:
+    sha256 = bytes.fromhex(state)
+    if len(sha256) != 32:
+        raise ValueError(f"{state!r} is no sha256")
+    return sha256

@@ -1,6 +1,6 @@
 """Second copies of an archive, to repair from: a directory, or a web server that serves one as it is.
 
-What comes from a copy is not trusted: it counts where its md5 fits, and nowhere else.
+What comes from a copy is not trusted: it counts where its sha256 fits, and nowhere else.
 """
 
 from __future__ import annotations

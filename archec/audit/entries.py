@@ -1,7 +1,7 @@
 """What a journal line says of a history, read quickly: the audit reads every line of every journal.
 
 :func:`archec.catalogue.records.decode` reads all of a line; fixity needs its id, its entries and
-their md5s only.
+their sha256s only.
 """
 
 from __future__ import annotations
@@ -18,39 +18,42 @@ from archec.tist import MAX_TIST
 __all__ = ["Entry", "Told", "key_of", "names_something", "told_by"]
 
 _USUAL = re.compile(
-    rb'\{"type":"tobi","id":"([!#-\[\]-~]+)","handle":"[^"\\]*","put":\{"(0|[1-9][0-9]{0,11})":"([0-9a-f]{32})"\}'
-    rb',"md5":"\3","version":\{"size":(0|[1-9][0-9]{0,17}),"text":"'
+    rb'\{"type":"obi","kind":"tobi","id":"([!#-\[\]-~]+)",(?:"handle":"[^"\\]*",)?'
+    rb'"put":\{"(0|[1-9][0-9]{0,11})":"([0-9a-f]{64})"\},'
+    rb'"version":\{"sha256":"\3","md5":"([0-9a-f]{32})","size":(0|[1-9][0-9]{0,17})[,}]'
 )
 """A template that was new or had changed: by far the most lines, read without parsing their JSON."""
-_OBIS = (b'{"type":"tobi"', b'{"type":"fobi"')
+_OBI = b'{"type":"obi"'
 
 
 class Entry(NamedTuple):
-    """An obi as noted at a tist: its md5, its size in bytes (-1: not told) and, where its URL
-    redirected, the id that it redirected to."""
+    """An obi as noted at a tist: its sha256, its size in bytes (-1: not told) and, where its URL
+    redirected, the id that it redirected to; its md5 (empty: not told)."""
 
     tist: int
     id: str
-    md5: str
+    sha256: str
     size: int
     target: str
+    md5: str = ""
 
 
 class Told(NamedTuple):
     """What a line says of a history: the entries that it puts there (None: lost), and, of its contents with
-    md5 ``md5``, the size and the id that the URL redirected to."""
+    sha256 ``sha256``, the size and the id that the URL redirected to."""
 
     id: str
     put: dict[int, str | None]
-    md5: str
+    sha256: str
     size: int
     target: str
+    md5: str = ""
 
     def entries(self) -> list[Entry]:
         """What must be on disk for the line's sake; what is dropped from a history stays there, too."""
-        obi, put, md5, size, target = self
+        obi, put, sha256, size, target, md5 = self
         return [
-            Entry(tist, obi, state, size if state == md5 else -1, target)
+            Entry(tist, obi, state, *((size, target, md5) if state == sha256 else (-1, target, "")))
             for tist, state in put.items()
             if state is not None
         ]
@@ -58,7 +61,7 @@ class Told(NamedTuple):
 
 def names_something(line: bytes) -> bool:
     """Whether a line may put entries into a history; cheap, and right but for lines that only say a loss."""
-    return line.startswith(_OBIS) and b'"put":{"' in line
+    return line.startswith(_OBI) and b'"put":{"' in line
 
 
 def told_by(line: bytes, where: str) -> Told | None:
@@ -68,10 +71,10 @@ def told_by(line: bytes, where: str) -> Told | None:
     """
     usual = _USUAL.match(line)
     if usual is not None:
-        obi, tist, md5, size = usual.groups()
+        obi, tist, sha256, md5, size = usual.groups()
         if int(tist) <= MAX_TIST:
-            text = md5.decode()
-            return Told(obi.decode(), {int(tist): text}, text, int(size), "")
+            text = sha256.decode()
+            return Told(obi.decode(), {int(tist): text}, text, int(size), "", md5.decode())
     return _told_by_json(line, where) if names_something(line) else None
 
 
@@ -82,18 +85,18 @@ def _told_by_json(line: bytes, where: str) -> Told:
         states: dict[int, str | None] = {}
         for raw, state in put.items():
             tist = int(raw)
-            if not 0 <= tist <= MAX_TIST or (state is not None and len(state) != 32):
+            if not 0 <= tist <= MAX_TIST or (state is not None and len(state) != 64):
                 raise ValueError(f"an entry {raw!r}: {state!r}")
             states[tist] = state
         if type(obi) is not str or not obi:
             raise ValueError("no id")
         if version is None:
             return Told(obi, states, "", -1, "")
-        size, note = version["size"], value.get("note")
-        target = note.get("target", "") if note is not None else ""
+        size, notes = version["size"], value.get("notes", {})
+        target = next((note["target"] for note in notes.values() if "target" in note), "")
         if type(size) is not int or size < 0 or type(target) is not str:
             raise ValueError(f"a size of {size!r}, a target of {target!r}")
-        return Told(obi, states, value["md5"], size, target)
+        return Told(obi, states, version["sha256"], size, target, version["md5"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptJournal(f"{where}: not a journal line: {error!r}") from error
 

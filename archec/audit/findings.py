@@ -22,11 +22,11 @@ CODES: Mapping[str, Code] = MappingProxyType(
     {
         # bytes
         "missing": Code("a journal names it, and it is not there"),
-        "corrupt": Code("its bytes do not have the md5 that is recorded"),
+        "corrupt": Code("its bytes do not have the sha256 that is recorded"),
         "unreadable": Code("the file system refuses to read it"),
         "not-a-file": Code("a directory, a device or the like stands in its place"),
-        "journal-disagrees": Code("the catalogue names the md5 of its bytes, the journal another one"),
-        "catalogue-disagrees": Code("the journal names its md5, the catalogue another one, or a loss"),
+        "journal-disagrees": Code("the catalogue names the sha256 of its bytes, the journal another one"),
+        "catalogue-disagrees": Code("the journal names its sha256, the catalogue another one, or a loss"),
         "catalogue-lacks": Code("a journal names it, and the catalogue does not"),
         "journal-lacks": Code("the catalogue names it, and no journal does"),
         # names on disk
@@ -44,7 +44,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "journal-line": Code("a line of a journal says what makes no sense"),
         "journal-torn": Code("the end of an unfinished journal is cut off and does not count", grave=False),
         "journal-twice": Code("a journal is there both compressed and not", grave=False),
-        "two-contents": Code("journals name two md5s for one path"),
+        "two-contents": Code("journals name two sha256s for one path"),
         # the whole
         "layout": Code("layout.json is damaged"),
         "notice": Code("0=archec_1.0 is missing or says something else", grave=False),
@@ -62,7 +62,7 @@ class Finding:
     """One thing that an audit found.
 
     ``path`` is relative to the archive folder (or names the catalogue); ``tist`` and ``id`` say which obi
-    it is about, -1 and empty where none; ``md5`` is what it should have, ``found`` what its bytes have.
+    it is about, -1 and empty where none; ``sha256`` is what it should have, ``found`` what its bytes have.
     ``mended`` says what was done about it, empty where nothing was.
     """
 
@@ -71,7 +71,7 @@ class Finding:
     message: str
     tist: int = -1
     id: str = ""
-    md5: str = ""
+    sha256: str = ""
     found: str = ""
     mended: str = ""
 
@@ -85,7 +85,7 @@ class Finding:
         value: dict[str, object] = {"finding": self.code, "grave": self.grave, "path": self.path}
         if self.tist >= 0:
             value |= {"tist": self.tist, "id": self.id}
-        told = {"md5": self.md5, "found": self.found, "message": self.message, "mended": self.mended}
+        told = {"sha256": self.sha256, "found": self.found, "message": self.message, "mended": self.mended}
         return value | {key: text for key, text in told.items() if text}
 
     def __str__(self) -> str:

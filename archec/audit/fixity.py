@@ -16,11 +16,11 @@ from archec.audit.folders import Folders
 from archec.audit.links import judge
 from archec.audit.pace import Pace
 from archec.catalogue.interface import Catalogue
+from archec.digest import Digests
 from archec.errors import ArchecError, CorruptArchive, NotHeld
 from archec.ids import is_url, slash_variant
 from archec.store.layout import Layout
 from archec.store.reader import Located, locate
-from archec.store.temp import new_md5
 
 __all__ = ["Inspector"]
 
@@ -32,7 +32,7 @@ _NOT_A_FILE = frozenset({errno.EISDIR, errno.ENXIO, errno.ENODEV, errno.EINVAL})
 class Inspector:
     """Looks at entries one by one: one for each process, a context manager. ``read`` counts bytes.
 
-    Without a catalogue the journal's md5 alone counts.
+    Without a catalogue the journal's sha256 alone counts.
     """
 
     def __init__(self, layout: Layout, catalogue: Catalogue | None, pace: Pace) -> None:
@@ -108,14 +108,15 @@ class Inspector:
         buffer, views, size = self._buffer, self._views, 0
         try:
             count = readv(fd, views)
-            md5 = new_md5(buffer[:count])
+            digests = Digests()
+            digests.update(buffer[:count])
             while count:
                 size += count
                 if self._paced:
                     self._pace.passed(count)
                 count = readv(fd, views)
                 if count:
-                    md5.update(buffer[:count])
+                    digests.update(buffer[:count])
             if not size and not stat.S_ISREG(os.fstat(fd).st_mode):
                 return [_finding("not-a-file", entry, path, "a device, pipe or socket")]
         except OSError as error:
@@ -124,11 +125,14 @@ class Inspector:
         finally:
             close(fd)
         self.read += size
-        found = md5.hexdigest()
-        if found == entry.md5:
-            return ()
-        told = f"{size} bytes with md5 {found}"
-        wanted = f"{entry.size} bytes with md5 {entry.md5}" if entry.size >= 0 else f"md5 {entry.md5}"
+        found = digests.sha256
+        if found == entry.sha256:
+            if entry.md5 in ("", digests.md5):
+                return ()
+            message = f"its bytes have md5 {digests.md5}, where the journal says {entry.md5}; their sha256 is right"
+            return [_finding("journal-line", entry, path, message, found)]
+        told = f"{size} bytes with sha256 {found}"
+        wanted = f"{entry.size} bytes with sha256 {entry.sha256}" if entry.size >= 0 else f"sha256 {entry.sha256}"
         return [_finding("corrupt", entry, path, f"{told}, where the journal says {wanted}", found)]
 
     def _redirect(self, entry: Entry, path: str, folder: int | None) -> Iterable[Finding]:
@@ -147,7 +151,7 @@ class Inspector:
 
     def _at(self, entry: Entry, path: str, located: Located) -> Iterable[Finding]:
         last = located.hops[-1] if located.hops else None
-        if last is not None and last.id is not None and self._holds(last.id, last.tist, entry.md5):
+        if last is not None and last.id is not None and self._holds(last.id, last.tist, entry.sha256):
             return ()  # a body with an entry of its own, which is looked at in its turn
         directory, _, name = located.path.rpartition("/")
         try:
@@ -157,11 +161,11 @@ class Inspector:
             return [_finding("unreadable", entry, path, f"{located.path}: {error.strerror}")]
         return self._hash(entry, path, fd)
 
-    def _holds(self, obi: str, tist: int, md5: str) -> bool:
+    def _holds(self, obi: str, tist: int, sha256: str) -> bool:
         """Whether the catalogue knows these bytes as those of another obi at exactly that tist."""
         if self._catalogue is None:
             return False
-        return entry_at(histories(self._catalogue, [obi]).get(obi), tist) == (tist, md5)
+        return entry_at(histories(self._catalogue, [obi]).get(obi), tist) == (tist, sha256)
 
     def _elsewhere(self, entry: Entry, path: str) -> Iterable[Finding]:
         """No such name: fine where the URL redirected to the one that differs by a final slash only."""
@@ -177,9 +181,9 @@ class Inspector:
         try:
             return locate(self._layout, entry.tist, entry.id)
         except NotHeld:
-            fobi = self._catalogue.fobis([variant]).get(variant) if self._catalogue is not None else None
+            fobi = self._catalogue.obis("fobi", [variant]).get(variant) if self._catalogue is not None else None
             there = fobi.history.entry_at(entry.tist) if fobi is not None else None
-            if there is None or there[1] != entry.md5:
+            if there is None or there[1] != entry.sha256:
                 raise
             return locate(self._layout, there[0], variant)
 
@@ -188,12 +192,12 @@ def _settled(entry: Entry, path: str, wrong: Iterable[Finding], theirs: str, tol
     """One finding where journal and catalogue disagree: whose side the bytes are on."""
     for finding in wrong:
         if finding.code == "corrupt" and theirs and finding.found == theirs:
-            message = f"its bytes have the md5 that the catalogue names, {theirs}; the journal says {entry.md5}"
+            message = f"its bytes have the sha256 that the catalogue names, {theirs}; the journal says {entry.sha256}"
             return _finding("journal-disagrees", entry, path, message, theirs)
         return _finding(finding.code, entry, path, f"{finding.message}; and {told}", finding.found)
     code = "catalogue-disagrees" if theirs or "lost" in told else "catalogue-lacks"
-    return _finding(code, entry, path, f"its bytes are those of the journal, and {told}", entry.md5)
+    return _finding(code, entry, path, f"its bytes are those of the journal, and {told}", entry.sha256)
 
 
 def _finding(code: str, entry: Entry, path: str, message: str, found: str = "") -> Finding:
-    return Finding(code, path, message, entry.tist, entry.id, entry.md5, found)
+    return Finding(code, path, message, entry.tist, entry.id, entry.sha256, found)

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from archec.audit.findings import Finding
 from archec.audit.opening import Audited
 from archec.audit.walk import Tell
-from archec.catalogue.model import DataSet
-from archec.catalogue.records import FobiVisit, Record, RunStart, TobiChange, decode
+from archec.catalogue.records import DataSetRead, ObiChange, Record, RunStart, decode
 from archec.errors import CatalogueError, CatalogueGone, CorruptJournal
 from archec.progress import Meter
 from archec.redif.problems import shown
@@ -30,7 +29,7 @@ _CHUNK = 1 << 18
 class Change(NamedTuple):
     """A record that changes a history, and whether the catalogue has followed the journals so far."""
 
-    record: TobiChange | FobiVisit
+    record: ObiChange
     followed: bool
 
 
@@ -73,7 +72,7 @@ class JournalCheck:
                 followed = self.archive.followed(journal.tist, n)
                 behind += not followed
                 for record in records:
-                    if isinstance(record, (TobiChange, FobiVisit)):
+                    if isinstance(record, ObiChange) and (record.put or record.drop):
                         yield Change(record, followed)
             if journal.tist == position.run and last < position.batch:
                 told = f"ends with batch {last}, and the catalogue has followed it to batch {position.batch}"
@@ -102,8 +101,8 @@ class JournalCheck:
                             self.unread = True
                         started = True
                         self.tists |= {record.tist, record.data_set}
-                    elif isinstance(record, DataSet):
-                        self.tists.add(record.tist)
+                    elif isinstance(record, DataSetRead):
+                        self.tists.add(record.data_set.tist)
                     records.append(record)
                 self.batches += 1
                 self.lines += len(batch.lines)

@@ -1,6 +1,6 @@
 """Whether a copy of a journal may take the place of one that is damaged or gone.
 
-No md5 of a journal is recorded, but its batches carry checksums, and what we still have says much.
+No sha256 of a journal is recorded, but its batches carry checksums, and what we still have says much.
 """
 
 from __future__ import annotations

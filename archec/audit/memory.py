@@ -17,7 +17,7 @@ from archec.errors import StorageFailed
 from archec.sqlite import Database, Role, unwritable
 
 _APPLICATION = 0x61726669
-_VERSION = 1
+_VERSION = 2
 _ROLE = Role("the memory of checks", StorageFailed, "move it away: checking then starts anew")
 _PAGE = 500
 _SCHEMA = """
@@ -26,8 +26,8 @@ CREATE TABLE checked (
 ) WITHOUT ROWID;
 CREATE TABLE journal (run INTEGER PRIMARY KEY, batches INTEGER NOT NULL, files INTEGER NOT NULL);
 CREATE TABLE bad (
-    tist INTEGER, id TEXT, md5 TEXT NOT NULL, size INTEGER NOT NULL, target TEXT NOT NULL, code TEXT NOT NULL,
-    run INTEGER NOT NULL, seen INTEGER NOT NULL, PRIMARY KEY (tist, id)
+    tist INTEGER, id TEXT, sha256 TEXT NOT NULL, size INTEGER NOT NULL, target TEXT NOT NULL, md5 TEXT NOT NULL,
+    code TEXT NOT NULL, run INTEGER NOT NULL, seen INTEGER NOT NULL, PRIMARY KEY (tist, id)
 ) WITHOUT ROWID;
 """
 
@@ -148,11 +148,12 @@ class Memory(Database):
 
     def bad(self) -> Iterator[Bad]:
         """All entries that are known to be bad, by tist and id; page by page."""
-        sql = "SELECT tist, id, md5, size, target, code, run, seen FROM bad WHERE (tist, id) > (?, ?) ORDER BY tist, id"
+        columns = "tist, id, sha256, size, target, md5, code, run, seen"
+        sql = f"SELECT {columns} FROM bad WHERE (tist, id) > (?, ?) ORDER BY tist, id"
         page = self.fetch(f"{sql} LIMIT ?", (-1, "", _PAGE))
         while page:
             for row in page:
-                yield Bad(Entry(*row[:5]), *row[5:])
+                yield Bad(Entry(*row[:6]), *row[6:])
             page = self.fetch(f"{sql} LIMIT ?", (*page[-1][:2], _PAGE))
 
     def count_bad(self) -> int:
@@ -167,7 +168,7 @@ class Memory(Database):
     def remember_bad(self, bad: Bad) -> None:
         """An entry is bad."""
         with self.transaction() as db:
-            db.execute("REPLACE INTO bad VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*bad.entry, *bad[1:]))
+            db.execute("REPLACE INTO bad VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*bad.entry, *bad[1:]))
 
     def forget_bad(self, tist: int, obi: str) -> None:
         """An entry is in order again."""

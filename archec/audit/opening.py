@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
+from archec.archive.follow import CATCH_UP, catch_up, is_behind
 from archec.audit.findings import Finding
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
@@ -13,7 +14,6 @@ from archec.catalogue.open import is_read_only, open_catalogue
 from archec.catalogue.url import redact
 from archec.config import Config
 from archec.errors import CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, LockHeld, StorageFailed
-from archec.gather.recover import CATCH_UP, catch_up, is_behind
 from archec.store.journal import journals
 from archec.store.layout import RUNS, Layout, open_store
 from archec.store.lock import RunLock

@@ -27,7 +27,7 @@ __all__ = ["Pass", "Scope"]
 _WEIGHT = 2000
 """Lines in a chunk; one of a fobi counts as many, its file being larger."""
 _FOBI_WEIGHT = 30
-_FOBI = b'{"type":"fobi"'
+_FOBI = b'{"type":"obi","kind":"fobi"'
 _AHEAD = 4
 """Chunks under way for each worker, at most."""
 _HINT = "out of memory? What was checked is remembered: run it again"

@@ -1,4 +1,4 @@
-"""Repair: what is missing or bad is put back from a second copy, where the copy's md5 fits."""
+"""Repair: what is missing or bad is put back from a second copy, where the copy's sha256 fits."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ class Repair:
 
     def _link(self, entry: Entry, finding: Finding) -> str | None:
         """Makes a redirect's link again; None where the bytes that it led to are not known to be held."""
-        fobi = self._catalogue.fobis([entry.target]).get(entry.target)
+        fobi = self._catalogue.obis("fobi", [entry.target]).get(entry.target)
         there = fobi.history.entry_at(entry.tist) if fobi is not None else None
-        if there is None or there[1] != entry.md5:
+        if there is None or there[1] != entry.sha256:
             return None
         try:
             locate(self._layout, there[0], entry.target)
@@ -90,10 +90,10 @@ class Repair:
                         raise CorruptArchive(f"the copy's file is larger than {entry.size} bytes")
                 stored = temp.close(sync=True)
             try:
-                if stored.md5 != entry.md5:
-                    raise CorruptArchive(f"the copy's bytes have the md5 {stored.md5}")
+                if stored.sha256 != entry.sha256:
+                    raise CorruptArchive(f"the copy's bytes have the sha256 {stored.sha256}")
                 aside = self._aside(entry, finding)
-                (outcome,) = writer.commit([Placement(stored.temp, entry.tist, entry.id, stored.md5)])
+                (outcome,) = writer.commit([Placement(stored.temp, entry.tist, entry.id, stored.sha256)])
             finally:
                 writer.discard(stored.temp)
         if outcome.kind not in ("stored", "adopted"):
@@ -118,7 +118,7 @@ class Repair:
         last = locate(self._layout, entry.tist, entry.id).hops[-1]
         if last.id is None:
             return True
-        found = self._catalogue.fobis([last.id]) if is_url(last.id) else self._catalogue.tobis([last.id])
+        found = self._catalogue.obis("fobi" if is_url(last.id) else "tobi", [last.id])
         obi = found.get(last.id)
         return obi is None or obi.history.entry_at(last.tist) != (last.tist, finding.found)
 

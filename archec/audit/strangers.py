@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from archec.archive.follow import last_run
 from archec.audit.entries import key_of
 from archec.audit.findings import Finding
 from archec.audit.folders import Folders
 from archec.audit.links import judge
 from archec.audit.walk import Place, Tell, walk
 from archec.catalogue.interface import Catalogue
-from archec.gather.recover import last_run
 from archec.ids import file_name
 from archec.redif.problems import shown
 from archec.store.layout import Layout

@@ -7,72 +7,92 @@ archec ran or in which order data sets were replayed (design, invariants 3 and 4
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
-import orjson
+import msgspec
 
-from archec.catalogue.codec import canonical, data_set_value, fobi_value, history_value, run_value, tobi_value
+from archec.catalogue.codec import canonical, plain, read
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import TobiState
+from archec.catalogue.model import COLLECTION, KINDS, TEXTS, Coverage, Kind, Obi
 from archec.errors import CatalogueError
 
-__all__ = ["dump"]
+_coverage = msgspec.json.Decoder(Coverage)
 
 
 def dump(catalogue: Catalogue, *, everything: bool) -> Iterator[str]:
     """One line (without its end) for each document, by collection and id.
 
-    The collections come as mi, mo, vi, vo and, with ``everything``, data_sets, runs, seen, state;
-    then mi and mo are whole documents, else ``{"h": {tist: md5 or null}}`` of all obis that ever
-    were held. Holds one page in memory. Raises :class:`CatalogueError` as reading does.
+    The collections come as mi, mo, vi, vo and, with ``everything``, data_sets, runs, sets, state;
+    then mi and mo are whole obis, else the histories of all obis that ever were held: ``h`` maps tists to md5, ``s`` to
+    sha256, null where the obi is lost. Holds one page in memory. Raises :class:`CatalogueError` as reading does.
     """
-    yield from _whole_obis(catalogue) if everything else _obis(catalogue)
-    yield from _texts(catalogue, "vi")
-    yield from _texts(catalogue, "vo")
+    for kind in KINDS:
+        for obi in catalogue.all(kind):
+            if everything:
+                yield _line(COLLECTION[kind], _whole(obi))
+            elif obi.history:
+                yield _line(COLLECTION[kind], {"id": obi.id, **_states(obi)})
+    for kind in KINDS:
+        yield from _texts(catalogue, kind)
     if everything:
         yield from _rest(catalogue)
 
 
 def _line(collection: str, document: dict[str, Any]) -> str:
-    return canonical({**document, "collection": collection})
+    return canonical({**document, "collection": collection}).decode()
 
 
-def _obis(catalogue: Catalogue) -> Iterator[str]:
-    for tobi in catalogue.scan_tobis():
-        yield _line("mi", {"id": tobi.id, "h": _states(tobi)})
-    for fobi in catalogue.all_fobis():
-        if fobi.history.tists:
-            yield _line("mo", {"id": fobi.id, "h": history_value(fobi.history)})
+def _states(obi: Obi) -> dict[str, Any]:
+    md5: dict[str, str | None] = {}
+    sha256: dict[str, str | None] = {}
+    for tist, state in obi.history:
+        version = obi.versions.get(state or "")
+        if state is not None and version is None:
+            raise CatalogueError(f"the catalogue lacks the contents {state} of {obi.id!r}", hint="run 'archec rebuild'")
+        md5[str(tist)] = None if version is None else version.md5
+        sha256[str(tist)] = state
+    return {"h": md5, "s": sha256}
 
 
-def _states(tobi: TobiState) -> object:
-    if tobi.h is None:
-        return {str(tobi.last): tobi.state}
-    try:
-        return orjson.loads(tobi.h)
-    except orjson.JSONDecodeError as error:
-        raise CatalogueError(f"the history of {tobi.id!r} in the catalogue is not JSON") from error
+def _whole(obi: Obi) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        "id": obi.id,
+        **_states(obi),
+        "v": {sha256: plain(version) for sha256, version in obi.versions.items()},
+        "n": {str(tist): plain(note) for tist, note in obi.notes.items()},
+        "stamp": obi.stamp,
+    }
+    if obi.kind == "tobi":
+        whole["handle"] = obi.handle
+    else:
+        whole |= {"visit": None if obi.visit is None else plain(obi.visit), "due": obi.due}
+    return whole
 
 
-def _whole_obis(catalogue: Catalogue) -> Iterator[str]:
-    for tobi in catalogue.all_tobis():
-        yield _line("mi", tobi_value(tobi))
-    for fobi in catalogue.all_fobis():
-        yield _line("mo", fobi_value(fobi))
-
-
-def _texts(catalogue: Catalogue, which: Literal["vi", "vo"]) -> Iterator[str]:
-    for text, tist, obi in catalogue.texts(which):
-        yield _line(which, {"id": text, "at": {"tist": tist, "id": obi}})
+def _texts(catalogue: Catalogue, kind: Kind) -> Iterator[str]:
+    for text, tist, obi in catalogue.texts(kind):
+        yield _line(TEXTS[kind], {"id": text, "at": {"tist": tist, "id": obi}})
 
 
 def _rest(catalogue: Catalogue) -> Iterator[str]:
-    data_sets = catalogue.data_sets()
-    for data_set in data_sets:
-        yield _line("data_sets", {**data_set_value(data_set), "id": data_set.tist})
+    coverages: set[str] = set()
+    for data_set in catalogue.data_sets():
+        coverages.add(data_set.coverage)
+        yield _line("data_sets", {"id": data_set.tist, **plain(data_set)})
     for run in catalogue.runs():
-        yield _line("runs", {**run_value(run), "id": run.tist})
-    for key in sorted({key for data_set in data_sets for keys in data_set.partial.values() for key in keys}):
-        ids = catalogue.seen(key)
-        yield _line("seen", {"id": key, "ids": None if ids is None else ids.hex()})
+        yield _line("runs", {"id": run.tist, **plain(run)})
+    yield from _sets(catalogue, coverages - {""})
     yield _line("state", {"id": "position", **catalogue.position()._asdict()})
+
+
+def _sets(catalogue: Catalogue, coverages: set[str]) -> Iterator[str]:
+    """The coverages that data sets name, and the sets of handles that those name, by key."""
+    seen: dict[str, Coverage | None] = dict.fromkeys(coverages)
+    for key in coverages:
+        data = catalogue.keyed(key)
+        if data is not None:
+            seen.update(dict.fromkeys(read(_coverage, data).partial.values()))
+    for key in sorted(seen):
+        data = catalogue.keyed(key)
+        value: object = None if data is None else data.decode() if key in coverages else data.hex()
+        yield _line("sets", {"id": key, "data": value})

@@ -10,179 +10,115 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from archec.catalogue.model import (
-    CORE,
-    Changes,
-    DataSet,
-    Fobi,
-    Position,
-    Run,
-    SeenSet,
-    TextPlace,
-    Tobi,
-)
-from archec.catalogue.records import FobiVisit, Record, RunEnd, RunStart, TobiChange
+import msgspec
+
+from archec.catalogue.codec import text_of
+from archec.catalogue.model import Changes, DataSet, KeyedSet, Kind, Obi, Position, Run, Visited
+from archec.catalogue.records import DataSetRead, ObiChange, Record, RunEnd, RunStart, SetAdded
 from archec.history import Change
 
-__all__ = ["Known", "changes_of", "fold_data_set", "fold_fobi", "fold_tobi"]
+_Key = tuple[Kind, str]
 
 
 class Known(Protocol):
     """What a fold needs to read: a catalogue is one."""
 
-    def tobis(self, ids: Collection[str]) -> dict[str, Tobi]: ...
+    def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]: ...
 
-    def fobis(self, ids: Collection[str]) -> dict[str, Fobi]: ...
-
-    def runs(self) -> list[Run]: ...
-
-    def data_sets(self) -> list[DataSet]: ...
+    def newest_runs(self, before: int, limit: int) -> list[Run]: ...
 
 
 def changes_of(
     records: Sequence[Record], position: Position, known: Known, *, fresh: Collection[str] = frozenset()
 ) -> Changes:
-    """The lot of writes that one journal batch means for the catalogue.
+    """What one journal batch writes into the catalogue.
 
-    ``fresh`` may name tobis that the caller knows to be absent, to save looking them up.
+    ``fresh`` may name tobis that the caller knows to be absent, to save looking them up. A handle may read like a URL,
+    so that a tobi and a fobi of one id are two obis.
     """
-    tobi_changes = [r for r in records if isinstance(r, TobiChange)]
-    visits = [r for r in records if isinstance(r, FobiVisit)]
-    others = [r for r in records if not isinstance(r, (TobiChange, FobiVisit))]
-    tobis = known.tobis({r.id for r in tobi_changes if r.id not in fresh}) if tobi_changes else {}
-    fobis = known.fobis({r.id for r in visits}) if visits else {}
-    vi: list[TextPlace] = []
-    vo: list[TextPlace] = []
+    changes = [record for record in records if isinstance(record, ObiChange)]
+    obis = _known_obis([change for change in changes if change.kind == "fobi" or change.id not in fresh], known)
+    changed: dict[_Key, None] = {}
+    visited: dict[_Key, None] = {}
     mentioned: dict[str, None] = {}
-    for change in tobi_changes:
-        tobis[change.id] = fold_tobi(tobis.get(change.id), change, position.stamp)
+    for change in changes:
+        key = (change.kind, change.id)
+        obis[key] = fold_obi(obis.get(key), change, position.stamp)
+        (changed if change.put or change.drop else visited)[key] = None
         if change.version is not None:
             mentioned.update((ref.url, None) for ref in change.version.refs)
-            md5, text = change.version.md5, change.version.text
-            vi += [TextPlace(text, tist, change.id) for tist, state in change.put.items() if state == md5]
-    for visit in visits:
-        fobis[visit.id] = fold_fobi(fobis.get(visit.id), visit, position.stamp)
-        version, own = visit.version, visit.note is None or not visit.note.target
-        if version is not None and version.text is not None and own:
-            text = version.text
-            vo += [TextPlace(text, tist, visit.id) for tist, state in visit.put.items() if state == version.md5]
-    runs, data_sets, seen = _fold_others(others, known)
+    runs, data_sets, sets = _fold_others(records, known)
     return Changes(
         position=position,
-        tobis=list(tobis.values()),
-        fobis=list(fobis.values()),
-        mentioned=[url for url in mentioned if url not in fobis],
-        vi=_least(vi),
-        vo=_least(vo),
+        obis=[obis[key] for key in changed],
+        visits=[
+            Visited(obi.id, visit, obi.due)
+            for key in visited
+            if key not in changed and (visit := (obi := obis[key]).visit) is not None
+        ],
+        mentioned=[url for url in mentioned if ("fobi", url) not in obis],
         runs=runs,
         data_sets=data_sets,
-        seen=seen,
+        sets=sets,
     )
 
 
-def fold_tobi(tobi: Tobi | None, change: TobiChange, stamp: int) -> Tobi:
-    """A tobi after a change. Versions and notes that its history no longer names go."""
-    if tobi is None:
-        tobi = Tobi(change.id)
-    history = tobi.history.apply(Change(change.put, change.drop))
-    versions = dict(tobi.versions)
+def _known_obis(changes: Sequence[ObiChange], known: Known) -> dict[_Key, Obi]:
+    ids: dict[Kind, set[str]] = {}
+    for change in changes:
+        ids.setdefault(change.kind, set()).add(change.id)
+    return {(kind, obi.id): obi for kind, wanted in ids.items() for obi in known.obis(kind, wanted).values()}
+
+
+def fold_obi(obi: Obi | None, change: ObiChange, stamp: int) -> Obi:
+    """An obi after a change. Versions and notes that its history no longer names go."""
+    if obi is None:
+        obi = Obi(change.id, change.kind)
+    if change.visit is not None:
+        obi = replace(obi, visit=change.visit, due=change.due)
+    if not (change.put or change.drop):
+        return obi
+    history = obi.history.apply(Change(change.put, change.drop))
+    versions = dict(obi.versions)
     if change.version is not None:
-        versions[change.version.md5] = change.version
-    notes = {**tobi.notes, **change.notes}
-    if change.drop or len(notes) != len(history):
-        notes = {tist: notes[tist] for tist in history.tists if tist in notes}
-        versions = {md5: versions[md5] for md5 in history.states if md5 is not None and md5 in versions}
+        versions[change.version.sha256] = change.version
+    notes = {**obi.notes, **change.notes}
     newest = any(tist == history.last and state is not None for tist, state in change.put.items())
-    return Tobi(
-        change.id,
-        change.handle if newest or not tobi.handle else tobi.handle,
-        history,
-        dict(sorted(versions.items())),
-        dict(sorted(notes.items())),
-        stamp,
+    return replace(
+        obi,
+        history=history,
+        versions={state: versions[state] for state in sorted(set(filter(None, history.states))) if state in versions},
+        notes={tist: notes[tist] for tist in history.tists if tist in notes},
+        handle=change.handle if newest or not obi.handle else obi.handle,
+        stamp=stamp,
     )
 
 
-def fold_fobi(fobi: Fobi | None, visit: FobiVisit, stamp: int) -> Fobi:
-    """A fobi after a visit."""
-    if fobi is None:
-        fobi = Fobi(visit.id)
-    if not visit.put:
-        return Fobi(fobi.id, fobi.history, fobi.versions, fobi.notes, visit.visit, visit.due, fobi.stamp)
-    versions = dict(fobi.versions)
-    if visit.version is not None:
-        versions[visit.version.md5] = visit.version
-    notes = dict(fobi.notes)
-    if visit.note is not None:
-        notes.update(dict.fromkeys(visit.put, visit.note))
-    return Fobi(
-        fobi.id,
-        fobi.history.apply(Change(visit.put)),
-        dict(sorted(versions.items())),
-        dict(sorted(notes.items())),
-        visit.visit,
-        visit.due,
-        stamp,
-    )
-
-
-def fold_data_set(old: DataSet | None, new: DataSet) -> DataSet:
-    """What is known of a date's data set after one more run over a data set of that date."""
-    if old is None:
-        return new
-    covered = set(old.covered | new.covered)
-    partial: dict[str, tuple[str, ...]] = {}
-    for code in old.partial.keys() | new.partial.keys():
-        if any(d.complete and code not in d.partial for d in (old, new)):
-            covered.add(code)
-        elif code not in covered:
-            keys = {*old.partial.get(code, ()), *new.partial.get(code, ())}
-            partial[code] = tuple(sorted(keys))
-    core = [d.guarded for d in (old, new) if CORE in d.covered]
-    return DataSet(
-        new.tist,
-        tuple(sorted({*old.names, *new.names})),
-        old.complete or new.complete,
-        frozenset(covered),
-        {code: keys for code, keys in sorted(partial.items()) if code not in covered},
-        frozenset.intersection(*core) if core else old.guarded | new.guarded,
-    )
-
-
-def _fold_others(records: Sequence[Record], known: Known) -> tuple[list[Run], list[DataSet], list[SeenSet]]:
+def _fold_others(records: Sequence[Record], known: Known) -> tuple[list[Run], list[DataSet], list[KeyedSet]]:
     runs: dict[int, Run] = {}
-    data_sets: dict[int, DataSet] = {}
-    seen: dict[str, SeenSet] = {}
-    if any(isinstance(r, RunEnd) for r in records):
-        runs.update((run.tist, run) for run in known.runs())
-    if any(isinstance(r, DataSet) for r in records):
-        data_sets.update((d.tist, d) for d in known.data_sets())
-    changed_runs: dict[int, None] = {}
-    changed_sets: dict[int, None] = {}
+    data_sets: list[DataSet] = []
+    sets: dict[str, KeyedSet] = {}
     for record in records:
         if isinstance(record, RunStart):
             runs[record.tist] = Run(
-                record.tist, "running", record.data_set, record.kind, record.source, record.options
+                record.tist,
+                kind=record.kind,
+                data_set=record.data_set,
+                form=record.form,
+                source=record.source,
+                options=text_of(record.options).decode(),
             )
-            changed_runs[record.tist] = None
         elif isinstance(record, RunEnd):
-            run = runs.get(record.tist, Run(record.tist))
-            runs[record.tist] = replace(run, state=record.state, report=record.report)
-            changed_runs[record.tist] = None
-        elif isinstance(record, DataSet):
-            data_sets[record.tist] = fold_data_set(data_sets.get(record.tist), record)
-            changed_sets[record.tist] = None
-        elif isinstance(record, SeenSet):
-            seen[record.key] = record
-    return [runs[t] for t in changed_runs], [data_sets[t] for t in changed_sets], list(seen.values())
+            run = runs.get(record.tist) or _known_run(record.tist, known)
+            report = text_of(record.report).decode()
+            runs[record.tist] = msgspec.structs.replace(run, state=record.state, report=report)
+        elif isinstance(record, DataSetRead):
+            data_sets.append(record.data_set)
+        elif isinstance(record, SetAdded):
+            sets[record.key] = record.keyed()
+    return list(runs.values()), data_sets, list(sets.values())
 
 
-def _least(places: list[TextPlace]) -> list[TextPlace]:
-    least: dict[str, TextPlace] = {}
-    for place in places:
-        held = least.get(place.text)
-        if held is None or (place.tist, place.id) < (held.tist, held.id):
-            least[place.text] = place
-    return list(least.values())
-
-
+def _known_run(tist: int, known: Known) -> Run:
+    found = known.newest_runs(tist + 1, 1)
+    return found[0] if found and found[0].tist == tist else Run(tist)

@@ -9,22 +9,23 @@ anything else it refuses :class:`archec.errors.CatalogueError`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from archec.catalogue.lists import START, FileState, ObiKind, Place, TobiFiles
 from archec.catalogue.model import (
+    START,
     Changes,
     DataSet,
     DueFobi,
-    Fobi,
+    FileState,
+    Kind,
+    Moment,
+    Obi,
+    ObiState,
     Position,
     Run,
     TextPlace,
-    Tobi,
-    TobiState,
+    TobiFiles,
 )
-
-__all__ = ["Catalogue", "Counts"]
 
 
 class Counts(NamedTuple):
@@ -48,34 +49,22 @@ class Catalogue(Protocol):
         ...
 
     def write(self, changes: Changes) -> None:
-        """Applies one lot durably. Applying the same lot again changes nothing."""
+        """Applies one batch's changes durably. Applying the same changes again changes nothing."""
         ...
 
-    def tobis(self, ids: Collection[str]) -> dict[str, Tobi]:
+    def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
         """Those of ``ids`` that are known."""
         ...
 
-    def fobis(self, ids: Collection[str]) -> dict[str, Fobi]:
-        """Those of ``ids`` that are known."""
+    def all(self, kind: Kind, after: str = "") -> Iterator[Obi]:
+        """Whole obis with id > ``after``, by id."""
         ...
 
-    def scan_tobis(self, after: str = "") -> Iterator[TobiState]:
-        """All tobis with id > ``after`` by id; unaffected by writes to ids that it has passed."""
+    def scan(self, after: str = "") -> Iterator[ObiState]:
+        """The states of all tobis with id > ``after`` by id; unaffected by writes to ids that it has passed."""
         ...
 
-    def all_tobis(self, after: str = "") -> Iterator[Tobi]:
-        """Whole documents with id > ``after``, by id."""
-        ...
-
-    def all_fobis(self, after: str = "") -> Iterator[Fobi]:
-        """Whole documents with id > ``after``, by id."""
-        ...
-
-    def changed_tobis(self, stamp: int, after: str = "", limit: int = 1000) -> list[Tobi]:
-        """At most ``limit`` with (stamp, id) > the given pair, in that order."""
-        ...
-
-    def changed_fobis(self, stamp: int, after: str = "", limit: int = 1000) -> list[Fobi]:
+    def changed(self, kind: Kind, stamp: int, after: str = "", limit: int = 1000) -> list[Obi]:
         """At most ``limit`` with (stamp, id) > the given pair, in that order."""
         ...
 
@@ -83,15 +72,11 @@ class Catalogue(Protocol):
         """Fobis with due <= ``before`` by (due, id), beginning behind ``after``."""
         ...
 
-    def texts(self, which: Literal["vi", "vo"]) -> Iterator[TextPlace]:
-        """All text places, by checksum."""
+    def texts(self, kind: Kind) -> Iterator[TextPlace]:
+        """The least place of each text, by checksum. Redirects are no places: their bytes lie at their targets."""
         ...
 
-    def text(self, which: Literal["vi", "vo"], checksum: str) -> TextPlace | None:
-        """The place of one text."""
-        ...
-
-    def runs(self) -> list[Run]:
+    def runs(self) -> Iterator[Run]:
         """All runs, oldest first."""
         ...
 
@@ -100,33 +85,33 @@ class Catalogue(Protocol):
         ...
 
     def data_sets(self) -> list[DataSet]:
-        """All known data sets, oldest first."""
+        """What every run read, by tist and run."""
         ...
 
-    def seen(self, key: str) -> bytes | None:
-        """The ids of one seen set."""
+    def keyed(self, key: str) -> bytes | None:
+        """The bytes of one :class:`archec.catalogue.model.KeyedSet`."""
         ...
 
     def counts(self) -> Counts:
         """Counts of obis by their newest state."""
         ...
 
-    def incidences(self, kind: ObiKind, after: Place = START) -> Iterator[Place]:
+    def incidences(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
         """Every entry of every history by (tist, id), beginning behind ``after``."""
         ...
 
-    def lost(self, kind: ObiKind, after: Place = START) -> Iterator[Place]:
+    def lost(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
         """The obis that are lost now by (tist of the loss, id), beginning behind ``after``."""
         ...
 
-    def returned(self, kind: ObiKind, after: Place = START) -> Iterator[Place]:
+    def returned(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
         """Every return of an obi that had been lost by (tist of the return, id), beginning behind ``after``."""
         ...
 
-    def referring(self, urls: Collection[str], limit: int) -> dict[str, list[Tobi]]:
+    def referring(self, urls: Collection[str], limit: int) -> dict[str, list[Obi]]:
         """For each of ``urls`` at most ``limit`` of the tobis of which any version names it, by id.
 
-        Where there are more, which of them is not said. URLs that no tobi names are left out.
+        URLs that no tobi names are left out.
         """
         ...
 

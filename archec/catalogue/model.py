@@ -1,6 +1,6 @@
-"""What the catalogue holds: one frozen document per obi, and the runs and data sets behind them.
+"""What the catalogue holds: one :class:`Obi` per object, and the runs and data sets behind them.
 
-``mi`` is the collection of :class:`Tobi`, ``mo`` that of :class:`Fobi`; ``vi`` and ``vo`` map text
+``mi`` is the collection of the obis of kind ``tobi``, ``mo`` that of kind ``fobi``; ``vi`` and ``vo`` map text
 checksums to the :class:`TextPlace` where that text is held (Fort Lee paper, "caching database").
 All of it derives from the run journals (design, invariant 3): :mod:`archec.catalogue.fold`.
 """
@@ -9,29 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from archec.history import History
 
-__all__ = [
-    "CORE",
-    "Changes",
-    "DataSet",
-    "DueFobi",
-    "Fobi",
-    "FobiNote",
-    "FobiVersion",
-    "Position",
-    "Refipo",
-    "Run",
-    "SeenSet",
-    "TextPlace",
-    "Tobi",
-    "TobiNote",
-    "TobiState",
-    "TobiVersion",
-    "Visit",
-]
+Kind = Literal["tobi", "fobi"]
+KINDS: tuple[Kind, ...] = ("tobi", "fobi")
+
+COLLECTION: Mapping[Kind, str] = {"tobi": "mi", "fobi": "mo"}
+"""The paper's names of the collections."""
+
+TEXTS: Mapping[Kind, str] = {"tobi": "vi", "fobi": "vo"}
 
 CORE = "all"
 """The core archive: its directory holds the archive and series templates of all archives."""
@@ -47,80 +37,50 @@ class Refipo(NamedTuple):
     restriction: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TobiVersion:
-    """One content of a tobi: its file's md5 and size in bytes, its canonical text's md5, and what
-    the template says: its type as written, its title, its refipos."""
+class Version(Struct, frozen=True, omit_defaults=True):
+    """One content of an obi, identified by the sha256 of its bytes.
 
+    ``size`` is in bytes, ``text`` the md5 of its text (None: it has none). ``type`` is a tobi's template type as
+    written, a fobi's sniffed media type. ``title`` and ``refs`` are what a template says.
+    """
+
+    sha256: str
     md5: str
     size: int
-    text: str
-    kind: str
-    title: str
+    text: str | None = None
+    type: str = ""
+    title: str = ""
     refs: tuple[Refipo, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TobiNote:
-    """How an entry of a tobi's history came about.
+class Note(Struct, frozen=True, omit_defaults=True):
+    """How an entry of an obi's history came about.
 
-    ``run`` is the software tist, ``kind`` one of ``new changed cosmetic file-url lost returned
-    restated``, ``path`` and ``line`` the place in the data set, ``reason`` why it is lost.
+    ``run`` is the software tist, ``kind`` one of ``new changed cosmetic file-url lost returned restated``. ``at`` is
+    the tist under which the bytes lie, 0 for the entry's own. ``reason`` says why the obi is lost.
+
+    Of a tobi: ``path`` and ``line`` are the place in the data set. Of a fobi: ``target`` is the id that the URL
+    redirected to (empty: the body is this URL's own), ``headers`` are the kept response headers, and ``suspect`` says
+    why the contents may not be what was meant (a page in place of a PDF, an empty body).
     """
 
     run: int
     kind: str
+    at: int = 0
+    reason: str = ""
     path: str = ""
     line: int = 0
     encoding: str = ""
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Tobi:
-    """A template obi. ``stamp``: when its last change became visible (seconds, monotonic)."""
-
-    id: str
-    handle: str = ""
-    history: History = field(default_factory=History)
-    versions: Mapping[str, TobiVersion] = field(default_factory=dict)
-    notes: Mapping[int, TobiNote] = field(default_factory=dict)
-    stamp: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class FobiVersion:
-    """One content of a fobi: md5, size in bytes, md5 of its text (None: no text), sniffed type."""
-
-    md5: str
-    size: int
-    text: str | None
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
-class FobiNote:
-    """How an entry of a fobi's history came about.
-
-    ``target`` is the id that this URL redirected to (empty: the body is this URL's own);
-    ``headers`` are the kept response headers; ``suspect`` says why the contents may not be what was
-    meant (a page in place of a PDF, an empty body), ``reason`` why it is lost.
-    """
-
-    run: int
-    kind: str
     status: int = 0
     target: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     suspect: str = ""
-    reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
+class Visit(Struct, frozen=True, omit_defaults=True):
     """The last visit to a fobi.
 
-    ``outcome`` is a word of :class:`archec.web.outcome.Outcome`; ``gone_since`` and ``gone`` are
+    ``outcome`` is a word of the vocabulary of outcomes (design, section 5); ``gone_since`` and ``gone`` are
     the tist of the first and the number of visits in a row that found it gone; ``fails`` the number
     of visits in a row that came to nothing; ``checked`` the last tist at which contents were seen
     or confirmed; ``etag`` and ``modified`` go into conditional requests.
@@ -140,19 +100,45 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Fobi:
-    """A file obi. ``due``: the tist from which it is to be visited again, 0 if it never was."""
+class Obi:
+    """An object of interest, whole.
+
+    ``versions`` are its contents by sha256, ``notes`` speak of the entries of its history. ``handle`` is a tobi's
+    handle as written. ``due`` is the tist from which a fobi is to be visited again, 0 if it never was. ``stamp`` is the
+    moment at which the last change became visible (seconds, monotonic).
+    """
 
     id: str
+    kind: Kind
     history: History = field(default_factory=History)
-    versions: Mapping[str, FobiVersion] = field(default_factory=dict)
-    notes: Mapping[int, FobiNote] = field(default_factory=dict)
+    versions: Mapping[str, Version] = field(default_factory=dict)
+    notes: Mapping[int, Note] = field(default_factory=dict)
+    handle: str = ""
     visit: Visit | None = None
     due: int = 0
     stamp: int = 0
 
+    def version_at(self, tist: int) -> Version | None:
+        """The contents in force at ``tist``; None where there are none."""
+        return self.versions.get(self.history.at(tist) or "")
 
-class TobiState(NamedTuple):
+    @property
+    def newest(self) -> Version | None:
+        """The newest contents that were ever held."""
+        return self.versions.get(self.history.last_held or "")
+
+    @property
+    def names(self) -> set[str]:
+        """The fobis that any version names."""
+        return {ref.url for version in self.versions.values() for ref in version.refs}
+
+    def bytes_at(self, tist: int) -> int:
+        """The tist under which the bytes of the entry at ``tist`` lie."""
+        note = self.notes.get(tist)
+        return note.at or tist if note is not None else tist
+
+
+class ObiState(NamedTuple):
     """A row of the sorted scan that a data set is merged with.
 
     ``last`` and ``state`` are the newest entry of the history; ``h`` is the history's map as JSON
@@ -180,69 +166,123 @@ class DueFobi(NamedTuple):
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class SeenSet:
-    """The handles of one archive that a data set held although it does not cover the archive:
-    sorted xxh3_64 of each id, 8 bytes big-endian each. ``key`` is the xxh3_128 of ``ids``."""
-
-    key: str
-    ids: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class DataSet:
-    """What is known of the data set of one tist, over all runs that read one of this date.
-
-    ``covered`` are the archive codes whose directory was read whole; with ``complete`` also every
-    archive that is in neither map. ``partial`` maps archive codes that are not covered to the keys
-    of the seen sets that say which of their handles were there. ``guarded`` are archives whose losses
-    were held back: the core archive's directory is no evidence for them either.
-    """
+class Moment(NamedTuple):
+    """Something that happened to an obi at a tist; lists are in the order of these pairs, and any of them may be the
+    one to go on from."""
 
     tist: int
-    names: tuple[str, ...] = ()
+    id: str
+
+
+START = Moment(-1, "")
+"""Before every moment."""
+
+
+class TobiFiles(NamedTuple):
+    """A tobi that was ever held: the tist of its newest entry, whether it is held now, its template type as written,
+    the ids of the fobis that its newest version names, each once, in their order, and those that only older
+    versions name."""
+
+    id: str
+    last: int
+    held: bool
+    type: str
+    files: tuple[str, ...]
+    former: tuple[str, ...] = ()
+
+
+class FileState(NamedTuple):
+    """A fobi now. ``held`` is None where it never was, ``type`` the sniffed type of its newest contents (empty:
+    none), ``outcome`` that of its last visit (empty: never visited), ``last`` the tist of its newest entry, or 0."""
+
+    held: bool | None = None
+    type: str = ""
+    outcome: str = ""
+    last: int = 0
+
+
+class Visited(NamedTuple):
+    """A visit to a fobi that changed nothing in its history."""
+
+    id: str
+    visit: Visit
+    due: int
+
+
+class KeyedSet(NamedTuple):
+    """Bytes under a key that follows from them, so that what many data sets have in common is kept once.
+
+    A set of handles is the sorted xxh3_64 of each id, 8 bytes big-endian each; a :class:`Coverage` is JSON text.
+    """
+
+    key: str
+    data: bytes
+
+
+class Coverage(Struct, frozen=True, omit_defaults=True):
+    """What a data set looked at.
+
+    ``covered`` are the archive codes whose directory was read whole; with ``complete`` also every archive that is in
+    neither map. ``partial`` maps archive codes that are not covered to the keys of the sets of handles that were there
+    all the same. ``guarded`` are archives whose losses were held back: the core archive's directory is no evidence for
+    them either.
+    """
+
     complete: bool = False
     covered: frozenset[str] = frozenset()
-    partial: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    partial: dict[str, str] = {}
     guarded: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run. ``state``: ``running``, ``done``, ``held-back``, ``budget``, ``interrupted`` or
-    ``failed``; ``report`` is the run's report as JSON text, empty while it runs."""
+class DataSet(Struct, frozen=True, omit_defaults=True):
+    """One data set as one run read it: its date, its name, and the key of its :class:`Coverage`."""
 
     tist: int
+    run: int
+    name: str = ""
+    coverage: str = ""
+
+
+class Run(Struct, frozen=True):
+    """One run: something that appended to the journals.
+
+    ``kind`` is ``gather`` for what reads a data set. ``state``: ``running``, ``done``, ``held-back``, ``budget``,
+    ``interrupted`` or ``failed``. ``form`` is that of its data set, ``directory`` or ``tarball``, ``source`` its
+    absolute path; ``options`` and ``report`` are JSON text, ``report`` empty while it runs.
+    """
+
+    tist: int
+    kind: str = "gather"
     state: str = "running"
     data_set: int = 0
-    kind: str = "directory"
+    form: str = "directory"
     source: str = ""
     options: str = "{}"
     report: str = ""
 
 
 class Position(NamedTuple):
-    """How far the catalogue has followed the journals: run, number of its last batch, its stamp."""
+    """How far the catalogue has followed the journals: run, number of its last batch, its stamp, and its sha256, which
+    is the head of the chain of batches."""
 
     run: int = 0
     batch: int = 0
     stamp: int = 0
+    head: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """One lot of writes, applied as a whole with the position reached.
+    """What one journal batch writes, applied as a whole with the position reached.
 
-    ``mentioned`` are ids of fobis to add if they are not there yet; ``vi`` and ``vo`` replace a
-    text's place only by a lesser one.
+    ``obis`` replace what is known of them, but a fobi without a visit keeps the one that is known. ``mentioned`` are
+    ids of fobis to add if they are not there yet.
     """
 
     position: Position
-    tobis: Sequence[Tobi] = ()
-    fobis: Sequence[Fobi] = ()
+    obis: Sequence[Obi] = ()
+    visits: Sequence[Visited] = ()
     mentioned: Sequence[str] = ()
-    vi: Sequence[TextPlace] = ()
-    vo: Sequence[TextPlace] = ()
     runs: Sequence[Run] = ()
     data_sets: Sequence[DataSet] = ()
-    seen: Sequence[SeenSet] = ()
+    sets: Sequence[KeyedSet] = ()

@@ -1,58 +1,85 @@
 """The catalogue on a MongoDB server, for operators who run one.
 
-Collections ``mi mo vi vo runs data_sets seen tists state``. Writes are acknowledged by a majority and
-journaled (``w: majority, j: true``), so that an acknowledged lot survives a restart of the server.
-A standalone server has no transactions: the position is written after the rest of its lot, and a
-lot that was cut off in the middle is applied again, which changes nothing that is there already.
+Collections ``mi mo entries versions refs visits runs data_sets sets state``. No document grows with the number of an
+obi's versions, references or visits (:mod:`archec.catalogue.rows`). Names of fields are words of archec and tists,
+never outside data. Writes are acknowledged by a majority and journaled (``w: majority, j: true``), so that an
+acknowledged batch survives a restart of the server.
+
+A standalone server has no transactions: an obi's head is written after its other parts, and the position after the rest
+of its batch. A batch that was cut off in the middle is applied again, which changes nothing that is there already.
 Reads go to the primary. Iterators read page by page, by key, and leave no cursor open on the server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
-from typing import Literal
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, islice, takewhile
+from typing import Any
 
-from pymongo import MongoClient, ReadPreference, ReplaceOne, UpdateOne, WriteConcern
+from pymongo import DeleteOne, MongoClient, ReadPreference, ReplaceOne, UpdateOne, WriteConcern
 
-from archec.catalogue import mongo_documents as documents
+from archec.catalogue.codec import built, history_text, plain
 from archec.catalogue.interface import Counts
 from archec.catalogue.model import (
+    COLLECTION,
+    START,
     Changes,
     DataSet,
     DueFobi,
-    Fobi,
+    FileState,
+    KeyedSet,
+    Kind,
+    Moment,
+    Note,
+    Obi,
+    ObiState,
     Position,
     Run,
-    SeenSet,
     TextPlace,
-    Tobi,
-    TobiState,
+    TobiFiles,
+    Version,
+    Visit,
 )
-from archec.catalogue.mongo_documents import Document
-from archec.catalogue.mongo_lists import MongoLists, make_list_indexes, tists_of
-from archec.catalogue.mongo_pages import Pages
+from archec.catalogue.mongo_pages import Document, Pages, is_text
 from archec.catalogue.mongo_server import Server, connect, ping, translated
+from archec.catalogue.rows import Content, Entry, notes_of, parts_of, tobi_files_of, versions_of
 from archec.catalogue.url import redact
 from archec.errors import CatalogueError
+from archec.history import History
 
-__all__ = ["SCHEMA_VERSION", "MongoCatalogue"]
-
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """To be raised with every change of what the documents look like."""
 
-_COLLECTIONS = ("mi", "mo", "vi", "vo", "runs", "data_sets", "seen", "tists")
-_INDEXES = (("mi", "stamp"), ("mo", "stamp"), ("mo", "due"))
+_COLLECTIONS = ("mi", "mo", "entries", "versions", "refs", "visits", "runs", "data_sets", "sets")
+_INDEXES: Sequence[tuple[str, tuple[str, ...], dict[str, Any]]] = (
+    *((name, ("stamp", "_id"), {}) for name in ("mi", "mo")),
+    *((name, ("lost", "_id"), {"partialFilterExpression": {"lost": {"$exists": True}}}) for name in ("mi", "mo")),
+    ("mo", ("due", "_id"), {}),
+    ("entries", ("obi", "kind", "tist"), {"unique": True}),
+    ("entries", ("kind", "tist", "obi"), {}),
+    ("entries", ("back", "tist", "obi"), {"partialFilterExpression": {"back": {"$exists": True}}}),
+    ("versions", ("obi", "kind", "sha256"), {"unique": True}),
+    ("versions", ("sha256",), {}),
+    ("versions", ("md5",), {}),
+    ("versions", ("kind", "text", "first", "obi"), {}),
+    ("refs", ("url", "obi"), {"unique": True}),
+    ("data_sets", ("tist", "run"), {"unique": True}),
+)
 _PAGE = 5000
-_DOC_PAGE = 500
+_OBI_PAGE = 500
+_SAMPLE = 300
+"""Tobis looked at to part the ids."""
+_SET_PART = 8_000_000
+"""Bytes of a keyed set in one document: a whole set may exceed MongoDB's 16 MB."""
 _WRITE_TIMEOUT = 60_000
 """Milliseconds that a majority may take to acknowledge."""
-_MENTIONED: Document = {"h": {}, "due": 0, "stamp": 0}
-_LAST = {"$let": {"vars": {"last": {"$arrayElemAt": [{"$objectToArray": "$h"}, -1]}}, "in": "$$last.v"}}
-"""The newest state in a history (its entries are in time order)."""
+_MENTIONED: Document = {"h": {}, "state": None, "due": 0, "stamp": 0}
+
+_Write = ReplaceOne[Document] | UpdateOne | DeleteOne
 
 
-class MongoCatalogue(MongoLists):
+class MongoCatalogue:
     """See :class:`archec.catalogue.interface.Catalogue` and this module's docstring.
 
     With ``create`` an empty database is made a catalogue. ``client`` is for tests: it is used in
@@ -90,26 +117,51 @@ class MongoCatalogue(MongoLists):
     # -- writing ----------------------------------------------------------------------------------
 
     def write(self, changes: Changes) -> None:
-        """Applies one lot; the position comes last."""
+        """Applies one batch's changes; the position comes last."""
         self._refuse_if_read_only()
         with translated(self._shown):
-            tobis = [documents.tobi_document(tobi) for tobi in changes.tobis]
-            fobis = [documents.fobi_document(fobi) for fobi in changes.fobis]
-            self._bulk("tists", [*tists_of("mi", tobis), *tists_of("mo", fobis)])
-            self._replace("mi", tobis)
-            self._replace("mo", fobis)
+            for kind in COLLECTION:
+                obis = {obi.id: obi for obi in changes.obis if obi.kind == kind}
+                self._put(kind, [obis[obi] for obi in sorted(obis)])
+            self._put_visits([*changes.visits, *((o.id, o.visit, o.due) for o in changes.obis if o.visit is not None)])
             mentioned = sorted(set(changes.mentioned))
-            self._bulk(
-                "mo", [UpdateOne({"_id": fobi}, {"$setOnInsert": _MENTIONED}, upsert=True) for fobi in mentioned]
-            )
-            self._bulk("vi", _least_places(changes.vi))
-            self._bulk("vo", _least_places(changes.vo))
-            for seen in changes.seen:
-                self._put_seen(seen)
-            self._replace("data_sets", [documents.data_set_document(data_set) for data_set in changes.data_sets])
-            self._replace("runs", [documents.run_document(run) for run in changes.runs])
-            position = changes.position._asdict()
-            self._db.state.replace_one({"_id": "position"}, position, upsert=True)
+            self._bulk("mo", [UpdateOne({"_id": url}, {"$setOnInsert": _MENTIONED}, upsert=True) for url in mentioned])
+            self._bulk("sets", chain.from_iterable(map(_set_writes, changes.sets)))
+            self._bulk("data_sets", [_replace({"tist": d.tist, "run": d.run}, plain(d)) for d in changes.data_sets])
+            self._bulk("runs", [_replace({"_id": run.tist}, plain(run)) for run in changes.runs])
+            self._db.state.replace_one({"_id": "position"}, changes.position._asdict(), upsert=True)
+
+    def _put(self, kind: Kind, obis: Sequence[Obi]) -> None:
+        """Writes obis of one kind; what they consisted of before and no longer do goes. Heads come last."""
+        old = self.obis(kind, [obi.id for obi in obis])
+        new = [parts_of(obi) for obi in obis]
+        gone: defaultdict[str, list[DeleteOne]] = defaultdict(list)
+        refs: list[_Write] = []
+        for obi in obis:
+            before, own = old.get(obi.id, Obi(obi.id, kind)), {"obi": obi.id, "kind": kind}
+            refs += [_replace({"url": url, "obi": obi.id}, {}) for url in sorted(obi.names - before.names)]
+            refs += [DeleteOne({"url": url, "obi": obi.id}) for url in sorted(before.names - obi.names)]
+            tists = set(before.history.tists) - set(obi.history.tists)
+            gone["entries"] += [DeleteOne({**own, "tist": tist}) for tist in tists]
+            states = before.versions.keys() - obi.versions.keys()
+            gone["versions"] += [DeleteOne({**own, "sha256": state}) for state in states]
+        self._bulk("refs", refs)  # first, as they follow from the versions that are still to be replaced
+        self._bulk("versions", [_content_write(kind, content) for parts in new for content in parts.contents])
+        self._bulk("entries", [_entry_write(kind, entry) for parts in new for entry in parts.entries])
+        for name, writes in gone.items():
+            self._bulk(name, writes)
+        heads = [_replace({"_id": obi.id}, _head(obi)) for obi in obis]
+        self._bulk(COLLECTION[kind], heads)
+
+    def _put_visits(self, visits: Iterable[tuple[str, Visit, int]]) -> None:
+        latest = {obi: (visit, due) for obi, visit, due in visits}
+        self._bulk("visits", [_replace({"_id": obi}, plain(latest[obi][0])) for obi in sorted(latest)])
+        rest = {key: value for key, value in _MENTIONED.items() if key != "due"}
+        due = [
+            UpdateOne({"_id": obi}, {"$set": {"due": latest[obi][1]}, "$setOnInsert": rest}, upsert=True)
+            for obi in sorted(latest)
+        ]
+        self._bulk("mo", due)
 
     def clear(self) -> None:
         """Empties the catalogue; its position first, so that a clearing cut off is seen as one."""
@@ -120,19 +172,82 @@ class MongoCatalogue(MongoLists):
                 self._db[name].drop()
             self._make_indexes()
 
-    def _replace(self, name: str, new: list[Document]) -> None:
-        latest = {document["_id"]: document for document in new}
-        self._bulk(name, [ReplaceOne({"_id": key}, latest[key], upsert=True) for key in sorted(latest)])
-
-    def _put_seen(self, seen: SeenSet) -> None:
-        for document in documents.seen_documents(seen):
-            self._db.seen.replace_one({"_id": document["_id"]}, document, upsert=True)
-
-    def _bulk(self, name: str, requests: Sequence[ReplaceOne[Document] | UpdateOne]) -> None:
+    def _bulk(self, name: str, writes: Iterable[_Write]) -> None:
+        requests = list(writes)
         if requests:
             self._db[name].bulk_write(requests, ordered=False)
 
-    # -- reading by id ----------------------------------------------------------------------------
+    # -- obis -------------------------------------------------------------------------------------
+
+    def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
+        """Those of ``ids`` that are known."""
+        heads = list(self._pages.having(COLLECTION[kind], "_id", ids))
+        return {obi.id: obi for obi in self._whole(kind, heads)}
+
+    def _whole(self, kind: Kind, heads: Sequence[Document]) -> Iterator[Obi]:
+        """Puts obis together from their heads."""
+        ids = [head["_id"] for head in heads]
+        held = [head["_id"] for head in heads if head.get("h")]
+        notes: defaultdict[str, list[tuple[int, Note]]] = defaultdict(list)
+        for entry in self._pages.having("entries", "obi", held, where={"kind": kind}):
+            if entry.get("note") is not None:
+                notes[entry["obi"]].append((entry["tist"], built(Note, entry["note"])))
+        versions = self._versions(kind, held)
+        visits = {d["_id"]: built(Visit, d) for d in self._pages.having("visits", "_id", ids)} if kind == "fobi" else {}
+        for head in heads:
+            try:
+                obi, history = head["_id"], _history(head)
+                yield Obi(
+                    obi, kind, history, versions_of(history, versions[obi]), notes_of(history, notes[obi]),
+                    head.get("handle", ""), visits.get(obi), head["due"], head["stamp"],
+                )  # fmt: skip
+            except KeyError as error:
+                raise CatalogueError(f"a catalogue document lacks its {error}") from error
+
+    def _versions(self, kind: Kind, ids: Collection[str]) -> defaultdict[str, list[Version]]:
+        versions: defaultdict[str, list[Version]] = defaultdict(list)
+        for document in self._pages.having("versions", "obi", ids, where={"kind": kind}):
+            versions[document["obi"]].append(built(Version, document))
+        return versions
+
+    def all(self, kind: Kind, after: str = "") -> Iterator[Obi]:
+        """Whole obis with id > ``after``, by id."""
+        heads = self._pages.by_key(COLLECTION[kind], "_id", after, _OBI_PAGE)
+        while page := list(islice(heads, _OBI_PAGE)):
+            yield from self._whole(kind, page)
+
+    def scan(self, after: str = "") -> Iterator[ObiState]:
+        """The states of all tobis with id > ``after`` by id."""
+        for head in self._pages.by_key("mi", "_id", after, _PAGE, {"h": 1}):
+            history = _history(head)
+            h = None if len(history) == 1 else history_text(history)
+            yield ObiState(head["_id"], history.last or 0, history.states[-1] if history else None, h)
+
+    def changed(self, kind: Kind, stamp: int, after: str = "", limit: int = 1000) -> list[Obi]:
+        """At most ``limit`` with (stamp, id) > the given pair, in that order."""
+        pairs = self._pages.by_pair(COLLECTION[kind], ("stamp", "_id"), (stamp, after), limit)
+        return list(self._whole(kind, list(islice(pairs, limit))))
+
+    def due(self, before: int, after: DueFobi | None = None) -> Iterator[DueFobi]:
+        """Fobis with due <= ``before`` by (due, id), beginning behind ``after``."""
+        start = after or (-1, "")
+        pairs = self._pages.by_pair("mo", ("due", "_id"), start, _PAGE, most=before, fields={"due": 1})
+        return (DueFobi(document["due"], document["_id"]) for document in pairs)
+
+    def texts(self, kind: Kind) -> Iterator[TextPlace]:
+        """The least place of each text, by checksum."""
+        text, fields = "", {"text": 1, "first": 1, "obi": 1}
+        while True:
+            where = {"kind": kind, "text": {"$gt": text}, "first": {"$gt": -1}}
+            page = self._pages.page("versions", where, ("text", "first", "obi"), _PAGE, fields)
+            for document in page:
+                if document["text"] != text:
+                    text = document["text"]
+                    yield TextPlace(text, document["first"], document["obi"])
+            if len(page) < _PAGE:
+                return
+
+    # -- runs and data sets -----------------------------------------------------------------------
 
     def position(self) -> Position:
         """How far this catalogue has followed the journals."""
@@ -140,43 +255,30 @@ class MongoCatalogue(MongoLists):
         if found is None:
             return Position()
         try:
-            return Position(found["run"], found["batch"], found["stamp"])
+            return Position(found["run"], found["batch"], found["stamp"], found["head"])
         except KeyError as error:
             raise CatalogueError(f"{self._shown}: the catalogue's position lacks its {error}") from error
 
-    def tobis(self, ids: Collection[str]) -> dict[str, Tobi]:
-        """Those of ``ids`` that are known."""
-        return {document["_id"]: documents.tobi_of(document) for document in self._pages.by_ids("mi", ids)}
-
-    def fobis(self, ids: Collection[str]) -> dict[str, Fobi]:
-        """Those of ``ids`` that are known."""
-        return {document["_id"]: documents.fobi_of(document) for document in self._pages.by_ids("mo", ids)}
-
-    def text(self, which: Literal["vi", "vo"], checksum: str) -> TextPlace | None:
-        """The place of one text."""
-        found = self._pages.one(which, checksum) if checksum.isascii() else None
-        return None if found is None else documents.place_of(found)
-
-    def runs(self) -> list[Run]:
+    def runs(self) -> Iterator[Run]:
         """All runs, oldest first."""
-        return [documents.run_of(document) for document in self._pages.page("runs", {}, ("_id",), 0)]
+        return (built(Run, d) for d in self._pages.by_key("runs", "_id", -1, _OBI_PAGE))
 
     def newest_runs(self, before: int, limit: int) -> list[Run]:
         """At most ``limit`` runs with tist < ``before``, newest first."""
         found = self._pages.page("runs", {"_id": {"$lt": before}}, ("_id",), limit, down=True)
-        return [documents.run_of(document) for document in found]
+        return [built(Run, document) for document in found]
 
     def data_sets(self) -> list[DataSet]:
-        """All known data sets, oldest first."""
-        return [documents.data_set_of(document) for document in self._pages.page("data_sets", {}, ("_id",), 0)]
+        """What every run read, by tist and run."""
+        return [built(DataSet, document) for document in self._pages.page("data_sets", {}, ("tist", "run"), 0)]
 
-    def seen(self, key: str) -> bytes | None:
-        """The ids of one seen set; None also where a part of it is missing."""
-        first = self._pages.one("seen", f"{key}/0")
+    def keyed(self, key: str) -> bytes | None:
+        """The bytes of one keyed set; None also where a part of it is missing."""
+        first = self._pages.one("sets", f"{key}/0")
         if first is None:
             return None
-        parts = [first, *(self._pages.one("seen", f"{key}/{i}") for i in range(1, first["of"]))]
-        return None if None in parts else b"".join(part["ids"] for part in parts if part)
+        parts = [first, *(self._pages.one("sets", f"{key}/{i}") for i in range(1, first["of"]))]
+        return None if None in parts else b"".join(part["data"] for part in parts if part)
 
     def counts(self) -> Counts:
         """Counts by newest state; the server reads the collections whole."""
@@ -184,42 +286,74 @@ class MongoCatalogue(MongoLists):
         return Counts(tobis["held"], tobis["lost"] + tobis["never"], fobis["held"], fobis["lost"], fobis["never"])
 
     def _states(self, name: str) -> dict[str, int]:
-        lost_or_held = {"$cond": [{"$eq": [_LAST, None]}, "lost", "held"]}
+        lost_or_held = {"$cond": [{"$eq": ["$state", None]}, "lost", "held"]}
         state = {"$cond": [{"$eq": ["$h", {}]}, "never", lost_or_held]}
         with translated(self._shown):
             groups = self._db[name].aggregate([{"$group": {"_id": state, "count": {"$sum": 1}}}], allowDiskUse=True)
             return {"held": 0, "lost": 0, "never": 0, **{group["_id"]: group["count"] for group in groups}}
 
-    # -- reading in order -------------------------------------------------------------------------
+    # -- lists ------------------------------------------------------------------------------------
 
-    def scan_tobis(self, after: str = "") -> Iterator[TobiState]:
-        """All tobis with id > ``after`` by id."""
-        return map(documents.state_of, self._pages.by_id("mi", after, _PAGE, {"h": 1}))
+    def incidences(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
+        """Every entry of every history by (tist, id), beginning behind ``after``."""
+        return self._moments("entries", ("tist", "obi"), {"kind": kind}, after)
 
-    def all_tobis(self, after: str = "") -> Iterator[Tobi]:
-        """Whole documents with id > ``after``, by id."""
-        return map(documents.tobi_of, self._pages.by_id("mi", after, _DOC_PAGE))
+    def returned(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
+        """Every return of an obi that had been lost by (tist of the return, id), beginning behind ``after``."""
+        return self._moments("entries", ("tist", "obi"), {"back": kind}, after)
 
-    def all_fobis(self, after: str = "") -> Iterator[Fobi]:
-        """Whole documents with id > ``after``, by id."""
-        return map(documents.fobi_of, self._pages.by_id("mo", after, _DOC_PAGE))
+    def lost(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
+        """The obis that are lost now by (tist of the loss, id), beginning behind ``after``."""
+        return self._moments(COLLECTION[kind], ("lost", "_id"), {}, after)
 
-    def changed_tobis(self, stamp: int, after: str = "", limit: int = 1000) -> list[Tobi]:
-        """At most ``limit`` with (stamp, id) > the given pair, in that order."""
-        return [documents.tobi_of(d) for d in islice(self._pages.by_pair("mi", "stamp", (stamp, after), limit), limit)]
+    def _moments(self, name: str, pair: tuple[str, str], where: Document, after: Moment) -> Iterator[Moment]:
+        fields = dict.fromkeys(pair, 1)
+        found = self._pages.by_pair(name, pair, after, _PAGE, fields=fields, where=where)
+        return (Moment(document[pair[0]], document[pair[1]]) for document in found)
 
-    def changed_fobis(self, stamp: int, after: str = "", limit: int = 1000) -> list[Fobi]:
-        """At most ``limit`` with (stamp, id) > the given pair, in that order."""
-        return [documents.fobi_of(d) for d in islice(self._pages.by_pair("mo", "stamp", (stamp, after), limit), limit)]
+    def referring(self, urls: Collection[str], limit: int) -> dict[str, list[Obi]]:
+        """At most ``limit`` of the tobis that name each of these URLs, by id."""
+        named: dict[str, list[str]] = {}
+        for url in filter(is_text, dict.fromkeys(urls)):
+            listed = self._pages.page("refs", {"url": url}, ("obi",), limit)
+            if listed:
+                named[url] = [document["obi"] for document in listed]
+        tobis = self.obis("tobi", {obi for listed in named.values() for obi in listed})
+        return {url: [tobis[obi] for obi in listed if obi in tobis] for url, listed in named.items()}
 
-    def due(self, before: int, after: DueFobi | None = None) -> Iterator[DueFobi]:
-        """Fobis with due <= ``before`` by (due, id), beginning behind ``after``."""
-        pairs = self._pages.by_pair("mo", "due", after or (-1, ""), _PAGE, most=before, fields={"due": 1})
-        return (DueFobi(document["due"], document["_id"]) for document in pairs)
+    def tobi_files(self, after: str = "", before: str = "") -> Iterator[TobiFiles]:
+        """The tobis that ever were held, with id > ``after`` and, if given, id < ``before``, by id."""
+        heads = self._pages.by_key("mi", "_id", after, _OBI_PAGE, {"h": 1})
+        if before:
+            heads = takewhile(lambda head: head["_id"] < before, heads)
+        while page := list(islice(heads, _OBI_PAGE)):
+            versions = self._versions("tobi", [head["_id"] for head in page])
+            for head in page:
+                history = _history(head)
+                files = tobi_files_of(head["_id"], history, versions_of(history, versions[head["_id"]]))
+                if files is not None:
+                    yield files
 
-    def texts(self, which: Literal["vi", "vo"]) -> Iterator[TextPlace]:
-        """All text places, by checksum."""
-        return map(documents.place_of, self._pages.by_id(which, "", _PAGE))
+    def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
+        """Those of ``urls`` that are known."""
+        outcomes = {d["_id"]: d["outcome"] for d in self._pages.having("visits", "_id", urls, {"outcome": 1})}
+        found: dict[str, FileState] = {}
+        for head in self._pages.having("mo", "_id", urls, {"h": 1, "type": 1}):
+            history = _history(head)
+            held = history.held if history else None
+            url = head["_id"]
+            found[url] = FileState(held, head.get("type", ""), outcomes.get(url, ""), history.last or 0)
+        return found
+
+    def split(self, parts: int, least: int) -> list[str]:
+        """The quantiles of a sample that the server takes."""
+        with translated(self._shown):
+            parts = min(parts, self._db.mi.estimated_document_count() // least)
+            if parts < 2:
+                return []
+            sample = self._db.mi.aggregate([{"$sample": {"size": _SAMPLE}}, {"$project": {"_id": 1}}])
+            ids = sorted(document["_id"] for document in sample)
+        return sorted({ids[len(ids) * i // parts] for i in range(1, parts)}) if ids else []
 
     # -- the server -------------------------------------------------------------------------------
 
@@ -254,17 +388,52 @@ class MongoCatalogue(MongoLists):
             )
 
     def _make_indexes(self) -> None:
-        for name, first in _INDEXES:
-            self._db[name].create_index([(first, 1), ("_id", 1)])
-        make_list_indexes(self._db)
+        for name, fields, options in _INDEXES:
+            self._db[name].create_index([(field, 1) for field in fields], **options)
 
 
-def _least_places(places: Sequence[TextPlace]) -> list[UpdateOne]:
-    """Updates that keep the least (tist, id): ``$min`` compares the two fields in this order."""
-    least: dict[str, TextPlace] = {}
-    for place in sorted(places, reverse=True):
-        least[place.text] = place
-    return [
-        UpdateOne({"_id": place.text}, {"$min": {"at": {"tist": place.tist, "id": place.id}}}, upsert=True)
-        for place in sorted(least.values())
-    ]
+def _replace(key: Document, rest: Document) -> ReplaceOne[Document]:
+    return ReplaceOne(key, {**rest, **key}, upsert=True)
+
+
+def _head(obi: Obi) -> Document:
+    """The document of ``mi`` or ``mo``: ``h`` is in the paper's shape, entries in time order."""
+    newest, history = obi.newest, obi.history
+    head: Document = {
+        "h": {str(tist): state for tist, state in history},
+        "state": history.states[-1] if history else None,
+        "due": obi.due,
+        "stamp": obi.stamp,
+    }
+    if obi.handle:
+        head["handle"] = obi.handle
+    if newest is not None:
+        head["type"] = newest.type
+    if history.lost is not None:
+        head["lost"] = history.lost
+    return head
+
+
+def _history(head: Document) -> History:
+    try:
+        return History.of({int(tist): state for tist, state in head["h"].items()})
+    except (KeyError, ValueError, AttributeError, TypeError) as error:
+        raise CatalogueError(f"a catalogue document has no history: {error!r}") from error
+
+
+def _entry_write(kind: Kind, entry: Entry) -> _Write:
+    document: Document = {"note": None if entry.note is None else plain(entry.note)}
+    if entry.back:
+        document["back"] = kind
+    return _replace({"obi": entry.id, "kind": kind, "tist": entry.tist}, document)
+
+
+def _content_write(kind: Kind, content: Content) -> _Write:
+    document = {**plain(content.version), "first": content.first}
+    return _replace({"obi": content.id, "kind": kind, "sha256": content.version.sha256}, document)
+
+
+def _set_writes(item: KeyedSet) -> Iterator[_Write]:
+    """``{_id: "KEY/PART", of: number of parts, data: bytes}``."""
+    parts = [item.data[i : i + _SET_PART] for i in range(0, len(item.data), _SET_PART)] or [b""]
+    return (_replace({"_id": f"{item.key}/{i}"}, {"of": len(parts), "data": part}) for i, part in enumerate(parts))

@@ -1,4 +1,7 @@
-"""Reading a MongoDB catalogue by id and, page by page, in order."""
+"""Reading a MongoDB catalogue by id and, page by page, in order.
+
+Each page is a query of its own, by key: no cursor is left open on the server.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,17 @@ from typing import Any
 
 from pymongo.database import Database
 
-from archec.catalogue.mongo_documents import Document
 from archec.catalogue.mongo_server import translated
+from archec.errors import CatalogueError
 
-__all__ = ["Pages", "is_text"]
+Document = dict[str, Any]
 
 _IN = 1000
 """Ids asked for at once."""
 
 
 class Pages:
-    """Reads that leave no cursor open on the server: each page is a query of its own, by key."""
+    """The collections of one database; ``shown`` is how messages name it."""
 
     def __init__(self, db: Database[Document], shown: str) -> None:
         self._db = db
@@ -25,50 +28,62 @@ class Pages:
 
     def one(self, name: str, key: str) -> Document | None:
         """The document with this id."""
-        found = list(self.by_ids(name, (key,)))
+        found = list(self.having(name, "_id", (key,)))
         return found[0] if found else None
 
-    def by_ids(self, name: str, ids: Collection[str], fields: Document | None = None) -> Iterator[Document]:
-        """The documents with these ids, in any order."""
-        known = [obi for obi in ids if is_text(obi)]
+    def having(
+        self,
+        name: str,
+        field: str,
+        values: Collection[str],
+        fields: Document | None = None,
+        *,
+        where: Document | None = None,
+    ) -> Iterator[Document]:
+        """The documents with any of these values in a field, in any order."""
+        known = [value for value in values if is_text(value)]
         for i in range(0, len(known), _IN):
-            yield from self.page(name, {"_id": {"$in": known[i : i + _IN]}}, (), 0, fields)
+            yield from self.page(name, {**(where or {}), field: {"$in": known[i : i + _IN]}}, (), 0, fields)
 
-    def by_id(self, name: str, after: str, size: int, fields: Document | None = None) -> Iterator[Document]:
-        """All documents with _id > ``after``."""
+    def by_key(
+        self, name: str, key: str, after: object, size: int, fields: Document | None = None
+    ) -> Iterator[Document]:
+        """All documents with ``key`` > ``after``, in that order."""
 
-        def page(key: str) -> list[Document]:
-            return self.page(name, {"_id": {"$gt": key}}, ("_id",), size, fields)
+        def page(start: object) -> list[Document]:
+            return self.page(name, {key: {"$gt": start}}, (key,), size, fields)
 
-        return _paged(page, after, lambda document: document["_id"])
+        return _paged(page, after, lambda document: document[key])
 
     def by_pair(
         self,
         name: str,
-        first: str,
+        pair: tuple[str, str],
         start: tuple[int, str],
         size: int,
         *,
         most: int | None = None,
         fields: Document | None = None,
+        where: Document | None = None,
     ) -> Iterator[Document]:
-        """Documents with (``first``, _id) > ``start`` and ``first`` <= ``most``, in that order.
+        """Documents in the order of two fields, beginning behind ``start``; the first field is ``most`` at most.
 
-        A page is the rest of one value of ``first`` and then what comes behind it: two plain ranges
+        A page is the rest of one value of the first field and then what comes behind it: two plain ranges
         of one index, where ``$or`` would cost a merge.
         """
+        first, second = pair
 
         def page(key: tuple[int, str]) -> list[Document]:
             value, obi = key
             if most is not None and value > most:
                 return []
-            found = self.page(name, {first: value, "_id": {"$gt": obi}}, (first, "_id"), size, fields)
+            found = self.page(name, {**(where or {}), first: value, second: {"$gt": obi}}, pair, size, fields)
             if len(found) < size:
                 beyond = {"$gt": value} if most is None else {"$gt": value, "$lte": most}
-                found += self.page(name, {first: beyond}, (first, "_id"), size - len(found), fields)
+                found += self.page(name, {**(where or {}), first: beyond}, pair, size - len(found), fields)
             return found
 
-        return _paged(page, start, lambda document: (document[first], document["_id"]))
+        return _paged(page, start, lambda document: (document[first], document[second]))
 
     def page(
         self,
@@ -80,12 +95,19 @@ class Pages:
         *,
         down: bool = False,
     ) -> list[Document]:
-        """At most ``size`` documents (0: all), in one go; ``down``: the last ones first."""
+        """At most ``size`` documents (0: all), in one go; ``down``: the last ones first.
+
+        Raises :class:`CatalogueError` for one that lacks a field that it is sorted by.
+        """
         with translated(self._shown):
             cursor = self._db[name].find(where, fields).limit(size).batch_size(size)
             if order:
                 cursor = cursor.sort([(field, -1 if down else 1) for field in order])
-            return list(cursor)
+            found = list(cursor)
+        for field in order:
+            if any(field not in document for document in found):
+                raise CatalogueError(f"{self._shown}: a document in {name} lacks its {field!r}")
+        return found
 
 
 def _paged(page: Callable[[Any], list[Document]], start: Any, key: Callable[[Document], Any]) -> Iterator[Document]:

@@ -25,8 +25,6 @@ from pymongo.uri_parser import parse_uri
 from archec.catalogue.url import redact
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, ConfigError, StorageFull
 
-__all__ = ["Server", "connect", "ping", "translated"]
-
 _DATABASE = "archec"
 """The database where the URL names none."""
 

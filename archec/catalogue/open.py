@@ -9,8 +9,6 @@ from archec.catalogue.url import redact
 from archec.config import plain_path
 from archec.errors import ConfigError
 
-__all__ = ["is_read_only", "open_catalogue", "redact"]
-
 _ALLOWED = (
     "write sqlite:///PATH (relative to the configuration's folder), sqlite:////ABSOLUTE/PATH, "
     "mongodb://HOST/DATABASE or mongodb+srv://HOST/DATABASE"
@@ -43,7 +41,7 @@ def is_read_only(url: str, *, base: Path) -> bool:
     read-only file system, or somebody else's. A server says so itself."""
     if url.partition(":")[0] != "sqlite":
         return False
-    from archec.catalogue.sqlite_readonly import unwritable
+    from archec.sqlite import unwritable
 
     path = sqlite_path(url, base)
     return path.exists() and bool(unwritable(path))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["redact"]
-
 _USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.S)
 _SECRET_OPTION = re.compile(r"([^?&=;]*password[^?&=;]*=)[^&;]*", re.I)
 

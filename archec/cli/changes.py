@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from archec.catalogue.model import Tobi
-from archec.cli.archive import Archive, opened
+from archec.archive.lookup import find
+from archec.archive.opening import Archive
+from archec.cli.archive import opened
 from archec.cli.options import config_option, json_option
 from archec.errors import UsageError
-from archec.lookup.obi import find
 from archec.report import changes as incidences
 from archec.report.changes import Incident
 from archec.report.textdiff import text_diff
@@ -74,7 +74,7 @@ def _line(one: Incident, width: int | None) -> str:
 
 def _diff(archive: Archive, raw: str, from_when: str | None, to_when: str | None, *, as_json: bool) -> None:
     found = find(archive.catalogue, raw)
-    if not isinstance(found, Tobi):
+    if found.kind != "tobi":
         raise UsageError(f"{found.id}: only templates can be compared", hint="'archec get' writes a file as of a time")
     diff = text_diff(
         archive.layout,

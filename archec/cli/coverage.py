@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from archec.cli.archive import Archive, opened, tell_unknown
+from archec.archive.opening import Archive
+from archec.cli.archive import opened, tell_unknown
 from archec.cli.options import config_option, json_option
 from archec.export.units import Selection, selection
 from archec.progress import Silent

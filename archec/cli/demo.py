@@ -37,7 +37,7 @@ def demo(directory: Path | None) -> None:
             word: ref.url
             for word in ("revised", "goes away", "chain")
             for handle in papers_that(word)
-            for tobi in catalogue.tobis([handle]).values()
+            for tobi in catalogue.obis("tobi", [handle]).values()
             for version in tobi.versions.values()
             for ref in version.refs[:1]
         }

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import click
 
+from archec.archive.report import Report
 from archec.cli.options import config_option, json_option
 from archec.cli.runline import RunLine, begin
 from archec.cli.runtable import gather_table
@@ -17,8 +18,8 @@ from archec.config import load
 from archec.errors import UsageError
 from archec.gather.budget import Budget
 from archec.gather.dryrun import dry_run as run_dry
-from archec.gather.report import Report
-from archec.gather.run import Options, exit_code
+from archec.gather.options import Options
+from archec.gather.run import exit_code
 from archec.gather.run import gather as gather_run
 from archec.terminal.output import echo, echo_json, note
 from archec.terminal.progress import meter_for

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
+from archec.archive.lookup import find, give, held_at
 from archec.cli.archive import opened
 from archec.cli.options import config_option
-from archec.lookup.obi import find, give, held_at
 from archec.terminal.files import open_whole
 from archec.terminal.output import note
 from archec.tist import iso, parse_when
@@ -46,6 +46,6 @@ def get(obi: str, when: str | None, output: Path | None, config_file: Path | Non
             with open_whole(output) as target:
                 give(archive.layout, held, target.write)
         note(
-            f"{held.id} noted {held.tist} ({iso(held.tist)}), md5 {held.md5}, {human_size(held.size)}, "
+            f"{held.id} noted {held.tist} ({iso(held.tist)}), sha256 {held.sha256}, {human_size(held.size)}, "
             f"{held.located.path}"
         )

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
-from archec.catalogue.model import Fobi
+from archec.archive.lookup import Row, find, rows
+from archec.catalogue.codec import plain
+from archec.catalogue.model import Obi
 from archec.cli.archive import opened
 from archec.cli.options import config_option, json_option
-from archec.lookup.obi import Row, find, rows
 from archec.terminal.output import echo, echo_json, fold, terminal_width
 from archec.tist import iso
 from archec.units import human_size
@@ -23,7 +24,7 @@ from archec.units import human_size
 def history(obi: str, as_json: bool, config_file: Path | None) -> None:
     """Show every incidence of ID, a handle or a URL in any spelling, oldest first.
 
-    For each: tist, time, what happened, md5, size, path in the obi store, redirects, HTTP status and
+    For each: tist, time, what happened, sha256, size, path in the obi store, redirects, HTTP status and
     type.
     """
     with opened(config_file) as archive:
@@ -32,19 +33,19 @@ def history(obi: str, as_json: bool, config_file: Path | None) -> None:
         if as_json:
             value: dict[str, object] = {
                 "id": found.id,
-                "kind": "fobi" if isinstance(found, Fobi) else "tobi",
+                "kind": found.kind,
                 "held": found.history.held,
                 "incidences": [asdict(row) for row in incidences],
             }
-            if isinstance(found, Fobi):
+            if found.kind == "fobi":
                 visit = found.visit
-                value["visit"] = asdict(visit) if visit is not None else None
+                value["visit"] = plain(visit) if visit is not None else None
                 value["due"] = found.due
             echo_json(value)
             return
         echo(found.id)
         lines = [line for row in incidences for line in _lines(row)]
-        if isinstance(found, Fobi):
+        if found.kind == "fobi":
             lines.append(_visit(found))
         width = terminal_width()
         for line in lines:
@@ -55,12 +56,12 @@ def history(obi: str, as_json: bool, config_file: Path | None) -> None:
 def _lines(row: Row) -> list[str]:
     what = row.kind if row.how in ("", row.kind, "new") else f"{row.kind} ({row.how})"
     head = f"{row.tist}  {row.time}  {what}"
-    if row.md5 is None:
+    if row.sha256 is None:
         return [f"{head}{': ' + row.reason if row.reason else ''}"]
     size = human_size(row.size) if row.size is not None else "?"
     http = f"  HTTP {row.status}{_end(row)}" if row.status else ""
     suspect = f"  suspect: {row.suspect}" if row.suspect else ""
-    lines = [f"{head}  md5 {row.md5}  {size}{http}  {row.type or ''}{suspect}".rstrip()]
+    lines = [f"{head}  sha256 {row.sha256}  {size}{http}  {row.type or ''}{suspect}".rstrip()]
     lines += [f"    -> {url} ({status})" for url, status in row.redirects]
     lines.append(f"    {row.path or 'its bytes are not in the store'}")
     return lines
@@ -72,7 +73,7 @@ def _end(row: Row) -> str:
     return f" -> {row.final_status}" if row.final_status is not None else f" to {row.redirects[-1][0]}"
 
 
-def _visit(fobi: Fobi) -> str:
+def _visit(fobi: Obi) -> str:
     if fobi.visit is None:
         return "never visited"
     told = f": {fobi.visit.message}" if fobi.visit.message else ""

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from archec.catalogue.lists import ObiKind
+from archec.catalogue.model import Kind
 from archec.cli.archive import opened, tell_unknown
 from archec.cli.options import config_option, json_option
 from archec.errors import UsageError
@@ -35,7 +35,7 @@ _NAMES = {"tobi": "template", "fobi": "file"}
 @json_option
 @config_option
 def lost(
-    kind: ObiKind | None,
+    kind: Kind | None,
     since: str | None,
     until: str | None,
     at_least: str,
@@ -110,7 +110,7 @@ def _lost_lines(one: Lost, now: int, width: int | None) -> Iterator[str]:
         yield "    " + fit(one.title, width, 4)
     ago = human_duration(max(0, now - one.lost))
     yield f"    {_NAMES[one.kind]} lost {iso(one.lost)} ({one.lost}), {ago} ago{_because(one.reason)}"
-    yield f"    noted last {iso(one.noted)} ({one.noted}), md5 {one.md5}"
+    yield f"    noted last {iso(one.noted)} ({one.noted}), sha256 {one.sha256}"
     yield f"    {one.path or 'its bytes are not in the store'}"
     for work in one.works:
         yield from _work_lines(work, width)

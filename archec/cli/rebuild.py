@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from archec.archive.follow import rebuild as rebuild_catalogue
 from archec.catalogue.open import open_catalogue
 from archec.cli.options import config_option, json_option
 from archec.config import load
-from archec.gather.recover import rebuild as rebuild_catalogue
 from archec.progress import Meter
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
@@ -34,7 +34,7 @@ def rebuild(database: str | None, as_json: bool, config_file: Path | None) -> No
         try:
             with meter_for() as meter:
                 phases = _Phases(meter)
-                batches = rebuild_catalogue(layout, catalogue, told=phases.written, checked=phases.checked)
+                batches = rebuild_catalogue(layout, catalogue, progress=phases.written, checked=phases.checked)
             counts = catalogue.counts()
             url = catalogue.url
         finally:

@@ -16,7 +16,7 @@ from archec.errors import Exit
 from archec.tist import iso
 
 if TYPE_CHECKING:
-    from archec.gather.report import Report
+    from archec.archive.report import Report
 
 WORD = "archec-run"
 _META = "archec.run-line"

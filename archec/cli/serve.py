@@ -10,9 +10,10 @@ from pathlib import Path
 
 import click
 
-from archec.cli.archive import Archive, opened
+from archec.archive.follow import is_behind
+from archec.archive.opening import Archive
+from archec.cli.archive import opened
 from archec.cli.options import config_option
-from archec.gather.recover import is_behind
 from archec.oai.follow import Follower
 from archec.oai.index import open_index
 from archec.oai.items import ItemReader

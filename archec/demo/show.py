@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from archec.archive.report import Report
 from archec.config import DEFAULT_FILE, Config, as_yaml, load
 from archec.demo.papers import PAPERS, STAGES, write_data_set
 from archec.demo.site import DemoSite
 from archec.errors import UsageError
-from archec.gather.report import Report
-from archec.gather.run import Options, gather
+from archec.gather.options import Options
+from archec.gather.run import gather
 from archec.progress import Meter
 from archec.store.layout import create
 

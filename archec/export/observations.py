@@ -17,8 +17,8 @@ import orjson
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Fobi, Position, Tobi
-from archec.catalogue.records import FobiVisit, decode
+from archec.catalogue.model import Obi, Position
+from archec.catalogue.records import ObiChange, decode
 from archec.export.sorting import SortedLines
 from archec.export.units import Unit, tobis_of
 from archec.ids import target_uri
@@ -32,7 +32,7 @@ _CHUNK = 500
 _MAX_HOPS = 64
 _MAX_KNOWN = 1_000_000
 """Maximum number of redirect targets that are remembered, so that they are not looked up again."""
-_FOBI = b'{"type":"fobi"'
+_FOBI = b'{"type":"obi","kind":"fobi"'
 _SAME = (b'"outcome":"same"', b'"outcome":"not-modified"')
 _NO_TARGET = "0" * 16
 _WIDTH = 16 + 12 + 1 + 16 + 1
@@ -150,16 +150,17 @@ def collect(
     targets.close()
 
 
-def of_tobi(tobi: Tobi, since: int) -> Iterator[Observation]:
+def of_tobi(tobi: Obi, since: int) -> Iterator[Observation]:
     """The states of a template from ``since`` on."""
-    for tist, md5 in tobi.history:
-        if md5 is not None and tist >= since:
-            version = tobi.versions.get(md5)
+    for tist, sha256 in tobi.history:
+        if sha256 is not None and tist >= since:
+            version = tobi.versions.get(sha256)
             size = version.size if version is not None else 0
-            yield Observation("resource", tobi.id, tist, tist, md5, size, "text/plain")
+            at = tobi.bytes_at(tist)
+            yield Observation("resource", tobi.id, tist, tist, sha256, size, "text/plain", at=at)
 
 
-def of_fobi(fobi: Fobi, visits: Visits | None, since: int) -> Iterator[Observation]:
+def of_fobi(fobi: Obi, visits: Visits | None, since: int) -> Iterator[Observation]:
     """The noted states of a file from ``since`` on, and the visits that found it unchanged.
 
     A state to which such a visit refers is included even if it is older than ``since``.
@@ -174,9 +175,9 @@ def of_fobi(fobi: Fobi, visits: Visits | None, since: int) -> Iterator[Observati
             referred.add(noted.tist)
             by_server = visit.not_modified and noted.kind != "redirect"
             yield noted._replace(kind="revisit", tist=visit.tist, unchanged=by_server, headers=())
-    for tist, md5 in fobi.history:
-        if md5 is not None and (tist >= since or tist in referred):
-            yield _noted(fobi, tist, md5)
+    for tist, sha256 in fobi.history:
+        if sha256 is not None and (tist >= since or tist in referred):
+            yield _noted(fobi, tist, sha256)
 
 
 def line_of(seen: Observation) -> bytes:
@@ -198,8 +199,8 @@ def hash_of(url: str) -> str:
 
 
 def _add(found: SortedLines, record: object) -> None:
-    if isinstance(record, FobiVisit) and not record.put and record.visit.outcome in ("same", "not-modified"):
-        visit = record.visit
+    visit = record.visit if isinstance(record, ObiChange) and not record.put else None
+    if isinstance(record, ObiChange) and visit is not None and visit.outcome in ("same", "not-modified"):
         flag = "m" if visit.outcome == "not-modified" else "s"
         target = hash_of(visit.target) if visit.target else _NO_TARGET
         found.add(f"{hash_of(record.id)}{visit.tist:012d}{flag}{target}".encode())
@@ -217,7 +218,7 @@ def _round(
     """Adds the observations of these URLs to ``into``. Returns their redirect targets that are not known yet."""
     targets = SortedLines(folder)
     for chunk in _chunks(url.decode("utf-8", "surrogatepass") for url in urls):
-        for fobi in catalogue.fobis(chunk).values():
+        for fobi in catalogue.obis("fobi", chunk).values():
             for seen in of_fobi(fobi, visits, since):
                 into.add(line_of(seen))
             for note in fobi.notes.values():
@@ -236,15 +237,16 @@ def _chunks(items: Iterator[str]) -> Iterator[Sequence[str]]:
         yield chunk
 
 
-def _noted(fobi: Fobi, tist: int, md5: str) -> Observation:
-    version = fobi.versions.get(md5)
+def _noted(fobi: Obi, tist: int, sha256: str) -> Observation:
+    version = fobi.versions.get(sha256)
     note = fobi.notes.get(tist)
     size, kind = (version.size, version.type) if version is not None else (-1, "")
     if note is None:
-        return Observation(_kind(fobi.id, ""), fobi.id, tist, tist, md5, size, kind)
+        return Observation(_kind(fobi.id, ""), fobi.id, tist, tist, sha256, size, kind)
     return Observation(
-        _kind(fobi.id, note.target), fobi.id, tist, tist, md5, size, kind, note.status, note.headers, note.target
-    )
+        _kind(fobi.id, note.target), fobi.id, tist, tist, sha256, size, kind, note.status, note.headers, note.target,
+        at=fobi.bytes_at(tist),
+    )  # fmt: skip
 
 
 def _kind(url: str, target: str) -> RecordKind:

@@ -236,13 +236,13 @@ def _contents(layout: Layout, seen: Observation, head: bytes = b"") -> Contents:
 
     Raises Unusable if they are missing, unreadable, or not those of the catalogue.
     """
-    path = layout.path(seen.noted, seen.id)
+    path = layout.path(seen.at or seen.noted, seen.id)
 
     def unusable(code: str, message: str) -> Unusable:
         return Unusable(NotExported(code, seen.id, seen.noted, path, message))
 
     try:
-        contents = records.contents_of(open_obi(layout, seen.noted, seen.id), head)
+        contents = records.contents_of(open_obi(layout, seen.at or seen.noted, seen.id), head)
     except NotHeld:
         raise unusable("missing", "is not there") from None
     except CorruptArchive as error:
@@ -251,9 +251,9 @@ def _contents(layout: Layout, seen: Observation, head: bytes = b"") -> Contents:
         raise unusable("unreadable", error.message) from error
     except OSError as error:
         raise unusable("unreadable", failure(error, path).message) from error
-    if contents.md5 != seen.md5:
+    if contents.sha256 != seen.sha256:
         contents.stream.close()
-        raise unusable("corrupt", f"has the md5 {contents.md5}, not {seen.md5}")
+        raise unusable("corrupt", f"has the sha256 {contents.sha256}, not {seen.sha256}")
     return contents
 
 

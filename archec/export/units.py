@@ -14,7 +14,7 @@ from typing import NamedTuple
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Tobi
+from archec.catalogue.model import Obi
 from archec.errors import UsageError
 from archec.ids import archive_of, escape, normalise_handle, series_of
 
@@ -118,7 +118,7 @@ def _walk(catalogue: Catalogue, after: str, prefix: str) -> Iterator[Unit]:
     while jump is not None:
         after, jump = jump, None
         before, passed = None, 0
-        for row in catalogue.scan_tobis(after):
+        for row in catalogue.scan(after):
             if not row.id.startswith(prefix):
                 if row.id > prefix:
                     return
@@ -133,23 +133,23 @@ def _walk(catalogue: Catalogue, after: str, prefix: str) -> Iterator[Unit]:
                 break
 
 
-def tobis_of(catalogue: Catalogue, unit: Unit) -> Iterator[Tobi]:
+def tobis_of(catalogue: Catalogue, unit: Unit) -> Iterator[Obi]:
     """The tobis of a unit, in any order."""
     if unit == OTHER:
-        yield from takewhile(lambda tobi: tobi.id < "RePEc:", catalogue.all_tobis())
+        yield from takewhile(lambda tobi: tobi.id < "RePEc:", catalogue.all("tobi"))
         yield from _with_prefix(catalogue, "RePEc::")
-        yield from (tobi for tobi in catalogue.all_tobis("RePEc:" + _LAST) if unit_of(tobi.id) == OTHER)
+        yield from (tobi for tobi in catalogue.all("tobi", "RePEc:" + _LAST) if unit_of(tobi.id) == OTHER)
         return
     alone = [f"RePEc:{unit.archive}:{unit.series}"]
     if not unit.series:
         alone.append(f"RePEc:{unit.archive}")
-    yield from catalogue.tobis(alone).values()
+    yield from catalogue.obis("tobi", alone).values()
     yield from _with_prefix(catalogue, _prefix(unit))
 
 
-def _with_prefix(catalogue: Catalogue, prefix: str) -> Iterator[Tobi]:
+def _with_prefix(catalogue: Catalogue, prefix: str) -> Iterator[Obi]:
     """The tobis whose ids begin with ``prefix``, which ends with a colon."""
-    for tobi in catalogue.all_tobis(f"{prefix[:-1]}9{_LAST}"):
+    for tobi in catalogue.all("tobi", f"{prefix[:-1]}9{_LAST}"):
         if tobi.id.startswith(prefix):
             yield tobi
         elif tobi.id > prefix:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import re
 
-from archec.catalogue.model import FobiVersion
+from archec.archive.commit import Item
+from archec.catalogue.model import Version
 from archec.errors import CorruptArchive, NotHeld
-from archec.gather.commit import Item
 from archec.gather.visits import Effect, Seen
 from archec.store.layout import Layout
 from archec.store.reader import digest
 from archec.store.writer import HardLink, Link, Placement
 from archec.text.sniff import sniff
 from archec.web.task import Hop
-
-__all__ = ["Bodies", "declared"]
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.I)
 _HEAD = 4096
@@ -45,14 +43,14 @@ class Bodies:
             found = digest(self._layout, self._run, hop.url)
         except (NotHeld, CorruptArchive):
             return None
-        return hop._replace(md5=found.md5, size=found.size, temp="", xxh3="")
+        return hop._replace(md5=found.md5, sha256=found.sha256, size=found.size, temp="")
 
-    def own(self, hop: Hop, version: FobiVersion) -> Seen | None:
+    def own(self, hop: Hop, version: Version) -> Seen | None:
         """What a killed run placed as a URL's own body before the URL began to redirect to ``version``, if it did."""
         held = self.orphan(hop)
-        if held is None or held.md5 == version.md5:
+        if held is None or held.sha256 == version.sha256:
             return None
-        found = FobiVersion(held.md5, held.size, None, self.kind(held))
+        found = Version(held.sha256, held.md5, held.size, None, self.kind(held))
         return Seen(held, version=found, drop_validators=True)
 
     def kind(self, hop: Hop) -> str:
@@ -73,7 +71,7 @@ class Bodies:
         if seen.target and seen.place is not None:
             return Item(record, links=(Link(self._run, record.id, *seen.place),))
         if hop.temp:
-            return Item(record, Placement(hop.temp, self._run, record.id, hop.md5))
+            return Item(record, Placement(hop.temp, self._run, record.id, hop.sha256))
         return Item(record, restated=(HardLink(self._run, record.id, self._run, record.id),))
 
     def _path(self, relative: str) -> str:

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["Budget", "Purse"]
-
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -22,8 +20,8 @@ class Budget:
         return bool(self.files or self.bytes or self.seconds)
 
 
-class Purse:
-    """A budget that is being spent: ``files`` begun and ``bytes`` fetched so far."""
+class BudgetUse:
+    """How much of a budget has been used: ``files`` begun and ``bytes`` fetched so far."""
 
     def __init__(self, budget: Budget, clock: Callable[[], float] = time.monotonic) -> None:
         self._budget, self._clock = budget, clock

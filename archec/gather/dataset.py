@@ -10,15 +10,13 @@ from archec.config import Config
 from archec.errors import DataSetError, UsageError
 from archec.tist import date_in_name, iso
 
-__all__ = ["Chosen", "choose", "newest_member", "printable", "refuse_nothing"]
-
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A data set to read. ``tist`` is 0 where only its members' times can tell."""
+    """A data set to read: a ``directory`` or a ``tarball``; ``tist`` is 0 where only its members' times can tell."""
 
     path: Path
-    kind: str
+    form: str
     tist: int
 
     @property
@@ -45,19 +43,19 @@ def choose(config: Config, file: Path | None, as_of: int | None, run: int) -> Ch
             raise DataSetError(f"{path}: no such data set")
         where = f"{config.place('ReDIF_directory')}: {path}"
         raise DataSetError(f"{where}: no such data set", hint="is it mounted? Put a data set there, or a link to one")
-    kind = "directory" if path.is_dir() else "tarball"
+    form = "directory" if path.is_dir() else "tarball"
     named = date_in_name(path.name) if file is not None else None
     if as_of is not None:
         tist = as_of
     elif named is not None:
         tist = named
     else:
-        tist = run if kind == "directory" else 0
+        tist = run if form == "directory" else 0
     if tist <= 0 and as_of is not None:
         raise UsageError(f"{path}: {iso(tist)} is no date of a data set", hint="give a later one with --as-of")
     if tist > run:
         raise UsageError(f"{path}: its date {iso(tist)} has not come yet", hint="give another one with --as-of")
-    return Chosen(path, kind, tist)
+    return Chosen(path, form, tist)
 
 
 def refuse_nothing(chosen: Chosen, files: int, catalogue: Catalogue) -> None:
@@ -66,7 +64,7 @@ def refuse_nothing(chosen: Chosen, files: int, catalogue: Catalogue) -> None:
     A run that saw nothing must not be taken for a good one. An empty tarball is what somebody made, and replays may
     come in any order: it covers what it says it covers.
     """
-    if not files and chosen.kind == "directory" and catalogue.counts().tobis_held:
+    if not files and chosen.form == "directory" and catalogue.counts().tobis_held:
         raise DataSetError(
             f"{chosen.path}: contains no template files, but the archive holds templates",
             hint="is it mounted, and was it copied whole? Nothing was taken for lost",

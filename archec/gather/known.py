@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Fobi
-from archec.catalogue.records import FobiVisit
+from archec.catalogue.model import Obi
+from archec.catalogue.records import ObiChange
 from archec.gather.visits import Effect
-
-__all__ = ["Known"]
 
 _RECENT = 20_000
 
@@ -27,7 +25,7 @@ class Known:
         if len(self._recent) > _RECENT:
             self._recent.popitem(last=False)
 
-    def effect(self, url: str, fobi: Fobi | None) -> Effect | None:
+    def effect(self, url: str, fobi: Obi | None) -> Effect | None:
         """What this run knows of the URL, whose document is ``fobi``; None: it was not visited yet."""
         effect = self._recent.get(url)
         if effect is not None or fobi is None or fobi.visit is None or fobi.visit.tist != self._run:
@@ -38,14 +36,14 @@ class Known:
         version = fobi.versions.get(state) if held and state is not None else None
         place = (entry[0], url) if entry is not None else None
         hops = self._hops_from(fobi) if version is not None else 0
-        record = FobiVisit(fobi.id, fobi.visit, fobi.due)
+        record = ObiChange("fobi", fobi.id, visit=fobi.visit, due=fobi.due)
         return Effect(record, fobi.visit.outcome, False, version, place, hops)
 
-    def _hops_from(self, fobi: Fobi) -> int:
+    def _hops_from(self, fobi: Obi) -> int:
         """How many redirects led from a URL to its contents when it was last visited."""
         hops, step = 0, fobi.visit
         while step is not None and step.target and hops <= self._max_redirects:
             hops += 1
-            further = self._catalogue.fobis([step.target]).get(step.target)
+            further = self._catalogue.obis("fobi", [step.target]).get(step.target)
             step = further.visit if further is not None else None
         return hops

@@ -9,22 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-import orjson
-
-from archec.catalogue.codec import history_from
-from archec.catalogue.model import TobiState
+from archec.catalogue import codec
+from archec.catalogue.model import ObiState
 from archec.gather.spool import Found
 from archec.history import History
 from archec.ids import archive_of
-
-__all__ = ["Absent", "Merged", "Present", "history_of", "merge"]
 
 
 class Present(NamedTuple):
     """A tobi whose contents in the data set are news: new, changed, returned, or in conflict."""
 
     found: Found
-    md5: str
+    sha256: str
     history: History
 
 
@@ -44,16 +40,16 @@ class Merged:
         self.same = 0
 
 
-def history_of(state: TobiState) -> History:
+def history_of(state: ObiState) -> History:
     """The whole history behind a row of the scan."""
     if state.h is None:
         return History((state.last,), (state.state,))
-    return history_from(orjson.loads(state.h))
+    return codec.history_of(state.h)
 
 
 def merge(
     found: Iterable[Found],
-    known: Iterable[TobiState],
+    known: Iterable[ObiState],
     tist: int,
     merged: Merged,
     *,
@@ -79,27 +75,27 @@ def merge(
                 on_held(absent.id)
                 yield absent
             state = next(states, None)
-        md5 = item.md5.hex()
+        sha256 = item.sha256.hex()
         if state is None or state.id != obi:
-            yield Present(item, md5, History())
+            yield Present(item, sha256, History())
             continue
         if state.last <= tist:
             now = state.state
             if now is not None:
                 on_held(obi)
-            if now == md5:
+            if now == sha256:
                 merged.same += 1
             else:
-                yield Present(item, md5, history_of(state))
+                yield Present(item, sha256, history_of(state))
         else:
             history = history_of(state)
             now = history.at(tist)
             if now is not None:
                 on_held(obi)
-            if now == md5:
+            if now == sha256:
                 merged.same += 1
             else:
-                yield Present(item, md5, history)
+                yield Present(item, sha256, history)
         state = next(states, None)
     while state is not None:
         absent = _absent(state, tist)
@@ -109,6 +105,6 @@ def merge(
         state = next(states, None)
 
 
-def _absent(state: TobiState, tist: int) -> Absent | None:
+def _absent(state: ObiState, tist: int) -> Absent | None:
     now = state.state if state.last <= tist else history_of(state).at(tist)
     return Absent(state.id, archive_of(state.id)) if now is not None else None

@@ -10,84 +10,81 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import groupby
 
+import msgspec
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
-from archec.catalogue.model import CORE, DataSet, SeenSet
+from archec.catalogue.codec import canonical, read
+from archec.catalogue.model import CORE, Coverage, DataSet, KeyedSet
 from archec.ids import archive_of, item_of
 
-__all__ = ["Observations", "covers", "hash_of", "seen_set"]
+_coverage = msgspec.json.Decoder(Coverage)
 
 
-def covers(data_set: DataSet, handle: str) -> bool:
+def covers(coverage: Coverage, handle: str) -> bool:
     """covered(handle, data set) of design section 4."""
     archive = archive_of(handle)
     if not archive:
         return False
-    if _covers_archive(data_set, archive):
+    if _covers_archive(coverage, archive):
         return True
-    return not item_of(handle) and CORE in data_set.covered and archive not in data_set.guarded
+    return not item_of(handle) and CORE in coverage.covered and archive not in coverage.guarded
 
 
-def _covers_archive(data_set: DataSet, archive: str) -> bool:
-    return archive in data_set.covered or (data_set.complete and archive not in data_set.partial)
+def _covers_archive(coverage: Coverage, archive: str) -> bool:
+    return archive in coverage.covered or (coverage.complete and archive not in coverage.partial)
 
 
 def hash_of(handle: str) -> int:
-    """The number under which a handle stands in a seen set."""
+    """The number under which a handle stands in a set of handles."""
     return xxh3_64_intdigest(handle.encode("utf-8", "surrogatepass"))
 
 
-def seen_set(hashes: Iterable[int]) -> SeenSet:
-    """A seen set of these numbers."""
+def handle_set(hashes: Iterable[int]) -> KeyedSet:
+    """A set of the handles with these numbers."""
     ids = b"".join(number.to_bytes(8, "big") for number in sorted(set(hashes)))
-    return SeenSet(xxh3_128_hexdigest(ids), ids)
+    return KeyedSet(xxh3_128_hexdigest(ids), ids)
+
+
+def coverage_set(coverage: Coverage) -> KeyedSet:
+    """A coverage under a key that follows from it."""
+    data = canonical(coverage)
+    return KeyedSet(xxh3_128_hexdigest(data), data)
 
 
 class Observations:
     """The known data sets, asked for one handle at a time.
 
-    ``read_seen(key)`` gives the ids of a seen set; a few are kept in memory.
+    ``keyed(key)`` gives the bytes of a keyed set; a few are kept in memory. Where several runs read data sets of one
+    date, that date observes what any of them did.
     """
 
-    def __init__(self, data_sets: Sequence[DataSet], read_seen: Callable[[str], bytes | None]) -> None:
-        self._sets = sorted(data_sets, key=lambda d: d.tist)
-        self._tists = [d.tist for d in self._sets]
-        self._read = lru_cache(maxsize=16)(read_seen)
+    def __init__(self, data_sets: Sequence[DataSet], keyed: Callable[[str], bytes | None]) -> None:
+        by_date = groupby(sorted(data_sets, key=lambda d: d.tist), key=lambda d: d.tist)
+        self._coverages = {tist: sorted({item.coverage for item in items}) for tist, items in by_date}
+        self._tists = list(self._coverages)
+        self._handles = lru_cache(maxsize=16)(keyed)
+        self._coverage = lru_cache(maxsize=64)(lambda key: read(_coverage, keyed(key) or b"{}"))
 
     def observes(self, handle: str, tist: int) -> bool:
         """Whether the known data set of exactly ``tist`` looked at ``handle``."""
-        i = bisect_left(self._tists, tist)
-        return i < len(self._tists) and self._tists[i] == tist and self._observes(self._sets[i], handle)
+        return any(self._observes(key, handle) for key in self._coverages.get(tist, ()))
 
     def next(self, handle: str, after: int, before: int | None) -> int | None:
         """The first data set strictly between the two tists that observes ``handle``."""
-        for i in range(bisect_right(self._tists, after), len(self._tists)):
-            if before is not None and self._tists[i] >= before:
-                return None
-            if self._observes(self._sets[i], handle):
-                return self._tists[i]
-        return None
+        first = bisect_right(self._tists, after)
+        last = len(self._tists) if before is None else bisect_left(self._tists, before)
+        return next((self._tists[i] for i in range(first, last) if self.observes(handle, self._tists[i])), None)
 
-    @property
-    def newest(self) -> int | None:
-        """The tist of the newest known data set."""
-        return self._tists[-1] if self._tists else None
-
-    def _observes(self, data_set: DataSet, handle: str) -> bool:
-        if covers(data_set, handle):
+    def _observes(self, key: str, handle: str) -> bool:
+        coverage = self._coverage(key)
+        if covers(coverage, handle):
             return True
-        keys = data_set.partial.get(archive_of(handle), ())
-        wanted = hash_of(handle).to_bytes(8, "big") if keys else b""
-        return any(_holds(self._read(key) or b"", wanted) for key in keys)
+        handles = coverage.partial.get(archive_of(handle), "")
+        return bool(handles) and _holds(self._handles(handles) or b"", hash_of(handle).to_bytes(8, "big"))
 
 
 def _holds(ids: bytes, wanted: bytes) -> bool:
-    low, high = 0, len(ids) // 8
-    while low < high:
-        middle = (low + high) // 2
-        if ids[middle * 8 : middle * 8 + 8] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return ids[low * 8 : low * 8 + 8] == wanted
+    index = bisect_left(range(len(ids) // 8), wanted, key=lambda i: ids[i * 8 : i * 8 + 8])
+    return ids[index * 8 : index * 8 + 8] == wanted

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from archec.catalogue.codec import compact
 from archec.gather.budget import Budget
-
-__all__ = ["Options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +22,12 @@ class Options:
     accept: frozenset[str] = frozenset()
     budget: Budget = Budget()  # noqa: RUF009 - frozen
 
-    def as_text(self) -> str:
-        """The part that a resumed run takes over, as JSON text."""
-        return compact(
-            {"as_of": self.as_of, "fetch": self.fetch, "complete": self.complete, "accept": sorted(self.accept)}
-        )
+    def as_value(self) -> dict[str, Any]:
+        """The part that a resumed run takes over, as JSON values."""
+        return {"as_of": self.as_of, "fetch": self.fetch, "complete": self.complete, "accept": sorted(self.accept)}
 
-    def carrying_on(self, text: str) -> Options:
-        """These options for a run that was begun with those of ``text``, as :meth:`as_text` gave it."""
-        kept = json.loads(text)
+    def carrying_on(self, kept: Mapping[str, Any]) -> Options:
+        """These options for a run that was begun with those of ``kept``, as :meth:`as_value` gave them."""
         return replace(
             self,
             as_of=kept.get("as_of"),

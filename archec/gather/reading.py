@@ -6,12 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import md5
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.catalogue.model import DataSet
-from archec.gather.report import Report, kind_of
+from archec.archive.report import Report, kind_of
+from archec.catalogue.model import Coverage
 from archec.gather.spool import FileRow, SeenRow, Spool
 from archec.redif.handles import own, place
 from archec.redif.items import Blob, Source, Unread
@@ -19,8 +19,6 @@ from archec.redif.problems import Problem
 from archec.redif.scan import scan
 from archec.store.durable import failure
 from archec.workers.pool import Pool
-
-__all__ = ["Reading", "read_data_set"]
 
 _CHUNK = 1 << 20
 _INLINE = 4 << 20
@@ -61,13 +59,12 @@ class Reading:
     superseded: frozenset[int] = frozenset()
     whole: bool = False
 
-    def coverage(self, tist: int, *, complete: bool) -> DataSet:
+    def coverage(self, *, complete: bool) -> Coverage:
         """What the data set covers: archives read whole; ``partial`` are those that are there but were
         not. One that broke off covers nothing, since what is missing could be behind the break."""
         archives = self.archives or {}
         covered = frozenset(code for code, read in archives.items() if read and code and self.whole)
-        partial: dict[str, tuple[str, ...]] = dict.fromkeys(frozenset(archives) - covered, ())
-        return DataSet(tist, (), complete and self.whole, covered, partial)
+        return Coverage(complete and self.whole, covered, dict.fromkeys(frozenset(archives) - covered, ""))
 
     def tell(self, report: Report) -> None:
         """Puts the totals into a run's report."""
@@ -197,7 +194,7 @@ def _read(blobs: list[Blob], folder: Path) -> ChunkRead:
                 rows.append(
                     SeenRow(
                         template.id,
-                        md5(template.text, usedforsecurity=False).digest(),
+                        sha256(template.text, usedforsecurity=False).digest(),
                         int(own(template.id, blob.path)),
                         path,
                         blob.member,

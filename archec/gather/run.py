@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -11,21 +10,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from archec.catalogue.codec import compact
+from archec import __version__
+from archec.archive.commit import Committer, Item
+from archec.archive.follow import CATCH_UP, LastRun, catch_up, last_run
+from archec.archive.opening import Archive
+from archec.archive.report import Report, Totals
+from archec.archive.runs import recounted, stored_before
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import RunEnd
+from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, Exit, LockHeld, UsageError
-from archec.gather.commit import Committer, Item
 from archec.gather.dataset import Chosen, choose, printable
 from archec.gather.options import Options
 from archec.gather.phases import Phases
-from archec.gather.recount import recounted
-from archec.gather.recover import CATCH_UP, LastRun, catch_up, last_run
-from archec.gather.report import Report, Totals
 from archec.gather.spool import Spool
-from archec.gather.stored import stored_before
 from archec.progress import Meter
 from archec.redif.problems import Problem
 from archec.redif.source import open_source
@@ -37,10 +36,10 @@ from archec.store.writer import Outcome, Writer
 from archec.tist import stamp
 from archec.workers.child import RARE_COLLECTIONS
 
-__all__ = ["Options", "exit_code", "gather"]
-
 Begun = Callable[[Report], None]
 
+_TEMPLATES = (8000, 10.0)
+"""Items and seconds after which templates are committed: they are small."""
 _PATIENCE = 60.0
 """Seconds to wait for a reader that is just bringing the catalogue up to date."""
 
@@ -52,29 +51,112 @@ def exit_code(report: Report) -> Exit:
     return Exit.LOSSES_HELD_BACK if report.held_back else Exit.DONE
 
 
-def _unheard(report: Report) -> None:
-    """Nobody wants to know."""
+def _ignore(report: Report) -> None:
+    """No-op callback."""
 
 
-def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _unheard) -> Report:
+def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ignore) -> Report:
     """One run. Raises an ArchecError where it had to stop; what was committed is kept and the run
-    can be resumed. ``begun`` is given the report as soon as there is a run; it is filled as the run goes on."""
+    can be resumed. ``begun`` gets the report as soon as there is a run; it is filled as the run goes on."""
     layout = open_store(config)
     with ExitStack() as stack:
         stack.enter_context(_rare_collections())
         _lock(stack, layout)
         catalogue = open_catalogue(config.database, base=config.base, create=True)
         stack.callback(catalogue.close)
+        archive = Archive(config, layout, catalogue)
         tidy(layout)
         catch_up(layout, catalogue)
         last = last_run(layout)
         if last is not None:
             _sweep(config, layout, last)
         if options.resume and last is not None and last.resumable:
-            return _Run(config, layout, catalogue, meter, stack, last, options, begun).resume()
+            return _resume(archive, options, meter, begun, last)
         if last is not None and not last.journal.finished:
-            _lay_to_rest(layout, catalogue, last)
-        return _Run(config, layout, catalogue, meter, stack, last, options, begun).begin()
+            close_interrupted_run(archive, last)
+        run = stamp(last.journal.tist if last is not None else None)
+        chosen = choose(config, options.file, options.as_of, run)
+        report = Report(run, chosen.tist, chosen.form, chosen.source)
+        return _run(archive, options, meter, begun, chosen, report)
+
+
+def _resume(archive: Archive, options: Options, meter: Meter, begun: Begun, last: LastRun) -> Report:
+    """The unfinished run goes on."""
+    start = last.start
+    if start is None:
+        raise UsageError("there is no run to resume")
+    if options.file is not None and printable(options.file.absolute()) != start.source:
+        raise UsageError(
+            f"the run to resume, {start.tist}, reads {start.source}, not {options.file}",
+            hint="resume it without -f, or run without --resume",
+        )
+    report = recounted(last, start)
+    report.resumed = True
+    chosen = Chosen(Path(start.source), start.form, start.data_set)
+    return _run(archive, options.carrying_on(start.options), meter, begun, chosen, report, merged=last.merged)
+
+
+def _run(
+    archive: Archive,
+    options: Options,
+    meter: Meter,
+    begun: Begun,
+    chosen: Chosen,
+    report: Report,
+    *,
+    merged: bool = False,
+) -> Report:
+    """A run from its report to its end; ``merged``: its data set need not be read any more."""
+    config, catalogue = archive.config, archive.catalogue
+    with ExitStack() as stack:
+        source = None
+        if not merged:
+            source = stack.enter_context(open_source(chosen.path, max_file=config.max_template_file))
+        begun(report)
+        journal = stack.enter_context(JournalWriter(archive.layout, report.run, head=catalogue.position().head))
+        writer = stack.enter_context(Writer(archive.layout))
+        committer = stack.enter_context(
+            Committer(writer, journal, catalogue, run=report.run, min_free=config.min_free)
+        )
+        committer.on_refused = partial(_refused, report)
+        spool = stack.enter_context(Spool(config.work_path / str(report.run)))
+        phases = Phases(archive, committer, spool, report, meter, options)
+        if not report.resumed:
+            _announce(committer, report, options, chosen)
+        try:
+            if source is not None:
+                committer.pace(*_TEMPLATES)
+                phases.read_templates(chosen, source, dated=partial(_announce, committer, report, options))
+            report.state = "held-back" if report.held_back else "done"
+            if options.fetch and phases.visit_files():
+                report.state = "budget"
+        except BaseException as error:
+            for item in committer.unkept:
+                report.forget(item.record)
+            if isinstance(error, ArchecError):
+                _record_failure(committer, report, error)
+            raise
+        committer.commit()
+        report.totals = _totals(catalogue, report)
+        committer.add(Item(RunEnd(report.run, report.state, report.as_value())))
+        committer.commit()
+        if report.state != "budget":
+            journal.finish()
+    return report
+
+
+def _announce(committer: Committer, report: Report, options: Options, chosen: Chosen) -> None:
+    """Journals that the run begins, and what it reads."""
+    start = RunStart(
+        report.run,
+        data_set=chosen.tist,
+        form=chosen.form,
+        source=chosen.source,
+        options=options.as_value(),
+        software=__version__,
+    )
+    committer.add(Item(start))
+    committer.commit()
 
 
 def _lock(stack: ExitStack, layout: Layout) -> None:
@@ -102,26 +184,26 @@ def _sweep(config: Config, layout: Layout, last: LastRun) -> None:
         sweep_parts(layout, tists)
 
 
-def _lay_to_rest(layout: Layout, catalogue: Catalogue, last: LastRun) -> None:
-    """Closes the journal of a run that nobody resumes."""
-    run = last.journal.tist
+def close_interrupted_run(archive: Archive, last: LastRun) -> None:
+    """Closes the journal of a run that is not resumed."""
+    run, catalogue = last.journal.tist, archive.catalogue
     with ExitStack() as stack:
-        journal = stack.enter_context(JournalWriter(layout, run))
-        writer = stack.enter_context(Writer(layout))
+        journal = stack.enter_context(JournalWriter(archive.layout, run, head=catalogue.position().head))
+        writer = stack.enter_context(Writer(archive.layout))
         if last.start is not None and last.state in ("running", "failed"):
             report = recounted(last, last.start)
             report.state = "interrupted"
             report.message = _message_of(last)
             report.totals = _totals(catalogue, report)
             committer = stack.enter_context(Committer(writer, journal, catalogue, run=run))
-            committer.add(Item(RunEnd(run, report.state, compact(report.as_value()))))
+            committer.add(Item(RunEnd(run, report.state, report.as_value())))
             committer.commit()
         journal.finish()
 
 
 def _message_of(last: LastRun) -> str:
     """Why the run failed, where it could say so."""
-    return str(json.loads(last.report).get("message", "")) if last.state == "failed" and last.report else ""
+    return str(last.report.get("message", "")) if last.state == "failed" else ""
 
 
 def _totals(catalogue: Catalogue, report: Report) -> Totals:
@@ -129,88 +211,11 @@ def _totals(catalogue: Catalogue, report: Report) -> Totals:
     return Totals(stored_before(catalogue, report.run) + report.stored_bytes, catalogue.counts())
 
 
-class _Run:
-    """One run under way."""
-
-    def __init__(
-        self,
-        config: Config,
-        layout: Layout,
-        catalogue: Catalogue,
-        meter: Meter,
-        stack: ExitStack,
-        last: LastRun | None,
-        options: Options,
-        begun: Begun,
-    ) -> None:
-        self._config, self._layout, self._catalogue, self._begun = config, layout, catalogue, begun
-        self._meter, self._stack, self._last, self._options = meter, stack, last, options
-
-    def begin(self) -> Report:
-        """A fresh run at a fresh software tist."""
-        previous = self._last.journal.tist if self._last is not None else None
-        run = stamp(previous)
-        chosen = choose(self._config, self._options.file, self._options.as_of, run)
-        report = Report(run, chosen.tist, chosen.kind, chosen.source)
-        return self._go(chosen, report, merged=False)
-
-    def resume(self) -> Report:
-        """The unfinished run goes on."""
-        last = self._last
-        if last is None or last.start is None:
-            raise UsageError("there is no run to resume")
-        start, options = last.start, self._options
-        if options.file is not None and printable(options.file.absolute()) != start.source:
-            raise UsageError(
-                f"the run to resume, {start.tist}, reads {start.source}, not {options.file}",
-                hint="resume it without -f, or run without --resume",
-            )
-        self._options = options.carrying_on(start.options)
-        report = recounted(last, start)
-        report.resumed = True
-        chosen = Chosen(Path(start.source), start.kind, start.data_set)
-        return self._go(chosen, report, merged=last.merged)
-
-    def _go(self, chosen: Chosen, report: Report, *, merged: bool) -> Report:
-        """The run from its report to its end; ``merged``: its data set need not be read any more."""
-        config, stack, run = self._config, self._stack, report.run
-        source = None if merged else stack.enter_context(open_source(chosen.path, max_file=config.max_template_file))
-        self._begun(report)
-        journal = stack.enter_context(JournalWriter(self._layout, run))
-        writer = stack.enter_context(Writer(self._layout))
-        committer = stack.enter_context(
-            Committer(writer, journal, self._catalogue, run=run, min_free=config.min_free)
-        )
-        committer.on_refused = partial(_refused, report)
-        spool = stack.enter_context(Spool(config.work_path / str(run)))
-        phases = Phases(
-            config, self._layout, self._catalogue, committer, spool, report, self._meter,
-            self._options, stack,
-        )  # fmt: skip
-        if not report.resumed:
-            phases.announce(chosen)
-        try:
-            phases.go(chosen, source)
-        except BaseException as error:
-            for item in committer.unkept:
-                report.forget(item.record)
-            if isinstance(error, ArchecError):
-                _record_failure(committer, report, error)
-            raise
-        committer.commit()
-        report.totals = _totals(self._catalogue, report)
-        committer.add(Item(RunEnd(run, report.state, compact(report.as_value()))))
-        committer.commit()
-        if report.state != "budget":
-            journal.finish()
-        return report
-
-
 def _record_failure(committer: Committer, report: Report, error: ArchecError) -> None:
     """Says in the journal why the run stops, if that can be written: the run can be resumed all the same."""
     report.state, report.message = "failed", error.message
     with suppress(ArchecError):  # what made the run fail may be in the way of this, too; it is told by its own error
-        committer.note(RunEnd(report.run, report.state, compact(report.as_value())))
+        committer.note(RunEnd(report.run, report.state, report.as_value()))
 
 
 def _refused(report: Report, item: Item, outcome: Outcome) -> None:

@@ -20,7 +20,7 @@ class _AbsoluteTemp:
 
     def close(self) -> tuple[str, str, str, int]:
         stored = self._temp.close()
-        return f"{self._root}/{stored.temp}", stored.md5, stored.xxh3, stored.size
+        return f"{self._root}/{stored.temp}", stored.md5, stored.sha256, stored.size
 
 
 class StoreSink:

@@ -12,9 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from operator import itemgetter
 
-__all__ = ["SCHEMA", "SortedIds"]
-
-SCHEMA = "CREATE TABLE sorted (id TEXT NOT NULL, row INTEGER NOT NULL, md5 BLOB NOT NULL);"
+SCHEMA = "CREATE TABLE sorted (id TEXT NOT NULL, row INTEGER NOT NULL, sha256 BLOB NOT NULL);"
 _MOST = 100_000
 _MOST_TEXT = 8_000_000
 """Rows, and characters of their ids, of one sorted run: a quarter of the page cache at most."""
@@ -22,7 +20,7 @@ _IN_MEMORY = 60_000
 """Entries that are in memory while runs are merged, over all runs."""
 
 Entry = tuple[str, int, bytes]
-"""An id, the row of ``seen`` that has it, the md5 of its text."""
+"""An id, the row of ``seen`` that has it, the sha256 of its text."""
 
 _id = itemgetter(0)
 
@@ -49,7 +47,7 @@ class SortedIds:
         first, last = self._sorted + 1, self._rows
         if first <= last:
             self._db.execute(
-                "INSERT INTO sorted SELECT id, rowid, md5 FROM seen WHERE rowid BETWEEN ? AND ? ORDER BY id, rowid",
+                "INSERT INTO sorted SELECT id, rowid, sha256 FROM seen WHERE rowid BETWEEN ? AND ? ORDER BY id, rowid",
                 (first, last),
             )
             self._runs.append((first, last))
@@ -83,7 +81,7 @@ class SortedIds:
 
     def _run(self, first: int, last: int) -> sqlite3.Cursor:
         return self._db.execute(
-            "SELECT id, row, md5 FROM sorted WHERE rowid BETWEEN ? AND ? ORDER BY rowid", (first, last)
+            "SELECT id, row, sha256 FROM sorted WHERE rowid BETWEEN ? AND ? ORDER BY rowid", (first, last)
         )
 
     def _from(self, low: str, first: int, last: int) -> int:

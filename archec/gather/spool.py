@@ -21,7 +21,7 @@ from archec.sqlite import Database, Role
 
 _SCHEMA = """
 CREATE TABLE seen (
-    id TEXT NOT NULL, md5 BLOB NOT NULL, own INTEGER NOT NULL, path BLOB NOT NULL,
+    id TEXT NOT NULL, sha256 BLOB NOT NULL, own INTEGER NOT NULL, path BLOB NOT NULL,
     member INTEGER NOT NULL, number INTEGER NOT NULL, handle TEXT NOT NULL, line INTEGER NOT NULL,
     encoding TEXT NOT NULL, spool INTEGER NOT NULL, start INTEGER NOT NULL, size INTEGER NOT NULL);
 CREATE TABLE files (path BLOB NOT NULL, member INTEGER NOT NULL, archive TEXT NOT NULL, read INTEGER NOT NULL,
@@ -44,7 +44,7 @@ class SeenRow(NamedTuple):
     """
 
     id: str
-    md5: bytes
+    sha256: bytes
     own: int
     path: bytes
     member: int
@@ -67,10 +67,10 @@ class FileRow(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The winning template of an id: its md5 and its row; ``times``: how often the id was seen."""
+    """The winning template of an id: its sha256 and its row; ``times``: how often the id was seen."""
 
     id: str
-    md5: bytes
+    sha256: bytes
     row: int
     times: int
 
@@ -142,23 +142,25 @@ class Spool:
     def found(self, superseded: frozenset[int]) -> Iterator[Found]:
         """The winner of each id, by id (design, section 4): own directory, path, place in file."""
         with self._file.translated():
-            last, md5, row = "", b"", 0
+            last, sha256, row = "", b"", 0
             others: list[int] = []
-            for obi, this_row, this_md5 in self._ids:
+            for obi, this_row, this_sha256 in self._ids:
                 if obi == last:
                     others.append(this_row)
                     continue
                 if last:
-                    yield from self._winner(last, md5, row, others, superseded)
-                last, md5, row = obi, this_md5, this_row
+                    yield from self._winner(last, sha256, row, others, superseded)
+                last, sha256, row = obi, this_sha256, this_row
                 if others:
                     others = []
             if last:
-                yield from self._winner(last, md5, row, others, superseded)
+                yield from self._winner(last, sha256, row, others, superseded)
 
-    def _winner(self, obi: str, md5: bytes, row: int, others: list[int], superseded: frozenset[int]) -> Iterator[Found]:
+    def _winner(
+        self, obi: str, sha256: bytes, row: int, others: list[int], superseded: frozenset[int]
+    ) -> Iterator[Found]:
         if not others and not superseded:
-            yield Found(obi, md5, row, 1)
+            yield Found(obi, sha256, row, 1)
             return
         best: tuple[int, bytes, int, int] | None = None
         times = 0
@@ -169,9 +171,9 @@ class Spool:
             times += 1
             rank = (seen.own, seen.path, seen.member, seen.number)
             if best is None or rank > best:
-                best, md5, row = rank, seen.md5, candidate
+                best, sha256, row = rank, seen.sha256, candidate
         if best is not None:
-            yield Found(obi, md5, row, times)
+            yield Found(obi, sha256, row, times)
 
     def row(self, number: int) -> SeenRow:
         """One row in full."""

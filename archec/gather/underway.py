@@ -1,49 +1,135 @@
-"""Under way: the URLs between the moment that they are handed to the fetchers and the end of their visit."""
+"""Under way: every URL between the moment it is handed to the fetchers and the end of its visit, in one table.
+
+A URL is in one of three states: it is being *fetched*; it *redirects* and waits for what its target comes to; the
+*text* of its body is being extracted. Each URL is fetched at most once in a run; whoever redirects to it waits for it.
+No I/O, and memory only for what is on its way.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal
 
-from archec.catalogue.model import Fobi
+from archec.catalogue.model import Obi
 from archec.web.task import Hop
 
-__all__ = ["Active", "UnderWay"]
-
-
-class Active(NamedTuple):
-    """A URL on its way: its document, whether the catalogue has one, whether the plan asked for it."""
-
-    fobi: Fobi
-    known: bool
-    planned: bool
+State = Literal["fetched", "redirects", "text"]
 
 
 @dataclass(slots=True)
-class UnderWay:
-    """Each URL is in at most one of these: being fetched, waiting for the target of its redirect, having its text
-    taken out (with its hop and its media type)."""
+class Active:
+    """A URL on its way.
 
-    fetching: dict[str, Active] = field(default_factory=dict)
-    redirecting: dict[str, Active] = field(default_factory=dict)
-    reading: dict[str, tuple[Active, Hop, str]] = field(default_factory=dict)
+    ``known``: the catalogue has a document of it; ``planned``: the plan asked for it, it is not only some other's
+    target. ``hop`` is the answer that it waits with, once there was one, and ``type`` the media type of a body whose
+    text is being extracted. ``target`` is where it redirects to, ``waiting`` are the URLs that redirect to it.
+    ``depth`` is the number of redirects that led here, by the longest way.
+    """
+
+    fobi: Obi
+    known: bool
+    planned: bool
+    state: State = "fetched"
+    hop: Hop | None = None
+    type: str = ""
+    target: str = ""
+    depth: int = 0
+    waiting: list[str] = field(default_factory=list)
+
+    @property
+    def next_depth(self) -> int:
+        """The depth of what it redirects to. The chain of a URL that the archive knows is counted from itself on, since
+        it is not only a hop of others."""
+        return (0 if self.known else self.depth) + 1
+
+
+class UnderWay:
+    """The table. ``max_redirects`` bounds the chains of redirects."""
+
+    def __init__(self, max_redirects: int) -> None:
+        self._max_redirects = max_redirects
+        self._table: dict[str, Active] = {}
+        self._states: Counter[State] = Counter()
 
     def __contains__(self, url: str) -> bool:
-        return url in self.fetching or url in self.redirecting or url in self.reading
+        return url in self._table
 
-    def room(self, window: int) -> int:
-        """How many more may be handed to the fetchers."""
-        return window - len(self.fetching) - len(self.redirecting)
+    def count(self, state: State) -> int:
+        """How many URLs are in a state."""
+        return self._states[state]
 
-    def plan_too(self, url: str) -> bool:
-        """Whether a URL of the plan is under way already, as some other one's target or
-        since it was begun before the plan was made; it is planned then."""
-        for under_way in (self.fetching, self.redirecting):
-            active = under_way.get(url)
-            if active is not None:
-                under_way[url] = active._replace(planned=True)
-                return True
-        read = self.reading.get(url)
-        if read is not None:
-            self.reading[url] = (read[0]._replace(planned=True), *read[1:])
-        return read is not None
+    def get(self, url: str, state: State) -> Active | None:
+        """The URL, if it is in this state."""
+        active = self._table.get(url)
+        return active if active is not None and active.state == state else None
+
+    def in_state(self, state: State) -> Iterator[Active]:
+        """All that are in a state."""
+        return (active for active in self._table.values() if active.state == state)
+
+    def begin(self, fobi: Obi, *, known: bool, planned: bool, waiting: Active | None = None) -> None:
+        """A URL is handed to the fetchers; ``waiting`` is the one that redirects to it."""
+        self._table[fobi.id] = active = Active(fobi, known, planned)
+        self._states["fetched"] += 1
+        if waiting is not None:
+            active.depth = waiting.next_depth
+            active.waiting.append(waiting.fobi.id)
+
+    def plan(self, url: str) -> bool:
+        """Whether a URL of the plan is on its way already, as some other's target; it is planned then, too."""
+        active = self._table.get(url)
+        if active is None:
+            return False
+        active.planned = True
+        return True
+
+    def redirect(self, active: Active, hop: Hop, target: str) -> str:
+        """A URL redirects to ``target`` and waits for it: ``""``, or the outcome that ends the chain
+        (``redirect-loop``, ``too-many-redirects``).
+
+        Whoever waits for it may then be too far from the end; who hands on the result checks that.
+        """
+        if active.next_depth > self._max_redirects:
+            return "too-many-redirects"
+        step: str = target
+        while step:
+            if step == active.fobi.id:
+                return "redirect-loop"
+            following = self._table.get(step)
+            step = following.target if following is not None else ""
+        active.hop, active.target = hop, target
+        self._move(active, "redirects")
+        goal = self._table.get(target)
+        if goal is not None:
+            goal.waiting.append(active.fobi.id)
+            goal.depth = max(active.next_depth, goal.depth)
+        return ""
+
+    def extract(self, active: Active, hop: Hop, media_type: str) -> None:
+        """The text of a body is being extracted."""
+        active.hop, active.type = hop, media_type
+        self._move(active, "text")
+
+    def end(self, active: Active) -> list[Active]:
+        """The visit is over; gives those that waited for it, each with the hop that led here, in no state."""
+        self._drop(active)
+        return [self._drop(self._table[url]) for url in active.waiting]
+
+    def forget(self, state: State) -> int:
+        """Forgets all that are in a state; how many there were."""
+        forgotten = list(self.in_state(state))
+        for active in forgotten:
+            self._drop(active)
+        return len(forgotten)
+
+    def _drop(self, active: Active) -> Active:
+        if self._table.pop(active.fobi.id, None) is not None:
+            self._states[active.state] -= 1
+        return active
+
+    def _move(self, active: Active, state: State) -> None:
+        self._states[active.state] -= 1
+        active.state = state
+        self._states[state] += 1

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from archec.catalogue.model import Fobi, FobiNote, FobiVersion, Visit
-from archec.catalogue.records import FobiVisit
+from archec.catalogue.model import Note, Obi, Version, Visit
+from archec.catalogue.records import ObiChange
 from archec.config import Config
 from archec.gather.schedule import is_lost, next_due
 from archec.text.sniff import is_page_instead_of_pdf
 from archec.web.task import Hop
-
-__all__ = ["Effect", "Seen", "visit_for"]
 
 
 class Seen(NamedTuple):
@@ -26,7 +24,7 @@ class Seen(NamedTuple):
 
     hop: Hop
     outcome: str = ""
-    version: FobiVersion | None = None
+    version: Version | None = None
     unchanged: bool = False
     target: str = ""
     place: tuple[int, str] | None = None
@@ -41,26 +39,31 @@ class Effect(NamedTuple):
     ``hops`` and ``deferred`` are those of the visit, for whoever redirects here.
     """
 
-    record: FobiVisit
+    record: ObiChange
     outcome: str
     keep: bool
-    version: FobiVersion | None
+    version: Version | None
     place: tuple[int, str] | None
     hops: int = 0
     deferred: bool = False
 
+    @property
+    def status(self) -> int:
+        """The HTTP status of the visit."""
+        return self.record.visit.status if self.record.visit is not None else 0
 
-def visit_for(config: Config, fobi: Fobi, seen: Seen, run: int) -> Effect:
+
+def visit_for(config: Config, fobi: Obi, seen: Seen, run: int) -> Effect:
     """What a visit does to a fobi: its outcome, its incidence if it is one, when it is due again."""
     state = fobi.history.at(run)
     if seen.outcome:
         return _failed(config, fobi, seen, run)
     version = seen.version
-    if seen.unchanged and state is not None and version is not None and version.md5 == state:
+    if seen.unchanged and state is not None and version is not None and version.sha256 == state:
         return _held(config, fobi, seen, run, "not-modified", keep=False)
     if version is None:
         return _failed(config, fobi, seen._replace(outcome="server-error", message="304 for what is not held"), run)
-    if state == version.md5:
+    if state == version.sha256:
         return _held(config, fobi, seen, run, "not-modified" if seen.unchanged else "same", keep=False)
     if state is None:
         return _held(config, fobi, seen, run, "new", keep=True)
@@ -71,7 +74,7 @@ def visit_for(config: Config, fobi: Fobi, seen: Seen, run: int) -> Effect:
     return _held(config, fobi, seen, run, "changed", keep=True)
 
 
-def _held(config: Config, fobi: Fobi, seen: Seen, run: int, outcome: str, *, keep: bool) -> Effect:
+def _held(config: Config, fobi: Obi, seen: Seen, run: int, outcome: str, *, keep: bool) -> Effect:
     before, hop = fobi.visit, seen.hop
     validators = not seen.drop_validators and not seen.target
     etag = hop.header("etag") if validators else ""
@@ -95,18 +98,18 @@ def _held(config: Config, fobi: Fobi, seen: Seen, run: int, outcome: str, *, kee
         kept = fobi.versions.get(state) if state is not None else None
         entry = fobi.history.entry_at(run)
         place = (entry[0], fobi.id) if entry is not None and kept is not None else seen.place
-        return Effect(FobiVisit(fobi.id, visit, due), outcome, False, kept or version, place)
+        return Effect(_record(fobi, visit, due), outcome, False, kept or version, place)
     if version is None:
         raise ValueError(f"{fobi.id}: nothing to keep")
     due = next_due(config, visit, run, lost=False)
     suspect = _suspect(fobi, version, state)
     kind = "returned" if state is None and len(fobi.history) else outcome
-    note = FobiNote(run, kind, hop.status, seen.target, hop.headers, suspect)
-    record = FobiVisit(fobi.id, visit, due, {run: version.md5}, version, note)
+    note = Note(run, kind, status=hop.status, target=seen.target, headers=hop.headers, suspect=suspect)
+    record = ObiChange("fobi", fobi.id, "", {run: version.sha256}, (), version, {run: note}, visit, due)
     return Effect(record, outcome, True, version, (run, fobi.id))
 
 
-def _failed(config: Config, fobi: Fobi, seen: Seen, run: int) -> Effect:
+def _failed(config: Config, fobi: Obi, seen: Seen, run: int) -> Effect:
     before, hop, outcome = fobi.visit, seen.hop, seen.outcome
     gone = outcome == "gone"
     since = before.gone_since if before is not None else 0
@@ -125,33 +128,35 @@ def _failed(config: Config, fobi: Fobi, seen: Seen, run: int) -> Effect:
     )
     lost = not fobi.history.held
     if fobi.history.held and is_lost(config, visit):
-        note = FobiNote(run, "lost", hop.status, seen.target, hop.headers, reason=_why_gone(hop))
-        due = next_due(config, visit, None, lost=True)
-        return Effect(FobiVisit(fobi.id, visit, due, {visit.gone_since: None}, None, note), outcome, False, None, None)
+        note = Note(
+            run, "lost", reason=_why_gone(hop), status=hop.status, target=seen.target, headers=hop.headers
+        )
+        due, since = next_due(config, visit, None, lost=True), visit.gone_since
+        record = ObiChange("fobi", fobi.id, "", {since: None}, (), None, {since: note}, visit, due)
+        return Effect(record, outcome, False, None, None)
     due = next_due(config, visit, None, lost=lost, deferred=hop.deferred)
-    return Effect(FobiVisit(fobi.id, visit, due), outcome, False, None, None)
+    return Effect(_record(fobi, visit, due), outcome, False, None, None)
+
+
+def _record(fobi: Obi, visit: Visit, due: int) -> ObiChange:
+    """A visit that is no incidence."""
+    return ObiChange("fobi", fobi.id, visit=visit, due=due)
 
 
 def _why_gone(hop: Hop) -> str:
     return f"HTTP status {hop.status}" if hop.status else hop.message[:200] or "gone"
 
 
-def _noted(fobi: Fobi) -> int | None:
+def _noted(fobi: Obi) -> int | None:
     noted = fobi.history.noted
     return noted[-1] if noted else None
 
 
-def _suspect(fobi: Fobi, version: FobiVersion, state: str | None) -> str:
+def _suspect(fobi: Obi, version: Version, state: str | None) -> str:
     if version.size == 0:
         return "empty"
-    before = fobi.versions.get(state) if state is not None else _last_version(fobi)
+    before = fobi.versions.get(state) if state is not None else fobi.newest
     if before is not None and is_page_instead_of_pdf(before.type, version.type):
         return "page instead of PDF"
     return ""
 
-
-def _last_version(fobi: Fobi) -> FobiVersion | None:
-    for state in reversed(fobi.history.states):
-        if state is not None:
-            return fobi.versions.get(state)
-    return None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from hashlib import md5
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.catalogue.model import Refipo, TobiVersion
+from archec.catalogue.model import Refipo, Version
+from archec.digest import md5_hex, sha256_hex
 from archec.errors import ArchecError
 from archec.redif.problems import Problem, shown
 from archec.redif.scan import FOUND_BY_SCAN, canonical_text, only_file_urls_differ
@@ -17,8 +17,6 @@ from archec.redif.template import fobi_of, parse
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
 from archec.store.writer import Writer
-
-__all__ = ["Job", "Written", "describe", "writing"]
 
 _LONGEST_TITLE = 2000
 """Characters of a title that the catalogue has; the file in the obi store has all of it."""
@@ -28,7 +26,8 @@ _MOST_REFS = 100_000
 
 
 class Job(NamedTuple):
-    """A tobi to write: where its text lies in the spool, and the entry before it, if any."""
+    """A tobi to write: where its text lies in the spool, and the tist under which the bytes before it lie, None
+    where nothing is held before it."""
 
     id: str
     path: str
@@ -36,7 +35,7 @@ class Job(NamedTuple):
     spool: int
     start: int
     size: int
-    before: tuple[int, str] | None
+    before: int | None
 
 
 class Written(NamedTuple):
@@ -49,6 +48,7 @@ class Written(NamedTuple):
     id: str
     temp: str
     md5: str
+    sha256: str
     size: int
     text: str
     kind: str
@@ -57,16 +57,16 @@ class Written(NamedTuple):
     how: str
     problems: Sequence[Problem]
 
-    def version(self) -> TobiVersion:
+    def version(self) -> Version:
         """What the catalogue keeps of the contents."""
         refs = tuple([Refipo(*ref) for ref in self.refs])
-        return TobiVersion(self.md5, self.size, self.text, self.kind, self.title, refs)
+        return Version(self.sha256, self.md5, self.size, self.text, self.kind, self.title, refs)
 
 
-def writing(layout: Layout, folder: Path, tist: int) -> Callable[[list[Job]], list[Written]]:
+def writing(layout: Layout, folder: Path, tist: int, store: bool) -> Callable[[list[Job]], list[Written]]:
     """What writes the files of jobs under temporary names, in any process; the caller commits them.
 
-    ``folder`` is the spool's, ``tist`` that of the data set.
+    ``folder`` is the spool's, ``tist`` that of the data set. Without ``store`` nothing is written.
     """
 
     def write(jobs: list[Job]) -> list[Written]:
@@ -78,7 +78,7 @@ def writing(layout: Layout, folder: Path, tist: int) -> Callable[[list[Job]], li
                     if job.spool not in texts:
                         texts[job.spool] = os.open(folder / f"texts-{job.spool}", os.O_RDONLY)
                     text = os.pread(texts[job.spool], job.size, job.start)
-                    written.append(_write(layout, writer, tist, job, text))
+                    written.append(_write(layout, writer if store else None, tist, job, text))
             finally:
                 for fd in texts.values():
                     os.close(fd)
@@ -87,13 +87,16 @@ def writing(layout: Layout, folder: Path, tist: int) -> Callable[[list[Job]], li
     return write
 
 
-def _write(layout: Layout, writer: Writer, tist: int, job: Job, text: bytes) -> Written:
-    stored = writer.put(tist, job.id, text)
+def _write(layout: Layout, writer: Writer | None, tist: int, job: Job, text: bytes) -> Written:
+    if writer is not None:
+        temp, md5, sha256, _ = writer.put(tist, job.id, text)
+    else:
+        temp, md5, sha256 = "", md5_hex(text), sha256_hex(text)
     canonical = canonical_text(text)
-    checksum = stored.md5 if canonical is text else md5(canonical, usedforsecurity=False).hexdigest()
+    checksum = md5 if canonical is text else md5_hex(canonical)
     kind, title, refs, problems = describe(text, job.path, job.line)
     how = _difference(layout, job, text, checksum)
-    return Written(job.id, stored.temp, stored.md5, job.size, checksum, kind, title, refs, how, problems)
+    return Written(job.id, temp, md5, sha256, job.size, checksum, kind, title, refs, how, problems)
 
 
 def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[tuple[str, ...]], list[Problem]]:
@@ -123,10 +126,10 @@ def _difference(layout: Layout, job: Job, text: bytes, checksum: str) -> str:
     if job.before is None:
         return "new"
     try:
-        with open_obi(layout, job.before[0], job.id) as file:
+        with open_obi(layout, job.before, job.id) as file:
             before = file.read()
     except ArchecError:
         return "changed"  # fixity is verify's concern; the new text is kept either way
-    if md5(canonical_text(before), usedforsecurity=False).hexdigest() == checksum:
+    if md5_hex(canonical_text(before)) == checksum:
         return "cosmetic"
     return "file-url" if only_file_urls_differ(before, text) else "changed"

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from archec.archive.hosts import FAULTS, HostFigures
 from archec.catalogue.interface import Catalogue
 from archec.errors import ConfigError
-from archec.gather.hostfigures import FAULTS, HostFigures
 from archec.monitor.runs import RunView
 from archec.report.coverage import Coverage, Tell, coverage, total
 from archec.tist import MAX_TIST

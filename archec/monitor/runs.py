@@ -9,12 +9,11 @@ from typing import Any, Literal
 
 import orjson
 
+from archec.archive.follow import CATCH_UP, UNFINISHED, last_run
+from archec.archive.runs import newest_first, recounted
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
 from archec.errors import BadName, NotHeld
-from archec.gather.recount import recounted
-from archec.gather.recover import CATCH_UP, UNFINISHED, last_run
-from archec.gather.stored import newest_first
 from archec.store.journal import journals
 from archec.store.layout import Layout
 from archec.store.lock import Holder, holder

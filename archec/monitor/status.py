@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from archec.archive.hosts import HostFigures
+from archec.archive.runs import stored_before
 from archec.audit.memory import Memory, memory_path, oldest_check
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import DueFobi
 from archec.config import Config
 from archec.errors import StorageFailed
-from archec.gather.hostfigures import HostFigures
-from archec.gather.stored import stored_before
 from archec.monitor.runs import RunView, at_work, runs
 from archec.sqlite import unwritable
 from archec.store.layout import Layout

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from xxhash import xxh3_64_hexdigest
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Fobi, Position, Run, Tobi
+from archec.catalogue.model import Obi, Position, Run
 from archec.errors import CatalogueError
 from archec.oai.index import END_OF_TIME, KINDS, Cursor, Index, IndexEntry, IndexState, ItemKind, ListQuery, SortKey
 from archec.oai.items import changed, documents, index_entry
@@ -110,7 +110,7 @@ class Follower:
     def _publish(self, entries: Sequence[IndexEntry], state: IndexState) -> Step:
         return Step(self._index.publish(entries, state, self._clock), False)
 
-    def _changed(self, kind: ItemKind, cursor: Cursor, last: int) -> Iterator[list[Tobi | Fobi]]:
+    def _changed(self, kind: ItemKind, cursor: Cursor, last: int) -> Iterator[list[Obi]]:
         """Chunks of what changed behind ``cursor``, up to the stamp ``last``."""
         while True:
             chunk = [one for one in changed(self._catalogue, kind, cursor, self._chunk) if one.stamp <= last]
@@ -165,7 +165,7 @@ def _archive_of(first: Run) -> str:
 
     Without the date of its data set, which is unknown at first if only a tarball's members tell it.
     """
-    facts = f"{first.tist} {first.kind} {first.source}"
+    facts = f"{first.tist} {first.form} {first.source}"
     return f"{first.tist}-{xxh3_64_hexdigest(facts.encode('utf-8', 'surrogatepass'))}"
 
 

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote_to_bytes
 from xxhash import xxh3_64_intdigest
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Fobi, FobiNote, FobiVersion, Refipo, Tobi, TobiNote, TobiVersion
+from archec.catalogue.model import Obi, Refipo
 from archec.errors import ArchecError, CatalogueGone
 from archec.history import Incidence
 from archec.oai.index import KINDS, Cursor, IndexEntry, IndexRow, ItemKind
@@ -90,6 +90,7 @@ class Occurrence(NamedTuple):
     tist: int
     kind: str
     md5: str | None
+    sha256: str | None
     size: int | None = None
     text: str = ""
     type: str = ""
@@ -115,7 +116,7 @@ class Item:
     """
 
     identifier: str
-    _document: Tobi | Fobi
+    _document: Obi
     text: str = ""
     readable: bool = True
     _template: Template | None = field(default=None, repr=False)
@@ -124,7 +125,7 @@ class Item:
     @property
     def kind(self) -> ItemKind:
         """``tobi`` or ``fobi``."""
-        return "tobi" if isinstance(self._document, Tobi) else "fobi"
+        return self._document.kind
 
     @property
     def id(self) -> str:
@@ -134,7 +135,7 @@ class Item:
     @property
     def handle(self) -> str:
         """The handle as the template spells it; of a fobi its URL."""
-        return self._document.handle or self.id if isinstance(self._document, Tobi) else self.id
+        return self._document.handle or self.id
 
     @property
     def template(self) -> Template:
@@ -165,60 +166,56 @@ class Item:
         return [_occurrence(self._document, one) for one in self._document.history.incidences()]
 
 
-def _newest(document: Tobi | Fobi) -> Occurrence:
-    noted = [one for one in document.history.incidences() if one.md5 is not None]
-    return _occurrence(document, noted[-1]) if noted else Occurrence(0, "", None)
+def _newest(document: Obi) -> Occurrence:
+    noted = [one for one in document.history.incidences() if one.state is not None]
+    return _occurrence(document, noted[-1]) if noted else Occurrence(0, "", None, None)
 
 
-def _occurrence(document: Tobi | Fobi, incidence: Incidence) -> Occurrence:
+def _occurrence(document: Obi, incidence: Incidence) -> Occurrence:
     facts: dict[str, Any] = {}
-    version, note = document.versions.get(incidence.md5 or ""), document.notes.get(incidence.tist)
+    version, note = document.versions.get(incidence.state or ""), document.notes.get(incidence.tist)
     if version is not None:
-        facts.update(size=version.size, text=version.text or "")
-    if isinstance(version, TobiVersion):
-        facts.update(type=version.kind, title=version.title, files=version.refs)
-    elif isinstance(version, FobiVersion):
-        facts.update(type=version.type)
+        facts.update(
+            size=version.size, text=version.text or "", type=version.type, title=version.title, files=version.refs
+        )
     if note is not None:
-        facts.update(how=note.kind, run=note.run, reason=note.reason)
-    if isinstance(note, TobiNote):
-        facts.update(path=note.path, line=note.line, encoding=note.encoding)
-    elif isinstance(note, FobiNote):
-        facts.update(target=note.target, status=note.status, suspect=note.suspect)
-    return Occurrence(incidence.tist, incidence.kind, incidence.md5, **facts)
+        facts.update(
+            how=note.kind, run=note.run, reason=note.reason, path=note.path, line=note.line, encoding=note.encoding,
+            target=note.target, status=note.status, suspect=note.suspect,
+        )  # fmt: skip
+    md5 = version.md5 if version is not None else None
+    return Occurrence(incidence.tist, incidence.kind, md5, incidence.state, **facts)
 
 
 # -- for the index --------------------------------------------------------------------------------
 
 
-def changed(catalogue: Catalogue, kind: ItemKind, after: Cursor, limit: int) -> Sequence[Tobi | Fobi]:
+def changed(catalogue: Catalogue, kind: ItemKind, after: Cursor, limit: int) -> Sequence[Obi]:
     """At most ``limit`` documents behind ``after``, in the order of their stamps and ids."""
-    read = catalogue.changed_tobis if kind == "tobi" else catalogue.changed_fobis
-    return read(after.stamp, after.id, limit)
+    return catalogue.changed(kind, after.stamp, after.id, limit)
 
 
-def index_entry(document: Tobi | Fobi, rules: SetRules) -> IndexEntry:
+def index_entry(document: Obi, rules: SetRules) -> IndexEntry:
     """An item as the index is to have it."""
-    kind: ItemKind = "tobi" if isinstance(document, Tobi) else "fobi"
     runs = {note.run for note in document.notes.values()}
     # 63 bits of a hash, as SQLite's integers have a sign.
     mark = xxh3_64_intdigest(f"{document.stamp} {list(document.history)}".encode()) >> 1
     return IndexEntry(
-        kind,
-        local_part(kind, document.id),
+        document.kind,
+        local_part(document.kind, document.id),
         document.id,
         document.stamp,
         mark,
         not document.history.held,
-        rules.sets_of(kind, document.id, _newest(document).type, runs),
+        rules.sets_of(document.kind, document.id, _newest(document).type, runs),
     )
 
 
-def documents(catalogue: Catalogue, rows: Sequence[IndexRow]) -> dict[str, Tobi | Fobi]:
+def documents(catalogue: Catalogue, rows: Sequence[IndexRow]) -> dict[str, Obi]:
     """The documents of those rows that the catalogue knows and that were ever held, by id."""
-    found: dict[str, Tobi | Fobi] = {}
-    found.update(catalogue.tobis([row.obi for row in rows if row.kind == "tobi"]))
-    found.update(catalogue.fobis([row.obi for row in rows if row.kind == "fobi"]))
+    found: dict[str, Obi] = {}
+    for kind in KINDS:
+        found.update(catalogue.obis(kind, [row.obi for row in rows if row.kind == kind]))
     return {obi: document for obi, document in found.items() if document.history}
 
 
@@ -254,7 +251,7 @@ class ItemReader:
 
     def titles(self, handles: Collection[str]) -> dict[str, str]:
         """The titles of those archives and series that are known, by handle."""
-        found = {tobi.id: _newest(tobi).title for tobi in self._catalogue.tobis(handles).values()}
+        found = {tobi.id: _newest(tobi).title for tobi in self._catalogue.obis("tobi", handles).values()}
         return {handle: title for handle, title in found.items() if title}
 
     def publisher(self, series: str) -> str:
@@ -263,7 +260,7 @@ class ItemReader:
         known = self._publishers.get(series)
         if known is not None and now < known[0]:
             return known[1]
-        tobi = self._catalogue.tobis([series]).get(series)
+        tobi = self._catalogue.obis("tobi", [series]).get(series)
         name = ""
         if tobi is not None:
             with ManyReader(self._layout) as reader:
@@ -281,13 +278,13 @@ class ItemReader:
         return min((document.stamp for document in first), default=None)
 
 
-def _read_item(reader: ManyReader, identifier: str, document: Tobi | Fobi) -> Item:
+def _read_item(reader: ManyReader, identifier: str, document: Obi) -> Item:
     """An item with its newest contents, or with what the catalogue knows of them."""
-    if isinstance(document, Fobi):
+    if document.kind == "fobi":
         return Item(identifier, document)
     newest = _newest(document)
     try:
-        text = reader.read(newest.tist, document.id).decode("utf-8", "surrogateescape")
+        text = reader.read(document.bytes_at(newest.tist), document.id).decode("utf-8", "surrogateescape")
     except (ArchecError, OSError):
         # The audit of the store reports it; a harvester is told what is known all the same.
         return Item(identifier, document, _substitute(document, newest), readable=False)
@@ -298,7 +295,7 @@ _TITLES = {"series": "Name", "archive": "Name", "person": "Name-Full", "institut
 """The field that has the title, where it is not Title, by family of templates."""
 
 
-def _substitute(tobi: Tobi, newest: Occurrence) -> str:
+def _substitute(tobi: Obi, newest: Occurrence) -> str:
     """A template made of what the catalogue knows of its contents."""
     fields = {
         "Template-Type": newest.type,

@@ -36,7 +36,7 @@ class Redif(RecordFormat):
 
 def _template(item: Item) -> str:
     newest = item.newest
-    facts = {"tist": str(newest.tist), "md5": newest.md5 or ""}
+    facts = {"tist": str(newest.tist), "md5": newest.md5 or "", "sha256": newest.sha256 or ""}
     if not is_clean(item.text) or "\r" in item.text:
         body = base64.b64encode(item.text.encode("utf-8", "surrogatepass")).decode("ascii")
         return f"<template{attributes({**facts, 'encoding': 'base64'})}>{body}</template>"
@@ -46,6 +46,7 @@ def _template(item: Item) -> str:
 def _entry(one: Occurrence) -> str:
     facts = {
         "tist": str(one.tist), "time": iso(one.tist), "kind": one.kind, "md5": one.md5,
+        "sha256": one.sha256,
         "size": None if one.size is None else str(one.size), "text": one.text, "type": one.type,
         "how": one.how, "run": str(one.run or ""), "path": one.path, "line": str(one.line or ""),
         "encoding": one.encoding, "target": one.target, "status": str(one.status or ""), "suspect": one.suspect,

@@ -120,7 +120,7 @@ class SetRules:
         self._trees = frozenset(trees)
         self._collections = tuple(collections) if "col" in trees else ()
         value = [_RULES_VERSION, sorted(self._trees), [astuple(collection) for collection in collections]]
-        self.checksum = xxh3_64_hexdigest(canonical(value).encode("utf-8", "surrogatepass"))
+        self.checksum = xxh3_64_hexdigest(canonical(value))
 
     def sets_of(self, kind: ItemKind, obi: str, type_: str, runs: AbstractSet[int]) -> tuple[str, ...]:
         """The setSpecs of an item, sorted, without those above them.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.lists import FileState, TobiFiles
+from archec.catalogue.model import FileState, TobiFiles
 from archec.catalogue.open import open_catalogue
 from archec.ids import archive_of, item_of, series_of
 from archec.redif.schema import kind_of
@@ -198,7 +198,7 @@ def _works(tobis: Iterator[TobiFiles], tell: Tell) -> Iterator[TobiFiles]:
     for number, tobi in enumerate(tobis, 1):
         if number % _TOGETHER == 0:
             tell(_TOGETHER)
-        kind = tobi.kind
+        kind = tobi.type
         work = known.get(kind)
         if work is None:
             work = kind_of(kind).family == "work"

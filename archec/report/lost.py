@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import NamedTuple
 
+from archec.archive.lookup import path_held
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.lists import START, ObiKind, Place, last_held, named_by
-from archec.catalogue.model import Fobi, Tobi
+from archec.catalogue.model import START, Kind, Moment, Obi
 from archec.ids import archive_of
-from archec.lookup.obi import path_held
 from archec.report.lots import lots_in_time
 from archec.store.layout import Layout
 
@@ -35,7 +34,7 @@ class LostQuery(NamedTuple):
     a template that names it), with ``reason`` somewhere in its reason, in any case."""
 
     now: int
-    kinds: tuple[ObiKind, ...] = ("tobi", "fobi")
+    kinds: tuple[Kind, ...] = ("tobi", "fobi")
     since: int = 0
     until: int | None = None
     at_least: float = 0.0
@@ -63,11 +62,12 @@ class Lost:
     :data:`MOST_WORKS`, and ``more`` says that there are others."""
 
     id: str
-    kind: ObiKind
+    kind: Kind
     noted: int
     lost: int
     reason: str
     md5: str
+    sha256: str
     path: str | None
     handle: str = ""
     title: str = ""
@@ -80,12 +80,13 @@ class Returned:
     """An obi that was lost, and came back; ``same``: with the bytes that it had before."""
 
     id: str
-    kind: ObiKind
+    kind: Kind
     lost: int
     returned: int
     reason: str
     same: bool
     md5: str
+    sha256: str
     path: str | None
     handle: str = ""
     title: str = ""
@@ -98,12 +99,12 @@ def lost(layout: Layout, catalogue: Catalogue, query: LostQuery) -> Iterator[Los
     for kind, places in lots_in_time(streams):
         ids = [place.id for place in places]
         if kind == "tobi":
-            tobis = catalogue.tobis(ids)
+            tobis = catalogue.obis("tobi", ids)
             for tobi in (tobis[i] for i in ids if i in tobis):
                 if tobi.history.lost and _wanted(query, _reason(tobi, tobi.history.lost)):
                     yield _lost_tobi(layout, catalogue, tobi, tobi.history.lost)
             continue
-        fobis = catalogue.fobis(ids)
+        fobis = catalogue.obis("fobi", ids)
         named = catalogue.referring(ids, MOST_WORKS + 1)
         for fobi in (fobis[i] for i in ids if i in fobis):
             when = fobi.history.lost
@@ -116,7 +117,7 @@ def returned(layout: Layout, catalogue: Catalogue, query: LostQuery) -> Iterator
     streams = {kind: _in_time(catalogue.returned(kind, _start(query)), query) for kind in query.kinds}
     for kind, places in lots_in_time(streams):
         ids = [place.id for place in places]
-        obis = catalogue.tobis(ids) if kind == "tobi" else catalogue.fobis(ids)
+        obis = catalogue.obis(kind, ids)
         named = catalogue.referring(ids, MOST_WORKS + 1) if kind == "fobi" and query.archive else {}
         for tist, obi in places:
             found = obis.get(obi)
@@ -132,11 +133,11 @@ def returned(layout: Layout, catalogue: Catalogue, query: LostQuery) -> Iterator
 # -- places ---------------------------------------------------------------------------------------
 
 
-def _start(query: LostQuery) -> Place:
-    return Place(query.since, "") if query.since > 0 else START
+def _start(query: LostQuery) -> Moment:
+    return Moment(query.since, "") if query.since > 0 else START
 
 
-def _in_time(places: Iterator[Place], query: LostQuery) -> Iterator[Place]:
+def _in_time(places: Iterator[Moment], query: LostQuery) -> Iterator[Moment]:
     if query.until is None:
         return places
     until = query.until
@@ -144,8 +145,8 @@ def _in_time(places: Iterator[Place], query: LostQuery) -> Iterator[Place]:
 
 
 def _lost_places(
-    catalogue: Catalogue, kind: ObiKind, query: LostQuery, few: Mapping[ObiKind, list[Place]] | None
-) -> Iterator[Place]:
+    catalogue: Catalogue, kind: Kind, query: LostQuery, few: Mapping[Kind, list[Moment]] | None
+) -> Iterator[Moment]:
     if query.at_least:
         before = int(query.now - query.at_least) + 1
         query = query._replace(until=before if query.until is None else min(before, query.until))
@@ -157,28 +158,28 @@ def _lost_places(
     return places
 
 
-def _lost_of_few(catalogue: Catalogue, archive: str) -> dict[ObiKind, list[Place]] | None:
+def _lost_of_few(catalogue: Catalogue, archive: str) -> dict[Kind, list[Moment]] | None:
     """What an archive's templates have lost and the lost files that they name, by time; None where it has too many."""
     inside = catalogue.tobi_files(f"RePEc:{archive}:", f"RePEc:{archive};")
     listed = list(islice(inside, _SMALL + 1))
     if len(listed) > _SMALL:
         return None
-    own = catalogue.tobis([f"RePEc:{archive}"]).values()
-    tobis = [Place(tobi.last, tobi.id) for tobi in listed if not tobi.held]
-    tobis += [Place(tobi.history.lost, tobi.id) for tobi in own if tobi.history.lost]
+    own = catalogue.obis("tobi", [f"RePEc:{archive}"]).values()
+    tobis = [Moment(tobi.last, tobi.id) for tobi in listed if not tobi.held]
+    tobis += [Moment(tobi.history.lost, tobi.id) for tobi in own if tobi.history.lost]
     urls = {url for tobi in listed for url in (*tobi.files, *tobi.former)}
-    urls.update(url for tobi in own for url in named_by(tobi))
+    urls.update(url for tobi in own for url in tobi.names)
     states = catalogue.file_states(urls)
     return {
         "tobi": sorted(tobis),
-        "fobi": sorted(Place(state.last, url) for url, state in states.items() if state.held is False),
+        "fobi": sorted(Moment(state.last, url) for url, state in states.items() if state.held is False),
     }
 
 
 # -- what is told of them -------------------------------------------------------------------------
 
 
-def _reason(obi: Tobi | Fobi, tist: int) -> str:
+def _reason(obi: Obi, tist: int) -> str:
     note = obi.notes.get(tist)
     return note.reason if note is not None else ""
 
@@ -187,7 +188,7 @@ def _wanted(query: LostQuery, reason: str) -> bool:
     return query.reason.lower() in reason.lower()
 
 
-def _of_archive(query: LostQuery, url: str, named: dict[str, list[Tobi]], catalogue: Catalogue) -> bool:
+def _of_archive(query: LostQuery, url: str, named: dict[str, list[Obi]], catalogue: Catalogue) -> bool:
     """Whether a template of the archive that is asked for names this file."""
     if not query.archive:
         return True
@@ -200,26 +201,31 @@ def _of_archive(query: LostQuery, url: str, named: dict[str, list[Tobi]], catalo
     return any(archive_of(tobi.id) == query.archive for tobi in every)
 
 
-def _noted(obi: Tobi | Fobi, before: int) -> int:
+def _noted(obi: Obi, before: int) -> int:
     """The last tist before ``before`` at which contents were noted."""
     return max((tist for tist in obi.history.noted if tist < before), default=0)
 
 
-def _title(tobi: Tobi) -> str:
-    version = tobi.versions.get(last_held(tobi.history) or "")
+def _digests(obi: Obi, tist: int) -> tuple[str, str]:
+    """md5 and sha256 of the contents in force at a tist."""
+    version = obi.version_at(tist)
+    return (version.md5, version.sha256) if version is not None else ("", obi.history.at(tist) or "")
+
+
+def _title(tobi: Obi) -> str:
+    version = tobi.newest
     return version.title if version is not None else ""
 
 
-def _lost_tobi(layout: Layout, catalogue: Catalogue, tobi: Tobi, when: int) -> Lost:
+def _lost_tobi(layout: Layout, catalogue: Catalogue, tobi: Obi, when: int) -> Lost:
     noted = _noted(tobi, when)
-    md5 = tobi.history.at(noted) or ""
-    path = path_held(layout, catalogue, tobi.id, noted)
-    return Lost(tobi.id, "tobi", noted, when, _reason(tobi, when), md5, path, tobi.handle, _title(tobi))
+    path, digests = path_held(layout, catalogue, tobi, noted), _digests(tobi, noted)
+    return Lost(tobi.id, "tobi", noted, when, _reason(tobi, when), *digests, path, tobi.handle, _title(tobi))
 
 
-def _lost_fobi(layout: Layout, catalogue: Catalogue, fobi: Fobi, when: int, named: list[Tobi]) -> Lost:
+def _lost_fobi(layout: Layout, catalogue: Catalogue, fobi: Obi, when: int, named: list[Obi]) -> Lost:
     noted = _noted(fobi, when)
-    md5 = fobi.history.at(noted) or ""
+    digests = _digests(fobi, noted)
     shown = named[:MOST_WORKS]
     now = {tobi.id: _names_now(tobi) for tobi in shown}
     states = catalogue.file_states({url for urls in now.values() for url in urls})
@@ -229,29 +235,30 @@ def _lost_fobi(layout: Layout, catalogue: Catalogue, fobi: Fobi, when: int, name
         rendering = others[0] if others else ""
         held = tobi.history.held
         works.append(Work(tobi.id, tobi.handle, _title(tobi), held, fobi.id in now[tobi.id], rendering))
-    path = path_held(layout, catalogue, fobi.id, noted)
+    path = path_held(layout, catalogue, fobi, noted)
     return Lost(
-        fobi.id, "fobi", noted, when, _reason(fobi, when), md5, path, works=tuple(works), more=len(named) > MOST_WORKS
-    )
+        fobi.id, "fobi", noted, when, _reason(fobi, when), *digests, path,
+        works=tuple(works), more=len(named) > MOST_WORKS,
+    )  # fmt: skip
 
 
-def _names_now(tobi: Tobi) -> list[str]:
+def _names_now(tobi: Obi) -> list[str]:
     """The files that a template's newest version names."""
-    version = tobi.versions.get(last_held(tobi.history) or "")
+    version = tobi.newest
     return list(dict.fromkeys(ref.url for ref in version.refs)) if version is not None else []
 
 
 def _returned(
-    layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi, kind: ObiKind, tist: int
+    layout: Layout, catalogue: Catalogue, obi: Obi, kind: Kind, tist: int
 ) -> Returned | None:
     """None where the history has moved on since the list was read."""
     history = obi.history
     before = [when for when in history.tists if when < tist]
-    md5 = history.at(tist)
-    if md5 is None or not before or history.at(before[-1]) is not None:
+    state = history.at(tist)
+    if state is None or not before or history.at(before[-1]) is not None:
         return None
     gone = before[-1]
     had = history.at(_noted(obi, gone))
-    handle, title = (obi.handle, _title(obi)) if isinstance(obi, Tobi) else ("", "")
-    path = path_held(layout, catalogue, obi.id, tist)
-    return Returned(obi.id, kind, gone, tist, _reason(obi, gone), had == md5, md5, path, handle, title)
+    digests = _digests(obi, tist)
+    path = path_held(layout, catalogue, obi, tist)
+    return Returned(obi.id, kind, gone, tist, _reason(obi, gone), had == state, *digests, path, obi.handle, _title(obi))

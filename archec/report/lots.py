@@ -5,16 +5,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping
 
-from archec.catalogue.lists import ObiKind, Place
-
-__all__ = ["lots_in_time"]
+from archec.catalogue.model import Kind, Moment
 
 _FIRST, _MOST = 10, 200
 
 
-def lots_in_time(streams: Mapping[ObiKind, Iterator[Place]]) -> Iterator[tuple[ObiKind, list[Place]]]:
+def lots_in_time(streams: Mapping[Kind, Iterator[Moment]]) -> Iterator[tuple[Kind, list[Moment]]]:
     """The streams merged by (tist, id), in lots of one kind; the first are small, so that something is there soon."""
-    size, kind, lot = _FIRST, next(iter(streams)), list[Place]()
+    size, kind, lot = _FIRST, next(iter(streams)), list[Moment]()
     for place, this in heapq.merge(*(_tagged(kind, stream) for kind, stream in streams.items())):
         if lot and (this != kind or len(lot) >= size):
             yield kind, lot
@@ -25,5 +23,5 @@ def lots_in_time(streams: Mapping[ObiKind, Iterator[Place]]) -> Iterator[tuple[O
         yield kind, lot
 
 
-def _tagged(kind: ObiKind, stream: Iterator[Place]) -> Iterator[tuple[Place, ObiKind]]:
+def _tagged(kind: Kind, stream: Iterator[Moment]) -> Iterator[tuple[Moment, Kind]]:
     return ((place, kind) for place in stream)

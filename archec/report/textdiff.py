@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
+from archec.archive.lookup import Held, held_at
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Tobi
+from archec.catalogue.model import Obi
 from archec.errors import CorruptArchive, NotHeld, UsageError
-from archec.lookup.obi import Held, held_at
 from archec.store.layout import Layout
 from archec.tist import iso
 
@@ -26,7 +26,7 @@ class TextDiff:
 
 
 def text_diff(
-    layout: Layout, catalogue: Catalogue, tobi: Tobi, from_when: int | None = None, to_when: int | None = None
+    layout: Layout, catalogue: Catalogue, tobi: Obi, from_when: int | None = None, to_when: int | None = None
 ) -> TextDiff:
     """The difference between the states in force at two times; by default the last two that were noted.
 

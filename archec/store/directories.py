@@ -14,8 +14,6 @@ from archec.errors import CorruptArchive
 from archec.store.durable import Disk, failure
 from archec.store.layout import Layout
 
-__all__ = ["Directories", "open_directory", "open_root"]
-
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _INNER = _FLAGS | os.O_NOFOLLOW
 

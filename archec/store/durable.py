@@ -21,8 +21,6 @@ from typing import Any, Literal
 
 from archec.errors import ArchecError, StorageFailed, StorageFull
 
-__all__ = ["Data", "Disk", "atomic_write", "failure", "fsync_dir", "is_temp", "temp_name"]
-
 Data = bytes | bytearray | memoryview
 
 _RENAME_NOREPLACE = 1

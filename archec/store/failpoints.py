@@ -13,8 +13,6 @@ from functools import cache
 
 from archec.errors import UsageError
 
-__all__ = ["VARIABLE", "armed", "hit"]
-
 VARIABLE = "ARCHEC_FAILPOINT"
 
 

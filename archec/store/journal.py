@@ -1,9 +1,11 @@
 """A run's journal: what a run saw, appended batch by batch, each batch whole or not there at all.
 
 ``runs/<tist>.jsonl`` while the run lasts, ``runs/<tist>.jsonl.gz`` when it has finished. Lines are JSON
-texts. The last line of a batch is ``{"type":"batch","n":3,"lines":500,"stamp":1352481230,"xxh3":"..."}``:
-its number from 1 on, how many lines before it belong to it, when it was written, and the xxh3_128 of
-all the batch's bytes before ``,"xxh3"``. The catalogue is derived from the journals (design, invariant 3).
+texts. The last line of a batch is
+``{"type":"batch","n":3,"lines":500,"stamp":1352481230,"prev":"...","sha256":"..."}``: its number from 1 on, how many
+lines before it belong to it, when it was written, the sha256 of the batch before it, and the sha256 of all the batch's
+plain bytes before ``,"sha256"``. So the batches of all runs form one chain (design, invariant 11); the first ``prev``
+is zeros. The catalogue is derived from the journals (invariant 3).
 
 A run that was cut off leaves a torn tail: what follows the last valid batch does not count, and writing
 on removes it. Damage with a valid batch after it is nothing that a cut can explain: :class:`CorruptJournal`.
@@ -11,6 +13,7 @@ on removes it. Damage with a valid batch after it is nothing that a cut can expl
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable
@@ -18,17 +21,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from xxhash import xxh3_128_hexdigest
-
 from archec.errors import Occupied, StorageFailed
 from archec.store.durable import Disk, failure, fsync_dir
 from archec.store.failpoints import armed, hit
-from archec.store.journalfile import BATCH_PREFIX, MOST_BYTES, JournalBatch, Scanner, read_batches
+from archec.store.journalfile import BATCH_PREFIX, MOST_BYTES, NO_BATCH, JournalBatch, Scanner, read_batches
 from archec.store.journalpack import pack, tidy
 from archec.store.layout import Layout
 from archec.tist import MAX_TIST
 
-__all__ = ["JournalBatch", "JournalFile", "JournalWriter", "journals", "read_batches", "tidy"]
+__all__ = ["NO_BATCH", "JournalBatch", "JournalFile", "JournalWriter", "journals", "read_batches", "tidy"]
 
 _NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -61,13 +62,15 @@ def journals(layout: Layout) -> list[JournalFile]:
 class JournalWriter:
     """Appends to the journal of one run; makes it, or reopens it where the run was cut off.
 
-    Reopening removes the torn tail, if there is one: ``torn`` bytes. ``batches`` is the number of the
-    last batch; a catalogue that knows of a later one has outlived its journal. Raises
-    :class:`CorruptJournal` for damage, :class:`Occupied` where the run has finished already.
+    ``head`` is the sha256 of the archive's newest batch, which the next one is chained to; where the journal has
+    batches already, it is that of the last of them. Reopening removes the torn tail, if there is one: ``torn`` bytes.
+    ``batches`` is the number of the last batch; a catalogue that knows of a later one has outlived its journal.
+    Raises :class:`CorruptJournal` for damage, :class:`Occupied` where the run has finished already.
     """
 
-    def __init__(self, layout: Layout, tist: int, *, disk: Disk | None = None) -> None:
+    def __init__(self, layout: Layout, tist: int, *, head: str = NO_BATCH, disk: Disk | None = None) -> None:
         self.tist = tist
+        self.head = head or NO_BATCH
         self.path = layout.runs / f"{tist}.jsonl"
         self.finished_path = layout.runs / f"{tist}.jsonl.gz"
         self.batches = 0
@@ -100,7 +103,7 @@ class JournalWriter:
     def _recover(self, fd: int) -> None:
         scanner = Scanner(self.path)
         for batch in scanner.batches():
-            self.batches = batch.n
+            self.batches, self.head = batch.n, batch.sha256
         self._size = scanner.valid
         try:
             self.torn = os.fstat(fd).st_size - scanner.valid
@@ -134,13 +137,14 @@ class JournalWriter:
         if len(body) > MOST_BYTES:
             raise StorageFailed(f"{self.path}: a batch of {len(body)} bytes is too large")
         n = self.batches + 1
-        head = f'"n":{n},"lines":{len(texts)},"stamp":{stamp}'.encode()
+        head = f'"n":{n},"lines":{len(texts)},"stamp":{stamp},"prev":"{self.head}"'.encode()
         hashed = b"".join((body, BATCH_PREFIX, head))
-        data = b"".join((hashed, b',"xxh3":"', xxh3_128_hexdigest(hashed).encode(), b'"}\n'))
+        sha256 = hashlib.sha256(hashed).hexdigest()
+        data = b"".join((hashed, b',"sha256":"', sha256.encode(), b'"}\n'))
         hit("journal.before-append")
         self._write(data)
         hit("journal.after-append")
-        self.batches = n
+        self.batches, self.head = n, sha256
         self._size += len(data)
         return n
 

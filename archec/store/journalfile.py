@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import os
 import re
@@ -11,33 +12,36 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from xxhash import xxh3_128
-
-from archec.errors import CorruptJournal
+from archec.errors import ConfigError, CorruptJournal
 from archec.store.durable import failure
-
-__all__ = ["BATCH_PREFIX", "MOST_BYTES", "JournalBatch", "Scanner", "newest_batch", "open_plain", "read_batches"]
 
 BATCH_PREFIX = b'{"type":"batch",'
 MOST_BYTES = 1 << 27
 """Bytes of one batch, and so the most that reading a damaged journal holds in memory."""
 
+NO_BATCH = "0" * 64
+"""The head of the chain before the archive's first batch."""
+
 _END = re.compile(
-    rb"(" + re.escape(BATCH_PREFIX) + rb'"n":([1-9][0-9]{0,17}),"lines":([1-9][0-9]{0,8}),"stamp":([0-9]{1,18}))'
-    rb',"xxh3":"([0-9a-f]{32})"\}'
+    rb"(" + re.escape(BATCH_PREFIX) + rb'"n":([1-9][0-9]{0,17}),"lines":([1-9][0-9]{0,8}),"stamp":([0-9]{1,18})'
+    rb',"prev":"([0-9a-f]{64})"),"sha256":"([0-9a-f]{64})"\}'
 )
+_VERSION_1 = re.compile(re.escape(BATCH_PREFIX) + rb'"n":[0-9]+,"lines":[0-9]+,"stamp":[0-9]+,"xxh3":"[0-9a-f]{32}"\}')
 _BUFFER = 1 << 18
 _TAIL = 1 << 18
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class JournalBatch(NamedTuple):
-    """One batch: number, tist of writing, JSON texts without line ends, offset in the plain file."""
+    """One batch: number, tist of writing, JSON texts without line ends, offset in the plain file; the sha256 of the
+    batch before it in the archive and its own."""
 
     n: int
     stamp: int
     lines: list[bytes]
     offset: int
+    prev: str
+    sha256: str
 
 
 def read_batches(path: Path) -> Iterator[JournalBatch]:
@@ -98,21 +102,22 @@ class _End(NamedTuple):
     n: int
     lines: int
     stamp: int
-    xxh3: str
+    prev: str
+    sha256: str
     head: bytes
     size: int
 
     @classmethod
     def of(cls, match: re.Match[bytes], size: int) -> _End:
-        return cls(int(match[2]), int(match[3]), int(match[4]), match[5].decode(), match[1], size)
+        return cls(int(match[2]), int(match[3]), int(match[4]), match[5].decode(), match[6].decode(), match[1], size)
 
     def fits(self, lines: list[bytes]) -> bool:
         """Whether these are the lines that it was written after."""
-        running = xxh3_128()
+        running = hashlib.sha256()
         for line in lines:
             running.update(line)
         running.update(self.head)
-        return running.hexdigest() == self.xxh3
+        return running.hexdigest() == self.sha256
 
     def closes(self, lines: list[bytes]) -> bool:
         """Whether a valid batch ends here, although lines before it may be damaged.
@@ -147,19 +152,20 @@ class Scanner:
             raise failure(error, self._path) from error
 
     def _scan(self, file: BinaryIO) -> Iterator[JournalBatch]:
-        number, n = 1, 1
+        number, n, head = 1, 1, ""
         while True:
             lines, end = self._next(file, number)
             if end is None:
                 if lines:
                     self._torn(number, "the batch that begins here has no end")
                 return
-            if end.n != n or end.lines != len(lines) or not end.fits(lines):
+            if end.n != n or end.lines != len(lines) or (head and end.prev != head) or not end.fits(lines):
                 self._damaged(file, number, lines, end)
                 return
             start = self.valid
             self.valid += sum(map(len, lines)) + end.size
-            yield JournalBatch(n, end.stamp, [line[:-1] for line in lines], start)
+            yield JournalBatch(n, end.stamp, [line[:-1] for line in lines], start, end.prev, end.sha256)
+            head = end.sha256
             number += len(lines) + 1
             n += 1
 
@@ -172,6 +178,11 @@ class Scanner:
                 match = _END.fullmatch(line, 0, len(line) - 1)
                 if match is not None:
                     return lines, _End.of(match, len(line))
+                if _VERSION_1.fullmatch(line, 0, len(line) - 1):
+                    raise ConfigError(
+                        f"{self._path}: is a journal of version 1; this archec reads version 2",
+                        hint="use the archec that wrote it, or make a new archive",
+                    )
             lines.append(line)
             size += len(line)
             if size > MOST_BYTES:

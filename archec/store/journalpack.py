@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import zlib
 from pathlib import Path
 from typing import BinaryIO
-
-from xxhash import xxh3_128
 
 from archec.errors import CorruptJournal, Occupied
 from archec.store.durable import Disk, create_temp, failure
@@ -16,8 +15,6 @@ from archec.store.failpoints import hit
 from archec.store.journalfile import open_plain
 from archec.store.layout import Layout
 from archec.store.sweep import sweep_runs
-
-__all__ = ["pack", "tidy"]
 
 _LEVEL = 3
 _CHUNK = 1 << 18
@@ -106,7 +103,7 @@ def _same(plain: Path, packed: Path) -> bool:
 
 
 def _hash(file: BinaryIO) -> str:
-    running = xxh3_128()
+    running = hashlib.sha256()
     while data := file.read(_CHUNK):
         running.update(data)
     return running.hexdigest()

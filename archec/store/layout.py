@@ -18,8 +18,6 @@ from archec.store.durable import Disk, atomic_write, failure, fsync_dir, is_temp
 from archec.store.notice import NOTICE
 from archec.tist import tist_path
 
-__all__ = ["DESCRIPTOR", "FANOUTS", "NAMASTE", "RUNS", "Layout", "create", "open_layout", "open_store"]
-
 VERSION = 1
 DESCRIPTOR = "layout.json"
 NAMASTE = "0=archec_1.0"

@@ -21,8 +21,6 @@ from archec.store.durable import failure
 from archec.store.layout import Layout
 from archec.tist import MAX_TIST, iso
 
-__all__ = ["LOCK", "Holder", "RunLock", "holder"]
-
 LOCK = "lock"
 _MOST_BYTES = 4096
 _TRIES = 200

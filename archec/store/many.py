@@ -17,8 +17,6 @@ from archec.store.durable import failure
 from archec.store.layout import Layout
 from archec.store.reader import OPEN_FLAGS, open_obi
 
-__all__ = ["ManyReader"]
-
 _MOST_OPEN = 128
 
 

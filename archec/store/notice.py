@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["NOTICE"]
-
 NOTICE = """\
 archec 1.0
 
@@ -54,11 +52,12 @@ The journals
   and its data set, an object that appeared, changed or was lost, a redirect, what the server said of a
   file, the files that a template names, the end of the run.
   Lines come in batches. The last line of each is
-     {"type":"batch","n":NUMBER,"lines":COUNT,"stamp":TIST,"xxh3":HASH}
+     {"type":"batch","n":NUMBER,"lines":COUNT,"stamp":TIST,"prev":HASH,"sha256":HASH}
   with the batch's number from 1 on, the count of the lines before it that belong to it, the time it
-  was written, and the 128-bit XXH3 hash of all the batch's bytes before ,"xxh3" (line ends included).
+  was written, the SHA-256 of the batch before it (of all runs, in the order of their tists; zeros in
+  the first), and the SHA-256 of all the batch's bytes before ,"sha256" (line ends included).
   Lines after the last whole batch of a run that did not finish do not count.
-  Read in the order of their tists the journals give every object's history: md5 sums, times, losses.
+  Read in the order of their tists the journals give every object's history: checksums, times, losses.
 
 lock
   Is locked (flock) by the run that works here; says which one it is or was. It holds no data.

@@ -13,27 +13,13 @@ import re
 import stat
 from typing import BinaryIO, NamedTuple
 
+from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld
 from archec.ids import MAX_NAME, file_name, is_url, slash_variant, unescape
 from archec.store.directories import open_directory, open_root
 from archec.store.durable import failure
 from archec.store.layout import Layout
-from archec.store.temp import new_md5
 from archec.tist import tist_of_path
-
-__all__ = [
-    "MAX_HOPS",
-    "OPEN_FLAGS",
-    "Digest",
-    "Hop",
-    "Located",
-    "digest",
-    "id_of_name",
-    "locate",
-    "open_held",
-    "open_obi",
-    "target",
-]
 
 MAX_HOPS = 64
 """Symbolic links and slash variants that are followed; no recorded chain of redirects is as long."""
@@ -62,9 +48,10 @@ class Located(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """Hex md5 and size in bytes of what is held."""
+    """Hex digests and size in bytes of what is held."""
 
     md5: str
+    sha256: str
     size: int
 
 
@@ -100,16 +87,15 @@ def open_held(layout: Layout, path: str) -> BinaryIO:
 
 
 def digest(layout: Layout, tist: int, id: str) -> Digest:  # noqa: A002
-    """The md5 and the size of what was noted of an obi at ``tist``. Raises as :func:`locate` does."""
-    md5, size = new_md5(), 0
+    """The digests and the size of what was noted of an obi at ``tist``. Raises as :func:`locate` does."""
+    digests = Digests()
     with open_obi(layout, tist, id) as file:
         try:
             while data := file.read(_BUFFER):
-                md5.update(data)
-                size += len(data)
+                digests.update(data)
         except OSError as error:
             raise failure(error, layout.root / layout.path(tist, id)) from error
-    return Digest(md5.hexdigest(), size)
+    return Digest(digests.md5, digests.sha256, digests.size)
 
 
 def target(layout: Layout, tist: int, id: str, to_tist: int, to_id: str) -> str:  # noqa: A002

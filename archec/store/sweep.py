@@ -10,8 +10,6 @@ from archec.store.durable import Disk, failure, is_temp
 from archec.store.layout import RUNS, Layout
 from archec.tist import tist_path
 
-__all__ = ["sweep_parts", "sweep_runs"]
-
 
 def sweep_parts(layout: Layout, tists: Iterable[int]) -> int:
     """Removes the temporary files in the directories of these tists; how many there were.

@@ -6,22 +6,15 @@ process may make one; what it hands to the process that commits is plain data (:
 
 from __future__ import annotations
 
-import hashlib
-from functools import partial
 from types import TracebackType
 from typing import NamedTuple
 
-from xxhash import xxh3_128
-
+from archec.digest import Digests
 from archec.store.directories import Directories
 from archec.store.durable import Data, Disk
 
-__all__ = ["Stored", "Temp", "new_md5"]
-
 _LARGE = 1 << 17
 """Bytes from which on a file is sent to the disk when it is whole, ahead of its batch."""
-
-new_md5 = partial(hashlib.md5, usedforsecurity=False)
 
 
 class Stored(NamedTuple):
@@ -29,14 +22,14 @@ class Stored(NamedTuple):
 
     temp: str
     md5: str
-    xxh3: str
+    sha256: str
     size: int
 
 
 class Temp:
     """A temporary file that is being written. As a context manager it is discarded unless closed."""
 
-    __slots__ = ("_directories", "_directory", "_disk", "_fd", "_md5", "_name", "_where", "_xxh3", "size")
+    __slots__ = ("_digests", "_directories", "_directory", "_disk", "_fd", "_name", "_where")
 
     def __init__(
         self, fd: int, directory: str, name: str, where: str, directories: Directories, disk: Disk
@@ -47,23 +40,24 @@ class Temp:
         self._where = where
         self._directories = directories
         self._disk = disk
-        self._md5 = new_md5()
-        self._xxh3 = xxh3_128()
-        self.size = 0
+        self._digests = Digests()
 
     @property
     def path(self) -> str:
         """The relative path in the store."""
         return f"{self._directory}/{self._name}"
 
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._digests.size
+
     def write(self, data: Data) -> None:
         """Adds bytes. Raises StorageFull or StorageFailed; the file is then to be discarded."""
         if self._fd < 0:
             raise ValueError(f"{self.path} is closed")
         self._disk.write(self._fd, data, self._where)
-        self._md5.update(data)
-        self._xxh3.update(data)
-        self.size += len(data)
+        self._digests.update(data)
 
     def close(self, *, sync: bool = False) -> Stored:
         """Ends the file; ``sync`` also brings it to the disk, for a file that no batch will."""
@@ -71,11 +65,11 @@ class Temp:
             raise ValueError(f"{self.path} is closed")
         if sync:
             self._disk.fsync(self._fd, self._where)
-        elif self.size >= _LARGE:
+        elif self._digests.size >= _LARGE:
             self._disk.begin_sync(self._fd)
         fd, self._fd = self._fd, -1
         self._disk.close(fd, self._where)
-        return Stored(self.path, self._md5.hexdigest(), self._xxh3.hexdigest(), self.size)
+        return Stored(self.path, self._digests.md5, self._digests.sha256, self._digests.size)
 
     def discard(self) -> None:
         """Removes the file, open or closed; nothing happens where it has gone or has its final name."""

@@ -9,6 +9,7 @@ A process that dies in between leaves temporary files, or whole files that the n
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from collections.abc import Sequence
 from itertools import count
@@ -22,12 +23,10 @@ from archec.store.directories import Directories
 from archec.store.durable import Data, Disk, failure, is_temp, temp_name
 from archec.store.failpoints import hit
 from archec.store.layout import Layout
-from archec.store.temp import Stored, Temp, new_md5
+from archec.store.temp import Stored, Temp
 
 if TYPE_CHECKING:  # it takes a while to import, and most file systems do without
     from concurrent.futures import ThreadPoolExecutor
-
-__all__ = ["HardLink", "Link", "Outcome", "Placement", "Writer"]
 
 _SYNC_THREADS = 16
 _MANY_DIRECTORIES = 16
@@ -37,12 +36,12 @@ Kind = Literal["stored", "adopted", "occupied", "missing"]
 
 
 class Placement(NamedTuple):
-    """A whole temporary file that is to get the name of (tist, id); ``md5`` is that of its bytes."""
+    """A whole temporary file that is to get the name of (tist, id); ``sha256`` is that of its bytes."""
 
     temp: str
     tist: int
     id: str
-    md5: str
+    sha256: str
 
 
 class Link(NamedTuple):
@@ -67,15 +66,15 @@ class Outcome(NamedTuple):
     """What became of one part of a batch.
 
     ``stored``: (tist, id) now resolves as asked. ``adopted``: it did before, a run that was cut off had
-    come so far. ``occupied``: something else is held there and stays; ``md5`` is that of the bytes it
+    come so far. ``occupied``: something else is held there and stays; ``sha256`` is that of the bytes it
     resolves to, ``""`` where it resolves to none. ``missing``: contents to be stated again are not held.
-    Else ``md5`` is that of a placement's bytes, ``""`` for links.
+    Else ``sha256`` is that of a placement's bytes, ``""`` for links.
     """
 
     kind: Kind
     tist: int
     id: str
-    md5: str
+    sha256: str
 
 
 class Writer:
@@ -175,7 +174,7 @@ class Writer:
             os.close(fd)
 
     def _place(self, placement: Placement, touched: dict[str, None]) -> Outcome:
-        temp, tist, id, md5 = placement  # noqa: A001
+        temp, tist, id, sha256 = placement  # noqa: A001
         old_directory, old_name = _temp_parts(temp)
         directory = self.layout.directory(tist, id)
         old_fd = self._directories.fd(old_directory)
@@ -184,13 +183,13 @@ class Writer:
         name = file_name(id)
         done = self._disk.rename_noreplace(old_name, old_fd, name, new_fd, f"{self.layout.root}/{directory}/{name}")
         if done == "done":
-            return Outcome("stored", tist, id, md5)
+            return Outcome("stored", tist, id, sha256)
         held = self._held(tist, id)
         if done == "exists":
             self.discard(temp)
         elif held is None:
             raise StorageFailed(f"{self.layout.root}/{temp}: has gone before it got its name")
-        return Outcome("adopted" if held == md5 else "occupied", tist, id, held or "")
+        return Outcome("adopted" if held == sha256 else "occupied", tist, id, held or "")
 
     def _link(self, link: Link, touched: dict[str, None]) -> Outcome:
         tist, id, to_tist, to_id = link  # noqa: A001
@@ -238,22 +237,22 @@ class Writer:
             except OSError as error:
                 raise failure(error, f"{self.layout.root}/{source}") from error
             stored = temp.close(sync=True)
-        return self._place(Placement(stored.temp, tist, id, stored.md5), touched)
+        return self._place(Placement(stored.temp, tist, id, stored.sha256), touched)
 
     def _held(self, tist: int, id: str) -> str | None:  # noqa: A002
-        """The md5 of what (tist, id) resolves to, brought to the disk; None where that is nothing."""
+        """The sha256 of what (tist, id) resolves to, brought to the disk; None where that is nothing."""
         try:
             path = reader.locate(self.layout, tist, id).path
             with reader.open_held(self.layout, path) as file:
-                md5 = new_md5()
+                sha256 = hashlib.sha256()
                 while data := file.read(_BUFFER):
-                    md5.update(data)
+                    sha256.update(data)
                 self._disk.fsync(file.fileno(), f"{self.layout.root}/{path}")
         except (NotHeld, CorruptArchive):
             return None
         except OSError as error:
             raise failure(error, f"{self.layout.root}/{self.layout.path(tist, id)}") from error
-        return md5.hexdigest()
+        return sha256.hexdigest()
 
     def _sync_directories(self, touched: dict[str, None]) -> None:
         """Brings the names to the disk: in the directories of the batch, and of those above that are new."""

@@ -42,23 +42,24 @@ _CHUNK = 1 << 20
 class Observation(NamedTuple):
     """A state of an obi, or a visit that found a state unchanged.
 
-    ``noted`` is the tist under which the bytes are held, which is earlier than ``tist`` for a revisit. ``md5``,
-    ``size`` (-1: unknown) and ``type`` (media type) are those of the bytes; ``status``, ``headers`` and ``target``
-    (of a redirect) those of the response. ``unchanged`` tells whether a revisit relies on the server (304) rather
-    than on the bytes.
+    ``noted`` is the tist at which the state was noted, which is earlier than ``tist`` for a revisit; ``at`` that under
+    which its bytes lie, 0 if it is the same. ``sha256``, ``size`` (-1: unknown) and ``type`` (media type) are those of
+    the bytes; ``status``, ``headers`` and ``target`` (of a redirect) those of the response. ``unchanged`` tells whether
+    a revisit relies on the server (304) rather than on the bytes.
     """
 
     kind: RecordKind
     id: str
     tist: int
     noted: int
-    md5: str
+    sha256: str
     size: int
     type: str
     status: int = 0
     headers: tuple[tuple[str, str], ...] = ()
     target: str = ""
     unchanged: bool = False
+    at: int = 0
 
 
 class Contents(NamedTuple):
@@ -161,6 +162,10 @@ def http_head(seen: Observation) -> StatusAndHeaders:
     return head
 
 
+_SHA256 = "WARC-X-Archec-SHA256"
+"""The header with what archec identifies the contents by; WARC digests are SHA-1, as other tools expect."""
+
+
 def warcinfo(part_of: str, filename: str, tist: int) -> ArcWarcRecord:
     """The first record of a file. ``tist`` is that of the archive's state, not the time of the export."""
     fields = {
@@ -181,7 +186,7 @@ def warcinfo(part_of: str, filename: str, tist: int) -> ArcWarcRecord:
 
 def response(seen: Observation, head: StatusAndHeaders, contents: Contents) -> ArcWarcRecord:
     """A response with its body."""
-    headers = _headers(seen, contents.payload, contents.block)
+    headers = _headers(seen, contents.payload, contents.block) | {_SHA256: contents.sha256}
     if identified := media_type(seen.type):
         headers["WARC-Identified-Payload-Type"] = identified
     return _BUILDER.create_warc_record(
@@ -193,7 +198,7 @@ def resource(seen: Observation, contents: Contents) -> ArcWarcRecord:
     """A template, or a file that came by FTP: bytes without an HTTP header."""
     is_file = "://" in seen.id[:8]
     kind = (media_type(seen.type) or "application/octet-stream") if is_file else _TEMPLATE
-    headers = _headers(seen, contents.payload, contents.block) | {"Content-Type": kind}
+    headers = _headers(seen, contents.payload, contents.block) | {"Content-Type": kind, _SHA256: contents.sha256}
     return _BUILDER.create_warc_record(
         target_uri(seen.id), "resource", contents.stream, contents.size, kind, headers
     )

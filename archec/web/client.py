@@ -208,11 +208,11 @@ class Client:
             if unwritten:
                 temp.write(b"".join(unwritten))
             complete, temp = temp, None
-            path, md5, xxh3, size = complete.close()
+            path, md5, sha256, size = complete.close()
         finally:
             if temp is not None:
                 temp.discard()
-        return Attempt(hop._replace(temp=path, md5=md5, xxh3=xxh3, size=size, head=head))
+        return Attempt(hop._replace(temp=path, md5=md5, sha256=sha256, size=size, head=head))
 
     async def _drain(self, flight: Flight, response: httpx.Response) -> None:
         """Reads a small unwanted body so that its connection can be kept."""

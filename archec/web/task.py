@@ -28,7 +28,7 @@ class FetchTask(NamedTuple):
 class Hop(NamedTuple):
     """The result of one task. Redirects are not followed: ``location`` says where to.
 
-    ``kind`` is ``body`` (``temp``, ``md5``, ``xxh3``, ``size`` are set; the caller owns the temporary
+    ``kind`` is ``body`` (``temp``, ``md5``, ``sha256``, ``size`` are set; the caller owns the temporary
     file from then on), ``redirect``, ``not-modified`` or ``failed`` (``outcome`` and ``message`` say
     why). ``outcome`` is None for a body and a redirect: what they mean is the caller's decision.
     ``deferred``: the host was given up for this run, nothing was learnt about this file.
@@ -46,7 +46,7 @@ class Hop(NamedTuple):
     """Absolute, not normalised."""
     temp: str = ""
     md5: str = ""
-    xxh3: str = ""
+    sha256: str = ""
     size: int = 0
     """Bytes of the entity body as served after transfer coding."""
     content_type: str = ""

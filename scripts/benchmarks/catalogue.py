@@ -15,13 +15,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import md5
 from itertools import islice
 from pathlib import Path
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Changes, DueFobi, Position, Refipo, TextPlace, Tobi, TobiNote, TobiVersion
+from archec.catalogue.model import Changes, DueFobi, Note, Obi, Position, Refipo, Version
 from archec.catalogue.open import open_catalogue
+from archec.digest import md5_hex, sha256_hex
 from archec.history import History
 from benchmarks.runner import ROOT, BenchmarkError, Report
 
@@ -64,22 +64,22 @@ def _engine(name: str, url: str, folder: Path, rows: int, report: Report) -> Non
     draw = random.Random(1)
     catalogue = open_catalogue(url, base=folder, create=True)
     try:
-        if next(catalogue.scan_tobis(), None) is not None:
+        if next(catalogue.scan(), None) is not None:
             raise BenchmarkError("this database holds a catalogue already: name an empty one")
         report.add(group, "upserts", "tobis/s", [_upserts(catalogue, rows)])
         for together in (1, 500):
             parts = [{handle(draw.randrange(rows)) for _ in range(together)} for _ in range(_READS // together)]
             began = time.perf_counter()
-            found = sum(len(catalogue.tobis(part)) for part in parts)
+            found = sum(len(catalogue.obis("tobi", part)) for part in parts)
             report.add(group, f"reads of {together}", "tobis/s", [found / (time.perf_counter() - began)])
             if found != sum(map(len, parts)):
                 raise BenchmarkError("documents are lost")
 
         def by_id(at: int) -> int:
-            return sum(1 for _ in islice(catalogue.all_tobis(handle(at)), _PAGE))
+            return sum(1 for _ in islice(catalogue.all("tobi", handle(at)), _PAGE))
 
         def by_stamp(at: int) -> int:
-            return len(catalogue.changed_tobis(_stamp(at), handle(at), _PAGE))
+            return len(catalogue.changed("tobi", _stamp(at), handle(at), _PAGE))
 
         def by_due(at: int) -> int:
             return sum(1 for _ in islice(catalogue.due(0, DueFobi(0, _urls(at)[0])), _PAGE))
@@ -144,16 +144,17 @@ def chunks(rows: int) -> Iterator[Changes]:
         here = range(start, min(start + CHUNK, rows))
         tobis = [_tobi(i) for i in here]
         mentioned = [url for i in here for url in _urls(i)]
-        vi = [TextPlace(version.text, FIRST, tobi.id) for tobi in tobis for version in tobi.versions.values()]
-        yield Changes(Position(FIRST, start // CHUNK, start), tobis=tobis, mentioned=mentioned, vi=vi)
+        yield Changes(Position(FIRST, start // CHUNK, start), obis=tobis, mentioned=mentioned)
 
 
-def _tobi(i: int) -> Tobi:
-    state, text = (md5(f"{what} {i}".encode(), usedforsecurity=False).hexdigest() for what in ("state", "text"))
+def _tobi(i: int) -> Obi:
+    state, text = sha256_hex(f"state {i}".encode()), md5_hex(f"text {i}".encode())
     refs = tuple(Refipo(url, "Application/pdf") for url in _urls(i))
-    version = TobiVersion(state, 1500, text, "ReDIF-Paper 1.0", "The title of a paper, of some length", refs)
-    note = TobiNote(FIRST + 1, "new", f"RePEc/a{i // _ARCHIVE:05d}/wpaper/x.rdf", i % _ARCHIVE, "utf-8")
-    return Tobi(handle(i), handle(i), History((FIRST,), (state,)), {state: version}, {FIRST: note}, _stamp(i))
+    version = Version(state, text, 1500, text, "ReDIF-Paper 1.0", "The title of a paper, of some length", refs)
+    path = f"RePEc/a{i // _ARCHIVE:05d}/wpaper/x.rdf"
+    note = Note(FIRST + 1, "new", path=path, line=i % _ARCHIVE, encoding="utf-8")
+    history = History((FIRST,), (state,))
+    return Obi(handle(i), "tobi", history, {state: version}, {FIRST: note}, handle(i), stamp=_stamp(i))
 
 
 @contextmanager

@@ -16,11 +16,11 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from hashlib import md5
 from pathlib import Path
 
-from archec.catalogue.model import Changes, Fobi, FobiNote, FobiVersion, Position, Tobi, TobiNote, Visit
+from archec.catalogue.model import Changes, Note, Obi, Position, Version, Visit
 from archec.catalogue.open import open_catalogue
+from archec.digest import md5_hex, sha256_hex
 from archec.history import History
 from benchmarks.catalogue import FIRST, chunks, handle
 from benchmarks.runner import BenchmarkError, Report, archec, environment
@@ -86,17 +86,17 @@ def _make_catalogue(place: Path, works: int) -> None:
     try:
         number = 0
         for changes in chunks(works):
-            tobis = [_tobi(number + n, tobi) for n, tobi in enumerate(changes.tobis)]
+            tobis = [_tobi(number + n, tobi) for n, tobi in enumerate(changes.obis)]
             number += len(tobis)
             fobis = [fobi for tobi in tobis for fobi in _fobis(tobi)]
             # A catalogue without journals: no command has anything to catch up with.
-            catalogue.write(replace(changes, position=Position(), tobis=tobis, fobis=fobis))
+            catalogue.write(replace(changes, position=Position(), obis=[*tobis, *fobis]))
         catalogue.write(Changes(Position()))
     finally:
         catalogue.close()
 
 
-def _tobi(number: int, tobi: Tobi) -> Tobi:
+def _tobi(number: int, tobi: Obi) -> Obi:
     """One of twenty is lost, one of two hundred came back."""
     if number % 20:
         return tobi
@@ -104,25 +104,28 @@ def _tobi(number: int, tobi: Tobi) -> Tobi:
     entries: dict[int, str | None] = {FIRST: state, SECOND: None}
     if number % 200 == 0:
         entries[SECOND + 86400] = state
-    notes = {tist: TobiNote(tist, "lost" if held is None else "new") for tist, held in entries.items()}
+    notes = {tist: Note(tist, "lost" if held is None else "new") for tist, held in entries.items()}
     return replace(tobi, history=History.of(entries), notes=notes)
 
 
-def _fobis(tobi: Tobi) -> Iterator[Fobi]:
+def _fobis(tobi: Obi) -> Iterator[Obi]:
     """Of ten files six are held, one is lost, one refused, one does not answer, one was never visited."""
     due = SECOND + 86400 * 30
     for version in tobi.versions.values():
         for ref in version.refs:
-            state = md5(ref.url.encode(), usedforsecurity=False).hexdigest()
+            state, text = sha256_hex(ref.url.encode()), md5_hex(ref.url.encode())
             die = int(state[:8], 16) % 10
             if die == 1:
-                yield Fobi(ref.url, visit=Visit(SECOND, "forbidden", 403), due=due)
+                yield Obi(ref.url, "fobi", visit=Visit(SECOND, "forbidden", 403), due=due)
             elif die == 2:
-                yield Fobi(ref.url, visit=Visit(SECOND, "unreachable"), due=due)
+                yield Obi(ref.url, "fobi", visit=Visit(SECOND, "unreachable"), due=due)
             elif die:
                 lost = die == 3
                 entries: dict[int, str | None] = {FIRST: state} | ({SECOND: None} if lost else {})
-                notes = {FIRST: FobiNote(FIRST, "new", 200)} | ({SECOND: FobiNote(SECOND, "lost", 404)} if lost else {})
+                notes = {FIRST: Note(FIRST, "new", status=200)}
+                if lost:
+                    notes[SECOND] = Note(SECOND, "lost", status=404)
                 visit = Visit(SECOND, "gone" if lost else "same", etag='"x"', checked=SECOND)
-                versions = {state: FobiVersion(state, 400_000, state, "application/pdf" if die < 9 else "text/html")}
-                yield Fobi(ref.url, History.of(entries), versions, notes, visit, due, 1)
+                media_type = "application/pdf" if die < 9 else "text/html"
+                versions = {state: Version(state, text, 400_000, text, media_type)}
+                yield Obi(ref.url, "fobi", History.of(entries), versions, notes, visit=visit, due=due, stamp=1)

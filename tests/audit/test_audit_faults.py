@@ -17,7 +17,10 @@ from audit_support import World, checked, clone, codes, flip, rewrite, run_sql, 
 from gather_support import Member, run, tarball, template
 
 from archec.audit.checks import check_layout
+from archec.audit.entries import Entry
 from archec.audit.findings import Finding
+from archec.audit.fixity import Inspector
+from archec.audit.pace import Pace
 
 Damage = Callable[[World], None]
 
@@ -251,8 +254,8 @@ def test_a_handle_of_another_form_is_a_template_all_the_same(world: World, tmp_p
 
 
 def test_the_catalogue_says_something_else(world: World) -> None:
-    wrong = "0" * 32
-    run_sql(world, f"UPDATE mi SET state = '{wrong}', h = NULL WHERE id = 'RePEc:aaa:sss:1'")
+    wrong = "0" * 64
+    run_sql(world, f"UPDATE mi SET state = x'{wrong}', h = NULL WHERE id = 'RePEc:aaa:sss:1'")
     summary, findings = verified(world)
     assert not summary.clean
     assert codes(findings) == ["catalogue-disagrees", "catalogue-lacks"]
@@ -263,10 +266,8 @@ def test_the_catalogue_lacks_an_obi_and_has_another(world: World) -> None:
     run_sql(world, "UPDATE mi SET id = 'RePEc:aaa:sss:9' WHERE id = 'RePEc:aaa:sss:0'")
     summary, findings = verified(world)
     assert codes(findings) == ["catalogue-lacks", "catalogue-lacks"]
-    run_sql(
-        world,
-        "UPDATE mi_doc SET doc = replace(doc, '\"id\":\"RePEc:aaa:sss:0\"', '\"id\":\"RePEc:aaa:sss:9\"')",
-    )
+    for table in ("entries", "versions"):
+        run_sql(world, f"UPDATE {table} SET id = 'RePEc:aaa:sss:9' WHERE id = 'RePEc:aaa:sss:0'")
     structure, findings = checked(world)
     assert codes(findings) == ["catalogue-lacks", "catalogue-lacks", "journal-lacks", "journal-lacks"]
     assert not structure.clean
@@ -276,17 +277,31 @@ def test_whose_side_the_bytes_are_on(world: World) -> None:
     """Bytes, catalogue and journal, each against the two others."""
     path = world.path("template")
     forged = path.read_bytes().replace(b"A title", b"B title")
-    md5 = hashlib.md5(forged).hexdigest()
+    sha256 = hashlib.sha256(forged).hexdigest()
     rewrite(path, forged)
-    real = hashlib.md5(forged.replace(b"B title", b"A title")).hexdigest()
+    real = hashlib.sha256(forged.replace(b"B title", b"A title")).hexdigest()
     run_sql(
         world,
-        f"UPDATE mi SET h = replace(h, '{real}', '{md5}')",
-        f"UPDATE mi_doc SET doc = replace(doc, '{real}', '{md5}')",
+        f"UPDATE mi SET h = replace(h, '{real}', '{sha256}')",
+        f"UPDATE versions SET sha256 = x'{sha256}', doc = replace(doc, '{real}', '{sha256}') WHERE sha256 = x'{real}'",
     )
     _, findings = verified(world)
     assert codes(findings) == ["journal-disagrees"], str(findings[0])
-    assert (findings[0].md5, findings[0].found) == (real, md5)
+    assert (findings[0].sha256, findings[0].found) == (real, sha256)
+
+
+def test_an_md5_of_the_journal_that_is_not_that_of_the_bytes(world: World) -> None:
+    """Where the sha256 is right it is the journal's line that is wrong; no copy of the file is to take its place."""
+    data = world.path("template").read_bytes()
+    sha256, md5 = hashlib.sha256(data).hexdigest(), hashlib.md5(data).hexdigest()
+    tist, obi = int(Path(world.places["journal"]).name.partition(".")[0]), "RePEc:aaa:sss:0"
+    with Inspector(world.layout, None, Pace(0)) as inspector:
+        for told in (md5, ""):
+            assert inspector.inspect_one(Entry(tist, obi, sha256, len(data), "", told)) is None
+        finding = inspector.inspect_one(Entry(tist, obi, sha256, len(data), "", "0" * 32))
+    assert finding is not None
+    assert (finding.code, finding.grave, finding.path) == ("journal-line", True, world.places["template"])
+    assert md5 in finding.message
 
 
 STRANGE: dict[str, tuple[str, str]] = {

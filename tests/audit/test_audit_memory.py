@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.audit.entries import Entry, key_of, told_by
+from archec.audit import entries as entries_module
+from archec.audit.entries import Entry, Told, key_of, told_by
 from archec.audit.memory import Bad, Memory, Stretch
 from archec.audit.pace import Pace
 from archec.audit.plan import parts_of
 from archec.audit.sieve import KEY, Sieve
-from archec.catalogue.model import TobiNote, TobiVersion
-from archec.catalogue.records import TobiChange, encode
+from archec.catalogue.model import KINDS, Kind, Note, Refipo, Version
+from archec.catalogue.records import ObiChange, encode
 from archec.errors import CorruptJournal, StorageFailed
 from archec.store.journal import JournalFile
 from archec.tist import MAX_TIST
@@ -70,7 +71,7 @@ def test_consecutive_checks_are_one_row(tmp_path: Path) -> None:
 
 
 def test_bad_entries(tmp_path: Path) -> None:
-    bad = [Bad(Entry(tist, f"RePEc:a:b:{tist}", "0" * 32, 5, ""), "corrupt", 9, 100) for tist in range(1200)]
+    bad = [Bad(Entry(tist, f"RePEc:a:b:{tist}", "0" * 64, 5, "", "0" * 32), "corrupt", 9, 100) for tist in range(1200)]
     with Memory(tmp_path / "new" / "fixity.sqlite") as memory:
         for item in random.Random(1).sample(bad, len(bad)):
             memory.remember_bad(item)
@@ -141,39 +142,54 @@ def test_pace() -> None:
 
 
 ids = st.text(min_size=1).map(lambda text: f"RePEc:{text}") | st.from_regex(r"RePEc:[a-z]{3}:\w+:\d+", fullmatch=True)
+sha256s = st.text("0123456789abcdef", min_size=64, max_size=64)
 md5s = st.text("0123456789abcdef", min_size=32, max_size=32)
-puts = st.dictionaries(st.integers(0, MAX_TIST), md5s | st.none(), min_size=1, max_size=3)
+puts = st.dictionaries(st.integers(0, MAX_TIST), sha256s | st.none(), min_size=1, max_size=3)
 
 
-@given(ids, st.text(), puts, md5s, st.integers(0, 10**9))
+@given(st.sampled_from(KINDS), ids, st.text(), puts, sha256s, md5s, st.integers(0, 10**9))
 def test_lines_are_read_as_the_journal_has_them(
-    obi: str, handle: str, put: dict[int, str | None], text: str, size: int
+    kind: Kind, obi: str, handle: str, put: dict[int, str | None], other: str, md5: str, size: int
 ) -> None:
     """The quick way of reading a line says what the thorough one says."""
-    md5 = next((state for state in put.values() if state is not None), text)
-    notes = {tist: TobiNote(1, "new", handle) for tist in put}
-    record = TobiChange(obi, handle, put, notes, version=TobiVersion(md5, size, text, "ReDIF-Paper", handle))
-    line = encode(record).encode()
+    sha256 = next((state for state in put.values() if state is not None), other)
+    target = handle if kind == "fobi" else ""
+    notes = {tist: Note(1, "new", path=handle, target=target) for tist in put}
+    version = Version(sha256, md5, size, md5, "ReDIF-Paper", handle)
+    line = encode(ObiChange(kind, obi, handle, put, version=version, notes=notes))
     told = told_by(line, "a test")
     if told is None:
         assert set(put.values()) == {None}
         return
-    assert (told.id, told.put, told.md5, told.size, told.target) == (obi, put, md5, size, "")
+    assert (told.id, told.put, told.sha256, told.size, told.target, told.md5) == (obi, put, sha256, size, target, md5)
     assert [entry.tist for entry in told.entries()] == [tist for tist, state in put.items() if state is not None]
+
+
+def test_the_usual_line_is_read_without_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template that is new: the pattern for such lines follows what the journal writes."""
+    monkeypatch.setattr(entries_module, "_told_by_json", None)
+    sha256, md5 = "1" * 64, "2" * 32
+    for text, refs in (("3" * 32, (Refipo("http://h/a"),)), (None, ())):
+        version = Version(sha256, md5, 7, text, "ReDIF-Paper 1.0", "A title", refs)
+        notes = {5: Note(9, "new", path="RePEc/a/b.rdf", line=3, encoding="utf-8")}
+        for handle in ("RePEc:A:b:1", ""):
+            line = encode(ObiChange("tobi", "RePEc:a:b:1", handle, {5: sha256}, version=version, notes=notes))
+            assert told_by(line, "a test") == Told("RePEc:a:b:1", {5: sha256}, sha256, 7, "", md5)
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"type":"tobi","id":1,"put":{"1":null}}',
-        b'{"type":"tobi","id":"a","put":{"x":null}}',
-        b'{"type":"tobi","id":"a","put":{"-1":null}}',
-        b'{"type":"tobi","id":"a","put":{"1":"short"}}',
-        b'{"type":"tobi","id":"a","put":{"1":5}}',
-        b'{"type":"tobi","id":"a","put":{"1":null},"version":{}}',
-        b'{"type":"fobi","id":"a","put":{"1":null},"version":{"size":-1},"md5":""}',
-        b'{"type":"fobi","id":"a","put":{"1":null},"version":{"size":1},"md5":"","note":[]}',
-        b'{"type":"fobi","id":"a","put":{"',
+        b'{"type":"obi","kind":"tobi","id":1,"put":{"1":null}}',
+        b'{"type":"obi","kind":"tobi","id":"a","put":{"x":null}}',
+        b'{"type":"obi","kind":"tobi","id":"a","put":{"-1":null}}',
+        b'{"type":"obi","kind":"tobi","id":"a","put":{"1":"short"}}',
+        b'{"type":"obi","kind":"tobi","id":"a","put":{"1":5}}',
+        b'{"type":"obi","kind":"tobi","id":"a","put":{"1":null},"version":{}}',
+        b'{"type":"obi","kind":"fobi","id":"a","put":{"1":null},"version":{"sha256":"","md5":"","size":-1}}',
+        b'{"type":"obi","kind":"fobi","id":"a","put":{"1":null},"version":{"sha256":"","size":1}}',
+        b'{"type":"obi","kind":"fobi","id":"a","put":{"1":null},"version":{"sha256":"","md5":"","size":1},"notes":[]}',
+        b'{"type":"obi","kind":"fobi","id":"a","put":{"',
     ],
 )
 def test_lines_that_make_no_sense(line: bytes) -> None:

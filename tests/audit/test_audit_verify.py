@@ -226,7 +226,7 @@ def test_commands(world: World, pristine: World) -> None:
         ("corrupt", world.places["pdf"]),
         ("missing", world.places["new page"]),
     ]
-    assert set(findings[0]) == {"finding", "grave", "path", "tist", "id", "md5", "found", "message"}
+    assert set(findings[0]) == {"finding", "grave", "path", "tist", "id", "sha256", "found", "message"}
     assert (summary["summary"], summary["wrong"], summary["bad"], summary["clean"]) == ("verify", 2, 2, False)
     done = archec_cli(world.config, "check", "--json")
     assert done.code == 6

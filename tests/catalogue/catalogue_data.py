@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from hashlib import md5
+from collections.abc import Sequence
+from hashlib import md5, sha256
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from archec.catalogue.codec import canonical
 from archec.catalogue.model import (
     Changes,
+    Coverage,
     DataSet,
-    Fobi,
-    FobiNote,
-    FobiVersion,
+    KeyedSet,
+    Kind,
+    Note,
+    Obi,
     Position,
     Refipo,
     Run,
-    SeenSet,
-    TextPlace,
-    Tobi,
-    TobiNote,
-    TobiVersion,
+    Version,
     Visit,
+    Visited,
 )
 from archec.history import History
 
@@ -44,95 +46,123 @@ HOSTILE = (
 
 
 def checksum(text: str) -> str:
+    """The md5 of a text."""
     return md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def tobi(obi: str, *tists: int, stamp: int = 1, lost: bool = False) -> Tobi:
+def state(text: str) -> str:
+    """The sha256 of a text, which is the state of who holds it."""
+    return sha256(text.encode()).hexdigest()
+
+
+def version(text: str, size: int, type: str, title: str = "", refs: tuple[Refipo, ...] = ()) -> Version:  # noqa: A002
+    """The version of an obi that holds ``text``."""
+    return Version(state(text), checksum(text), size, checksum(f"text {text}"), type, title, refs)
+
+
+def tobi(obi: str, *tists: int, stamp: int = 1, lost: bool = False) -> Obi:
     """A tobi with another content at each of ``tists``, the last one lost if asked for."""
-    entries: dict[int, str | None] = {tist: checksum(f"{obi}@{tist}") for tist in tists or (100,)}
-    versions = {}
-    for tist, state in entries.items():
-        refs = (Refipo(f"http://h/{tist}.pdf", "Application/pdf"), Refipo("http://h/all", "", "", "", "free"))
-        versions[str(state)] = TobiVersion(str(state), 100, checksum(f"text {state}"), "ReDIF-Paper 1.0", "T", refs)
+    texts = {tist: f"{obi}@{tist}" for tist in tists or (100,)}
+    entries: dict[int, str | None] = {tist: state(text) for tist, text in texts.items()}
     if lost:
         entries[max(entries)] = None
-    notes = {tist: TobiNote(tist + 1, "new", "RePEc/aaa/x.rdf", 7, "utf-8") for tist in entries}
-    return Tobi(obi, obi.upper(), History.of(entries), versions, notes, stamp)
+    versions = {}
+    for tist, text in texts.items():
+        refs = (Refipo(f"http://h/{tist}.pdf", "Application/pdf"), Refipo("http://h/all", "", "", "", "free"))
+        if entries[tist] is not None:
+            versions[state(text)] = version(text, 100, "ReDIF-Paper 1.0", "T", refs)
+    notes = {tist: Note(tist + 1, "new", path="RePEc/aaa/x.rdf", line=7, encoding="utf-8") for tist in entries}
+    return Obi(obi, "tobi", History.of(entries), versions, notes, obi.upper(), stamp=stamp)
 
 
-def fobi(obi: str, *tists: int, due: int = 0, stamp: int = 1) -> Fobi:
+def fobi(obi: str, *tists: int, due: int = 0, stamp: int = 1) -> Obi:
     """A visited fobi with another content at each of ``tists``; without any it never was held."""
-    entries: dict[int, str | None] = {tist: checksum(f"{obi}@{tist}") for tist in tists}
-    versions = {str(s): FobiVersion(str(s), 5, checksum(f"text {s}"), "application/pdf") for s in entries.values()}
-    notes = {t: FobiNote(t, "new", 200, headers=(("etag", '"x"'), ("x-\0", "\u2013"))) for t in entries}
-    return Fobi(
-        obi, History.of(entries), versions, notes, Visit(50, "new" if tists else "unreachable", 200), due, stamp
-    )
+    versions = {state(text): version(text, 5, "application/pdf") for text in (f"{obi}@{tist}" for tist in tists)}
+    history = History.of({tist: state(f"{obi}@{tist}") for tist in tists})
+    headers = (("etag", '"x"'), ("x-\0", "\u2013"))
+    notes = {tist: Note(tist, "new", status=200, headers=headers) for tist in tists}
+    visit = Visit(50, "new" if tists else "unreachable", 200)
+    return Obi(obi, "fobi", history, versions, notes, visit=visit, due=due, stamp=stamp)
 
 
-def lot(number: int, **parts: object) -> Changes:
+def bare(kind: Kind, obi: str, entries: dict[int, str | None] | None = None) -> Obi:
+    """An obi of which no more is known than its history: {tist: the text that it holds, or None}."""
+    states = {tist: None if text is None else state(text) for tist, text in (entries or {}).items()}
+    return Obi(obi, kind, History.of(states))
+
+
+def coverage(data: Coverage) -> KeyedSet:
+    """A coverage under its key."""
+    text = canonical(data)
+    return KeyedSet(checksum(text.decode()), text)
+
+
+def lot(number: int, *obis: Obi, **parts: object) -> Changes:
     """A lot that reaches batch ``number``."""
-    return Changes(Position(1000, number, 2000 + number), **parts)  # type: ignore[arg-type]
+    return Changes(Position(1000, number, 2000 + number, state(f"batch {number}")), obis, **parts)  # type: ignore[arg-type]
 
 
 # -- random lots ----------------------------------------------------------------------------------
 
 _tists = st.integers(1, 9)
-_md5s = st.integers(0, 5).map(lambda i: checksum(str(i)))
+_contents = st.integers(0, 5).map(str)
+_texts = st.one_of(st.none(), st.integers(0, 5).map(lambda i: checksum(str(i))))
 _names = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 _ids = st.one_of(st.sampled_from(["a", "b", "c", *HOSTILE]), _names)
-_histories = st.dictionaries(_tists, st.one_of(st.none(), _md5s), max_size=4).map(History.of)
+_histories = st.dictionaries(_tists, st.one_of(st.none(), _contents), max_size=4)
 _refs = st.lists(st.builds(Refipo, _names, _names, _names, _names, _names), max_size=3).map(tuple)
+_headers = st.lists(st.tuples(_names, _names), max_size=2).map(tuple)
+_visits = st.builds(Visit, _tists, _names, st.just(200), _names, _names)
 
 
 @st.composite
-def tobis(draw: st.DrawFn) -> Tobi:
-    history = draw(_histories)
+def obis(draw: st.DrawFn, kind: Kind) -> Obi:
+    is_tobi = kind == "tobi"
+    contents = draw(_histories)
+    history = History.of({tist: None if text is None else state(text) for tist, text in contents.items()})
     versions = {
-        state: TobiVersion(state, draw(st.integers(0, 2**40)), draw(_md5s), draw(_names), draw(_names), draw(_refs))
-        for state in history.states
-        if state is not None
-    }
-    notes = {tist: TobiNote(tist, draw(st.sampled_from(["new", "lost"])), draw(_names)) for tist in history.tists}
-    return Tobi(draw(_ids), draw(_names), history, versions, notes, draw(_tists))
+        state(text): Version(
+            state(text), checksum(text), draw(st.integers(0, 2**40)), draw(_texts), draw(_names),
+            draw(_names) if is_tobi else "", draw(_refs) if is_tobi else (),
+        )
+        for text in contents.values()
+        if text is not None
+    }  # fmt: skip
+    notes = {}
+    for tist in history.tists:
+        note = Note(tist, draw(st.sampled_from(["new", "lost"])), draw(st.integers(0, 2)), draw(_names))
+        if is_tobi:
+            notes[tist] = replace(note, path=draw(_names), line=draw(_tists))
+        else:
+            notes[tist] = replace(note, status=200, target=draw(st.one_of(st.just(""), _ids)), headers=draw(_headers))
+    rest = {"handle": draw(_names)} if is_tobi else {"visit": draw(st.one_of(st.none(), _visits)), "due": draw(_tists)}
+    return Obi(draw(_ids), kind, history, versions, notes, stamp=draw(_tists), **rest)
 
 
-@st.composite
-def fobis(draw: st.DrawFn) -> Fobi:
-    history = draw(_histories)
-    versions = {
-        state: FobiVersion(state, draw(_tists), draw(st.one_of(st.none(), _md5s)), draw(_names))
-        for state in history.states
-        if state is not None
-    }
-    headers = st.lists(st.tuples(_names, _names), max_size=2).map(tuple)
-    notes = {tist: FobiNote(tist, "new", 200, draw(_names), draw(headers)) for tist in history.tists}
-    visit = draw(st.one_of(st.none(), st.builds(Visit, _tists, _names, st.just(200), _names, _names)))
-    return Fobi(draw(_ids), history, versions, notes, visit, draw(_tists), draw(_tists))
+HANDLES = [KeyedSet(checksum(f"handles {n}"), bytes(8 * n)) for n in range(3)]
+"""Sets of handles; the first is empty."""
 
+COVERAGES: Sequence[KeyedSet] = [
+    coverage(Coverage(complete=True)),
+    coverage(Coverage(covered=frozenset(HOSTILE), guarded=frozenset({"aaa"}))),
+    coverage(Coverage(partial={"a.$\0": HANDLES[0].key, "": HANDLES[1].key})),
+    coverage(Coverage(partial={"aaa": HANDLES[1].key, "b": "lacking"})),
+]
 
-_places = st.builds(TextPlace, _md5s, _tists, _ids)
-_seen = st.binary(max_size=40).map(lambda ids: SeenSet(checksum(ids.hex()), ids))
 _data_sets = st.builds(
-    DataSet,
-    _tists,
-    st.lists(_names, max_size=2).map(tuple),
-    st.booleans(),
-    st.frozensets(_ids, max_size=3),
-    st.dictionaries(_ids, st.lists(_md5s, max_size=2).map(tuple), max_size=2),
+    DataSet, _tists, _tists, _names, st.sampled_from(["", "lacking", *(item.key for item in COVERAGES)])
 )
-_runs = st.builds(Run, _tists, st.sampled_from(["running", "done"]), _tists, st.just("tarball"), _names)
+_states = st.sampled_from(["running", "done"])
+_runs = st.builds(Run, _tists, st.just("gather"), _states, _tists, st.just("tarball"), _names)
 
 lots = st.builds(
     Changes,
-    st.builds(Position, _tists, _tists, _tists),
-    st.lists(tobis(), max_size=4),
-    st.lists(fobis(), max_size=4),
+    st.builds(Position, _tists, _tists, _tists, st.integers(0, 9).map(lambda i: state(str(i)))),
+    st.lists(st.one_of(obis("tobi"), obis("fobi")), max_size=8),
+    st.lists(st.builds(Visited, _ids, _visits, _tists), max_size=3),
     st.lists(_ids, max_size=4),
-    st.lists(_places, max_size=4),
-    st.lists(_places, max_size=4),
     st.lists(_runs, max_size=2),
     st.lists(_data_sets, max_size=2),
-    st.lists(_seen, max_size=2),
+    st.lists(st.sampled_from([*HANDLES, *COVERAGES]), max_size=3),
 )
 """Lots over few ids, tists and checksums, so that they meet."""

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
-from catalogue_data import HOSTILE, checksum, fobi, lot, tobi
+from catalogue_data import HOSTILE, bare, checksum, fobi, lot, state, tobi, version
 
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue, Counts
-from archec.catalogue.lists import FileState, Place, TobiFiles
 from archec.catalogue.model import (
+    KINDS,
     DataSet,
     DueFobi,
-    Fobi,
+    FileState,
+    KeyedSet,
+    Kind,
+    Moment,
+    Note,
+    Obi,
+    ObiState,
     Position,
+    Refipo,
     Run,
-    SeenSet,
     TextPlace,
-    Tobi,
-    TobiState,
+    TobiFiles,
+    Version,
+    Visit,
+    Visited,
 )
 from archec.catalogue.open import open_catalogue
 from archec.errors import CatalogueError
@@ -65,64 +75,63 @@ def test_an_engine_is_a_catalogue(catalogue: Catalogue) -> None:
 def test_an_empty_one_holds_nothing(catalogue: Catalogue) -> None:
     assert catalogue.position() == Position()
     assert catalogue.counts() == Counts(0, 0, 0, 0, 0)
-    assert catalogue.tobis(["a"]) == catalogue.fobis(["a"]) == {}
-    assert catalogue.runs() == catalogue.data_sets() == []
-    assert catalogue.seen("x") is None
-    assert catalogue.text("vi", checksum("x")) is None
-    assert [*catalogue.scan_tobis(), *catalogue.all_tobis(), *catalogue.all_fobis(), *catalogue.due(10**12)] == []
+    assert catalogue.obis("tobi", ["a"]) == catalogue.obis("fobi", ["a"]) == {}
+    assert [*catalogue.runs(), *catalogue.data_sets(), *catalogue.texts("tobi"), *catalogue.texts("fobi")] == []
+    assert catalogue.keyed("x") is None
+    assert [*catalogue.scan(), *catalogue.all("tobi"), *catalogue.all("fobi"), *catalogue.due(10**12)] == []
     assert list(dump(catalogue, everything=False)) == []
 
 
 def test_documents_come_back_as_they_were(catalogue: Catalogue) -> None:
     tobis = [tobi("a"), tobi("b", 3, 1, 2), tobi("c", 1, 2, lost=True)]
     fobis = [fobi("u"), fobi("v", 4, 5, due=77)]
-    runs = [Run(9, "done", 8, "tarball", "/x.tgz", "{}", '{"n":1}'), Run(7)]
-    sets = [DataSet(5, ("x",), True, frozenset({"aaa", ""}), {"b.$\0": ("k1", "k2"), "": ()}), DataSet(4)]
-    catalogue.write(lot(1, tobis=tobis, fobis=fobis, runs=runs, data_sets=sets, seen=[SeenSet("k1", b"\0\xff")]))
-    assert catalogue.tobis(["a", "b", "c", "d"]) == {t.id: t for t in tobis}
-    assert catalogue.fobis(["u", "v", "w"]) == {f.id: f for f in fobis}
-    assert catalogue.runs() == runs[::-1]
-    assert catalogue.data_sets() == sets[::-1]
-    assert catalogue.seen("k1") == b"\0\xff"
-    assert catalogue.position() == Position(1000, 1, 2001)
+    runs = [Run(9, "gather", "done", 8, "tarball", "/x.tgz", "{}", '{"n":1}'), Run(7)]
+    data_sets = [DataSet(5, 9, "x\0.$", "k1"), DataSet(5, 7), DataSet(4, 9)]
+    catalogue.write(lot(1, *tobis, *fobis, runs=runs, data_sets=data_sets, sets=[KeyedSet("k1", b"\0\xff")]))
+    assert catalogue.obis("tobi", ["a", "b", "c", "d"]) == {t.id: t for t in tobis}
+    assert catalogue.obis("fobi", ["u", "v", "w"]) == {f.id: f for f in fobis}
+    assert list(catalogue.runs()) == runs[::-1]
+    assert catalogue.data_sets() == data_sets[::-1]
+    assert catalogue.keyed("k1") == b"\0\xff"
+    assert catalogue.position() == Position(1000, 1, 2001, state("batch 1"))
 
 
 def test_reading_many_ids_at_once(catalogue: Catalogue) -> None:
-    catalogue.write(lot(1, tobis=[tobi(f"t{i}") for i in range(2500)], mentioned=[f"f{i}" for i in range(2500)]))
-    assert len(catalogue.tobis({f"t{i}" for i in range(5000)})) == 2500
-    assert len(catalogue.fobis([f"f{i}" for i in range(5000)])) == 2500
-    assert catalogue.tobis([]) == {}
+    catalogue.write(lot(1, *[tobi(f"t{i}") for i in range(2500)], mentioned=[f"f{i}" for i in range(2500)]))
+    assert len(catalogue.obis("tobi", {f"t{i}" for i in range(5000)})) == 2500
+    assert len(catalogue.obis("fobi", [f"f{i}" for i in range(5000)])) == 2500
+    assert catalogue.obis("tobi", []) == {}
 
 
 def test_a_later_write_replaces(catalogue: Catalogue) -> None:
-    catalogue.write(lot(1, tobis=[tobi("a", 1), tobi("b", 1)], fobis=[fobi("u", 1)]))
-    catalogue.write(lot(2, tobis=[tobi("a", 1, 2)], fobis=[fobi("u", 1, 2)], runs=[Run(1)]))
-    catalogue.write(lot(3, runs=[Run(1, "done")]))
-    assert catalogue.tobis(["a", "b"]) == {"a": tobi("a", 1, 2), "b": tobi("b", 1)}
-    assert list(catalogue.all_fobis()) == [fobi("u", 1, 2)]
-    assert catalogue.runs() == [Run(1, "done")]
+    catalogue.write(lot(1, tobi("a", 1), tobi("b", 1), fobi("u", 1)))
+    catalogue.write(lot(2, tobi("a", 1, 2), fobi("u", 1, 2), runs=[Run(1)]))
+    catalogue.write(lot(3, runs=[Run(1, state="done")]))
+    assert catalogue.obis("tobi", ["a", "b"]) == {"a": tobi("a", 1, 2), "b": tobi("b", 1)}
+    assert list(catalogue.all("fobi")) == [fobi("u", 1, 2)]
+    assert list(catalogue.runs()) == [Run(1, state="done")]
 
 
 def test_the_newest_runs_page_by_page(catalogue: Catalogue) -> None:
-    runs = [Run(n, "done") for n in (3, 1, 4, 15, 9)]
+    runs = [Run(n, state="done") for n in (3, 1, 4, 15, 9)]
     catalogue.write(lot(1, runs=runs))
     assert [run.tist for run in catalogue.newest_runs(10**12, 2)] == [15, 9]
     assert [run.tist for run in catalogue.newest_runs(9, 2)] == [4, 3]
-    assert catalogue.newest_runs(16, 1) == [Run(15, "done")]
+    assert catalogue.newest_runs(16, 1) == [Run(15, state="done")]
     assert catalogue.newest_runs(1, 5) == []
 
 
 def test_the_last_of_one_id_in_a_lot_wins(catalogue: Catalogue) -> None:
-    catalogue.write(lot(1, tobis=[tobi("a", 1), tobi("a", 1, 2)], fobis=[fobi("u", 1), fobi("u", 2)]))
-    assert list(catalogue.all_tobis()) == [tobi("a", 1, 2)]
-    assert list(catalogue.all_fobis()) == [fobi("u", 2)]
+    catalogue.write(lot(1, tobi("a", 1), tobi("a", 1, 2), fobi("u", 1), fobi("u", 2)))
+    assert list(catalogue.all("tobi")) == [tobi("a", 1, 2)]
+    assert list(catalogue.all("fobi")) == [fobi("u", 2)]
 
 
 def test_the_same_lot_again_changes_nothing(catalogue: Catalogue) -> None:
-    place = TextPlace(checksum("x"), 3, "a")
     changes = lot(
-        1, tobis=[tobi("a", 1, 2)], fobis=[fobi("u", 1)], mentioned=["u", "v"], vi=[place], runs=[Run(1)],
-        data_sets=[DataSet(1)], seen=[SeenSet("k", b"12345678")],
+        1, tobi("a", 1, 2), fobi("u", 1), mentioned=["u", "v"], runs=[Run(1)],
+        visits=[Visited("u", Visit(60, "same"), 70)], data_sets=[DataSet(1, 1, "", "k")],
+        sets=[KeyedSet("k", b'{"complete":true}')],
     )  # fmt: skip
     catalogue.write(changes)
     before = everything(catalogue)
@@ -131,80 +140,177 @@ def test_the_same_lot_again_changes_nothing(catalogue: Catalogue) -> None:
 
 
 def test_a_mention_never_replaces(catalogue: Catalogue) -> None:
-    catalogue.write(lot(1, fobis=[fobi("u", 1, due=5)], mentioned=["u", "w", "w"]))
+    catalogue.write(lot(1, fobi("u", 1, due=5), mentioned=["u", "w", "w"]))
     catalogue.write(lot(2, mentioned=["u", "w", "x"]))
-    assert list(catalogue.all_fobis()) == [fobi("u", 1, due=5), Fobi("w"), Fobi("x")]
-    catalogue.write(lot(3, fobis=[fobi("w", 9, due=6)]))
-    assert catalogue.fobis(["w"]) == {"w": fobi("w", 9, due=6)}
+    assert list(catalogue.all("fobi")) == [fobi("u", 1, due=5), bare("fobi", "w"), bare("fobi", "x")]
+    catalogue.write(lot(3, fobi("w", 9, due=6)))
+    assert catalogue.obis("fobi", ["w"]) == {"w": fobi("w", 9, due=6)}
 
 
-@pytest.mark.parametrize("which", ["vi", "vo"])
-def test_a_text_keeps_its_least_place(catalogue: Catalogue, which: str) -> None:
-    x, y = sorted((checksum("x"), checksum("y")))
-    for number, (tist, obi) in enumerate([(5, "b"), (5, "c"), (5, "a\0"), (6, ""), (10**10, "a"), (4, "z"), (5, "")]):
-        catalogue.write(lot(number, **{which: [TextPlace(y, tist, obi), TextPlace(x, 2, f"{number}")]}))
-    catalogue.write(lot(9, **{which: [TextPlace(x, 1, "b"), TextPlace(x, 1, "a"), TextPlace(x, 3, "")]}))
-    assert list(catalogue.texts(which)) == [TextPlace(x, 1, "a"), TextPlace(y, 4, "z")]  # type: ignore[arg-type]
-    assert catalogue.text(which, y) == TextPlace(y, 4, "z")  # type: ignore[arg-type]
-    for junk in ("", "x", y.upper() + "0", "\ud800", "é" * 32):
-        assert catalogue.text(which, junk) is None  # type: ignore[arg-type]
+def test_a_tobi_and_a_fobi_of_one_id_are_two_obis(catalogue: Catalogue) -> None:
+    """A template may have a URL for a handle."""
+    one, other = tobi("http://h/", 1, 2), fobi("http://h/", 1, 3)
+    catalogue.write(lot(1, one, other))
+    assert catalogue.obis("tobi", [one.id]) == {one.id: one}
+    assert catalogue.obis("fobi", [one.id]) == {one.id: other}
+    assert list(catalogue.incidences("tobi")) == [(1, one.id), (2, one.id)]
+    assert list(catalogue.incidences("fobi")) == [(1, one.id), (3, one.id)]
+    same = replace(other, history=one.history, versions=one.versions)
+    catalogue.write(lot(2, same))
+    catalogue.write(lot(3, tobi(one.id, 2)))
+    assert list(catalogue.all("tobi")) == [tobi(one.id, 2)]
+    assert [held.versions for held in catalogue.all("fobi")] == [one.versions]
+    assert [list(catalogue.incidences(kind)) for kind in KINDS] == [[(2, one.id)], [(1, one.id), (2, one.id)]]
+
+
+def held_text(kind: Kind, obi: str, tist: int, *texts: str, target: str = "") -> Obi:
+    """An obi that holds these texts from ``tist`` on, one a second; the first entry redirects to ``target``."""
+    found = bare(kind, obi, {tist + n: f"{obi}@{tist + n}" for n in range(len(texts))})
+    versions = {
+        held: Version(held, checksum("x"), 1, text)
+        for held, text in zip(found.history.states, texts, strict=True)
+        if held is not None
+    }
+    return replace(found, versions=versions, notes={tist: Note(tist, "new", target=target)})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_has_its_least_place(catalogue: Catalogue, kind: Kind) -> None:
+    x, y, z = sorted((checksum("x"), checksum("y"), checksum("z")))
+    places = [(5, "b"), (5, "c"), (5, "a\0"), (6, "f"), (10**10, "a"), (4, "z"), (5, "d")]
+    for number, (tist, obi) in enumerate(places):
+        catalogue.write(lot(number, held_text(kind, obi, tist, y, x)))
+    assert list(catalogue.texts(kind)) == [TextPlace(x, 5, "z"), TextPlace(y, 4, "z")]
+    catalogue.write(lot(8, held_text(kind, "q", 1, x), held_text(kind, "p", 1, x), held_text(kind, "r", 3, x)))
+    assert list(catalogue.texts(kind)) == [TextPlace(x, 1, "p"), TextPlace(y, 4, "z")]
+    catalogue.write(lot(9, held_text(kind, "z", 4, z), held_text(kind, "p", 1, z)))
+    assert list(catalogue.texts(kind)) == [TextPlace(x, 1, "q"), TextPlace(y, 5, "a\0"), TextPlace(z, 1, "p")]
+    assert list(catalogue.texts("fobi" if kind == "tobi" else "tobi")) == []
+
+
+def test_a_redirect_is_no_place_of_a_text(catalogue: Catalogue) -> None:
+    x = checksum("x")
+    catalogue.write(lot(1, held_text("fobi", "u", 1, x, target="http://h/t"), held_text("fobi", "http://h/t", 9, x)))
+    assert list(catalogue.texts("fobi")) == [TextPlace(x, 9, "http://h/t")]
+    body = held_text("fobi", "v", 1, x, x, target="http://h/t")
+    again = bare("fobi", "v", {1: "v@1", 2: None, 5: "v@1"})
+    catalogue.write(lot(2, replace(body, history=again.history)))
+    assert list(catalogue.texts("fobi")) == [TextPlace(x, 5, "v")]
+    catalogue.write(lot(3, held_text("fobi", "v", 1, x, target="http://h/t")))
+    assert list(catalogue.texts("fobi")) == [TextPlace(x, 9, "http://h/t")]
+
+
+@pytest.mark.parametrize("count", [1000, 2500, 2501])
+def test_pages_of_texts_neither_skip_nor_double(catalogue: Catalogue, count: int) -> None:
+    common = checksum("of all")
+    own = [held_text("tobi", f"{i:05d}", 7, common, checksum(f"{i}")) for i in range(count)]
+    catalogue.write(lot(1, *own))
+    texts = {common: TextPlace(common, 7, "00000")}
+    texts.update((checksum(f"{i}"), TextPlace(checksum(f"{i}"), 8, f"{i:05d}")) for i in range(count))
+    assert list(catalogue.texts("tobi")) == [texts[text] for text in sorted(texts)]
+
+
+BAD = ("", "xyz", checksum("a")[:-2], checksum("a").upper(), " " + checksum("a")[1:], "\ud800")
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_only_a_checksum_is_a_checksum(catalogue: Catalogue, bad: str) -> None:
+    good = tobi("a", 1, 2)
+    newest = good.newest
+    assert newest is not None
+    for change in ({"text": bad}, {"md5": bad}, {"sha256": bad + bad}):
+        wrong = msgspec.structs.replace(newest, **change)
+        held = {**good.history.as_dict(), 2: wrong.sha256}
+        obi = replace(good, history=History.of(held), versions={**good.versions, wrong.sha256: wrong})
+        with pytest.raises(CatalogueError, match="not a checksum"):
+            catalogue.write(lot(1, obi))
+    assert catalogue.position().batch == 0
+    assert list(catalogue.all("tobi")) == []
+
+
+def test_an_obi_of_many_files_and_versions(catalogue: Catalogue) -> None:
+    """1,000 File-URLs and 100 versions; no document grows with them (and MongoDB takes none of more than 16 MB)."""
+    urls = [f"http://h/{'path/' * 10}{n}.pdf" for n in range(1000)]
+    texts = {tist: f"version {tist}" for tist in range(1, 101)}
+    versions = {
+        state(text): version(text, 10**5, "ReDIF-Paper 1.0", "T", tuple(Refipo(f"{url}?{tist % 2}") for url in urls))
+        for tist, text in texts.items()
+    }
+    notes = {tist: Note(tist, "changed", path="RePEc/aaa/x.rdf", line=7) for tist in texts}
+    big = Obi("big", "tobi", History.of({t: state(text) for t, text in texts.items()}), versions, notes, "BIG", stamp=1)
+    small = tobi("small", 5)
+    changes = lot(1, big, small, mentioned=[f"{url}?0" for url in urls])
+    catalogue.write(changes)
+    assert catalogue.obis("tobi", ["big", "small"]) == {"big": big, "small": small}
+    assert catalogue.referring([f"{urls[999]}?0", f"{urls[0]}?1"], 9) == {
+        f"{urls[999]}?0": [big], f"{urls[0]}?1": [big],
+    }  # fmt: skip
+    files = next(catalogue.tobi_files())
+    assert (files.files, files.former) == (tuple(f"{url}?0" for url in urls), tuple(sorted(f"{url}?1" for url in urls)))
+    assert catalogue.counts() == Counts(2, 0, 0, 0, 1000)
+    before = everything(catalogue)
+    catalogue.write(changes)
+    assert everything(catalogue) == before
 
 
 def test_hostile_ids_come_back_and_sort_by_their_utf8(catalogue: Catalogue) -> None:
-    catalogue.write(lot(1, tobis=[tobi(obi) for obi in HOSTILE], fobis=[fobi(obi, 1) for obi in HOSTILE]))
-    catalogue.write(lot(2, vi=[TextPlace(checksum(obi), 1, obi) for obi in HOSTILE], mentioned=[*HOSTILE, "a\0b"]))
+    catalogue.write(lot(1, *[tobi(obi) for obi in HOSTILE], *[fobi(obi, 1) for obi in HOSTILE]))
+    catalogue.write(lot(2, mentioned=[*HOSTILE, "a\0b"]))
     order = sorted(HOSTILE)
     assert order == sorted(HOSTILE, key=lambda obi: obi.encode())
-    assert [state.id for state in catalogue.scan_tobis()] == order
-    assert [t.id for t in catalogue.all_tobis()] == order
-    assert [f.id for f in catalogue.changed_fobis(0, "\U0010ffff")] == order
+    assert [one.id for one in catalogue.scan()] == order
+    assert [t.id for t in catalogue.all("tobi")] == order
+    assert [f.id for f in catalogue.changed("fobi", 0, "\U0010ffff")] == order
     assert [due.id for due in catalogue.due(0)] == sorted([*order, "a\0b"])
-    assert catalogue.tobis(HOSTILE) == {obi: tobi(obi) for obi in HOSTILE}
+    assert catalogue.obis("tobi", HOSTILE) == {obi: tobi(obi) for obi in HOSTILE}
+    assert catalogue.obis("fobi", HOSTILE) == {obi: fobi(obi, 1) for obi in HOSTILE}
+    tists: dict[Kind, int] = {"tobi": 100, "fobi": 1}
+    for kind, tist in tists.items():
+        places = {checksum(f"text {obi}@{tist}"): obi for obi in HOSTILE}
+        assert [*catalogue.texts(kind)] == [TextPlace(text, tist, places[text]) for text in sorted(places)]
+        assert [place.id for place in catalogue.incidences(kind)] == order
     for obi in HOSTILE:
-        place = catalogue.text("vi", checksum(obi))
-        assert place is not None
-        assert place.id == obi
-        assert next(catalogue.scan_tobis(obi), None) == next((s for s in catalogue.scan_tobis() if s.id > obi), None)
+        assert next(catalogue.scan(obi), None) == next((s for s in catalogue.scan() if s.id > obi), None)
 
 
 def test_what_is_not_text_is_unknown_and_cannot_be_written(catalogue: Catalogue) -> None:
-    catalogue.write(lot(1, tobis=[tobi("a")]))
-    assert catalogue.tobis(["a", "\ud800"]) == {"a": tobi("a")}
-    assert catalogue.fobis(["\udfff"]) == {}
+    catalogue.write(lot(1, tobi("a")))
+    assert catalogue.obis("tobi", ["a", "\ud800"]) == {"a": tobi("a")}
+    assert catalogue.obis("fobi", ["\udfff"]) == {}
     with pytest.raises(CatalogueError):
         catalogue.write(lot(2, mentioned=["\ud800"]))
     with pytest.raises(CatalogueError):
-        list(catalogue.scan_tobis("\ud800"))
+        list(catalogue.scan("\ud800"))
     with pytest.raises(CatalogueError):
-        catalogue.write(lot(2, fobis=[fobi("u", due=2**70)]))
+        catalogue.write(lot(2, fobi("u", due=2**70)))
     assert catalogue.position().batch == 1
 
 
 def test_scan_tells_the_newest_state(catalogue: Catalogue) -> None:
     one, many, gone = tobi("a", 5), tobi("b", 11, 3, 1000), tobi("c", 1, 2, lost=True)
-    catalogue.write(lot(1, tobis=[gone, many, one, Tobi("d")]))
-    a, b, c, d = catalogue.scan_tobis()
-    assert a == TobiState("a", 5, checksum("a@5"), None)
-    assert isinstance(a, TobiState)
-    expected = f'{{"3":"{checksum("b@3")}","11":"{checksum("b@11")}","1000":"{checksum("b@1000")}"}}'
-    assert b == TobiState("b", 1000, checksum("b@1000"), expected)
-    assert c == TobiState("c", 2, None, f'{{"1":"{checksum("c@1")}","2":null}}')
-    assert d == TobiState("d", 0, None, "{}")
-    assert [s.id for s in catalogue.scan_tobis("b")] == ["c", "d"]
-    assert [t.id for t in catalogue.all_tobis("a")] == ["b", "c", "d"]
+    catalogue.write(lot(1, gone, many, one, bare("tobi", "d")))
+    a, b, c, d = catalogue.scan()
+    assert a == ObiState("a", 5, state("a@5"), None)
+    assert isinstance(a, ObiState)
+    expected = f'{{"3":"{state("b@3")}","11":"{state("b@11")}","1000":"{state("b@1000")}"}}'
+    assert b == ObiState("b", 1000, state("b@1000"), expected)
+    assert c == ObiState("c", 2, None, f'{{"1":"{state("c@1")}","2":null}}')
+    assert d == ObiState("d", 0, None, "{}")
+    assert [s.id for s in catalogue.scan("b")] == ["c", "d"]
+    assert [t.id for t in catalogue.all("tobi", "a")] == ["b", "c", "d"]
 
 
 @pytest.mark.parametrize("count", [1999, 2000, 5001])
 def test_pages_neither_skip_nor_double(catalogue: Catalogue, count: int) -> None:
     ids = [f"{i:05d}" for i in range(count)]
-    catalogue.write(lot(1, tobis=[tobi(i, stamp=1 + int(i) % 3) for i in ids], mentioned=ids))
-    assert [s.id for s in catalogue.scan_tobis()] == ids
-    assert [t.id for t in catalogue.all_tobis()] == ids
-    assert [f.id for f in catalogue.all_fobis()] == ids
+    catalogue.write(lot(1, *[tobi(i, stamp=1 + int(i) % 3) for i in ids], mentioned=ids))
+    assert [s.id for s in catalogue.scan()] == ids
+    assert [t.id for t in catalogue.all("tobi")] == ids
+    assert [f.id for f in catalogue.all("fobi")] == ids
     assert [d.id for d in catalogue.due(0)] == ids
     got: list[str] = []
     stamp, after = 0, ""
-    while page := catalogue.changed_tobis(stamp, after, 700):
+    while page := catalogue.changed("tobi", stamp, after, 700):
         assert len(page) <= 700
         got += [t.id for t in page]
         stamp, after = page[-1].stamp, page[-1].id
@@ -212,49 +318,49 @@ def test_pages_neither_skip_nor_double(catalogue: Catalogue, count: int) -> None
 
 
 def test_changed_begins_behind_the_pair(catalogue: Catalogue) -> None:
-    catalogue.write(lot(1, tobis=[tobi(i, stamp=s) for i, s in [("a", 2), ("b", 1), ("c", 2), ("d", 3)]]))
-    catalogue.write(lot(2, fobis=[fobi(i, stamp=s) for i, s in [("a", 2), ("b", 1)]], mentioned=["m"]))
-    assert [t.id for t in catalogue.changed_tobis(0)] == ["b", "a", "c", "d"]
-    assert [t.id for t in catalogue.changed_tobis(2)] == ["a", "c", "d"]
-    assert [t.id for t in catalogue.changed_tobis(2, "a")] == ["c", "d"]
-    assert [t.id for t in catalogue.changed_tobis(2, "a", 1)] == ["c"]
-    assert catalogue.changed_tobis(3, "d") == []
-    assert [f.id for f in catalogue.changed_fobis(0)] == ["m", "b", "a"]
-    assert [f.id for f in catalogue.changed_fobis(1)] == ["b", "a"]
-    assert catalogue.changed_tobis(0, limit=1)[0] == tobi("b", stamp=1)
+    catalogue.write(lot(1, *[tobi(i, stamp=s) for i, s in [("a", 2), ("b", 1), ("c", 2), ("d", 3)]]))
+    catalogue.write(lot(2, *[fobi(i, stamp=s) for i, s in [("a", 2), ("b", 1)]], mentioned=["m"]))
+    assert [t.id for t in catalogue.changed("tobi", 0)] == ["b", "a", "c", "d"]
+    assert [t.id for t in catalogue.changed("tobi", 2)] == ["a", "c", "d"]
+    assert [t.id for t in catalogue.changed("tobi", 2, "a")] == ["c", "d"]
+    assert [t.id for t in catalogue.changed("tobi", 2, "a", 1)] == ["c"]
+    assert catalogue.changed("tobi", 3, "d") == []
+    assert [f.id for f in catalogue.changed("fobi", 0)] == ["m", "b", "a"]
+    assert [f.id for f in catalogue.changed("fobi", 1)] == ["b", "a"]
+    assert catalogue.changed("tobi", 0, limit=1)[0] == tobi("b", stamp=1)
 
 
 def test_due_goes_by_time_and_id(catalogue: Catalogue) -> None:
     fobis = [fobi(i, due=d) for i, d in [("a", 30), ("b", 10), ("c", 20), ("d", 20), ("e", 40)]]
-    catalogue.write(lot(1, fobis=fobis, mentioned=["z", "y"]))
+    catalogue.write(lot(1, *fobis, mentioned=["z", "y"]))
     assert list(catalogue.due(30)) == [(0, "y"), (0, "z"), (10, "b"), (20, "c"), (20, "d"), (30, "a")]
     assert list(catalogue.due(29, DueFobi(20, "c"))) == [(20, "d")]
     assert list(catalogue.due(5, DueFobi(20, "c"))) == []
     assert isinstance(next(catalogue.due(0)), DueFobi)
-    catalogue.write(lot(2, fobis=[fobi("y", 1, due=25), fobi("b", due=99)]))
+    catalogue.write(lot(2, fobi("y", 1, due=25), fobi("b", due=99)))
     assert list(catalogue.due(30)) == [(0, "z"), (20, "c"), (20, "d"), (25, "y"), (30, "a")]
 
 
 def test_counts(catalogue: Catalogue) -> None:
-    gone = Fobi("g", History.of({1: checksum("g"), 2: None}))
-    catalogue.write(lot(1, tobis=[tobi("a"), tobi("b", 1, 2, lost=True), tobi("c", 1, 2)]))
-    catalogue.write(lot(2, fobis=[fobi("u", 1), fobi("v"), gone], mentioned=["w", "x"]))
+    gone = bare("fobi", "g", {1: "g", 2: None})
+    catalogue.write(lot(1, tobi("a"), tobi("b", 1, 2, lost=True), tobi("c", 1, 2)))
+    catalogue.write(lot(2, fobi("u", 1), fobi("v"), gone, mentioned=["w", "x"]))
     assert catalogue.counts() == Counts(2, 1, 1, 1, 3)
 
 
 def test_lists_of_what_happened(catalogue: Catalogue) -> None:
-    back = Tobi("b", "B", History.of({1: checksum("x"), 4: None, 9: checksum("x")}))
-    away = Fobi("u", History.of({2: checksum("y"), 5: None}))
-    catalogue.write(lot(1, tobis=[tobi("a", 1, 3, lost=True), back, tobi("c", 1)], fobis=[away, fobi("v")]))
+    back = bare("tobi", "b", {1: "x", 4: None, 9: "x"})
+    away = bare("fobi", "u", {2: "y", 5: None})
+    catalogue.write(lot(1, tobi("a", 1, 3, lost=True), back, tobi("c", 1), away, fobi("v")))
     assert list(catalogue.incidences("tobi")) == [(1, "a"), (1, "b"), (1, "c"), (3, "a"), (4, "b"), (9, "b")]
-    assert list(catalogue.incidences("tobi", Place(1, "b"))) == [(1, "c"), (3, "a"), (4, "b"), (9, "b")]
+    assert list(catalogue.incidences("tobi", Moment(1, "b"))) == [(1, "c"), (3, "a"), (4, "b"), (9, "b")]
     assert list(catalogue.incidences("fobi")) == [(2, "u"), (5, "u")]
     assert list(catalogue.lost("tobi")) == [(3, "a")]
     assert list(catalogue.lost("fobi")) == [(5, "u")]
-    assert list(catalogue.lost("fobi", Place(5, "u"))) == list(catalogue.returned("fobi")) == []
+    assert list(catalogue.lost("fobi", Moment(5, "u"))) == list(catalogue.returned("fobi")) == []
     assert list(catalogue.returned("tobi")) == [(9, "b")]
-    assert all(isinstance(place, Place) for place in catalogue.incidences("tobi"))
-    catalogue.write(lot(2, tobis=[tobi("a", 1, 2), tobi("b", 7)], fobis=[fobi("u", 2, 6)]))
+    assert all(isinstance(place, Moment) for place in catalogue.incidences("tobi"))
+    catalogue.write(lot(2, tobi("a", 1, 2), tobi("b", 7), fobi("u", 2, 6)))
     assert list(catalogue.incidences("tobi")) == [(1, "a"), (1, "c"), (2, "a"), (7, "b")]
     assert list(catalogue.incidences("fobi")) == [(2, "u"), (6, "u")]
     assert [*catalogue.lost("tobi"), *catalogue.lost("fobi"), *catalogue.returned("tobi")] == []
@@ -263,8 +369,8 @@ def test_lists_of_what_happened(catalogue: Catalogue) -> None:
 @pytest.mark.parametrize("count", [1999, 2000, 4001])
 def test_pages_of_lists_neither_skip_nor_double(catalogue: Catalogue, count: int) -> None:
     ids = [f"{i:05d}" for i in range(count)]
-    gone = [Fobi(i, History.of({1 + int(i) % 3: checksum(i), 9: None})) for i in ids]
-    catalogue.write(lot(1, tobis=[tobi(i, 1 + int(i) % 3) for i in ids], fobis=gone))
+    gone = [bare("fobi", i, {1 + int(i) % 3: i, 9: None}) for i in ids]
+    catalogue.write(lot(1, *[tobi(i, 1 + int(i) % 3) for i in ids], *gone))
     expected = sorted((1 + int(i) % 3, i) for i in ids)
     assert list(catalogue.incidences("tobi")) == expected
     assert list(catalogue.incidences("fobi")) == [*expected, *((9, i) for i in ids)]
@@ -276,13 +382,13 @@ def test_pages_of_lists_neither_skip_nor_double(catalogue: Catalogue, count: int
 
 def test_who_refers_to_a_file(catalogue: Catalogue) -> None:
     names = {i: tobi(i, 1, 2) for i in ("a", "b", "c")}
-    catalogue.write(lot(1, tobis=[names["b"], names["a"]], mentioned=["http://h/all", "http://h/1.pdf"]))
+    catalogue.write(lot(1, names["b"], names["a"], mentioned=["http://h/all", "http://h/1.pdf"]))
     asked = ["http://h/all", "http://h/2.pdf", "http://h/none", "\ud800"]
     assert catalogue.referring(asked, 9) == {url: [names["a"], names["b"]] for url in asked[:2]}
-    catalogue.write(lot(2, tobis=[names["c"]], fobis=[fobi("http://h/all", 3)]))
+    catalogue.write(lot(2, names["c"], fobi("http://h/all", 3)))
     assert catalogue.referring(asked[:1], 9) == {asked[0]: list(names.values())}
     assert [len(found) for found in catalogue.referring(asked, 1).values()] == [1, 1]
-    catalogue.write(lot(3, tobis=[Tobi("a"), tobi("b", 1)]))
+    catalogue.write(lot(3, bare("tobi", "a"), tobi("b", 1)))
     assert catalogue.referring(asked, 9) == {asked[0]: [tobi("b", 1), names["c"]], asked[1]: [names["c"]]}
     catalogue.clear()
     assert catalogue.referring(asked, 9) == {}
@@ -290,13 +396,13 @@ def test_who_refers_to_a_file(catalogue: Catalogue) -> None:
 
 def test_files_of_tobis_and_their_states(catalogue: Catalogue) -> None:
     many = tobi("c", 1, 2)
-    gone = Fobi("g", History.of({1: checksum("g@1"), 2: None}), fobi("g", 1).versions)
-    catalogue.write(lot(1, tobis=[tobi("a"), tobi("b", 1, 2, lost=True), many], mentioned=["m"]))
-    catalogue.write(lot(2, fobis=[fobi("u", 1), fobi("v"), gone]))
+    gone = replace(bare("fobi", "g", {1: "g@1", 2: None}), versions=fobi("g", 1).versions)
+    catalogue.write(lot(1, tobi("a"), tobi("b", 1, 2, lost=True), many, mentioned=["m"]))
+    catalogue.write(lot(2, fobi("u", 1), fobi("v"), gone))
     kind = "ReDIF-Paper 1.0"
     assert list(catalogue.tobi_files()) == [
         TobiFiles("a", 100, True, kind, ("http://h/100.pdf", "http://h/all")),
-        TobiFiles("b", 2, False, kind, ("http://h/1.pdf", "http://h/all"), ("http://h/2.pdf",)),
+        TobiFiles("b", 2, False, kind, ("http://h/1.pdf", "http://h/all")),
         TobiFiles("c", 2, True, kind, ("http://h/2.pdf", "http://h/all"), ("http://h/1.pdf",)),
     ]
     assert catalogue.file_states(["u", "v", "g", "m", "x", "\ud800"]) == {
@@ -309,7 +415,7 @@ def test_files_of_tobis_and_their_states(catalogue: Catalogue) -> None:
 
 def test_ids_are_parted_evenly(catalogue: Catalogue) -> None:
     assert catalogue.split(4, 1) == []
-    catalogue.write(lot(1, tobis=[tobi(f"{i:04d}") for i in range(3000)]))
+    catalogue.write(lot(1, *[tobi(f"{i:04d}") for i in range(3000)]))
     assert catalogue.split(1, 1) == catalogue.split(9, 2000) == []
     assert len(catalogue.split(9, 1400)) == 1
     cuts = catalogue.split(3, 10)
@@ -321,35 +427,35 @@ def test_ids_are_parted_evenly(catalogue: Catalogue) -> None:
 
 def test_a_scan_may_write_behind_itself(catalogue: Catalogue) -> None:
     ids = [f"{i:05d}" for i in range(6000)]
-    catalogue.write(lot(1, tobis=[tobi(i, 1) for i in ids]))
+    catalogue.write(lot(1, *[tobi(i, 1) for i in ids]))
     passed: list[str] = []
-    for number, state in enumerate(catalogue.scan_tobis()):
-        passed.append(state.id)
+    for number, one in enumerate(catalogue.scan()):
+        passed.append(one.id)
         if number % 1000 == 0:
-            catalogue.write(lot(2 + number, tobis=[tobi(i, 1, 2) for i in passed[-50:]] + [tobi("!" + state.id)]))
+            catalogue.write(lot(2 + number, *[tobi(i, 1, 2) for i in passed[-50:]], tobi("!" + one.id)))
     assert passed == ids
 
 
 def test_pages_are_whole_while_another_thread_writes(opener: Opener) -> None:
     writer, reader = opener(create=True), opener(read_only=True)
     ids = [f"{i:05d}" for i in range(4000)]
-    writer.write(lot(0, tobis=[tobi(i, 1) for i in ids], mentioned=ids))
+    writer.write(lot(0, *[tobi(i, 1) for i in ids], mentioned=ids))
     stop = threading.Event()
 
     def work() -> None:
         number = 1
         while not stop.is_set():
             some = ids[number * 37 % 3900 :][:60]
-            writer.write(lot(number, tobis=[tobi(i, 1, 1 + number) for i in some], fobis=[fobi(i, 1) for i in some]))
+            writer.write(lot(number, *[tobi(i, 1, 1 + number) for i in some], *[fobi(i, 1) for i in some]))
             number += 1
 
     thread = threading.Thread(target=work)
     thread.start()
     try:
         for _ in range(4):
-            assert [s.id for s in reader.scan_tobis()] == ids
-            assert [f.id for f in reader.all_fobis()] == ids
-            assert [t.id for t in writer.all_tobis()] == ids
+            assert [s.id for s in reader.scan()] == ids
+            assert [f.id for f in reader.all("fobi")] == ids
+            assert [t.id for t in writer.all("tobi")] == ids
     finally:
         stop.set()
         thread.join()
@@ -357,7 +463,7 @@ def test_pages_are_whole_while_another_thread_writes(opener: Opener) -> None:
 
 def test_reopening_finds_it_all(opener: Opener) -> None:
     first = opener(create=True)
-    first.write(lot(1, tobis=[tobi("a")], mentioned=["u"]))
+    first.write(lot(1, tobi("a"), mentioned=["u"]))
     before = everything(first)
     first.close()
     assert everything(opener()) == everything(opener(read_only=True)) == everything(opener(create=True)) == before
@@ -372,7 +478,7 @@ def test_without_create_there_must_be_one(opener: Opener) -> None:
 
 
 def test_read_only_refuses_to_write(opener: Opener) -> None:
-    opener(create=True).write(lot(1, tobis=[tobi("a")]))
+    opener(create=True).write(lot(1, tobi("a")))
     reader = opener(read_only=True)
     for act in (lambda: reader.write(lot(2)), reader.clear):
         with pytest.raises(CatalogueError, match="reading only"):
@@ -381,7 +487,7 @@ def test_read_only_refuses_to_write(opener: Opener) -> None:
 
 
 def test_clear_empties_and_can_be_written_again(catalogue: Catalogue) -> None:
-    changes = lot(1, tobis=[tobi("a")], fobis=[fobi("u", 1)], vi=[TextPlace(checksum("x"), 1, "a")], runs=[Run(1)])
+    changes = lot(1, tobi("a"), fobi("u", 1), runs=[Run(1)])
     catalogue.write(changes)
     before = everything(catalogue)
     catalogue.clear()
@@ -392,11 +498,11 @@ def test_clear_empties_and_can_be_written_again(catalogue: Catalogue) -> None:
     assert everything(catalogue) == before
 
 
-def test_a_large_seen_set(catalogue: Catalogue) -> None:
+def test_a_large_set(catalogue: Catalogue) -> None:
     ids = bytes(range(256)) * 70_000
-    catalogue.write(lot(1, seen=[SeenSet("big", ids), SeenSet("none", b"")]))
-    assert catalogue.seen("big") == ids
-    assert catalogue.seen("none") == b""
+    catalogue.write(lot(1, sets=[KeyedSet("big", ids), KeyedSet("none", b"")]))
+    assert catalogue.keyed("big") == ids
+    assert catalogue.keyed("none") == b""
 
 
 def test_a_closed_catalogue_says_so(opener: Opener) -> None:

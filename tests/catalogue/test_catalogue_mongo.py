@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import bson
 import mongomock
+import msgspec
 import pymongo
 import pytest
-from catalogue_data import HOSTILE, checksum, fobi, lot, tobi
+from catalogue_data import COVERAGES, HANDLES, HOSTILE, bare, checksum, fobi, lot, state, tobi, version
 from mongod import Mongod
 
-from archec.catalogue import mongo_documents as documents
 from archec.catalogue.dump import dump
+from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import DataSet, Fobi, Position, Run, SeenSet, TextPlace, TobiNote
+from archec.catalogue.model import KINDS, Changes, DataSet, Note, Obi, Position, Refipo, Run, Visit, Visited
 from archec.catalogue.mongo import MongoCatalogue
 from archec.catalogue.open import open_catalogue
+from archec.catalogue.records import ObiChange, Record, RunEnd, RunStart
 from archec.errors import CatalogueError, CatalogueGone
+from archec.history import History
 
 
 def test_acknowledged_lots_survive_kill_9_of_the_server(own_mongod: Mongod) -> None:
@@ -32,7 +37,7 @@ def test_acknowledged_lots_survive_kill_9_of_the_server(own_mongod: Mongod) -> N
         nonlocal acknowledged
         while True:
             number = acknowledged + 1
-            catalogue.write(lot(number, tobis=[tobi(f"{number}-{i}") for i in range(300)], mentioned=[str(number)]))
+            catalogue.write(lot(number, *[tobi(f"{number}-{i}") for i in range(300)], mentioned=[str(number)]))
             acknowledged = number
             if number == until:
                 then.set()
@@ -50,24 +55,24 @@ def test_acknowledged_lots_survive_kill_9_of_the_server(own_mongod: Mongod) -> N
         assert "went away" in caught.value.message
         assert f"127.0.0.1:{own_mongod.port}" in caught.value.message
         with pytest.raises(CatalogueGone):
-            list(catalogue.scan_tobis())
+            list(catalogue.scan())
         catalogue.close()
         own_mongod.start()
         catalogue = MongoCatalogue(own_mongod.url("kill"))
-        assert catalogue.position() in (Position(1000, n, 2000 + n) for n in (acknowledged, acknowledged + 1))
+        assert catalogue.position() in (lot(n).position for n in (acknowledged, acknowledged + 1))
         for number in range(1, acknowledged + 1):
-            assert len(catalogue.tobis([f"{number}-{i}" for i in range(300)])) == 300
-            assert str(number) in catalogue.fobis([str(number)])
+            assert len(catalogue.obis("tobi", [f"{number}-{i}" for i in range(300)])) == 300
+            assert str(number) in catalogue.obis("fobi", [str(number)])
         catalogue.close()
 
 
 def test_a_lot_cut_off_by_the_server_is_finished_by_writing_it_again(own_mongod: Mongod, tmp_path: Path) -> None:
-    changes = lot(1, tobis=[tobi(f"{i:05d}", 1, 2) for i in range(8000)], mentioned=["u"], runs=[Run(1)])
+    changes = lot(1, *[tobi(f"{i:05d}", 1, 2) for i in range(8000)], mentioned=["u"], runs=[Run(1)])
     catalogue = MongoCatalogue(own_mongod.url("cut"), create=True)
     watch: pymongo.MongoClient[dict[str, Any]] = pymongo.MongoClient(own_mongod.url("cut"))
 
     def kill_in_the_middle() -> None:
-        while watch.cut.mi.estimated_document_count() == 0:
+        while watch.cut.versions.estimated_document_count() == 0:
             pass
         own_mongod.kill()
 
@@ -114,23 +119,52 @@ def raw(mongodb_url: str) -> Iterator[Any]:
 
 
 def test_documents_have_the_papers_shape(catalogue: MongoCatalogue, raw: Any) -> None:
-    catalogue.write(lot(1, tobis=[tobi("a", 2, 1, lost=True)], mentioned=["u"]))
+    catalogue.write(lot(1, tobi("a", 2, 1, lost=True), fobi("b", 3), mentioned=["u"]))
     document = raw.mi.find_one({"_id": "a"})
-    assert list(document["h"].items()) == [("1", checksum("a@1")), ("2", None)]
-    assert raw.mo.find_one() == {"_id": "u", "h": {}, "due": 0, "stamp": 0}
-    assert (document["at"], document["lost"], document["refs"]) == ([1, 2], 2, ["http://h/1.pdf", "http://h/2.pdf", "http://h/all"])
-    both = {"_id_", *(f"{field}_1__id_1" for field in ("stamp", "at", "back", "lost"))}
-    assert set(raw.mi.index_information()) == both | {"refs_1__id_1"}
-    assert set(raw.mo.index_information()) == both | {"due_1__id_1"}
+    assert list(document["h"].items()) == [("1", state("a@1")), ("2", None)]
+    assert raw.mo.find_one({"_id": "u"}) == {"_id": "u", "h": {}, "state": None, "due": 0, "stamp": 0}
+    assert (document["lost"], document["state"], document["handle"]) == (2, None, "A")
+    assert [ref["url"] for ref in raw.refs.find({"obi": "a"}).sort("url")] == ["http://h/1.pdf", "http://h/all"]
+    held = raw.versions.find_one({"sha256": state("a@1")})
+    text = {"md5": checksum("a@1"), "text": checksum("text a@1"), "size": 100}
+    assert held == {**held, "obi": "a", "kind": "tobi", "first": 1, **text}
+    assert raw.visits.find_one({"_id": "b"})["outcome"] == "new"
+
+
+def test_indexes(catalogue: MongoCatalogue, raw: Any) -> None:
+    """A version is found by each of its checksums; every order that is read is that of an index."""
+    catalogue.write(lot(1, tobi("a"), fobi("b", 1)))
+    for _ in range(2):
+        keys = {
+            name: {tuple(field for field, _ in index["key"]) for index in raw[name].index_information().values()}
+            for name in ("mi", "mo", "entries", "versions", "refs")
+        }
+        both = {("_id",), ("stamp", "_id"), ("lost", "_id")}
+        assert keys == {
+            "mi": both,
+            "mo": both | {("due", "_id")},
+            "entries": {("_id",), ("obi", "kind", "tist"), ("kind", "tist", "obi"), ("back", "tist", "obi")},
+            "versions": {
+                ("_id",), ("obi", "kind", "sha256"), ("sha256",), ("md5",), ("kind", "text", "first", "obi"),
+            },
+            "refs": {("_id",), ("url", "obi")},
+        }  # fmt: skip
+        catalogue.clear()
+    for where in ({"sha256": state("a@100")}, {"md5": checksum("a@100")}, {"kind": "tobi", "text": checksum("x")}):
+        plan = raw.versions.find(where).explain()["queryPlanner"]["winningPlan"]
+        assert plan["inputStage"]["stage"] == "IXSCAN", where
 
 
 def test_pages_read_no_more_than_they_give(catalogue: MongoCatalogue, raw: Any) -> None:
-    catalogue.write(lot(1, tobis=[tobi(f"{i:04d}") for i in range(2000)], mentioned=[f"{i:04d}" for i in range(2000)]))
+    catalogue.write(lot(1, *[tobi(f"{i:04d}") for i in range(2000)], mentioned=[f"{i:04d}" for i in range(2000)]))
     for name, where, order in [
         ("mi", {"_id": {"$gt": "1800"}}, ["_id"]),
         ("mi", {"stamp": 1, "_id": {"$gt": "1800"}}, ["stamp", "_id"]),
         ("mo", {"due": 0, "_id": {"$gt": "1800"}}, ["due", "_id"]),
         ("mo", {"stamp": {"$gt": -1}}, ["stamp", "_id"]),
+        ("entries", {"kind": "tobi", "tist": 100, "obi": {"$gt": "1800"}}, ["tist", "obi"]),
+        ("versions", {"kind": "tobi", "text": {"$gt": "8"}, "first": {"$gt": -1}}, ["text", "first", "obi"]),
+        ("refs", {"url": "http://h/all"}, ["obi"]),
     ]:
         cursor = raw[name].find(where).sort([(field, 1) for field in order]).limit(10)
         stats = cursor.explain()["executionStats"]
@@ -139,14 +173,145 @@ def test_pages_read_no_more_than_they_give(catalogue: MongoCatalogue, raw: Any) 
 
 
 def test_a_document_beyond_16_mb(catalogue: MongoCatalogue) -> None:
-    notes = {tist: TobiNote(1, "new", "x" * 1000) for tist in range(17_000)}
-    huge = tobi("huge", 1)
-    huge = type(huge)(huge.id, huge.handle, huge.history, huge.versions, notes, huge.stamp)
+    huge = replace(tobi("huge", 1), notes={1: Note(1, "new", reason="x" * 17_000_000)})
     with pytest.raises(CatalogueError, match="16 MB") as caught:
-        catalogue.write(lot(1, tobis=[tobi("a"), huge]))
+        catalogue.write(lot(1, tobi("a"), huge))
     assert "huge" in caught.value.message
     assert len(caught.value.message) < 600
     assert catalogue.position() == Position()
+
+
+def test_no_document_grows_with_files_and_versions(catalogue: MongoCatalogue, raw: Any) -> None:
+    """An obi with 1,000 File-URLs and 100 versions: a version holds its own references, and nothing holds all."""
+    refs = tuple(Refipo(f"http://h/{'path/' * 10}{n}.pdf") for n in range(1000))
+    texts = {tist: f"version {tist}" for tist in range(1, 101)}
+    versions = {state(text): version(text, 10**5, "ReDIF-Paper 1.0", "T", refs) for text in texts.values()}
+    notes = {tist: Note(tist, "changed", path="RePEc/aaa/x.rdf", line=7) for tist in texts}
+    history = History.of({tist: state(text) for tist, text in texts.items()})
+    catalogue.write(lot(1, Obi("big", "tobi", history, versions, notes, "BIG", stamp=1)))
+    assert raw.refs.count_documents({"obi": "big"}) == 1000
+    assert raw.versions.count_documents({"obi": "big"}) == raw.entries.count_documents({"obi": "big"}) == 100
+    for name, most in (("mi", 10_000), ("entries", 500), ("versions", 250_000), ("refs", 500)):
+        sizes = [len(bson.encode(document)) for document in raw[name].find()]
+        assert max(sizes) < most, name
+
+
+class CutOff(Exception):
+    """The server is gone."""
+
+
+def cut_at(catalogue: MongoCatalogue, step: int, halfway: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets ``step`` bulk writes through; of the next one nothing, or ``halfway`` each second write."""
+    write_all, left = catalogue._bulk, step
+
+    def bulk(name: str, writes: Iterable[Any]) -> None:
+        nonlocal left
+        given = list(writes)
+        if not given:
+            return
+        if left == 0:
+            if halfway:
+                write_all(name, given[::2])
+            raise CutOff
+        left -= 1
+        write_all(name, given)
+
+    monkeypatch.setattr(catalogue, "_bulk", bulk)
+
+
+def before_and_after() -> tuple[Changes, Changes]:
+    """Two lots; the second adds to, takes from and changes obis of the first."""
+    first = lot(
+        1, tobi("a", 1, 2, 3), tobi("b", 1), tobi("c", 1, lost=True), fobi("u", 1, 2), fobi("v"), mentioned=["w"],
+        runs=[Run(1)], data_sets=[DataSet(1, 1)],
+    )  # fmt: skip
+    a, b = tobi("a", 2, 4, 5, stamp=7), tobi("b", 1, 6, stamp=7)
+    # The same bytes, but other references: a version is replaced under its own key.
+    again = {held: msgspec.structs.replace(one, refs=(Refipo("http://h/else"),)) for held, one in a.versions.items()}
+    second = lot(
+        2, replace(a, versions=again), b, tobi("d", 5, stamp=7), fobi("u", 2, 9, due=5, stamp=7), fobi("n", 1, stamp=7),
+        visits=[Visited("v", Visit(60, "gone"), 70), Visited("new", Visit(60, "gone"), 70)], mentioned=["w", "x"],
+        runs=[Run(1, state="done")], data_sets=[DataSet(2, 1, "", COVERAGES[2].key)], sets=[*HANDLES, *COVERAGES],
+    )  # fmt: skip
+    return first, second
+
+
+def all_of(catalogue: Catalogue) -> list[object]:
+    urls = ["http://h/all", "http://h/else", *(f"http://h/{n}.pdf" for n in range(10))]
+    lists = [list(read(kind)) for kind in KINDS for read in (catalogue.incidences, catalogue.lost, catalogue.texts)]
+    return [list(dump(catalogue, everything=True)), catalogue.referring(urls, 9), lists, list(catalogue.due(100))]
+
+
+@pytest.mark.parametrize("halfway", [False, True])
+def test_a_lot_cut_off_between_any_two_writes(
+    catalogue: MongoCatalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halfway: bool
+) -> None:
+    first, second = before_and_after()
+    whole = open_catalogue("sqlite:///c.sqlite", base=tmp_path, create=True)
+    whole.write(first)
+    whole.write(second)
+    expected = all_of(whole)
+    whole.close()
+    cuts = 0
+    while True:
+        catalogue.clear()
+        catalogue.write(first)
+        with monkeypatch.context() as patch:
+            cut_at(catalogue, cuts, halfway, patch)
+            try:
+                catalogue.write(second)
+                break
+            except CutOff:
+                cuts += 1
+        assert catalogue.position() == first.position
+        catalogue.write(second)
+        assert all_of(catalogue) == expected, cuts
+    assert cuts > 12
+    assert all_of(catalogue) == expected
+
+
+def test_a_batch_is_folded_again_after_a_cut(
+    catalogue: MongoCatalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What catching up makes of a batch that is partly there: it starts from the obis as they are by then."""
+    held = [version(text, 9, "application/pdf") for text in ("one", "two", "three")]
+    one, two, three = (content.sha256 for content in held)
+    visit = Visit(9, "changed", 200)
+    batches: list[list[Record]] = [
+        [
+            RunStart(1),
+            ObiChange("tobi", "t", "T", {1: one}, (), held[0], {1: Note(1, "new")}),
+            ObiChange("fobi", "u", "", {1: one}, (), held[0], {1: Note(1, "new")}, visit, 5),
+        ],
+        [
+            ObiChange("tobi", "t", "t", {2: two, 4: one}, (), held[1], {2: Note(1, "new"), 4: Note(1, "restated")}),
+            ObiChange("tobi", "t", "t", {1: three}, (4,), held[2], {1: Note(1, "changed")}),
+            ObiChange("fobi", "u", "", {3: two}, (), held[1], {3: Note(1, "changed")}, visit, 7),
+            ObiChange("fobi", "u", "", {5: None}, (), None, {5: Note(1, "lost")}, Visit(10, "gone"), 8),
+            ObiChange("fobi", "v", visit=visit, due=9),
+            RunEnd(1, "done", {"n": 1}),
+        ],
+    ]
+    positions = [lot(n).position for n in (1, 2)]
+    whole = open_catalogue("sqlite:///c.sqlite", base=tmp_path, create=True)
+    for records, position in zip(batches, positions, strict=True):
+        whole.write(changes_of(records, position, whole))
+    expected = all_of(whole)
+    whole.close()
+    cuts = 0
+    while True:
+        catalogue.clear()
+        catalogue.write(changes_of(batches[0], positions[0], catalogue))
+        with monkeypatch.context() as patch:
+            cut_at(catalogue, cuts, cuts % 2 == 1, patch)
+            try:
+                catalogue.write(changes_of(batches[1], positions[1], catalogue))
+                break
+            except CutOff:
+                cuts += 1
+        catalogue.write(changes_of(batches[1], positions[1], catalogue))
+        assert all_of(catalogue) == expected, cuts
+    assert cuts > 6
 
 
 def test_a_foreign_database_is_refused_and_left_alone(mongodb_url: str, raw: Any) -> None:
@@ -159,7 +324,7 @@ def test_a_foreign_database_is_refused_and_left_alone(mongodb_url: str, raw: Any
 
 def test_another_schema_version_is_refused(catalogue: MongoCatalogue, mongodb_url: str, raw: Any) -> None:
     raw.state.update_one({"_id": "schema"}, {"$set": {"version": 99}})
-    with pytest.raises(CatalogueError, match="version 99, this archec works with 2"):
+    with pytest.raises(CatalogueError, match="version 99, this archec works with 3"):
         MongoCatalogue(mongodb_url, create=True)
 
 
@@ -168,16 +333,19 @@ def test_documents_of_someone_else(catalogue: MongoCatalogue, raw: Any, h: objec
     catalogue.write(lot(1))
     raw.mi.insert_one({"_id": "a", "h": h})
     raw.mo.insert_one({"_id": "a", "h": h})
-    raw.vi.insert_one({"_id": "a", "h": h})
+    raw.entries.insert_one({"kind": "tobi", "tist": 1, "h": h})
+    raw.versions.insert_one({"kind": "tobi", "text": "a", "first": 1, "h": h})
     raw.data_sets.insert_one({"_id": "a", "partial": h})
-    raw.runs.insert_one({"_id": "a", "h": h})
+    raw.runs.insert_one({"_id": 5, "h": h})
     raw.state.update_one({"_id": "position"}, {"$unset": {"run": 1}})
     for read in (
-        lambda: [list(catalogue.scan_tobis()), list(catalogue.all_tobis())],
-        lambda: list(catalogue.all_fobis()),
-        lambda: list(catalogue.texts("vi")),
+        lambda: [list(catalogue.scan()), list(catalogue.all("tobi"))],
+        lambda: list(catalogue.all("fobi")),
+        lambda: list(catalogue.texts("tobi")),
+        lambda: list(catalogue.incidences("tobi")),
         catalogue.data_sets,
-        catalogue.runs,
+        lambda: list(catalogue.runs()),
+        lambda: catalogue.newest_runs(10, 1),
         catalogue.position,
     ):
         with pytest.raises(CatalogueError):
@@ -188,8 +356,8 @@ def test_the_operators_write_concern_cannot_weaken_the_promise(mongodb_url: str)
     mark = "&" if "?" in mongodb_url else "?"
     catalogue = MongoCatalogue(f"{mongodb_url}{mark}w=0&readPreference=secondary", create=True)
     assert catalogue._db.write_concern.document == {"w": "majority", "j": True, "wtimeout": 60_000}
-    catalogue.write(lot(1, tobis=[tobi("a")]))
-    assert catalogue.tobis(["a"]) == {"a": tobi("a")}
+    catalogue.write(lot(1, tobi("a")))
+    assert catalogue.obis("tobi", ["a"]) == {"a": tobi("a")}
     catalogue.close()
 
 
@@ -200,41 +368,52 @@ def test_the_operators_write_concern_cannot_weaken_the_promise(mongodb_url: str)
 def two(tmp_path: Path) -> Iterator[tuple[Catalogue, Catalogue]]:
     """The same content in SQLite and in mongomock.
 
-    mongomock's ``bulk_write`` does not take what pymongo gives it, so nothing is written through
-    the catalogue here: documents are inserted one by one, and everything that reads is compared.
+    mongomock's ``bulk_write`` does not take what pymongo gives it, so its writes are made one by one here.
     """
-    tobis = [tobi("a", 2, 1, stamp=3), tobi("b", 4, lost=True), *(tobi(obi, stamp=2) for obi in HOSTILE)]
-    fobis = [fobi("u", 1, due=9), fobi("v", due=8, stamp=4), *(fobi(obi, 3) for obi in HOSTILE)]
-    runs, sets, seen = [Run(2, "done"), Run(1)], [DataSet(1, partial={"a.$\0": ("k",)})], SeenSet("k", b"12345678")
-    place = TextPlace(checksum("x"), 1, "a")
+    obis = [tobi("a", 2, 1, stamp=3), tobi("b", 4, lost=True), *(tobi(obi, stamp=2) for obi in HOSTILE)]
+    obis += [fobi("u", 1, due=9), fobi("v", due=8, stamp=4), *(fobi(obi, 3) for obi in HOSTILE), bare("fobi", "x")]
+    changes = lot(
+        1, *obis, visits=[Visited("v", Visit(60, "gone"), 70)], mentioned=["u", "w"], runs=[Run(2, "done"), Run(1)],
+        data_sets=[DataSet(1, 2, "y", COVERAGES[2].key), DataSet(1, 1)], sets=[*HANDLES, *COVERAGES],
+    )  # fmt: skip
     client: Any = mongomock.MongoClient("mongodb://mock/archec")
     mock = MongoCatalogue("mongodb://mock/archec", create=True, client=client)
-    db = client.archec
-    db.mi.insert_many([documents.tobi_document(t) for t in tobis])
-    db.mo.insert_many([documents.fobi_document(f) for f in [*fobis, Fobi("w")]])
-    db.runs.insert_many([documents.run_document(run) for run in runs])
-    db.data_sets.insert_many([documents.data_set_document(s) for s in sets])
-    db.seen.insert_many(documents.seen_documents(seen))
-    db.vi.insert_one({"_id": place.text, "at": {"tist": place.tist, "id": place.id}})
-    db.state.insert_one({"_id": "position", **Position(1000, 1, 2001)._asdict()})
+    mock._bulk = lambda name, writes: one_by_one(mock._db[name], writes)  # type: ignore[method-assign]
+    mock.write(changes)
     real = open_catalogue("sqlite:///c.sqlite", base=tmp_path, create=True)
-    real.write(lot(1, tobis=tobis, fobis=fobis, mentioned=["w"], runs=runs, data_sets=sets, seen=[seen], vi=[place]))
+    real.write(changes)
     yield real, mock
     real.close()
+
+
+def one_by_one(collection: Any, writes: Iterable[Any]) -> None:
+    """What ``bulk_write`` does."""
+    for write in writes:
+        if isinstance(write, pymongo.DeleteOne):
+            collection.delete_one(write._filter)
+        elif isinstance(write, pymongo.ReplaceOne):
+            collection.replace_one(write._filter, write._doc, upsert=write._upsert)
+        else:
+            collection.update_one(write._filter, write._doc, upsert=write._upsert)
 
 
 READS: list[Callable[[Catalogue], object]] = [
     lambda c: list(dump(c, everything=True)),
     lambda c: list(dump(c, everything=False)),
-    lambda c: list(c.scan_tobis("a")),
-    lambda c: c.tobis(["a", *HOSTILE, "none"]),
-    lambda c: c.fobis(["u", *HOSTILE, "none"]),
-    lambda c: c.changed_tobis(2, "a"),
-    lambda c: c.changed_fobis(0, "", 3),
+    lambda c: list(c.scan("a")),
+    lambda c: c.obis("tobi", ["a", *HOSTILE, "none"]),
+    lambda c: c.obis("fobi", ["u", *HOSTILE, "none"]),
+    lambda c: c.changed("tobi", 2, "a"),
+    lambda c: c.changed("fobi", 0, "", 3),
     lambda c: list(c.due(8)),
-    lambda c: c.text("vi", checksum("x")),
-    lambda c: c.text("vo", checksum("x")),
-    lambda c: c.seen("k"),
+    lambda c: [list(c.texts(kind)) for kind in KINDS],
+    lambda c: [list(c.incidences(kind)) for kind in KINDS],
+    lambda c: [list(c.lost(kind)) for kind in KINDS],
+    lambda c: list(c.tobi_files()),
+    lambda c: c.file_states(["u", "v", "w", "x", *HOSTILE, "none"]),
+    lambda c: c.referring(["http://h/all", "none"], 3),
+    lambda c: c.keyed(COVERAGES[2].key),
+    lambda c: c.keyed("none"),
 ]
 
 

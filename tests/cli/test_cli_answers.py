@@ -49,7 +49,7 @@ def test_get_gives_no_other_bytes(archive: Config, folder: Path, data: str, prin
         assert "archec verify --repair-from COPY" in done.err
         assert (done.out != b"") == (printed and not output)
         if printed:
-            assert done.err.count(" md5 ") == 1
+            assert done.err.count(" sha256 ") == 1
             assert "was noted" in done.err
     assert set(folder.iterdir()) == before
 

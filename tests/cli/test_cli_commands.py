@@ -61,8 +61,8 @@ def history(config: Config, obi: str) -> dict[str, object]:
 
 
 INCIDENCE = {
-    "tist", "time", "kind", "how", "md5", "size", "path", "redirects", "status", "final_status", "type", "reason",
-    "suspect",
+    "tist", "time", "kind", "how", "md5", "sha256", "size", "path", "redirects", "status", "final_status", "type",
+    "reason", "suspect",
 }  # fmt: skip
 
 
@@ -76,10 +76,11 @@ def test_history_of_a_template(demo: Config) -> None:
     for i in incidences:
         assert set(i) == INCIDENCE
         assert i["time"] == iso(i["tist"])
-        assert (i["md5"] is None) == (i["path"] is None) == (i["kind"] == "lost")
+        assert (i["md5"] is None) == (i["sha256"] is None) == (i["path"] is None) == (i["kind"] == "lost")
         if i["path"]:
             data = (demo.store_path / i["path"]).read_bytes()
             assert (hashlib.md5(data).hexdigest(), len(data)) == (i["md5"], i["size"])
+            assert hashlib.sha256(data).hexdigest() == i["sha256"]
     assert incidences[1]["reason"]
 
 
@@ -156,7 +157,7 @@ def test_get_at_a_time(demo: Config, urls: dict[str, str], folder: Path) -> None
         for when in (str(i["tist"]), i["time"], i["time"].replace("T", " ").replace("Z", " +0000")):
             done = archec_inline(demo, "get", urls["revised"], "--at", when)
             assert done.code == 0, done.err
-            assert hashlib.md5(done.out).hexdigest() == i["md5"]
+            assert hashlib.sha256(done.out).hexdigest() == i["sha256"]
             assert str(i["tist"]) in done.err
     first = incidences[0]["tist"]
     done = archec_inline(demo, "get", urls["revised"], "--at", first - 1)
@@ -169,7 +170,7 @@ def test_get_at_a_time(demo: Config, urls: dict[str, str], folder: Path) -> None
     target = folder / "x.pdf"
     done = archec_inline(demo, "get", urls["revised"], "-o", target)
     assert (done.code, done.out) == (0, b"")
-    assert hashlib.md5(target.read_bytes()).hexdigest() == incidences[-1]["md5"]
+    assert hashlib.sha256(target.read_bytes()).hexdigest() == incidences[-1]["sha256"]
     assert archec_inline(demo, "get", urls["revised"], "-o", folder / "no/such/folder").code == 1
 
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Fobi, FobiNote, FobiVersion, Position, Tobi, TobiState
+from archec.catalogue.model import Kind, Note, Obi, ObiState, Position, Version
 from archec.errors import BadName, UsageError
 from archec.export import units as units_module
 from archec.export.observations import Unchanged, Visits, collect_visits, hash_of, line_of, observation_of, of_fobi
@@ -55,14 +55,14 @@ class FakeCatalogue:
     def __init__(self, ids: list[str]) -> None:
         self.ids = sorted(set(ids))
 
-    def scan_tobis(self, after: str = "") -> Iterator[TobiState]:
-        return (TobiState(obi, 1, None, None) for obi in self.ids if obi > after)
+    def scan(self, after: str = "") -> Iterator[ObiState]:
+        return (ObiState(obi, 1, None, None) for obi in self.ids if obi > after)
 
-    def all_tobis(self, after: str = "") -> Iterator[Tobi]:
-        return (Tobi(obi) for obi in self.ids if obi > after)
+    def all(self, kind: Kind, after: str = "") -> Iterator[Obi]:
+        return (Obi(obi, kind) for obi in self.ids if obi > after)
 
-    def tobis(self, ids: list[str]) -> dict[str, Tobi]:
-        return {obi: Tobi(obi) for obi in ids if obi in self.ids}
+    def obis(self, kind: Kind, ids: list[str]) -> dict[str, Obi]:
+        return {obi: Obi(obi, kind) for obi in ids if obi in self.ids}
 
 
 CODES = st.sampled_from(["a", "aa", "aaa", "aab", "a+b", "a-b", "a9", "a;", "\U0010ffff", "", "é", ".", "..", "/"])
@@ -123,15 +123,17 @@ def test_selection() -> None:
 URL = "http://h.example/a"
 
 
-def fobi(target: str = "", status: int = 200) -> Fobi:
-    return Fobi(
+def fobi(target: str = "", status: int = 200) -> Obi:
+    versions = [Version(x * 64, x * 32, size, None, "text/html") for x, size in (("a", 3), ("b", 4))]
+    return Obi(
         URL,
-        History.of({100: "a" * 32, 200: None, 300: "b" * 32}),
-        {"a" * 32: FobiVersion("a" * 32, 3, None, "text/html"), "b" * 32: FobiVersion("b" * 32, 4, None, "text/html")},
+        "fobi",
+        History.of({100: "a" * 64, 200: None, 300: "b" * 64}),
+        {version.sha256: version for version in versions},
         {
-            100: FobiNote(100, "new", status, target, (("content-type", "text/html"),)),
-            200: FobiNote(200, "lost"),
-            300: FobiNote(300, "returned", status, target),
+            100: Note(100, "new", status=status, target=target, headers=(("content-type", "text/html"),)),
+            200: Note(200, "lost"),
+            300: Note(300, "returned", status=status, target=target),
         },
     )
 
@@ -140,7 +142,7 @@ def visits(*found: Unchanged) -> Visits:
     return cast(Visits, SimpleNamespace(of=lambda url: iter(found)))
 
 
-def seen(obi: Fobi, *found: Unchanged, since: int = 0) -> list[tuple[str, int, int]]:
+def seen(obi: Obi, *found: Unchanged, since: int = 0) -> list[tuple[str, int, int]]:
     return sorted((s.kind, s.tist, s.noted) for s in of_fobi(obi, visits(*found), since))
 
 
@@ -162,12 +164,12 @@ def test_another_redirect_to_the_same_bytes_is_no_revisit() -> None:
 
 
 def test_ftp_is_a_resource() -> None:
-    obi = Fobi("ftp://h.example/a", fobi().history, fobi().versions, fobi().notes)
+    obi = Obi("ftp://h.example/a", "fobi", fobi().history, fobi().versions, fobi().notes)
     assert {kind for kind, _, _ in seen(obi)} == {"resource"}
 
 
 def test_lines_hold_all_and_sort_by_their_prefix() -> None:
-    one = Observation("response", URL, 1_000_000_000, 1_000_000_000, "a" * 32, 3, "text/html", 200, (("a", "b"),))
+    one = Observation("response", URL, 1_000_000_000, 1_000_000_000, "a" * 64, 3, "text/html", 200, (("a", "b"),))
     start, back = observation_of(line_of(one))
     assert back == one
     assert start == prefix(URL, 1_000_000_000) == b'example,h)/a 20010909014640 {"url":"http://h.example/a"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import resource
@@ -14,12 +15,12 @@ from fastwarc.warc import ArchiveIterator as FastIterator
 from gather_site import Site, page
 from gather_support import Member, archec_cli, archec_inline, change, make, run, tarball, template, write_papers
 
+from archec.archive.lookup import held_at
 from archec.catalogue.open import open_catalogue
 from archec.errors import ConfigError, CorruptArchive, LockHeld, UsageError
 from archec.export import run as export_run
 from archec.export.units import Selection
 from archec.ids import target_uri
-from archec.lookup.obi import held_at
 from archec.store.layout import Layout
 from archec.store.lock import RunLock
 from archec.tist import iso
@@ -45,16 +46,19 @@ def test_every_noted_state_is_there_with_its_bytes(pristine: World, vault: Path)
     catalogue = open_catalogue(pristine.config.database, base=pristine.config.base)
     try:
         wanted = 0
-        for obi in (*catalogue.all_tobis(), *catalogue.all_fobis()):
+        for obi in (*catalogue.all("tobi"), *catalogue.all("fobi")):
             for tist in obi.history.noted:
                 wanted += 1
                 record = found[target_uri(obi.id), iso(tist)]
                 if record.status.startswith("3"):
                     assert record.body == b""
                     assert record.http["location"]
+                    assert "WARC-X-Archec-SHA256" not in record.headers
                     continue
                 with held_at(pristine.layout, catalogue, obi, tist).open(pristine.layout) as file:
                     assert record.body == file.read(), obi.id
+                assert record.headers["WARC-X-Archec-SHA256"] == obi.history.at(tist)
+                assert hashlib.sha256(record.body).hexdigest() == obi.history.at(tist)
         assert wanted == len(found)
     finally:
         catalogue.close()

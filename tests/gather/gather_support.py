@@ -19,14 +19,14 @@ from typing import NamedTuple
 import pytest
 
 import archec
+from archec.archive.follow import rebuild
+from archec.archive.lookup import held_at
+from archec.archive.report import Report
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.main import main
 from archec.config import Config, as_yaml, load
-from archec.gather.recover import rebuild
-from archec.gather.report import Report
 from archec.gather.run import Options, gather
-from archec.lookup.obi import held_at
 from archec.progress import Silent
 from archec.store.durable import is_temp
 from archec.store.journal import journals, read_batches
@@ -221,8 +221,8 @@ def histories(config: Config) -> dict[str, dict[int, str | None]]:
     """The histories of all tobis and fobis that were ever held, by id."""
     catalogue = open_catalogue(config.database, base=config.base)
     try:
-        found = {tobi.id: tobi.history.as_dict() for tobi in catalogue.all_tobis()}
-        found |= {fobi.id: fobi.history.as_dict() for fobi in catalogue.all_fobis() if len(fobi.history)}
+        found = {tobi.id: tobi.history.as_dict() for tobi in catalogue.all("tobi")}
+        found |= {fobi.id: fobi.history.as_dict() for fobi in catalogue.all("fobi") if len(fobi.history)}
         return found
     finally:
         catalogue.close()
@@ -232,13 +232,13 @@ def outcomes(config: Config) -> dict[str, str]:
     """The outcome of the last visit of every fobi, ``""`` where there was none."""
     catalogue = open_catalogue(config.database, base=config.base)
     try:
-        return {fobi.id: fobi.visit.outcome if fobi.visit else "" for fobi in catalogue.all_fobis()}
+        return {fobi.id: fobi.visit.outcome if fobi.visit else "" for fobi in catalogue.all("fobi")}
     finally:
         catalogue.close()
 
 
 def store_files(layout: Layout) -> dict[str, str]:
-    """All that lies in the obi store proper: relative path -> md5 of a file, ``-> target`` of a link."""
+    """All that lies in the obi store proper: relative path -> sha256 of a file, ``-> target`` of a link."""
     found: dict[str, str] = {}
     for folder, _, names in os.walk(layout.root):
         for name in names:
@@ -249,7 +249,7 @@ def store_files(layout: Layout) -> dict[str, str]:
             if path.is_symlink():
                 found[relative] = f"-> {path.readlink()}"
             else:
-                found[relative] = hashlib.md5(path.read_bytes()).hexdigest()
+                found[relative] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
 
 
@@ -265,19 +265,19 @@ def check(config: Config, *, whole: bool = True) -> None:
     layout = open_layout(config.store_path)
     catalogue = open_catalogue(config.database, base=config.base)
     try:
-        for obi in (*catalogue.all_tobis(), *catalogue.all_fobis()):
+        for obi in (*catalogue.all("tobi"), *catalogue.all("fobi")):
             check_normal(obi.id, obi.history.as_dict())
             assert set(obi.notes) == set(obi.history.tists), obi.id
-            for tist, md5 in obi.history:
-                if md5 is None:
+            for tist, sha256 in obi.history:
+                if sha256 is None:
                     continue
-                assert md5 in obi.versions or obi.notes[tist].kind == "restated", obi.id
+                assert sha256 in obi.versions or obi.notes[tist].kind == "restated", obi.id
                 held = held_at(layout, catalogue, obi, tist)
                 with held.open(layout) as file:
                     data = file.read()
-                assert (held.tist, hashlib.md5(data).hexdigest()) == (tist, md5), obi.id
-                if md5 in obi.versions:
-                    assert obi.versions[md5].size == len(data), obi.id
+                assert (held.tist, hashlib.sha256(data).hexdigest()) == (tist, sha256), obi.id
+                if sha256 in obi.versions:
+                    assert obi.versions[sha256].size == len(data), obi.id
     finally:
         catalogue.close()
     if whole:
@@ -300,7 +300,7 @@ def check_journals(layout: Layout) -> None:
     for journal in journals(layout):
         for batch in read_batches(journal.path):
             for line in batch.lines:
-                if line.startswith((b'{"type":"tobi"', b'{"type":"fobi"')):
+                if line.startswith(b'{"type":"obi"'):
                     obi = line.split(b'"id":"', 1)[1].split(b'"', 1)[0]
                     assert last.get(obi) != line, f"{obi!r} is journalled twice: {line!r}"
                     last[obi] = line

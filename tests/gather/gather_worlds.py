@@ -77,7 +77,7 @@ def oracle(data_sets: Sequence[DataSet]) -> dict[str, dict[int, str | None]]:
         for handle in HANDLES:
             seen = told.setdefault(handle, {})
             if handle in present:
-                seen[data_set.tist] = hashlib.md5(present[handle].encode()).hexdigest()
+                seen[data_set.tist] = hashlib.sha256(present[handle].encode()).hexdigest()
             elif is_covered(handle, data_set) and data_set.tist not in seen:
                 seen[data_set.tist] = None
     return {handle: history for handle, seen in told.items() if (history := changes(seen))}

@@ -41,7 +41,7 @@ SETTINGS: dict[str, object] = {
 
 
 class World:
-    """Many URLs on many hosts. ``expected`` is what each must come to: a body's md5, or an outcome."""
+    """Many URLs on many hosts. ``expected`` is what each must come to: a body's sha256, or an outcome."""
 
     def __init__(self, stack: ExitStack, hosts: int, urls: int) -> None:
         self.sites = [stack.enter_context(Site(f"127.0.0.{n + 1}")) for n in range(hosts)]
@@ -56,13 +56,13 @@ class World:
         path, kind = f"/{n}", n % 12
         url = site.url(path)
         body = pdf(f"the {n}th") if n % 2 else page(f"the {n}th")
-        md5 = hashlib.md5(body.body).hexdigest()
+        sha256 = hashlib.sha256(body.body).hexdigest()
         answer: Answer | Callable[[int], Answer] = body
-        found = md5
+        found = sha256
         if kind == 0:
             answer = moved(other.url(f"{path}/target"), 302)
             other[f"{path}/target"] = body
-            self.expected[other.url(f"{path}/target")] = md5
+            self.expected[other.url(f"{path}/target")] = sha256
         elif kind == 1:
             answer, found = page("gone", 404), "gone"
         elif kind == 2:
@@ -80,8 +80,8 @@ class World:
         site[path] = answer
         self.urls.append(url)
         self.expected[url] = found
-        if len(found) == 32:
-            self.bodies.add(md5)
+        if len(found) == 64:
+            self.bodies.add(sha256)
 
     @property
     def asked(self) -> int:
@@ -91,15 +91,16 @@ class World:
         """Every reachable file is held, once; what is not held has an outcome that says why."""
         known, visits = histories(config), outcomes(config)
         for url, found in self.expected.items():
-            if len(found) == 32:
+            if len(found) == 64:
                 assert list(known[url].values()) == [found], url
                 assert visits[url] in ("new", "same"), url
             else:
                 assert url not in known
                 assert visits[url] == found, url
         if resumed:
-            files = Counter(md5 for md5 in store_files(open_layout(config.store_path)).values() if md5[0] != "-")
-            assert {md5: files[md5] for md5 in self.bodies} == dict.fromkeys(self.bodies, 1)
+            stored = store_files(open_layout(config.store_path)).values()
+            files = Counter(sha256 for sha256 in stored if sha256[0] != "-")
+            assert {sha256: files[sha256] for sha256 in self.bodies} == dict.fromkeys(self.bodies, 1)
         check(config)
 
 
@@ -185,7 +186,7 @@ def test_a_body_that_changed_before_the_run_went_on(memory_folder: Callable[[], 
         placed_but_not_told(config, [site.url("/a")])
         site["/a"] = pdf("two", ETag='"2"')
         resumed(config)
-        assert list(histories(config)[site.url("/a")].values()) == [hashlib.md5(pdf("one").body).hexdigest()]
+        assert list(histories(config)[site.url("/a")].values()) == [hashlib.sha256(pdf("one").body).hexdigest()]
         run(config)
         assert len(histories(config)[site.url("/a")]) == 2, "the validators of what is not held are not believed"
         check(config)
@@ -226,7 +227,7 @@ def test_two_urls_that_differ_by_a_slash_are_not_taken_for_each_other(memory_fol
         resumed(config)
         found = histories(config)
         for path, text in (("/a", "without"), ("/a/", "with")):
-            assert list(found[site.url(path)].values()) == [hashlib.md5(pdf(text).body).hexdigest()]
+            assert list(found[site.url(path)].values()) == [hashlib.sha256(pdf(text).body).hexdigest()]
 
 
 def test_a_worker_that_dies_does_not_hurt_the_run(memory_folder: Callable[[], Path]) -> None:

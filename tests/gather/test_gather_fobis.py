@@ -10,10 +10,10 @@ import pytest
 from gather_site import Answer, Site, moved, page, pdf
 from gather_support import change, check, histories, make, outcomes, run, store_files, write_papers
 
-from archec.catalogue.model import Fobi
+from archec.archive.lookup import find, held_at, rows
+from archec.catalogue.model import Obi
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
-from archec.lookup.obi import find, held_at, rows
 from archec.store.layout import open_layout
 
 
@@ -28,10 +28,10 @@ def config(memory_folder: Callable[[], Path]) -> Config:
     return make(memory_folder())
 
 
-def fobi(config: Config, url: str) -> Fobi:
+def fobi(config: Config, url: str) -> Obi:
     catalogue = open_catalogue(config.database, base=config.base)
     try:
-        found = catalogue.fobis([url])[url]
+        found = catalogue.obis("fobi", [url])[url]
     finally:
         catalogue.close()
     return found
@@ -235,13 +235,13 @@ def test_gone_twice_is_lost_since_the_first(config: Config, site: Site) -> None:
     site["/a"] = page("gone", 410)
     first = run(config)
     assert dict(first.fobis) == {"gone": 1}
-    assert histories(config)[site.url("/a")] == {found: hashlib.md5(pdf("one").body).hexdigest()}
+    assert histories(config)[site.url("/a")] == {found: hashlib.sha256(pdf("one").body).hexdigest()}
     site["/a"] = page("sick", 503)
     assert dict(run(config).fobis) == {"server-error": 1}
     site["/a"] = page("gone", 404)
     second = run(config)
     assert dict(second.fobis) == {"gone": 1, "lost": 1}
-    assert histories(config)[site.url("/a")] == {found: hashlib.md5(pdf("one").body).hexdigest(), first.run: None}
+    assert histories(config)[site.url("/a")] == {found: hashlib.sha256(pdf("one").body).hexdigest(), first.run: None}
     check(config)
     third = run(config)
     assert dict(third.fobis) == {"gone": 1}

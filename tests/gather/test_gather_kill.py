@@ -27,8 +27,8 @@ from gather_support import (
     until,
 )
 
+from archec.archive import commit
 from archec.config import Config, load
-from archec.gather import commit
 from archec.store import failpoints
 from archec.store.layout import open_layout
 
@@ -143,8 +143,8 @@ def at_any_instant(config: Config, story: Story, chance: random.Random, times: i
 
 def behind(config: Config) -> bool:
     """Whether the catalogue has not followed the journal, so that a rebuilt one knows more."""
+    from archec.archive.follow import is_behind
     from archec.catalogue.open import open_catalogue
-    from archec.gather.recover import is_behind
 
     catalogue = open_catalogue(config.database, base=config.base)
     try:

@@ -9,14 +9,14 @@ import pytest
 from gather_support import make
 from mongod import Mongod
 
+from archec.archive.commit import Committer
+from archec.archive.follow import rebuild
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.demo.papers import write_data_set
 from archec.demo.site import DemoSite
 from archec.errors import CatalogueGone, Exit
-from archec.gather.commit import Committer
-from archec.gather.recover import rebuild
 from archec.gather.run import Options, gather
 from archec.progress import Silent
 from archec.store.layout import open_layout

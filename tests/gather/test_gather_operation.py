@@ -34,9 +34,9 @@ from gather_support import (
     write_papers,
 )
 
+from archec.archive.follow import CATCH_UP, is_behind
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
-from archec.gather.recover import CATCH_UP, is_behind
 from archec.report.changes import changes_of_runs
 from archec.store import failpoints
 from archec.store.journal import journals
@@ -386,7 +386,8 @@ def test_a_full_disk(folder: Path, what: str) -> None:
         assert "no space left" in done.err.lower(), done.err
         assert "Traceback" not in done.err
         told = json.loads(done.err.splitlines()[-1].removeprefix("archec-run "))
-        kept = b"".join(path.read_bytes() for path in config.store_path.glob("runs/*.jsonl")).count(b'{"type":"tobi"')
+        journals = b"".join(path.read_bytes() for path in config.store_path.glob("runs/*.jsonl"))
+        kept = journals.count(b'{"type":"obi","kind":"tobi"')
         assert told["tobis"].get("new", 0) == kept <= count
         assert bool(told["stored_bytes"]) == bool(kept)
         filler.unlink()

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +24,18 @@ from gather_support import (
     template,
     write_papers,
 )
+from msgspec.structs import replace
 
-from archec.catalogue.model import Changes, FobiNote, FobiVersion, Visit
+from archec.archive.hosts import Hosts
+from archec.archive.report import Report
+from archec.archive.runs import stored_before
+from archec.catalogue.model import Changes, Note, Version, Visit
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import FobiVisit
+from archec.catalogue.records import ObiChange
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.config import Config
 from archec.errors import CatalogueGone, DataSetError
-from archec.gather.hostfigures import Hosts
-from archec.gather.report import Report
-from archec.gather.stored import stored_before
-from archec.gather.tobis import TobiPhase
+from archec.gather.templates import TemplatePhase
 from archec.store import failpoints
 
 
@@ -67,7 +67,7 @@ def many_files(config: Config, site: Site, count: int = 60) -> None:
 
 def gather_killed_at(config: Config, point: str) -> None:
     """A run in lots of ten files, or its resumption, that is killed."""
-    code = "import archec.gather.fobis as p; p._LOT = p._LAST_LOT = 10; from archec.cli.main import main; main()"
+    code = "import archec.gather.files as p; p._LOT = p._LAST_LOT = 10; from archec.cli.main import main; main()"
     command = [sys.executable, "-c", code, "gather", "--resume", "--config", str(config.base / "config.yaml")]
     done = subprocess.run(command, capture_output=True, check=False, env=environment({failpoints.VARIABLE: point}))
     assert done.returncode == -signal.SIGKILL, done.stderr
@@ -131,7 +131,7 @@ def test_a_run_that_fails_says_why(config: Config, site: Site, monkeypatch: pyte
         raise DataSetError("the tape\x1b[31m tore")
 
     with monkeypatch.context() as patch:
-        patch.setattr(TobiPhase, "merge", broken)
+        patch.setattr(TemplatePhase, "merge", broken)
         with pytest.raises(DataSetError):
             run(config)
     (failed,) = reports(config)
@@ -145,7 +145,7 @@ def test_a_run_that_fails_says_why(config: Config, site: Site, monkeypatch: pyte
 def test_a_failed_run_that_nobody_resumes(config: Config, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     many_files(config, site, 3)
     with monkeypatch.context() as patch:
-        patch.setattr(TobiPhase, "merge", lambda *arguments: (_ for _ in ()).throw(DataSetError("torn")))
+        patch.setattr(TemplatePhase, "merge", lambda *arguments: (_ for _ in ()).throw(DataSetError("torn")))
         with pytest.raises(DataSetError):
             run(config)
     assert run(config).state == "done"
@@ -223,11 +223,12 @@ def test_problems_have_their_own_lines_and_are_told_once(config: Config) -> None
 def test_what_could_not_be_kept_is_taken_back() -> None:
     report = Report(10, 10, "tarball", "x")
     before = report.as_value()
-    version = FobiVersion("0" * 32, 7, None, "text/html")
+    version = Version("0" * 64, "0" * 32, 7, None, "text/html")
     visit = Visit(tist=10, outcome="new", status=200)
+    note = Note(10, "returned", status=200, suspect="empty")
     records = [
-        FobiVisit("http://h/a", visit, 20, {10: version.md5}, version, FobiNote(10, "returned", 200, suspect="empty")),
-        FobiVisit("http://h/b", replace(visit, outcome="gone"), 20),
+        ObiChange("fobi", "http://h/a", "", {10: version.sha256}, (), version, {10: note}, visit, 20),
+        ObiChange("fobi", "http://h/b", visit=replace(visit, outcome="gone"), due=20),
     ]
     for record in records:
         report.visited(record)

@@ -27,7 +27,7 @@ def row(obi: str, n: int = 0, member: int = 1) -> SeenRow:
 def test_any_rows_come_by_id(lots: list[list[str]], most: int, low: str, high: str) -> None:
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        db.executescript(f"CREATE TABLE seen (id TEXT, md5 BLOB); {SCHEMA}")
+        db.executescript(f"CREATE TABLE seen (id TEXT, sha256 BLOB); {SCHEMA}")
         ids = SortedIds(db, most=most)
         for lot in lots:
             db.executemany("INSERT INTO seen VALUES (?, ?)", [(obi, obi.encode()) for obi in lot])
@@ -50,7 +50,7 @@ def test_more_repeats_of_an_id_than_a_block_holds(tmp_path: Path) -> None:
         found = {item.id: item for item in spool.found(frozenset())}
         assert len(found) == 13 * 500 + 1
         most = found["RePEc:aaa:sss:1"]
-        assert (most.times, most.md5) == (130_000, (129_999).to_bytes(16, "big"))
+        assert (most.times, most.sha256) == (130_000, (129_999).to_bytes(16, "big"))
 
 
 def test_no_statement_sorts_into_the_system_s_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

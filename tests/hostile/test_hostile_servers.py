@@ -51,7 +51,7 @@ def messages(config: Config) -> dict[str, str]:
     """What the last visit of each file came to, for people."""
     catalogue = open_catalogue(config.database, base=config.base)
     try:
-        return {fobi.id: fobi.visit.message if fobi.visit else "" for fobi in catalogue.all_fobis()}
+        return {fobi.id: fobi.visit.message if fobi.visit else "" for fobi in catalogue.all("fobi")}
     finally:
         catalogue.close()
 
@@ -60,7 +60,7 @@ def texts_of(config: Config) -> dict[str, str | None]:
     """The text checksum of each file that is held."""
     catalogue = open_catalogue(config.database, base=config.base)
     try:
-        return {fobi.id: version.text for fobi in catalogue.all_fobis() for version in fobi.versions.values()}
+        return {fobi.id: version.text for fobi in catalogue.all("fobi") for version in fobi.versions.values()}
     finally:
         catalogue.close()
 

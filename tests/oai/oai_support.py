@@ -6,26 +6,16 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from hashlib import md5
+from hashlib import md5, sha256
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from lxml import etree
 
 import archec.oai
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import (
-    Changes,
-    Fobi,
-    FobiNote,
-    FobiVersion,
-    Position,
-    Refipo,
-    Tobi,
-    TobiNote,
-    TobiVersion,
-    Visit,
-)
+from archec.catalogue.model import Changes, Note, Obi, Position, Refipo, Version, Visit
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.config import Config, OaiConfig
 from archec.history import History
@@ -101,36 +91,42 @@ def texts(root: etree._Element, path: str) -> list[str]:
 # -- documents ------------------------------------------------------------------------------------
 
 
-def checksum(text: str) -> str:
-    return md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+def version_of(contents: str, /, **more: Any) -> Version:
+    """The version whose bytes are a text."""
+    data = contents.encode("utf-8", "surrogatepass")
+    return Version(sha256(data).hexdigest(), md5(data, usedforsecurity=False).hexdigest(), len(data), **more)
 
 
 def paper(
     obi: str, stamp: int, *, tist: int = 1_200_000_000, lost: bool = False, kind: str = "ReDIF-Paper", title: str = ""
-) -> Tobi:
+) -> Obi:
     """A tobi with one content, lost a day later if asked for."""
-    state = checksum(f"{obi}{tist}{title}")
-    entries: dict[int, str | None] = {tist: state}
+    version = version_of(
+        f"{obi}{tist}{title}",
+        text=version_of(title).md5, type=kind, title=title or f"About {obi}", refs=(Refipo("http://h.org/a.pdf"),),
+    )  # fmt: skip
+    entries: dict[int, str | None] = {tist: version.sha256}
     if lost:
         entries[tist + 86400] = None
-    version = TobiVersion(state, 100, checksum(title), kind, title or f"About {obi}", (Refipo("http://h.org/a.pdf"),))
     notes = {
-        when: TobiNote(tist + 5, "lost" if one is None else "new", "aaa/x.rdf", 3) for when, one in entries.items()
+        when: Note(tist + 5, "lost" if one is None else "new", path="aaa/x.rdf", line=3)
+        for when, one in entries.items()
     }
-    return Tobi(obi, obi.upper().replace("REPEC", "RePEc"), History.of(entries), {state: version}, notes, stamp)
+    handle = obi.upper().replace("REPEC", "RePEc")
+    return Obi(obi, "tobi", History.of(entries), {version.sha256: version}, notes, handle, stamp=stamp)
 
 
 def file(
     url: str, stamp: int, *, tist: int = 1_200_000_000, lost: bool = False, type_: str = "application/pdf"
-) -> Fobi:
+) -> Obi:
     """A fobi with one content, lost a day later if asked for."""
-    state = checksum(f"{url}{tist}{type_}")
-    entries: dict[int, str | None] = {tist: state}
+    version = version_of(f"{url}{tist}{type_}", type=type_)
+    entries: dict[int, str | None] = {tist: version.sha256}
     if lost:
         entries[tist + 86400] = None
-    notes = {when: FobiNote(tist + 5, "lost" if one is None else "new", 200) for when, one in entries.items()}
-    version = FobiVersion(state, 100, None, type_)
-    return Fobi(url, History.of(entries), {state: version}, notes, Visit(tist, "new", 200), tist, stamp)
+    notes = {when: Note(tist + 5, "lost" if one is None else "new", status=200) for when, one in entries.items()}
+    visit = Visit(tist, "new", 200)
+    return Obi(url, "fobi", History.of(entries), {version.sha256: version}, notes, visit=visit, due=tist, stamp=stamp)
 
 
 # -- a repository ---------------------------------------------------------------------------------
@@ -173,16 +169,14 @@ class World:
         rules = SetRules(given.sets, given.collections)
         self.follower = Follower(self.catalogue, self.index, rules, chunk=self._chunk, clock=self.clock)
 
-    def write(self, *obis: Tobi | Fobi) -> None:
+    def write(self, *obis: Obi) -> None:
         """One batch of the archive's writer, stamped by the clock."""
         self._batch += 1
         stamp = max(self.catalogue.position().stamp, int(self.clock()))
         dated = [dataclasses.replace(obi, stamp=stamp) for obi in obis]
-        tobis = [obi for obi in dated if isinstance(obi, Tobi)]
-        fobis = [obi for obi in dated if isinstance(obi, Fobi)]
-        self.catalogue.write(Changes(Position(1000, self._batch, stamp), tobis=tobis, fobis=fobis))
+        self.catalogue.write(Changes(Position(1000, self._batch, stamp, f"{self._batch:064x}"), obis=dated))
 
-    def show(self, *obis: Tobi | Fobi) -> None:
+    def show(self, *obis: Obi) -> None:
         """Writes, and lets so much time pass that harvesters see it."""
         if obis:
             self.write(*obis)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
-from oai_support import NS, World, checked, checksum, file, paper, texts
+from oai_support import NS, World, checked, file, paper, texts, version_of
 
-from archec.catalogue.model import Tobi
+from archec.catalogue.model import Obi
 from archec.config import Config, FormatConfig, OaiConfig, parse
 from archec.errors import ConfigError
 from archec.history import History
@@ -78,7 +78,7 @@ Handle: RePEc:aaa:journl:1
 
 
 def item(text: str) -> Item:
-    return Item("oai:x.org:it", Tobi("RePEc:aaa:s:1", "RePEc:aaa:s:1", History.of({5: "0" * 32})), text)
+    return Item("oai:x.org:it", Obi("RePEc:aaa:s:1", "tobi", History.of({5: "0" * 64}), handle="RePEc:aaa:s:1"), text)
 
 
 def dc(text: str) -> dict[str, list[str]]:
@@ -169,16 +169,18 @@ def test_bytes_of_the_store_come_out_as_they_are(world: World) -> None:
     for n, text in enumerate((plain, odd)):
         obi = paper(f"RePEc:aaa:wpaper:{n}", 0)
         (tist,) = obi.history.tists
-        state = checksum(text)
         path = world.layout.root / world.layout.path(tist, obi.id)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        version = dataclasses.replace(next(iter(obi.versions.values())), md5=state)
-        obis.append(dataclasses.replace(obi, history=History.of({tist: state}), versions={state: version}))
+        version = version_of(text)
+        history = History.of({tist: version.sha256})
+        obis.append(dataclasses.replace(obi, history=history, versions={version.sha256: version}))
     world.show(*obis)
     (root,) = world.walk("ListRecords", metadataPrefix="redif")
     first, second = root.findall(".//r:template", NS)
-    assert (first.text, first.get("encoding"), first.get("md5")) == (plain, None, checksum(plain))
+    version = version_of(plain)
+    assert (first.text, first.get("encoding"), first.get("md5")) == (plain, None, version.md5)
+    assert first.get("sha256") == version.sha256
     assert second.get("encoding") == "base64"
     assert base64.b64decode(str(second.text)).decode() == odd
     assert texts(world.ask("ListRecords", metadataPrefix="oai_dc"), ".//dc:title") == ["On <tags> & co"] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oai_support import World, code, file, paper, texts
 
-from archec.catalogue.model import Changes, Fobi, Position, Run, Tobi
+from archec.catalogue.model import Changes, Kind, Obi, Position, Run
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.config import OaiConfig
 from archec.errors import CatalogueError
@@ -19,7 +20,7 @@ from archec.oai.follow import Follower
 from archec.oai.sets import SetRules
 from archec.tist import iso
 
-Obis = tuple[Tobi | Fobi, ...]
+Obis = tuple[Obi, ...]
 
 
 def put(catalogue: SQLiteCatalogue, position: Position, obis: Obis, source: str = "/data/current") -> None:
@@ -27,9 +28,8 @@ def put(catalogue: SQLiteCatalogue, position: Position, obis: Obis, source: str 
     catalogue.write(
         Changes(
             position,
-            tobis=[dataclasses.replace(obi, stamp=position.stamp) for obi in obis if isinstance(obi, Tobi)],
-            fobis=[dataclasses.replace(obi, stamp=position.stamp) for obi in obis if isinstance(obi, Fobi)],
-            runs=[Run(position.run, "done", position.run, "directory", source)],
+            obis=[dataclasses.replace(obi, stamp=position.stamp) for obi in obis],
+            runs=[Run(position.run, state="done", data_set=position.run, source=source)],
         )
     )
 
@@ -54,7 +54,7 @@ class Replaced(World):
         self.clock.pass_(70)
         return changed
 
-    def run(self, *obis: Tobi | Fobi, source: str = "/data/current") -> None:
+    def run(self, *obis: Obi, source: str = "/data/current") -> None:
         """A whole run, and the index after it."""
         position = Position(int(self.clock()), 1, int(self.clock()))
         self.lots.append((position, obis))
@@ -105,7 +105,8 @@ def test_a_first_run_that_comes_to_know_its_date_later(memory_path: Path) -> Non
     for batch, data_set in ((1, 0), (2, 999_999)):
         position = Position(tist, batch, tist)
         world.runs.add(tist)
-        world.catalogue.write(Changes(position, runs=[Run(tist, "running", data_set, "tarball", "/data/x.tar")]))
+        run = Run(tist, data_set=data_set, form="tarball", source="/data/x.tar")
+        world.catalogue.write(Changes(position, runs=[run]))
         world.follow()
     world.run(paper("RePEc:aaa:s:1", 0))
     assert set(world.harvested()) == {"oai:" + world.repository.domain + ":RePEc:aaa:s:1"}
@@ -175,14 +176,14 @@ def test_nothing_is_deleted_while_the_catalogue_may_be_incomplete(replaced: Repl
 def test_a_rebuild_that_begins_during_the_comparison(replaced: Replaced, monkeypatch: pytest.MonkeyPatch) -> None:
     replaced.restore(2)
     replaced.runs.add(replaced.index.state().seen.run)
-    real = replaced.catalogue.tobis
+    real = replaced.catalogue.obis
 
-    def tobis(ids: object) -> object:
+    def obis(kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
         replaced.catalogue.clear()
-        return real(ids)  # type: ignore[arg-type]
+        return real(kind, ids)
 
     replaced.runs.discard(max(replaced.runs))
-    monkeypatch.setattr(replaced.catalogue, "tobis", tobis)
+    monkeypatch.setattr(replaced.catalogue, "obis", obis)
     deleted = sum(gone for _, gone in replaced.headers().values())
     replaced.follow()
     assert sum(gone for _, gone in replaced.headers().values()) == deleted

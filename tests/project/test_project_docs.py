@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import pytest
@@ -174,6 +174,10 @@ def test_examples_of_names() -> None:
         assert Layout(Path()).path(int(tist), obi) == path
 
 
+TYPES = [kind.__struct_config__.tag for kind in get_args(records.Record)]
+"""The types of journal lines."""
+
+
 def journal(folder: Path) -> list[dict[str, Any]]:
     """Every line of every journal of an archive."""
     lines: list[dict[str, Any]] = []
@@ -186,32 +190,32 @@ def journal(folder: Path) -> list[dict[str, Any]]:
 def test_journal_lines_are_documented_with_every_key(played: Played) -> None:
     text = section(FORMATS, "## Journals")
     types = re.findall(r"^\| `([a-z-]+)` \| ", text.partition("### ")[0], re.M)
-    assert set(types) == {*records._readers, "batch"}
+    assert set(types) == {*TYPES, "batch"}
     in_source = re.findall(r"^``([a-z-]+)`` ", records.__doc__ or "", re.M)
-    assert sorted(in_source) == sorted(records._readers)
+    assert sorted(in_source) == sorted(TYPES)
     known = words(text)
     lines = journal(played.folder)
-    assert {line["type"] for line in lines} >= {"run", "tobi", "fobi", "data-set", "end", "batch"}
+    assert {line["type"] for line in lines} >= {"run", "obi", "set", "data-set", "end", "batch"}
     for line in lines:
-        for name in keys(line, "report", "put", "partial"):
+        for name in keys(line, "report", "put"):
             assert name in known, f"{line['type']}: {name}"
 
 
 def keys(value: object, *closed: str) -> Iterator[str]:
-    """The keys of a JSON value at all levels, but those that are tists or md5s; ``closed`` are not looked into."""
+    """The keys of a JSON value at all levels, but those that are tists or checksums; ``closed`` are not looked into."""
     if isinstance(value, list):
         for item in value:
             yield from keys(item, *closed)
     elif isinstance(value, dict):
         for name, inner in value.items():
-            if not re.fullmatch(r"[0-9]+|[0-9a-f]{32}", name):
+            if not re.fullmatch(r"[0-9]+|[0-9a-f]{64}", name):
                 yield name
             if name not in closed:
                 yield from keys(inner, *closed)
 
 
 def test_outcomes_are_documented() -> None:
-    table = section(FORMATS, "### fobi")
+    table = section(FORMATS, "### obi")
     assert re.findall(r"^\| `([a-z-]+)` \| ", table, re.M) == [str(outcome) for outcome in Outcome]
 
 
@@ -223,7 +227,7 @@ def test_the_dump_is_documented_with_every_key(played: Played) -> None:
         lines = [json.loads(line) for everything in (False, True) for line in dump(catalogue, everything=everything)]
     finally:
         catalogue.close()
-    assert {line["collection"] for line in lines} | {"seen", "collection"} == collections
+    assert {line["collection"] for line in lines} | {"collection"} == collections
     for line in lines:
         for name in keys(line, "partial"):
             assert name in known, f"{line['collection']}: {name}"

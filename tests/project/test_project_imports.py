@@ -11,8 +11,6 @@ from pathlib import Path
 from readme_blocks import ROOT, blocks
 
 PACKAGE = ROOT / "archec"
-BESIDE = {("demo", "gather")}
-"""The imports that run sideways: the demo is a gathering of a small web site."""
 
 
 def floors() -> list[list[str]]:
@@ -76,7 +74,7 @@ def test_imports_run_downwards() -> None:
     for path in sorted(PACKAGE.rglob("*.py")):
         here = room_of(path)
         for line, there in imported(path):
-            if not here or here == there or (here, there) in BESIDE:
+            if not here or here == there:
                 continue
             if not (floor[here] < floor[there] or floor[here] == floor[there] == ground):
                 upwards.append(f"{path}:{line}: {here} imports {there}, which is not below it")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import md5, sha256
 from pathlib import Path
-from typing import NamedTuple
-
-from catalogue_data import checksum
+from typing import Any, NamedTuple
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Fobi, FobiNote, FobiVersion, Refipo, Tobi, TobiNote, TobiVersion, Visit
+from archec.catalogue.model import Changes, Note, Obi, Position, Refipo, Version, Visit
 from archec.history import History
 
 PAPER = "ReDIF-Paper 1.0"
@@ -23,6 +22,17 @@ class Place(NamedTuple):
     base: Path
 
 
+def version_of(contents: str, /, **more: Any) -> Version:
+    """The version whose bytes are a text."""
+    data = contents.encode()
+    return Version(sha256(data).hexdigest(), md5(data, usedforsecurity=False).hexdigest(), len(data), **more)
+
+
+def lot(number: int, **parts: Any) -> Changes:
+    """A lot that reaches batch ``number``."""
+    return Changes(Position(1000, number, 2000 + number, f"{number:064x}"), **parts)
+
+
 def work(
     obi: str,
     entries: dict[int, Sequence[str] | None],
@@ -32,21 +42,24 @@ def work(
     how: dict[int, str] | None = None,
     run: int = 1000,
     stamp: int = 1,
-) -> Tobi:
+) -> Obi:
     """A template that names these URLs from each tist on, and is lost where there is None."""
     states: dict[int, str | None] = {}
-    versions: dict[str, TobiVersion] = {}
+    versions: dict[str, Version] = {}
     for tist, urls in entries.items():
         if urls is None:
             states[tist] = None
             continue
-        md5 = states[tist] = checksum(f"{obi} {'+'.join(urls)}")
-        versions[md5] = TobiVersion(md5, 9, checksum(md5), kind, title, tuple(Refipo(url) for url in urls))
+        text = f"{obi} {'+'.join(urls)}"
+        refs = tuple(Refipo(url) for url in urls)
+        version = version_of(text, text=version_of(text).md5, type=kind, title=title, refs=refs)
+        states[tist] = version.sha256
+        versions[version.sha256] = version
     notes = {
-        tist: TobiNote(run, (how or {}).get(tist, "new"), reason="not there" if state is None else "")
+        tist: Note(run, (how or {}).get(tist, "new"), reason="not there" if state is None else "")
         for tist, state in states.items()
     }
-    return Tobi(obi, obi.replace("repec", "RePEc"), History.of(states), versions, notes, stamp)
+    return Obi(obi, "tobi", History.of(states), versions, notes, obi.replace("repec", "RePEc"), stamp=stamp)
 
 
 def file(
@@ -59,13 +72,14 @@ def file(
     suspect: str = "",
     run: int = 1000,
     stamp: int = 1,
-) -> Fobi:
+) -> Obi:
     """A file with these contents from each tist on, lost where there is None."""
-    states = {tist: None if text is None else checksum(text) for tist, text in entries.items()}
-    versions = {md5: FobiVersion(md5, 5, None, kind) for md5 in states.values() if md5 is not None}
+    seen = {tist: None if text is None else version_of(text, type=kind) for tist, text in entries.items()}
+    states = {tist: None if version is None else version.sha256 for tist, version in seen.items()}
+    versions = {version.sha256: version for version in seen.values() if version is not None}
     notes = {
-        tist: FobiNote(run, "lost" if md5 is None else "new", reason=reason if md5 is None else "", suspect=suspect)
-        for tist, md5 in states.items()
+        tist: Note(run, "lost" if state is None else "new", reason=reason if state is None else "", suspect=suspect)
+        for tist, state in states.items()
     }
     visit = Visit(99, outcome) if outcome else None
-    return Fobi(url, History.of(states), versions, notes, visit, 0, stamp)
+    return Obi(url, "fobi", History.of(states), versions, notes, visit=visit, stamp=stamp)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from catalogue_data import lot
-from report_data import file, work
+from report_data import file, lot, version_of, work
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
@@ -17,7 +16,7 @@ def world(catalogue: Catalogue) -> Catalogue:
     a = work("RePEc:a:s:1", {10: ["http://h/1"], 20: ["http://h/2"], 30: [], 40: None, 50: []}, how=how, stamp=2001)
     b = work("RePEc:a:s:2", {5: [], 30: ["http://h/1"]}, how={5: "restated", 30: "cosmetic"}, run=1500, stamp=2002)
     u = file("http://h/1", {15: "x", 35: "y"}, suspect="page instead of PDF", run=1500, stamp=2001)
-    catalogue.write(lot(1, tobis=[a, b], fobis=[u], runs=[Run(1000, "done"), Run(1500, "done")]))
+    catalogue.write(lot(1, obis=[a, b, u], runs=[Run(1000, state="done"), Run(1500, state="done")]))
     return catalogue
 
 
@@ -40,7 +39,8 @@ def test_in_the_order_of_time(world: Catalogue) -> None:
 def test_what_is_told(world: Catalogue) -> None:
     by_tist = {one.tist: one for one in changes(world)}
     assert by_tist[40].reason == "not there"
-    assert (by_tist[40].md5, by_tist[40].title) == (None, "A title")
+    assert (by_tist[40].md5, by_tist[40].sha256, by_tist[40].title) == (None, None, "A title")
+    assert (by_tist[35].md5, by_tist[35].sha256) == (version_of("y").md5, version_of("y").sha256)
     assert (by_tist[35].suspect, by_tist[35].kind, by_tist[35].run) == ("page instead of PDF", "fobi", 1500)
     assert by_tist[10].handle == "RePEc:a:s:1"
 
@@ -64,7 +64,7 @@ def test_a_run_is_named_by_its_tist(world: Catalogue, text: str, run: int | None
 
 
 def test_many_at_one_tist(catalogue: Catalogue) -> None:
-    catalogue.write(lot(1, tobis=[work(f"RePEc:a:s:{i:04d}", {1: [], 2: None}) for i in range(2500)]))
+    catalogue.write(lot(1, obis=[work(f"RePEc:a:s:{i:04d}", {1: [], 2: None}) for i in range(2500)]))
     found = [(one.tist, one.id) for one in changes(catalogue)]
     assert found == sorted(set(found))
     assert len(found) == 5000

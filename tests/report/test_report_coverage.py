@@ -8,11 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from catalogue_data import lot
-from report_data import PAPER, Place, file, work
+from report_data import PAPER, Place, file, lot, work
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Fobi, Tobi
+from archec.catalogue.model import Obi
 from archec.report.coverage import Coverage, coverage, coverage_of_all, total
 
 
@@ -38,7 +37,7 @@ def test_every_file_counts_once_for_each_work(catalogue: Catalogue) -> None:
         file("http://h/timeout", {}, "timeout"), file("http://h/robots", {}, "robots"),
         file("http://h/bad", {}, "bad-url"),
     ]  # fmt: skip
-    catalogue.write(lot(1, tobis=tobis, fobis=fobis, mentioned=["http://h/none"]))
+    catalogue.write(lot(1, obis=[*tobis, *fobis], mentioned=["http://h/none"]))
     assert list(coverage(catalogue)) == [
         Coverage("a", "s", 4, 2, files=9, held=3, pdfs=2, lost=1, unreachable=2, forbidden=1, never=1, other=1),
         Coverage("a", "t", 1, 1, files=1, held=1, pdfs=1),
@@ -57,7 +56,7 @@ def test_order_and_works_outside_of_series(catalogue: Catalogue) -> None:
         "a:b:c:d",
         "RePEc:c:s:1",
     ]
-    catalogue.write(lot(1, tobis=[work(obi, {1: []}) for obi in ids]))
+    catalogue.write(lot(1, obis=[work(obi, {1: []}) for obi in ids]))
     rows = [(row.archive, row.series, row.works) for row in coverage(catalogue)]
     assert rows == [
         ("a-b", "s", 1), ("a", "s-b", 1), ("a", "s", 1), ("a", "", 2), ("b", "", 1), ("c", "s", 1), ("", "", 2),
@@ -66,13 +65,13 @@ def test_order_and_works_outside_of_series(catalogue: Catalogue) -> None:
 
 def test_of_an_archive_and_of_a_series(catalogue: Catalogue) -> None:
     ids = ["RePEc:a:s:1", "RePEc:a:s-b:1", "RePEc:a:t:1", "RePEc:aa:s:1", "RePEc:a-:s:1"]
-    catalogue.write(lot(1, tobis=[work(obi, {1: []}) for obi in ids]))
+    catalogue.write(lot(1, obis=[work(obi, {1: []}) for obi in ids]))
     assert [row.series for row in coverage(catalogue, archive="a")] == ["s-b", "s", "t"]
     assert [(row.archive, row.series) for row in coverage(catalogue, archive="a", series="s")] == [("a", "s")]
     assert list(coverage(catalogue, archive="b")) == []
 
 
-def random_world(seed: int) -> tuple[list[Tobi], list[Fobi]]:
+def random_world(seed: int) -> tuple[list[Obi], list[Obi]]:
     draw = random.Random(seed)
     urls = [f"http://h/{i}" for i in range(300)]
     outcomes = ["", "gone", "forbidden", "timeout", "too-large", "same"]
@@ -90,13 +89,13 @@ def random_world(seed: int) -> tuple[list[Tobi], list[Fobi]]:
     return tobis, fobis
 
 
-def by_hand(tobis: list[Tobi], fobis: list[Fobi]) -> dict[tuple[str, str], tuple[int, int, int, int]]:
+def by_hand(tobis: list[Obi], fobis: list[Obi]) -> dict[tuple[str, str], tuple[int, int, int, int]]:
     """Works, works with a file, files held, PDFs, by a way of its own."""
     known = {fobi.id: fobi for fobi in fobis}
     counted: dict[tuple[str, str], tuple[int, int, int, int]] = {}
     for tobi in tobis:
         state = tobi.history.states[-1]
-        if state is None or tobi.versions[state].kind != PAPER:
+        if state is None or tobi.versions[state].type != PAPER:
             continue
         held = [known[ref.url] for ref in tobi.versions[state].refs if known[ref.url].history.held]
         pdfs = [fobi for fobi in held if fobi.versions[fobi.history.states[-1] or ""].type == "application/pdf"]
@@ -111,7 +110,7 @@ def by_hand(tobis: list[Tobi], fobis: list[Fobi]) -> dict[tuple[str, str], tuple
 def test_by_several_processes(place: Place, workers: int) -> None:
     tobis, fobis = random_world(workers)
     odd = [work(obi, {1: []}) for obi in ("a:b:c:d", "x", "RePEc:c:x", "RePEc:h", "RePEc:h:t:1-1")]
-    place.catalogue.write(lot(1, tobis=[*tobis, *odd], fobis=fobis))
+    place.catalogue.write(lot(1, obis=[*tobis, *odd, *fobis]))
     rows = list(coverage_of_all(place.catalogue, place.url, place.base, workers=workers, least=100))
     assert [(row.archive, row.works) for row in rows if not row.series] == [("c", 1), ("h", 1), ("", 2)]
     assert rows == list(coverage(place.catalogue))
@@ -125,7 +124,7 @@ def test_by_several_processes(place: Place, workers: int) -> None:
 
 def test_a_reader_that_stops_early(place: Place) -> None:
     tobis, fobis = random_world(9)
-    place.catalogue.write(lot(1, tobis=tobis, fobis=fobis))
+    place.catalogue.write(lot(1, obis=[*tobis, *fobis]))
     rows = coverage_of_all(place.catalogue, place.url, place.base, workers=2, least=100)
     assert next(rows).archive == "a"
     assert isinstance(rows, Iterator)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
-from catalogue_data import checksum, lot
-from report_data import file, work
+from report_data import file, lot, version_of, work
 
 from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Kind, Obi
 from archec.report import lost as module
 from archec.report.lost import MOST_WORKS, Lost, LostQuery, lost, returned
 from archec.store.layout import Layout
@@ -30,7 +32,7 @@ def world(catalogue: Catalogue) -> Catalogue:
         file("http://h/w", {11: "1", 20: None, 30: "1"}),
         file("http://h/x", {11: "1"}),
     ]
-    catalogue.write(lot(1, tobis=tobis, fobis=fobis, mentioned=["http://h/y"]))
+    catalogue.write(lot(1, obis=[*tobis, *fobis], mentioned=["http://h/y"]))
     return catalogue
 
 
@@ -43,12 +45,13 @@ def test_lost_by_time(layout: Layout, world: Catalogue) -> None:
     assert [(one.lost, one.id) for one in found] == [
         (40, "http://h/v"), (50, "RePEc:a:s:2"), (60, "http://h/u"), (70, "RePEc:b:s:1"),
     ]  # fmt: skip
-    two = found[1]
+    two, held = found[1], version_of("RePEc:a:s:2 http://h/x+http://h/y")
     assert two == Lost(
-        "RePEc:a:s:2", "tobi", 20, 50, "not there", world.tobis([two.id])[two.id].history.at(20) or "", None,
-        "RePEc:a:s:2", "Two",
-    )  # fmt: skip
-    assert (found[2].noted, found[2].md5, found[2].reason) == (12, checksum("2"), "HTTP status 404")
+        "RePEc:a:s:2", "tobi", 20, 50, "not there", held.md5, held.sha256, None, "RePEc:a:s:2", "Two"
+    )
+    assert held.sha256 == world.obis("tobi", [two.id])[two.id].history.at(20)
+    assert (found[2].noted, found[2].reason) == (12, "HTTP status 404")
+    assert (found[2].md5, found[2].sha256) == (version_of("2").md5, version_of("2").sha256)
 
 
 def test_a_lost_file_tells_of_its_works(layout: Layout, world: Catalogue) -> None:
@@ -83,7 +86,7 @@ def test_a_file_that_many_name(layout: Layout, catalogue: Catalogue, monkeypatch
     monkeypatch.setattr(module, "_SMALL", 3)
     tobis = [work(f"RePEc:a:s:{i:02d}", {10: ["http://h/u"]}) for i in range(40)]
     catalogue.write(
-        lot(1, tobis=[*tobis, work("RePEc:b:s:1", {10: ["http://h/u"]})], fobis=[file("http://h/u", {1: "", 2: None})])
+        lot(1, obis=[*tobis, work("RePEc:b:s:1", {10: ["http://h/u"]}), file("http://h/u", {1: "", 2: None})])
     )
     (one,) = lost(layout, catalogue, ALL)
     assert (len(one.works), one.more) == (MOST_WORKS, True)
@@ -111,16 +114,16 @@ def test_nothing_is_lost(layout: Layout, catalogue: Catalogue) -> None:
 def test_lists_are_lazy(layout: Layout, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first row costs a few documents, however many there are."""
     fobis = [file(f"http://h/{i:05d}", {1: str(i), 2 + i % 3: None}) for i in range(3000)]
-    catalogue.write(lot(1, fobis=fobis))
+    catalogue.write(lot(1, obis=fobis))
     read = 0
-    before = catalogue.fobis
+    before = catalogue.obis
 
-    def counted(ids: list[str]) -> dict[str, object]:
+    def counted(kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
         nonlocal read
         read += len(ids)
-        return before(ids)  # type: ignore[return-value]
+        return before(kind, ids)
 
-    monkeypatch.setattr(catalogue, "fobis", counted)
+    monkeypatch.setattr(catalogue, "obis", counted)
     rows = lost(layout, catalogue, ALL)
     assert next(rows).id == "http://h/00000"
     assert read < 50

@@ -44,7 +44,7 @@ def test_bytes_run_out(small_disk: Path) -> None:
     def fill(writer: Writer, journal: JournalWriter) -> None:
         for n in range(1000):
             stored = writer.put(TIST, f"u:{n}", bytes(50_000))
-            writer.commit([Placement(stored.temp, TIST, f"u:{n}", stored.md5)])
+            writer.commit([Placement(stored.temp, TIST, f"u:{n}", stored.sha256)])
             held.append(f"u:{n}")
             journal.append([f'{{"id":"u:{n}"}}'], TIST)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import hashlib
 import json
 import os
 import tracemalloc
@@ -13,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_fakes import FakeDisk
-from xxhash import xxh3_128_hexdigest
 
 from archec.errors import CorruptJournal, Occupied, StorageFailed, StorageFull
-from archec.store.journal import JournalWriter, journals, read_batches, tidy
+from archec.store.journal import NO_BATCH, JournalWriter, journals, read_batches, tidy
 from archec.store.journalfile import newest_batch
 from archec.store.layout import Layout, create
 
 TIST = 1352481230
-BATCHES = [[b'{"a":1}', b'{"type":"x"}'], [b'{"b":2}'], [b'{"c":3}', "{\"d\":\"–\"}".encode(), b"[]"]]
+HALF_END = b'{"type":"batch","n":4,"lines":1,"stamp":1,"prev":"%064d","sha256":"%064d"}' % (0, 0)
+BATCHES = [[b'{"a":1}', b'{"type":"x"}'], [b'{"b":2}'], [b'{"c":3}', '{"d":"–"}'.encode(), b"[]"]]
 
 
 def write(layout: Layout, batches: list[list[bytes]] = BATCHES) -> Path:
@@ -46,18 +47,24 @@ def test_batches_come_back(flat: Layout) -> None:
 
 
 def test_the_end_of_a_batch_is_as_documented(flat: Layout) -> None:
-    data = write(flat, BATCHES[:1]).read_bytes()
-    end = json.loads(data.splitlines()[-1])
-    hashed = data[: data.rindex(b',"xxh3"')]
-    assert end == {"type": "batch", "n": 1, "lines": 2, "stamp": TIST, "xxh3": xxh3_128_hexdigest(hashed)}
-    assert list(end) == ["type", "n", "lines", "stamp", "xxh3"]
+    path = write(flat, BATCHES[:2])
+    data, second = path.read_bytes(), list(read_batches(path))[1].offset
+    prev = NO_BATCH
+    for n, batch in enumerate((data[:second], data[second:]), 1):
+        end = json.loads(batch.splitlines()[-1])
+        sha256 = hashlib.sha256(batch[: batch.rindex(b',"sha256"')]).hexdigest()
+        count, stamp = len(BATCHES[n - 1]), TIST + n - 1
+        assert end == {"type": "batch", "n": n, "lines": count, "stamp": stamp, "prev": prev, "sha256": sha256}
+        assert list(end) == ["type", "n", "lines", "stamp", "prev", "sha256"]
+        prev = sha256
+    assert NO_BATCH == "0" * 64
 
 
 def test_the_newest_batch_is_found_from_the_end(flat: Layout) -> None:
     path = write(flat)
     data = path.read_bytes()
     assert newest_batch(path) == 3
-    for torn in (b'{"half', b'{"type":"batch","n":4,"lines":1,"stamp":1,"xxh3":"' + b"0" * 32 + b'"}'):
+    for torn in (b'{"half', HALF_END):
         path.write_bytes(data + torn)
         assert newest_batch(path) == 3
     path.write_bytes(data[:-1])

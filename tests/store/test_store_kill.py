@@ -45,7 +45,7 @@ with RunLock(layout), Writer(layout) as writer:
             for i in range({SIZE}):
                 obi = f"http://h/{{k}}/{{i}}"
                 stored = writer.put(tist, obi, obi.encode() * 500)
-                batch.append(Placement(stored.temp, tist, obi, stored.md5))
+                batch.append(Placement(stored.temp, tist, obi, stored.sha256))
             links = [Link(tist, f"http://h/{{k}}/from", tist, f"http://h/{{k}}/0")]
             again = [HardLink(tist, f"http://h/{{k}}/1", tist + 1, f"http://h/{{k}}/1")]
             outcomes = writer.commit(batch, links, again)

@@ -26,7 +26,8 @@ HOSTILE = st.one_of(
 def test_create_writes_a_tree_that_says_what_it_is(tmp_path: Path) -> None:
     layout = create(tmp_path / "deep" / "archive", fanout=256)
     text = (layout.root / NAMASTE).read_text(encoding="utf-8")
-    for word in ("tist", "RePEc%3Aaaa%3Assssss%3A1", "032/184/2531", "runs/", "fanout", "symbolic link", "xxh3"):
+    words = ("tist", "RePEc%3Aaaa%3Assssss%3A1", "032/184/2531", "runs/", "fanout", "symbolic link", "sha256", "XXH3")
+    for word in words:
         assert word in text
     assert json.loads((layout.root / DESCRIPTOR).read_text())["version"] == 1
     assert layout.runs.is_dir()

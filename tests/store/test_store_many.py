@@ -33,7 +33,7 @@ def held(layout: Layout) -> Layout:
         for tist in (TIST, TIST + 1, 5):
             for obi, body in BODIES.items():
                 stored = writer.put(tist, obi, body)
-                placements.append(Placement(stored.temp, tist, obi, stored.md5))
+                placements.append(Placement(stored.temp, tist, obi, stored.sha256))
         writer.commit(placements)
     foo = layout.root / layout.path(TIST, "http://h.org/foo")
     foo.parent.mkdir(parents=True, exist_ok=True)

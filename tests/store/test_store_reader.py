@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.ids import escape, file_name
 from archec.store.layout import Layout, create
-from archec.store.reader import digest, id_of_name, locate, open_held, open_obi
+from archec.store.reader import Digest, digest, id_of_name, locate, open_held, open_obi
 from archec.store.writer import Link, Placement, Writer
 
 TIST = 1352481230
@@ -30,7 +30,7 @@ def held(layout: Layout) -> Layout:
         placements = []
         for obi in (BAR, FOO):
             stored = writer.put(TIST, obi, b"held")
-            placements.append(Placement(stored.temp, TIST, obi, stored.md5))
+            placements.append(Placement(stored.temp, TIST, obi, stored.sha256))
         writer.commit(placements)
     (layout.root / layout.path(TIST, FOO)).unlink()
     (layout.root.parent / "passwd").write_bytes(SECRET)
@@ -51,7 +51,8 @@ def refused(layout: Layout, id: str = FOO) -> str:  # noqa: A002
 
 
 def test_digest(held: Layout) -> None:
-    assert digest(held, TIST, BAR) == (hashlib.md5(b"held").hexdigest(), 4)
+    md5, sha256 = (hashlib.new(name, b"held").hexdigest() for name in ("md5", "sha256"))
+    assert digest(held, TIST, BAR) == Digest(md5, sha256, 4)
 
 
 @pytest.mark.parametrize("id", [FOO, "RePEc:aaa:bbb:c", "/", "http:", "https://x", "ftp:/y", ".", "\0", "a" * 4000])

@@ -19,7 +19,7 @@ def test_only_temporary_files_go(layout: Layout, tmp_path: Path) -> None:
         batch = []
         for obi in ids:
             stored = writer.put(TIST, obi, b"x")
-            batch.append(Placement(stored.temp, TIST, obi, stored.md5))
+            batch.append(Placement(stored.temp, TIST, obi, stored.sha256))
         writer.commit(batch)
         for obi in ids:
             writer.put(TIST, obi, b"left over")

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_fakes import FakeDisk
-from xxhash import xxh3_128_hexdigest
 
 from archec.errors import CorruptArchive, NotHeld, StorageFailed, StorageFull
 from archec.store.durable import is_temp
@@ -27,13 +26,13 @@ TIST = 1352481230
 FOO, BAR = "http://a.org/foo", "http://b.org/bar"
 
 
-def md5(data: bytes) -> str:
-    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def put(writer: Writer, tist: int, id: str, data: bytes) -> Placement:  # noqa: A002
     stored = writer.put(tist, id, data)
-    return Placement(stored.temp, tist, id, stored.md5)
+    return Placement(stored.temp, tist, id, stored.sha256)
 
 
 def read(layout: Layout, tist: int, id: str) -> bytes:  # noqa: A002
@@ -51,11 +50,11 @@ def test_what_is_written_is_hashed_and_read_back(layout: Layout, writer: Writer)
             temp.write(part)
         stored = temp.close()
     data = b"one two three"
-    assert stored == Stored(temp.path, md5(data), xxh3_128_hexdigest(data), len(data))
+    assert stored == Stored(temp.path, hashlib.md5(data).hexdigest(), sha256(data), len(data))
     with pytest.raises(NotHeld):
         locate(layout, TIST, FOO)
-    outcomes = writer.commit([Placement(stored.temp, TIST, FOO, stored.md5)])
-    assert [tuple(outcome) for outcome in outcomes] == [("stored", TIST, FOO, md5(data))]
+    outcomes = writer.commit([Placement(stored.temp, TIST, FOO, stored.sha256)])
+    assert [tuple(outcome) for outcome in outcomes] == [("stored", TIST, FOO, sha256(data))]
     assert read(layout, TIST, FOO) == data
     assert locate(layout, TIST, FOO) == (layout.path(TIST, FOO), ())
     assert (layout.root / layout.path(TIST, FOO)).stat().st_mode & 0o222 == 0
@@ -83,7 +82,7 @@ def test_a_held_name_is_never_taken_for_a_temporary_one(layout: Layout, writer: 
     with pytest.raises(ValueError, match="not a temporary"):
         writer.discard(path)
     with pytest.raises(ValueError, match="not a temporary"):
-        writer.commit([Placement(path, TIST, BAR, md5(b"held"))])
+        writer.commit([Placement(path, TIST, BAR, sha256(b"held"))])
     assert read(layout, TIST, FOO) == b"held"
 
 
@@ -123,11 +122,11 @@ def test_a_taken_name_is_adopted_or_occupied_and_never_altered(layout: Layout, w
     same, other = put(writer, TIST, FOO, b"held"), put(writer, TIST, FOO, b"other")
     first, second = put(writer, TIST, BAR, b"first"), put(writer, TIST, BAR, b"second")
     outcomes = writer.commit([same, other, first, second])
-    assert [(o.kind, o.md5) for o in outcomes] == [
-        ("adopted", md5(b"held")),
-        ("occupied", md5(b"held")),
-        ("stored", md5(b"first")),
-        ("occupied", md5(b"first")),
+    assert [(o.kind, o.sha256) for o in outcomes] == [
+        ("adopted", sha256(b"held")),
+        ("occupied", sha256(b"held")),
+        ("stored", sha256(b"first")),
+        ("occupied", sha256(b"first")),
     ]
     assert read(layout, TIST, FOO) == b"held"
     assert read(layout, TIST, BAR) == b"first"
@@ -154,12 +153,12 @@ def test_a_link_in_the_place_of_a_file(layout: Layout, writer: Writer) -> None:
         [put(writer, TIST, FOO, b"bar"), put(writer, TIST, FOO, b"else"), put(writer, TIST, "u:x", b"x")],
         [Link(TIST, BAR, TIST, FOO), Link(TIST, FOO, TIST, "u:x")],
     )
-    assert [(o.kind, o.md5) for o in outcomes] == [
-        ("adopted", md5(b"bar")),
-        ("occupied", md5(b"bar")),
+    assert [(o.kind, o.sha256) for o in outcomes] == [
+        ("adopted", sha256(b"bar")),
+        ("occupied", sha256(b"bar")),
         ("occupied", ""),
-        ("occupied", md5(b"bar")),
-        ("occupied", md5(b"bar")),
+        ("occupied", sha256(b"bar")),
+        ("occupied", sha256(b"bar")),
     ]
 
 
@@ -223,7 +222,7 @@ def test_restated_contents(layout: Layout, fake_disk: FakeDisk, no_links: bool) 
         one, two = (os.stat(layout.root / layout.path(*at)).st_ino for at in ((TIST, BAR), (TIST + 5, FOO)))
         assert (one == two) is not no_links
         held = writer.commit([put(writer, TIST + 6, FOO, b"else")], [], [HardLink(TIST, FOO, TIST + 6, FOO)])
-        assert [(o.kind, o.md5) for o in held] == [("stored", md5(b"else")), ("occupied", md5(b"else"))]
+        assert [(o.kind, o.sha256) for o in held] == [("stored", sha256(b"else")), ("occupied", sha256(b"else"))]
     assert temps(layout) == []
 
 
@@ -339,7 +338,7 @@ def test_open_directories_are_bounded(flat: Layout) -> None:
             for i in range(100):
                 writer.discard(writer.put(TIST + 1000 + i, FOO, b"x").temp)
             stored = temp.close()
-        assert writer.commit([Placement(stored.temp, TIST, "u:late", stored.md5)])[0].kind == "stored"
+        assert writer.commit([Placement(stored.temp, TIST, "u:late", stored.sha256)])[0].kind == "stored"
     assert len(os.listdir("/proc/self/fd")) == before
 
 

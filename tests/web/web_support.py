@@ -11,8 +11,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from xxhash import xxh3_128
-
 from archec.config import FetchConfig
 from archec.web.fetcher import Fetcher
 from archec.web.limits import Tuning
@@ -40,18 +38,18 @@ class FolderTemp:
     def __init__(self, folder: Path) -> None:
         self._fd, self._path = tempfile.mkstemp(".part", dir=folder)
         self._md5 = hashlib.md5()
-        self._xxh3 = xxh3_128()
+        self._sha256 = hashlib.sha256()
         self._size = 0
 
     def write(self, data: bytes) -> None:
         os.write(self._fd, data)
         self._md5.update(data)
-        self._xxh3.update(data)
+        self._sha256.update(data)
         self._size += len(data)
 
     def close(self) -> tuple[str, str, str, int]:
         os.close(self._fd)
-        return self._path, self._md5.hexdigest(), self._xxh3.hexdigest(), self._size
+        return self._path, self._md5.hexdigest(), self._sha256.hexdigest(), self._size
 
     def discard(self) -> None:
         os.close(self._fd)

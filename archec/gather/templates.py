@@ -5,19 +5,20 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
-from archec.catalogue.codec import compact
-from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import DataSet, SeenSet, TobiNote, TobiVersion
-from archec.catalogue.records import RunEnd, TobiChange
+from msgspec.structs import replace
+
+from archec.archive.commit import Commits, Item
+from archec.archive.opening import Archive
+from archec.archive.report import Report
+from archec.catalogue.model import Coverage, DataSet, Note, Version
+from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
 from archec.config import Config
-from archec.gather.commit import Committer, Item
 from archec.gather.merging import Merged, Present, merge
-from archec.gather.observations import Observations, covers, hash_of, seen_set
+from archec.gather.observations import Observations, coverage_set, covers, handle_set, hash_of
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
-from archec.gather.report import Report
 from archec.gather.spool import SeenRow, Spool
 from archec.gather.writing import Job, Written, writing
 from archec.history import Change, History
@@ -25,12 +26,9 @@ from archec.ids import archive_of
 from archec.progress import Meter
 from archec.redif.items import Source
 from archec.redif.problems import Problem
-from archec.store.layout import Layout
 from archec.store.sweep import sweep_parts
 from archec.store.writer import HardLink, Placement
 from archec.workers.pool import Done, Pool
-
-__all__ = ["TobiPhase", "is_held_back"]
 
 _ABSENT = "not in its archive's directory, which was read whole"
 _LOT = 500
@@ -47,26 +45,24 @@ def is_held_back(config: Config, losses: int, held: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class TobiPhase:
-    """What the phase works with. ``accept`` names archives whose losses are let through, or
-    ``all``; ``complete`` says that the data set is all of RePEc."""
+class TemplatePhase:
+    """What the phase works with. ``tist`` is the data set's; ``accept`` names archives whose losses are let through, or
+    ``all``; ``complete`` says that the data set is all of RePEc; ``dry`` that nothing is stored."""
 
-    config: Config
-    layout: Layout
-    catalogue: Catalogue
-    committer: Committer
+    archive: Archive
+    committer: Commits
     spool: Spool
     report: Report
     meter: Meter
-    run: int
     tist: int
     accept: frozenset[str]
     complete: bool
     workers: int
+    dry: bool = False
 
     def merge(self, reading: Reading, name: str) -> None:
         """Merges what was read with the catalogue; ``name`` is the data set's."""
-        draft = reading.coverage(self.tist, complete=self.complete)
+        draft = reading.coverage(complete=self.complete)
         self.report.complete = draft.complete
         seen, held = self._merge(reading, draft)
         held_back = self._guard(held)
@@ -92,10 +88,10 @@ class TobiPhase:
 
     # -- merging ----------------------------------------------------------------------------------
 
-    def _merge(self, reading: Reading, draft: DataSet) -> tuple[dict[str, array[int]], Counter[str]]:
+    def _merge(self, reading: Reading, draft: Coverage) -> tuple[dict[str, array[int]], Counter[str]]:
         """Writes what is news and spools the losses; gives the seen ids that are not covered, and
         how many tobis each archive holds as of the data set's tist."""
-        observations = Observations(self.catalogue.data_sets(), self.catalogue.seen)
+        observations = Observations(self.archive.catalogue.data_sets(), self.archive.catalogue.keyed)
         seen: defaultdict[str, array[int]] = defaultdict(_hashes)
         held: Counter[str] = Counter()
         covered_codes = draft.covered
@@ -108,10 +104,10 @@ class TobiPhase:
         merged = Merged()
         total = reading.templates
         self.meter.phase("merging templates", total or None)
-        known = self.catalogue.scan_tobis()
+        known = self.archive.catalogue.scan()
         found = self.spool.found(reading.superseded)
         losses: list[tuple[str, str]] = []
-        order = (self.layout, self.spool.folder, self.tist)
+        order = (self.archive.layout, self.spool.folder, self.tist, not self.dry)
         pool: Pool[list[Job], list[Written]] = Pool(
             "archec.gather.writing:writing", order, list[Written],
             workers=self.workers, here=writing(*order), inline=_INLINE,
@@ -148,7 +144,7 @@ class TobiPhase:
         self.spool.add_losses(losses)
         self.committer.commit()
         if pool.lost:
-            sweep_parts(self.layout, {self.tist})  # what workers that died were writing
+            sweep_parts(self.archive.layout, {self.tist})  # what workers that died were writing
         self.report.duplicates = merged.duplicates
         self.report.tobis["same"] += merged.same
         return dict(seen), held
@@ -168,10 +164,10 @@ class TobiPhase:
                 self._conflict(obi, row.path.decode("utf-8", "backslashreplace"), row.line)
                 continue
             change = item.history.observe(
-                self.tist, item.md5, lambda after, before, obi=obi: observations.next(obi, after, before)  # type: ignore[misc]
+                self.tist, item.sha256, lambda after, before, obi=obi: observations.next(obi, after, before)  # type: ignore[misc]
             )
             entry = item.history.entry_at(self.tist)
-            before = (entry[0], entry[1]) if entry is not None and entry[1] is not None else None
+            before = entry[0] if entry is not None and entry[1] is not None else None
             waiting[obi] = (item, change, row)
             path = row.path.decode("utf-8", "surrogateescape")
             jobs.append(Job(obi, path, row.line, row.spool, row.start, row.size, before))
@@ -180,7 +176,7 @@ class TobiPhase:
     def _conflicts(self, item: Present, observations: Observations) -> bool:
         """Whether another data set of this date is known that says something else of the tobi."""
         history = item.history
-        if history.conflicts(self.tist, item.md5):
+        if history.conflicts(self.tist, item.sha256):
             return True
         return history.at(self.tist) is not None and observations.observes(item.found.id, self.tist)
 
@@ -207,8 +203,8 @@ class TobiPhase:
         self.report.tobis[kind] += 1
         self.report.stored_bytes += written.size
         path = row.path.decode("utf-8", "backslashreplace")
-        notes = {self.tist: TobiNote(self.run, kind, path, row.line, row.encoding)}
-        placement = Placement(written.temp, self.tist, written.id, written.md5)
+        notes = {self.tist: Note(self.report.run, kind, path=path, line=row.line, encoding=row.encoding)}
+        placement = Placement(written.temp, self.tist, written.id, written.sha256)
         return self._item(written.id, row.handle, item.history, change, notes, written.version(), placement)
 
     def _item(
@@ -217,8 +213,8 @@ class TobiPhase:
         handle: str,
         history: History,
         change: Change,
-        notes: dict[int, TobiNote],
-        version: TobiVersion | None,
+        notes: dict[int, Note],
+        version: Version | None,
         placement: Placement | None,
     ) -> Item:
         restated: list[HardLink] = []
@@ -226,15 +222,15 @@ class TobiPhase:
         for tist, state in change.put.items():
             if tist == self.tist:
                 continue
-            lost = TobiNote(self.run, "lost", reason=_ABSENT)
-            notes[tist] = lost if state is None else TobiNote(self.run, "restated")
+            lost = Note(self.report.run, "lost", reason=_ABSENT)
+            notes[tist] = lost if state is None else Note(self.report.run, "restated")
             if state is not None and entry is not None:
                 restated.append(HardLink(entry[0], obi, tist, obi))
         if placement is not None and change.put.get(self.tist) is None:
             self.committer.discard(placement.temp)  # held at this tist by the entry before it
             placement = None
         notes = {tist: note for tist, note in notes.items() if tist in change.put}
-        record = TobiChange(obi, handle, change.put, notes, change.drop, version)
+        record = ObiChange("tobi", obi, handle, dict(change.put), change.drop, version, notes)
         return Item(record, placement, (), tuple(restated), fresh=not len(history))
 
     # -- losses -----------------------------------------------------------------------------------
@@ -244,16 +240,16 @@ class TobiPhase:
         held_back: dict[str, int] = {}
         for code, losses in self.spool.loss_counts().items():
             accepted = "all" in self.accept or code in self.accept
-            if not accepted and is_held_back(self.config, losses, held[code]):
+            if not accepted and is_held_back(self.archive.config, losses, held[code]):
                 held_back[code] = losses
         self.report.held_back = held_back
         return frozenset(held_back)
 
     def _lose(self, held_back: frozenset[str]) -> None:
-        observations = Observations(self.catalogue.data_sets(), self.catalogue.seen)
+        observations = Observations(self.archive.catalogue.data_sets(), self.archive.catalogue.keyed)
         ids = self.spool.losses(held_back)
         while batch := list(islice(ids, _BATCH)):
-            tobis = self.catalogue.tobis(batch)
+            tobis = self.archive.catalogue.obis("tobi", batch)
             for obi in batch:
                 tobi = tobis[obi]
                 change = tobi.history.observe(
@@ -262,7 +258,7 @@ class TobiPhase:
                 if not change:
                     continue
                 self.report.tobis["lost"] += 1
-                note = TobiNote(self.run, "lost", reason=_ABSENT)
+                note = Note(self.report.run, "lost", reason=_ABSENT)
                 self.committer.add(
                     self._item(obi, tobi.handle, tobi.history, change, {self.tist: note}, None, None)
                 )
@@ -270,7 +266,7 @@ class TobiPhase:
     def _close(
         self,
         name: str,
-        draft: DataSet,
+        draft: Coverage,
         held_back: frozenset[str],
         seen: dict[str, array[int]],
     ) -> None:
@@ -278,23 +274,24 @@ class TobiPhase:
         for code in held_back:
             seen[code] = _hashes(map(hash_of, self.spool.ids_of(code)))
         unread = frozenset(draft.partial)
-        partial: dict[str, tuple[str, ...]] = {}
-        sets: list[SeenSet] = []
+        partial: dict[str, str] = {}
+        sets = []
         for code in sorted({*unread, *seen, *held_back}):
             hashes = seen.get(code, _hashes())
             if not hashes and code not in unread and code not in held_back:
                 continue
-            known_set = seen_set(hashes)
-            partial[code] = (known_set.key,)
-            if self.catalogue.seen(known_set.key) is None:
-                sets.append(known_set)
-        for item in sets:
-            self.committer.add(Item(item))
-        record = replace(
-            draft, names=(name,), covered=draft.covered - held_back, partial=partial, guarded=held_back
+            handles = handle_set(hashes)
+            partial[code] = handles.key
+            sets.append(handles)
+        coverage = coverage_set(
+            replace(draft, covered=draft.covered - held_back, partial=partial, guarded=held_back)
         )
+        for item in (*sets, coverage):
+            if self.archive.catalogue.keyed(item.key) is None:
+                self.committer.add(Item(SetAdded.of(item)))
+        record = DataSetRead(DataSet(self.tist, self.report.run, name, coverage.key))
         # In this order: a run that is known to be merged has its report.
-        self.committer.add(Item(RunEnd(self.run, "running", compact(self.report.as_value()))))
+        self.committer.add(Item(RunEnd(self.report.run, "running", self.report.as_value())))
         self.committer.add(Item(record))
 
 

@@ -8,14 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from archec.archive.hosts import Hosts
 from archec.catalogue.interface import Counts
-from archec.catalogue.records import FobiVisit, Record, TobiChange
-from archec.gather.hostfigures import Hosts
+from archec.catalogue.records import ObiChange, Record
 from archec.ids import host_of
 from archec.redif.problems import Problem, brief
 from archec.tist import iso
-
-__all__ = ["MOST_PROBLEMS", "Report", "Totals", "kept_bytes"]
 
 MOST_PROBLEMS = 200
 """So many problems are listed; all are counted."""
@@ -82,18 +80,17 @@ class Report:
     totals: Totals | None = None
     resumed: bool = False
 
-    def visited(self, visit: FobiVisit) -> None:
-        """Counts a visit: its outcome, its incidence, its host."""
-        self._visited(visit, 1)
-
-    def _visited(self, visit: FobiVisit, times: int) -> None:
-        outcome = visit.visit.outcome
+    def visited(self, record: ObiChange, times: int = 1) -> None:
+        """Counts a visit: its outcome, its incidence, its host. -1 times takes it back."""
+        if record.visit is None:
+            return
+        outcome = record.visit.outcome
         self.fobis[outcome] += times
-        self.hosts.visited(host_of(visit.id), outcome, times)
-        if visit.note is not None:
-            if visit.note.kind in ("lost", "returned"):
-                self.fobis[visit.note.kind] += times
-            if visit.note.suspect:
+        self.hosts.visited(host_of(record.id), outcome, times)
+        for note in record.notes.values():
+            if note.kind in ("lost", "returned"):
+                self.fobis[note.kind] += times
+            if note.suspect:
                 self.fobis["suspect"] += times
 
     def forget(self, record: Record) -> None:
@@ -101,14 +98,13 @@ class Report:
 
         That a request was made, and what it brought, stays.
         """
-        if isinstance(record, FobiVisit):
-            self._visited(record, -1)
-            self.stored_bytes -= kept_bytes(record)
-        elif isinstance(record, TobiChange):
-            note = record.notes.get(self.data_set)
-            if note is not None:
-                self.tobis[note.kind] -= 1
-            self.stored_bytes -= kept_bytes(record)
+        if not isinstance(record, ObiChange):
+            return
+        self.stored_bytes -= kept_bytes(record)
+        if record.kind == "fobi":
+            self.visited(record, -1)
+        elif self.data_set in record.notes:
+            self.tobis[record.notes[self.data_set].kind] -= 1
 
     def put_off(self, url: str) -> None:
         """Counts a file that waits for the next run, together with its host."""
@@ -126,7 +122,7 @@ class Report:
         """Counts problems by their codes, of which nothing else is known."""
         self.problem_counts.update(counts)
 
-    def restore(self, value: dict[str, Any]) -> None:
+    def restore(self, value: Mapping[str, Any]) -> None:
         """Takes over the counts of the part of the run that came before a pause; those of visits come from the
         journal, by :meth:`visited`."""
         self.whole = bool(value["data_set"]["whole"])
@@ -200,11 +196,11 @@ class Report:
         }
 
 
-def kept_bytes(record: FobiVisit | TobiChange) -> int:
+def kept_bytes(record: ObiChange) -> int:
     """Bytes that were stored for a record: those of a template that is news, and of a body under the URL's own name."""
     if record.version is None:
         return 0
-    if isinstance(record, FobiVisit) and (not record.put or record.note is None or record.note.target):
+    if record.kind == "fobi" and (not record.put or any(note.target for note in record.notes.values())):
         return 0
     return record.version.size
 

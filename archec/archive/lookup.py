@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Fobi, Tobi
+from archec.catalogue.model import Note, Obi
+from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld
 from archec.ids import normalise, slash_variant, typed, without_userinfo
 from archec.store.durable import failure
 from archec.store.layout import Layout
 from archec.store.reader import Located, locate, open_held
-from archec.store.temp import new_md5
 from archec.tist import iso
-
-__all__ = ["Held", "Row", "find", "give", "held_at", "path_held", "rows"]
 
 _MOST_HOPS = 50
 _PIECE = 1 << 18
+_NO_NOTE = Note(0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +37,7 @@ class Row:
     kind: str
     how: str
     md5: str | None
+    sha256: str | None
     size: int | None
     path: str | None
     redirects: tuple[tuple[str, int], ...]
@@ -54,7 +54,7 @@ class Held:
 
     id: str
     tist: int
-    md5: str
+    sha256: str
     size: int
     located: Located
 
@@ -63,7 +63,7 @@ class Held:
         return open_held(layout, self.located.path)
 
 
-def find(catalogue: Catalogue, raw: str) -> Tobi | Fobi:
+def find(catalogue: Catalogue, raw: str) -> Obi:
     """The obi behind any spelling of its id (:func:`archec.ids.typed`), or of the URL that differs by a trailing
     slash only.
 
@@ -71,12 +71,12 @@ def find(catalogue: Catalogue, raw: str) -> Tobi | Fobi:
     """
     kind, obi = normalise(typed(raw))
     if kind == "tobi":
-        tobi = catalogue.tobis([obi]).get(obi)
+        tobi = catalogue.obis("tobi", [obi]).get(obi)
         if tobi is not None:
             return tobi
     else:
         variant = slash_variant(obi)
-        fobis = catalogue.fobis([obi, variant] if variant else [obi])
+        fobis = catalogue.obis("fobi", [obi, variant] if variant else [obi])
         fobi = fobis.get(obi)
         if (fobi is None or not len(fobi.history)) and variant in fobis:
             fobi = fobis[variant]
@@ -85,30 +85,33 @@ def find(catalogue: Catalogue, raw: str) -> Tobi | Fobi:
     raise NotHeld(f"{without_userinfo(raw.strip())}: the archive has never heard of it")
 
 
-def rows(layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi) -> Iterator[Row]:
+def rows(layout: Layout, catalogue: Catalogue, obi: Obi) -> Iterator[Row]:
     """Every incidence, oldest first."""
     for incidence in obi.history.incidences():
-        tist, state = incidence.tist, incidence.md5
-        path = path_held(layout, catalogue, obi.id, tist) if state is not None else None
-        if isinstance(obi, Tobi):
-            note, version = obi.notes.get(tist), obi.versions.get(state or "")
-            yield Row(
-                tist, iso(tist), incidence.kind, note.kind if note else "", state,
-                version.size if version else None, path, (), None, None,
-                version.kind if version else None, note.reason if note else "", "",
-            )  # fmt: skip
-            continue
-        remark, content = obi.notes.get(tist), obi.versions.get(state or "")
-        redirects, final = _redirects(catalogue, obi, tist) if state is not None else ((), None)
+        tist, state = incidence.tist, incidence.state
+        path = path_held(layout, catalogue, obi, tist) if state is not None else None
+        note, version = obi.notes.get(tist, _NO_NOTE), obi.versions.get(state or "")
+        is_file = obi.kind == "fobi"
+        redirects, final = _redirects(catalogue, obi, tist) if is_file and state is not None else ((), None)
         yield Row(
-            tist, iso(tist), incidence.kind, remark.kind if remark else "", state,
-            content.size if content else None, path, redirects,
-            remark.status if remark else None, final, content.type if content else None,
-            remark.reason if remark else "", remark.suspect if remark else "",
-        )  # fmt: skip
+            tist,
+            iso(tist),
+            incidence.kind,
+            note.kind,
+            version.md5 if version else None,
+            state,
+            version.size if version else None,
+            path,
+            redirects,
+            note.status if is_file and tist in obi.notes else None,
+            final,
+            version.type if version else None,
+            note.reason,
+            note.suspect,
+        )
 
 
-def held_at(layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi, when: int) -> Held:
+def held_at(layout: Layout, catalogue: Catalogue, obi: Obi, when: int) -> Held:
     """The bytes in force at ``when``; NotHeld, saying why, where there were none.
 
     Raises :class:`CorruptArchive` where the history has them and the obi store has not.
@@ -123,9 +126,10 @@ def held_at(layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi, when: int) -
         raise NotHeld(f"{obi.id}: not held {iso(when)}: it was lost {iso(tist)} ({tist})")
     version = obi.versions.get(state)
     try:
-        located = _locate(layout, catalogue, obi.id, tist)
+        located = _locate(layout, catalogue, obi, tist)
     except NotHeld as error:
-        raise _spoilt(f"{layout.root}/{layout.path(tist, obi.id)}: is gone, and md5 {state} was noted there") from error
+        where = f"{layout.root}/{layout.path(obi.bytes_at(tist), obi.id)}"
+        raise _spoilt(f"{where}: is gone, and sha256 {state} was noted there") from error
     except CorruptArchive as error:
         raise _spoilt(error.message) from error
     return Held(obi.id, tist, state, version.size if version is not None else 0, located)
@@ -133,22 +137,22 @@ def held_at(layout: Layout, catalogue: Catalogue, obi: Tobi | Fobi, when: int) -
 
 def give(layout: Layout, held: Held, write: Callable[[bytes], object]) -> None:
     """Hands on the bytes of ``held`` piece by piece, and makes sure of them: of their number before the first piece,
-    of their md5 after the last. Raises :class:`CorruptArchive` where they are not what was noted."""
+    of their sha256 after the last. Raises :class:`CorruptArchive` where they are not what was noted."""
     where = f"{layout.root}/{held.located.path}"
-    md5 = new_md5()
+    digests = Digests()
     try:
         file = held.open(layout)
     except NotHeld as error:
-        raise _spoilt(f"{where}: is gone, and md5 {held.md5} was noted there") from error
+        raise _spoilt(f"{where}: is gone, and sha256 {held.sha256} was noted there") from error
     with file:
         size = os.fstat(file.fileno()).st_size
         if size != held.size:
-            raise _spoilt(f"{where}: has {size} bytes, and {held.size} were noted (md5 {held.md5})")
+            raise _spoilt(f"{where}: has {size} bytes, and {held.size} were noted (sha256 {held.sha256})")
         while data := _read(file, where):
-            md5.update(data)
+            digests.update(data)
             write(data)
-    if md5.hexdigest() != held.md5:
-        raise _spoilt(f"{where}: has md5 {md5.hexdigest()}, and {held.md5} was noted")
+    if digests.sha256 != held.sha256:
+        raise _spoilt(f"{where}: has sha256 {digests.sha256}, and {held.sha256} was noted")
 
 
 def _read(file: BinaryIO, where: str) -> bytes:
@@ -162,7 +166,7 @@ def _spoilt(message: str) -> CorruptArchive:
     return CorruptArchive(message, hint="'archec verify --repair-from COPY' puts good bytes there from a second copy")
 
 
-def path_held(layout: Layout, catalogue: Catalogue, obi: str, tist: int) -> str | None:
+def path_held(layout: Layout, catalogue: Catalogue, obi: Obi, tist: int) -> str | None:
     """The path in the obi store of the bytes noted at (tist, obi), after all redirects; None where there are none."""
     try:
         return _locate(layout, catalogue, obi, tist).path
@@ -170,26 +174,26 @@ def path_held(layout: Layout, catalogue: Catalogue, obi: str, tist: int) -> str 
         return None
 
 
-def _locate(layout: Layout, catalogue: Catalogue, obi: str, tist: int) -> Located:
+def _locate(layout: Layout, catalogue: Catalogue, obi: Obi, tist: int) -> Located:
     """Where the bytes noted at (tist, obi) lie; a redirect by a trailing slash only has no link, and
     leads to what its variant was at that tist."""
     try:
-        return locate(layout, tist, obi)
+        return locate(layout, obi.bytes_at(tist), obi.id)
     except NotHeld:
-        variant = slash_variant(obi) if "://" in obi else None
-        fobi = catalogue.fobis([variant]).get(variant) if variant else None
+        variant = slash_variant(obi.id) if obi.kind == "fobi" else None
+        fobi = catalogue.obis("fobi", [variant]).get(variant) if variant else None
         entry = fobi.history.entry_at(tist) if fobi is not None else None
         if fobi is None or entry is None or entry[1] is None:
             raise
-        return locate(layout, entry[0], fobi.id)
+        return locate(layout, fobi.bytes_at(entry[0]), fobi.id)
 
 
-def _redirects(catalogue: Catalogue, fobi: Fobi, tist: int) -> tuple[tuple[tuple[str, int], ...], int | None]:
+def _redirects(catalogue: Catalogue, fobi: Obi, tist: int) -> tuple[tuple[tuple[str, int], ...], int | None]:
     """The URLs to which those noted at ``tist`` led, each with the status that led there; and the last one's status,
     None where it was not noted or the chain does not end."""
     hops: list[tuple[str, int]] = []
     seen = {fobi.id}
-    current: Fobi | None = fobi
+    current: Obi | None = fobi
     for _ in range(_MOST_HOPS):
         entry = current.history.entry_at(tist) if current is not None else None
         note = current.notes.get(entry[0]) if current is not None and entry is not None else None
@@ -201,5 +205,5 @@ def _redirects(catalogue: Catalogue, fobi: Fobi, tist: int) -> tuple[tuple[tuple
             break
         hops.append((note.target, note.status))
         seen.add(note.target)
-        current = catalogue.fobis([note.target]).get(note.target)
+        current = catalogue.obis("fobi", [note.target]).get(note.target)
     return tuple(hops), None

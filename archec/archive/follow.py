@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.records import Record, RunEnd, RunStart, decode
 from archec.errors import CorruptArchive, CorruptJournal
-from archec.store.journal import JournalFile, journals, read_batches
+from archec.store.journal import NO_BATCH, JournalBatch, JournalFile, journals, read_batches
 from archec.store.journalfile import newest_batch
 from archec.store.layout import Layout
-
-__all__ = ["CATCH_UP", "UNFINISHED", "LastRun", "catch_up", "is_behind", "last_run", "rebuild"]
 
 UNFINISHED = ("running", "failed", "budget")
 """The states of a run that ``--resume`` may carry on with while its journal is open."""
@@ -23,11 +22,12 @@ CATCH_UP = "catch up"
 
 _HEADS = (b'{"type":"run"', b'{"type":"end"', b'{"type":"data-set"')
 
-Told = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
+"""Gets the number of lines that were read so far and the run whose journal they are in."""
 
 
-def _quiet(lines: int, run: int) -> None:
-    """Tells nothing."""
+def _no_progress(lines: int, run: int) -> None:
+    """No-op callback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class LastRun:
 
     ``start`` is None where the journal holds no whole batch yet; ``state`` is ``running`` where the
     run has not come to an end line; ``merged``: its data set was read and merged; ``report`` is that of
-    its newest end line as JSON text.
+    its newest end line.
     """
 
     journal: JournalFile
     start: RunStart | None = None
     state: str = "running"
     merged: bool = False
-    report: str = ""
+    report: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def resumable(self) -> bool:
@@ -73,7 +73,7 @@ def last_run(layout: Layout) -> LastRun | None:
     return last
 
 
-def catch_up(layout: Layout, catalogue: Catalogue, *, told: Told = _quiet) -> int:
+def catch_up(layout: Layout, catalogue: Catalogue, *, progress: Progress = _no_progress) -> int:
     """Applies what the journals hold beyond the catalogue's position; the number of batches.
 
     Raises :class:`CorruptArchive` where the catalogue knows of what no journal holds.
@@ -88,7 +88,7 @@ def catch_up(layout: Layout, catalogue: Catalogue, *, told: Told = _quiet) -> in
     behind = [f for f in files if f.tist >= position.run]
     if _is_level(catalogue, behind, position):
         return 0
-    return _follow(layout, catalogue, behind, position, told)
+    return _follow(layout, catalogue, behind, position, progress)
 
 
 def is_behind(layout: Layout, catalogue: Catalogue, *, trusting: bool = True) -> bool:
@@ -116,10 +116,12 @@ def _ended(catalogue: Catalogue, run: int) -> bool:
     return bool(newest) and newest[0].tist == run and newest[0].state not in UNFINISHED
 
 
-def rebuild(layout: Layout, catalogue: Catalogue, *, told: Told = _quiet, checked: Told = _quiet) -> int:
+def rebuild(
+    layout: Layout, catalogue: Catalogue, *, progress: Progress = _no_progress, checked: Progress = _no_progress
+) -> int:
     """Empties the catalogue and derives it from the archive folder alone; the number of batches.
 
-    All journals are read beforehand (``checked`` is told of it): where one of them is damaged, the catalogue stays
+    All journals are read beforehand (with progress to ``checked``): where one of them is damaged, the catalogue stays
     as it is. Raises :class:`CorruptJournal`.
     """
     files = journals(layout)
@@ -131,35 +133,54 @@ def rebuild(layout: Layout, catalogue: Catalogue, *, told: Told = _quiet, checke
             hint="'archec verify --repair-from COPY' takes a good journal from a second copy",
         ) from error
     catalogue.clear()
-    return _follow(layout, catalogue, files, Position(), told)
+    return _follow(layout, catalogue, files, Position(), progress)
 
 
-def _check(files: Sequence[JournalFile], told: Told) -> None:
-    lines = 0
+def _check(files: Sequence[JournalFile], progress: Progress) -> None:
+    lines, head = 0, NO_BATCH
     for journal in files:
         for batch in read_batches(journal.path):
+            _linked(journal, batch, head)
+            head = batch.sha256
             for line in batch.lines:
                 decode(line, f"{journal.path}, batch {batch.n}")
             lines += len(batch.lines)
-            told(lines, journal.tist)
+            progress(lines, journal.tist)
+
+
+def _linked(journal: JournalFile, batch: JournalBatch, head: str) -> None:
+    """Raises CorruptJournal where a batch does not follow the one whose sha256 is ``head``."""
+    if batch.prev != head:
+        raise CorruptJournal(
+            f"{journal.path}: batch {batch.n} does not follow the one before it: a journal is missing or was replaced",
+            hint="'archec check' says which; 'archec verify --repair-from COPY' takes good journals from a second copy",
+        )
 
 
 def _follow(
-    layout: Layout, catalogue: Catalogue, files: Sequence[JournalFile], position: Position, told: Told
+    layout: Layout, catalogue: Catalogue, files: Sequence[JournalFile], position: Position, progress: Progress
 ) -> int:
     applied = lines = 0
+    head = position.head or NO_BATCH
     for journal in files:
         last = 0
         for batch in read_batches(journal.path):
             last = batch.n
             if journal.tist == position.run and batch.n <= position.batch:
+                if batch.n == position.batch and batch.sha256 != head:
+                    raise CorruptArchive(
+                        f"{journal.path}: batch {batch.n} is not the one that the catalogue {catalogue.url} knows",
+                        hint="one of the two was replaced: 'archec check' compares, 'archec rebuild' follows journals",
+                    )
                 continue
+            _linked(journal, batch, head)
+            head = batch.sha256
             records: list[Record] = [decode(line, f"{journal.path}, batch {batch.n}") for line in batch.lines]
-            reached = Position(journal.tist, batch.n, batch.stamp)
+            reached = Position(journal.tist, batch.n, batch.stamp, batch.sha256)
             catalogue.write(changes_of(records, reached, catalogue))
             applied += 1
             lines += len(batch.lines)
-            told(lines, journal.tist)
+            progress(lines, journal.tist)
         if journal.tist == position.run and last < position.batch:
             raise CorruptArchive(
                 f"{journal.path}: ends with batch {last}, and the catalogue {catalogue.url} knows of {position.batch}",

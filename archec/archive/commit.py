@@ -1,7 +1,7 @@
 """Commit: bytes to disk, then the journal, then the catalogue (invariant 2), in lots.
 
 Everything a run keeps goes through one :class:`Committer`, so the order cannot be got wrong
-elsewhere. A kill between two of the steps is mended by :mod:`archec.gather.recover`.
+elsewhere. A kill between two of the steps is mended by :mod:`archec.archive.follow`.
 """
 
 from __future__ import annotations
@@ -9,18 +9,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Position, SeenSet, TobiVersion
-from archec.catalogue.records import FobiVisit, Record, TobiChange, encode
+from archec.catalogue.model import Position
+from archec.catalogue.records import ObiChange, Record, SetAdded, encode
 from archec.errors import StorageFailed, StorageFull
 from archec.store.failpoints import hit
 from archec.store.journal import JournalWriter
 from archec.store.writer import HardLink, Link, Outcome, Placement, Writer
-
-__all__ = ["Committer", "Item"]
 
 
 class Item(NamedTuple):
@@ -38,6 +36,39 @@ _MOST_WEIGHT = 12_000_000
 bytes, as JSON may make of control characters, and one more line still are a batch that the journal takes."""
 
 OnRefused = Callable[[Item, Outcome], None]
+
+
+class Commits(Protocol):
+    """What the phases of a run hand their items to: a :class:`Committer`, or a :class:`DryCommitter`."""
+
+    def add(self, item: Item) -> None: ...
+
+    def tick(self) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def discard(self, temp: str) -> None: ...
+
+    def pace(self, most: int, seconds: float) -> None: ...
+
+
+class DryCommitter:
+    """Keeps nothing: for a dry run."""
+
+    def add(self, item: Item) -> None:
+        """Drops the item."""
+
+    def tick(self) -> None:
+        """Nothing waits."""
+
+    def commit(self) -> None:
+        """Nothing waits."""
+
+    def discard(self, temp: str) -> None:
+        """There are no temporary files."""
+
+    def pace(self, most: int, seconds: float) -> None:
+        """There is no pace."""
 
 
 class Committer:
@@ -134,7 +165,7 @@ class Committer:
         if not items:
             self._failing = []
             return
-        fresh: Collection[str] = {item.record.id for item in items if item.fresh and hasattr(item.record, "id")}
+        fresh = {item.record.id for item in items if item.fresh and isinstance(item.record, ObiChange)}
         self._record([item.record for item in items], fresh)
 
     def _record(self, records: list[Record], fresh: Collection[str] = frozenset()) -> None:
@@ -150,7 +181,7 @@ class Committer:
             return
         self._behind = True
         hit("catalogue.before-write")
-        position = Position(self._run, number, self._stamp)
+        position = Position(self._run, number, self._stamp, self._journal.head)
         self._catalogue.write(changes_of(records, position, self._catalogue, fresh=fresh))
         hit("catalogue.after-write")
         self._behind = False
@@ -189,16 +220,13 @@ class Committer:
 
 def _weight(record: Record) -> int:
     """Roughly the characters of a record's journal line."""
-    if isinstance(record, TobiChange):
-        weight = 600 + len(record.id) + len(record.handle) - 80
-        return weight if record.version is None else weight + _version_weight(record.version)
-    if isinstance(record, FobiVisit):
-        headers = record.note.headers if record.note is not None else ()
-        return 800 + len(record.id) + len(record.visit.target) + sum(len(value) for _, value in headers)
-    if isinstance(record, SeenSet):
-        return 200 + 2 * len(record.ids)
-    return 1000
-
-
-def _version_weight(version: TobiVersion) -> int:
-    return len(version.title) + sum(80 + sum(map(len, ref)) for ref in version.refs)
+    if isinstance(record, SetAdded):
+        return 200 + 2 * len(record.data)
+    if not isinstance(record, ObiChange):
+        return 1000
+    weight = 600 + len(record.id) + len(record.handle)
+    if record.version is not None:
+        weight += len(record.version.title) + sum(80 + sum(map(len, ref)) for ref in record.version.refs)
+    if record.visit is not None:
+        weight += 200 + len(record.visit.target)
+    return weight + sum(len(value) for note in record.notes.values() for _, value in note.headers)

@@ -1,0 +1,89 @@
+"""What earlier runs did: their reports, and the report of one that broke off, counted again from its journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from archec.archive.follow import LastRun
+from archec.archive.report import Report, kept_bytes
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Run
+from archec.catalogue.records import ObiChange, RunEnd, RunStart, decode
+from archec.errors import CatalogueError
+from archec.store.journal import read_batches
+from archec.tist import MAX_TIST
+
+_PAGE = 50
+_COUNTED = (b'{"type":"obi"', b'{"type":"end"')
+
+
+def newest_first(catalogue: Catalogue, before: int = MAX_TIST + 1) -> Iterator[Run]:
+    """The runs with tist < ``before``, newest first; page by page."""
+    page = catalogue.newest_runs(before, _PAGE)
+    while page:
+        yield from page
+        page = catalogue.newest_runs(page[-1].tist, _PAGE)
+
+
+def stored_before(catalogue: Catalogue, run: int = MAX_TIST + 1) -> int:
+    """Bytes that the runs before ``run`` wrote: the newest total that is known, and what came after it."""
+    stored = 0
+    for earlier in newest_first(catalogue, run):
+        try:
+            report = json.loads(earlier.report or "{}")
+            totals = report.get("totals") or {}
+            if totals:
+                return stored + int(totals["stored_bytes"])
+            stored += int(report.get("stored_bytes", 0))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise CatalogueError(f"the report of run {earlier.tist} cannot be read: {error}") from error
+    return stored
+
+
+def recounted(last: LastRun, start: RunStart) -> Report:
+    """The report as far as the run came: what its newest ``end`` line says, and what was journalled after it.
+
+    Requests and bytes after that line are those of the visits that are in the journal: a redirect's hops and
+    bodies that were not kept are not in it. A run that was not merged reads its data set again when it is resumed,
+    and then finds the same what it has noted already: ``same`` is less by as much until then.
+    """
+    report = Report(start.tist, start.data_set, start.form, start.source)
+    if last.merged and last.report:
+        report.restore(last.report)
+    ends = sum(isinstance(record, RunEnd) for record in _records(last))
+    for record in _records(last):
+        if isinstance(record, RunEnd):
+            ends -= 1
+        elif record.kind == "fobi":
+            report.visited(record)
+            if not ends:
+                _add_bytes(report, record)
+        elif not last.merged:
+            _add_tobi(report, record)
+    return report
+
+
+def _records(last: LastRun) -> Iterator[ObiChange | RunEnd]:
+    for batch in read_batches(last.journal.path):
+        for line in batch.lines:
+            if line.startswith(_COUNTED):
+                record = decode(line, f"{last.journal.path}, batch {batch.n}")
+                if isinstance(record, (ObiChange, RunEnd)):
+                    yield record
+
+
+def _add_bytes(report: Report, visit: ObiChange) -> None:
+    report.requests += 1
+    report.fetched_bytes += kept_bytes(visit)
+    report.stored_bytes += kept_bytes(visit)
+
+
+def _add_tobi(report: Report, change: ObiChange) -> None:
+    note = change.notes.get(report.data_set)
+    if note is None:
+        return
+    report.tobis[note.kind] += 1
+    if change.version is not None:
+        report.tobis["same"] -= 1
+    report.stored_bytes += kept_bytes(change)

@@ -1,0 +1,121 @@
+"""What an obi is made of in the database: rows and small documents, the same for every engine.
+
+An obi is kept in parts, so that no document grows with the number of its versions, references or visits: a head, an
+entry for each entry of its history, its versions, the references of its versions, its last visit. These functions take
+an obi apart and put it together again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from archec.catalogue.model import Note, Obi, TobiFiles, Version
+from archec.errors import CatalogueError
+from archec.history import History
+
+_SHA256 = re.compile("[0-9a-f]{64}")
+_MD5 = re.compile("[0-9a-f]{32}")
+
+
+class Head(NamedTuple):
+    """The narrow part that scans and orders read. ``last`` is None where the obi never was held."""
+
+    id: str
+    last: int | None
+    state: str | None
+    handle: str
+    type: str
+    stamp: int
+    due: int
+
+
+class Entry(NamedTuple):
+    """An entry of a history; ``back``: the obi had been lost before it."""
+
+    id: str
+    tist: int
+    back: bool
+    note: Note | None
+
+
+class Content(NamedTuple):
+    """A version of an obi. ``first`` is the first tist at which the obi held these bytes under its own name; None where
+    it only redirected to them."""
+
+    id: str
+    version: Version
+    first: int | None
+
+
+class Parts(NamedTuple):
+    """An obi taken apart."""
+
+    head: Head
+    entries: list[Entry]
+    contents: list[Content]
+    names: set[str]
+
+
+def parts_of(obi: Obi) -> Parts:
+    """Takes an obi apart; its visit is not among the parts. Raises :class:`CatalogueError` where a checksum is none."""
+    _check(obi)
+    history, newest = obi.history, obi.newest
+    state = history.states[-1] if history.states else None
+    kind = newest.type if newest is not None else ""
+    back = {i.tist for i in history.incidences() if i.kind == "returned"} if None in history.states else frozenset()
+    return Parts(
+        Head(obi.id, history.last, state, obi.handle, kind, obi.stamp, obi.due),
+        [Entry(obi.id, tist, tist in back, obi.notes.get(tist)) for tist in history.tists],
+        [Content(obi.id, version, _first(obi, sha256)) for sha256, version in obi.versions.items()],
+        obi.names,
+    )
+
+
+def _check(obi: Obi) -> None:
+    """Both engines sort and look up checksums by their bytes: only their one spelling may be kept."""
+    sha256s = [state for state in obi.history.states if state is not None] + list(obi.versions)
+    md5s = [version.md5 for version in obi.versions.values()]
+    texts = [version.text for version in obi.versions.values() if version.text is not None]
+    for form, checksums in ((_SHA256, sha256s), (_MD5, md5s), (_MD5, texts)):
+        for checksum in checksums:
+            if not form.fullmatch(checksum):
+                raise CatalogueError(f"{obi.id[:200]!r}: {checksum[:80]!r} is not a checksum")
+
+
+def _first(obi: Obi, sha256: str) -> int | None:
+    for tist, state in obi.history:
+        if state == sha256:
+            note = obi.notes.get(tist)
+            if note is None or not note.target:
+                return tist
+    return None
+
+
+def notes_of(history: History, notes: Iterable[tuple[int, Note]]) -> dict[int, Note]:
+    """The notes of a history's entries, in time order."""
+    known = dict(notes)
+    return {tist: known[tist] for tist in history.tists if tist in known}
+
+
+def versions_of(history: History, versions: Iterable[Version]) -> dict[str, Version]:
+    """The versions that a history names, by sha256."""
+    states = set(history.states)
+    return {version.sha256: version for version in sorted(versions, key=lambda v: v.sha256) if version.sha256 in states}
+
+
+def tobi_files_of(id: str, history: History, versions: dict[str, Version]) -> TobiFiles | None:  # noqa: A002
+    """The files that a tobi names; None where it never was held."""
+    newest = history.last_held
+    if newest is None or history.last is None:
+        return None
+    version = versions.get(newest)
+    files = tuple(dict.fromkeys(_urls(version))) if version is not None else ()
+    older = {url for other in versions.values() for url in _urls(other)}
+    kind = version.type if version is not None else ""
+    return TobiFiles(id, history.last, history.held, kind, files, tuple(sorted(older.difference(files))))
+
+
+def _urls(version: Version) -> Iterator[str]:
+    return (ref.url for ref in version.refs)

@@ -1,1 +1,0 @@
-"""Lookup: what the archive holds of one obi, at any time. Reads catalogue and store, writes nothing."""
