@@ -76,5 +76,5 @@ def _end(row: Row) -> str:
 def _visit(fobi: Obi) -> str:
     if fobi.visit is None:
         return "never visited"
-    told = f": {fobi.visit.message}" if fobi.visit.message else ""
-    return f"last visit {iso(fobi.visit.tist)}: {fobi.visit.outcome}{told}; due {iso(fobi.due)}"
+    message = f": {fobi.visit.message}" if fobi.visit.message else ""
+    return f"last visit {iso(fobi.visit.tist)}: {fobi.visit.outcome}{message}; due {iso(fobi.due)}"

@@ -66,48 +66,36 @@ def lost(
         layout, catalogue = opened_archive.layout, opened_archive.catalogue
         tell_unknown(catalogue, wanted)
         width, lines = terminal_width(), LineWriter()
-        if came_back:
-            for back in losses.returned(layout, catalogue, query):
-                if as_json:
-                    lines.json(_returned_value(back))
-                else:
-                    for line in _returned_lines(back, width):
-                        lines.text(line)
-            if not lines.any and width is not None:
-                note("nothing has come back")
-            return
-        for one in losses.lost(layout, catalogue, query):
+        found = losses.returned(layout, catalogue, query) if came_back else losses.lost(layout, catalogue, query)
+        for one in found:
             if as_json:
-                lines.json(_lost_value(one, query.now))
+                lines.json(_value(one, query.now))
             else:
-                for line in _lost_lines(one, query.now, width):
+                for line in _lines(one, query.now, width):
                     lines.text(line)
         if not lines.any and width is not None:
-            note("nothing is lost")
+            note("nothing has come back" if came_back else "nothing is lost")
 
 
-def _lost_value(one: Lost, now: int) -> dict[str, Any]:
-    value = asdict(one) | {"noted_time": iso(one.noted), "lost_time": iso(one.lost), "seconds": max(0, now - one.lost)}
-    if one.kind == "tobi":
-        del value["works"], value["more"]
+def _value(one: Lost | Returned, now: int) -> dict[str, Any]:
+    value = asdict(one) | {"lost_time": iso(one.lost)}
+    if isinstance(one, Returned):
+        value |= {"returned_time": iso(one.returned), "seconds": one.returned - one.lost}
     else:
-        del value["handle"], value["title"]
+        value |= {"noted_time": iso(one.noted), "seconds": max(0, now - one.lost)}
+    for field in ("handle", "title") if one.kind == "fobi" else ("works", "more"):
+        value.pop(field, None)
     return value
 
 
-def _returned_value(one: Returned) -> dict[str, Any]:
-    value = asdict(one) | {
-        "lost_time": iso(one.lost), "returned_time": iso(one.returned), "seconds": one.returned - one.lost
-    }  # fmt: skip
-    if one.kind == "fobi":
-        del value["handle"], value["title"]
-    return value
-
-
-def _lost_lines(one: Lost, now: int, width: int | None) -> Iterator[str]:
+def _lines(one: Lost | Returned, now: int, width: int | None) -> Iterator[str]:
     yield shown(one.handle or one.id)
     if one.title:
         yield "    " + fit(one.title, width, 4)
+    yield from _returned_lines(one) if isinstance(one, Returned) else _lost_lines(one, now, width)
+
+
+def _lost_lines(one: Lost, now: int, width: int | None) -> Iterator[str]:
     ago = human_duration(max(0, now - one.lost))
     yield f"    {_NAMES[one.kind]} lost {iso(one.lost)} ({one.lost}), {ago} ago{_because(one.reason)}"
     yield f"    noted last {iso(one.noted)} ({one.noted}), sha256 {one.sha256}"
@@ -126,10 +114,7 @@ def _work_lines(work: Work, width: int | None) -> Iterator[str]:
     yield f"      {other}"
 
 
-def _returned_lines(one: Returned, width: int | None) -> Iterator[str]:
-    yield shown(one.handle or one.id)
-    if one.title:
-        yield "    " + fit(one.title, width, 4)
+def _returned_lines(one: Returned) -> Iterator[str]:
     after = human_duration(one.returned - one.lost)
     yield f"    {_NAMES[one.kind]} back {iso(one.returned)} ({one.returned}) after {after}, " + (
         "the same" if one.same else "changed"

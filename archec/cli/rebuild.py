@@ -33,7 +33,7 @@ def rebuild(database: str | None, as_json: bool, config_file: Path | None) -> No
         catalogue = open_catalogue(database or config.database, base=config.base, create=True)
         try:
             with meter_for() as meter:
-                phases = _Phases(meter)
+                phases = _RebuildMeter(meter)
                 batches = rebuild_catalogue(layout, catalogue, progress=phases.written, checked=phases.checked)
             counts = catalogue.counts()
             url = catalogue.url
@@ -49,7 +49,7 @@ def rebuild(database: str | None, as_json: bool, config_file: Path | None) -> No
     )
 
 
-class _Phases:
+class _RebuildMeter:
     """Reports the two passes over the journals to a meter: checking them, and filling the catalogue."""
 
     def __init__(self, meter: Meter) -> None:

@@ -50,9 +50,9 @@ def redif(
         except DataSetError as error:
             unread += 1
             note(error)
-    told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
+    found = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
     wrong = ", ".join(f"{count} {code}" for code, count in sorted(codes.items())) or "none"
-    click.echo(f"templates: {shown(told)}\nproblems: {wrong}", err=True)
+    click.echo(f"templates: {shown(found)}\nproblems: {wrong}", err=True)
     if unread or (strict and codes):
         context.exit(int(Exit.OPERATOR_ERROR))
 

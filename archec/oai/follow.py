@@ -8,7 +8,7 @@ entries that are known change nothing.
 A catalogue may also be rebuilt, restored from an older copy, or be that of another archive. While it is being
 rebuilt, the index waits. After that, and if the archive has lost the run that the index had reached, every item is
 compared again: one that differs gets a new datestamp, and one that the catalogue does not know becomes a deleted
-record, for harvesters have been told of it. Another archive's catalogue is refused.
+record, for harvesters have seen it. Another archive's catalogue is refused.
 """
 
 from __future__ import annotations
@@ -155,15 +155,15 @@ class Follower:
 
 
 def _from_start(state: IndexState) -> IndexState:
-    """Every item is to be looked at again. An index that no harvester has seen yet just starts over: what it
-    lacks, nobody has been told of."""
+    """Every item is to be looked at again. In an index that is not ready no harvester has seen any, so nothing needs
+    to be compared."""
     return state._replace(cursors=(Cursor(),) * len(KINDS), whole=state.ready)
 
 
 def _archive_of(first: Run) -> str:
     """Which archive a catalogue is of: its first run stays the same for ever, and after every rebuild.
 
-    Without the date of its data set, which is unknown at first if only a tarball's members tell it.
+    Without the date of its data set, which is unknown at first if it has to be found in a tarball's members.
     """
     facts = f"{first.tist} {first.form} {first.source}"
     return f"{first.tist}-{xxh3_64_hexdigest(facts.encode('utf-8', 'surrogatepass'))}"

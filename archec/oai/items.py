@@ -286,7 +286,7 @@ def _read_item(reader: ManyReader, identifier: str, document: Obi) -> Item:
     try:
         text = reader.read(document.bytes_at(newest.tist), document.id).decode("utf-8", "surrogateescape")
     except (ArchecError, OSError):
-        # The audit of the store reports it; a harvester is told what is known all the same.
+        # The audit of the store reports it; a harvester gets what is known all the same.
         return Item(identifier, document, _substitute(document, newest), readable=False)
     return Item(identifier, document, text)
 

@@ -41,9 +41,9 @@ _ENTRY_POINTS = "archec.oai.formats"
 class Repository:
     """See the module's docstring.
 
-    ``base_url`` is "" if each request tells it. ``trees`` are the trees of sets that are served. ``description`` has
-    the description elements of Identify, as XML. ``page`` is the number of records on a page, ``max_bytes`` the size
-    at which a page ends earlier, ``token_life`` the seconds for which a token is valid.
+    ``base_url`` is "" if it is the address of each request. ``trees`` are the trees of sets that are served.
+    ``description`` has the description elements of Identify, as XML. ``page`` is the number of records on a page,
+    ``max_bytes`` the size at which a page ends earlier, ``token_life`` the seconds for which a token is valid.
     """
 
     name: str

@@ -13,8 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -22,7 +21,7 @@ from anyio import CapacityLimiter, to_thread
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from archec.config import Config
@@ -79,7 +78,7 @@ class OaiCapability:
 
     def routes(self) -> Sequence[BaseRoute]:
         """``/oai``, its style sheet and its schema."""
-        static = [Route(f"/oai/{name}", _static(name, type_)) for name, type_ in _FILES.items()]
+        static = [Route(f"/oai/{name}", _static) for name in _FILES]
         return [Route("/oai", self._serve, methods=["GET", "POST"]), *static]
 
     # -- while the server runs --------------------------------------------------------------------
@@ -223,13 +222,7 @@ async def _body(request: Request, max_size: int, timeout: float) -> bytes | Resp
     return b"".join(parts)
 
 
-@lru_cache
-def _read(name: str) -> bytes:
-    return files("archec.oai").joinpath(name).read_bytes()
-
-
-def _static(name: str, type_: str) -> Callable[[Request], Response]:
-    def serve(request: Request) -> Response:
-        return PiecewiseResponse(_read(name), type_=type_, headers={"Cache-Control": "max-age=3600"})
-
-    return serve
+def _static(request: Request) -> Response:
+    name = request.url.path.rpartition("/")[2]
+    headers = {"Cache-Control": "max-age=3600"}
+    return FileResponse(Path(__file__).with_name(name), media_type=_FILES[name], headers=headers)

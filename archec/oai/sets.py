@@ -37,7 +37,7 @@ _TREES: Mapping[str, tuple[str, frozenset[ItemKind]]] = {
 """Every tree with its name and the kinds of items that it may have."""
 
 _RULES_VERSION = "1"
-"""To be raised with every change in :meth:`SetRules.sets_of`: indexes then compute the sets of all items anew."""
+"""To be raised with every change in :meth:`SetRules.sets_of`: indexes then compute the sets of all items again."""
 
 _ADDRESS = re.compile(r"[0-9.]+|\[.*\]")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_.~*'()-]")

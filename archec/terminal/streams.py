@@ -25,12 +25,12 @@ def guard() -> None:
     for number in (0, 1, 2):
         _fill(number)
     if sys.stdout is sys.__stdout__:
-        sys.stdout = _stream(_Stdout(1, closed=sys.stdout is None), sys.stdout)
+        sys.stdout = _stream(_GuardedStdout(1, closed=sys.stdout is None), sys.stdout)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _stream(_Raw(2, closed=sys.stderr is None), sys.stderr)
+        sys.stderr = _stream(_GuardedStream(2, closed=sys.stderr is None), sys.stderr)
 
 
-class _Raw(io.RawIOBase):
+class _GuardedStream(io.RawIOBase):
     """A descriptor to write to. After its first failure it discards everything."""
 
     def __init__(self, number: int, *, closed: bool) -> None:
@@ -61,14 +61,14 @@ class _Raw(io.RawIOBase):
         """Called for the first failure. Ignored, as it cannot be reported."""
 
 
-class _Stdout(_Raw):
+class _GuardedStdout(_GuardedStream):
     def failed(self, error: OSError) -> None:
         if isinstance(error, BrokenPipeError):
             raise ReaderGone(error.errno, error.strerror) from error
         raise StdoutFailed(f"cannot write to stdout: {error.strerror}") from error
 
 
-def _stream(raw: _Raw, like: io.TextIOBase | None) -> io.TextIOWrapper:
+def _stream(raw: _GuardedStream, like: io.TextIOBase | None) -> io.TextIOWrapper:
     """A text stream over ``raw``, with the encoding of the one that it replaces."""
     encoding = getattr(like, "encoding", None) or "utf-8"
     errors = getattr(like, "errors", None) or "backslashreplace"
