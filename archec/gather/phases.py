@@ -16,7 +16,6 @@ from archec.gather.dataset import Chosen, newest_member, printable, refuse_nothi
 from archec.gather.files import FilePhase
 from archec.gather.options import Options
 from archec.gather.plan import Feeder, make_plan
-from archec.gather.sink import StoreSink
 from archec.gather.spool import Spool
 from archec.gather.templates import TemplatePhase
 from archec.progress import Meter
@@ -82,7 +81,7 @@ class Phases:
             return spent
 
     def _pass(self, phase: FilePhase, texts: TextPool, *, last_pass: bool) -> tuple[bool, list[str]]:
-        config, sink = self.archive.config, StoreSink(self.archive.layout, self.report.run)
+        config, sink = self.archive.config, ("archec.gather.sink:store_sink", (self.archive.layout, self.report.run))
         with FetchPool(config.fetch, config.agent, sink) as pool:
             try:
                 return phase.fetch(pool, texts, Feeder(self.spool, phase.queue), last_pass=last_pass)

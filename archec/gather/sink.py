@@ -5,9 +5,7 @@ from __future__ import annotations
 from archec.store.layout import Layout
 from archec.store.temp import Temp
 from archec.store.writer import Writer
-from archec.web.task import TempLike
-
-__all__ = ["StoreSink"]
+from archec.web.task import Sink, TempLike
 
 
 class _AbsoluteTemp:
@@ -23,22 +21,15 @@ class _AbsoluteTemp:
         return f"{self._root}/{stored.temp}", stored.md5, stored.sha256, stored.size
 
 
-class StoreSink:
-    """Opens temporary files in the directory of a run; picklable, opens the store when first used."""
-
+class _StoreSink:
     def __init__(self, layout: Layout, run: int) -> None:
-        self._layout, self._run = layout, run
-        self._writer: Writer | None = None
-
-    def __getstate__(self) -> tuple[Layout, int]:
-        return self._layout, self._run
-
-    def __setstate__(self, state: tuple[Layout, int]) -> None:
-        self._layout, self._run = state
-        self._writer = None
+        self._root, self._run = str(layout.root), run
+        self._writer = Writer(layout)
 
     def temp(self, url: str) -> TempLike:
-        """A temporary file for the body of ``url``."""
-        if self._writer is None:
-            self._writer = Writer(self._layout)
-        return _AbsoluteTemp(self._writer.temp(self._run, url), str(self._layout.root))
+        return _AbsoluteTemp(self._writer.temp(self._run, url), self._root)
+
+
+def store_sink(layout: Layout, run: int) -> Sink:
+    """A sink that opens temporary files in the directory of a run."""
+    return _StoreSink(layout, run)

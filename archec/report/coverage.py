@@ -28,7 +28,7 @@ _LEAST = 20_000
 """Tobis of one part: a process takes a third of a second to start, in which it could look at as many."""
 
 _IN_VAIN = frozenset(
-    ("unreachable", "timeout", "server-error", "truncated", "redirect-loop", "too-many-redirects", "gone")
+    ("unreachable", "timeout", "server-error", "truncated", "redirect-loop", "too-many-redirects", "gone", "internal")
 )
 _REFUSED = frozenset(("forbidden", "robots"))
 _PDF = "application/pdf"

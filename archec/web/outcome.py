@@ -52,6 +52,8 @@ class Outcome(str, Enum):
     REDIRECT_LOOP = "redirect-loop"
     TOO_MANY_REDIRECTS = "too-many-redirects"
     TRUNCATED = "truncated"
+    INTERNAL = "internal"
+    """A fault of ours: the processes that tried it were lost. Never held against the host."""
 
     def __str__(self) -> str:
         return self.value

@@ -7,6 +7,7 @@ shared out anew twice a second, by what the workers have to do.
 
 from __future__ import annotations
 
+import os
 import selectors
 import time
 from collections.abc import Sequence
@@ -14,31 +15,33 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+import msgspec
+
 from archec.config import FetchConfig
-from archec.errors import StorageFailed, StorageFull
+from archec.errors import ArchecError, StorageFailed, StorageFull
 from archec.ids import host_of
 from archec.web import wire
-from archec.web.child import Child
 from archec.web.connect import Proxies
 from archec.web.limits import Tuning
-from archec.web.orders import Orders
 from archec.web.outcome import Outcome
-from archec.web.task import FetchTask, Hop, Sink, failure
-
-__all__ = ["FetchPool", "shares"]
+from archec.web.task import FetchTask, Hop, failure
+from archec.workers.pipe import decoder, encode
+from archec.workers.process import Process
 
 _MESSAGE = 512
 """Tasks in one message at most, so that a worker begins before it has read them all."""
 _RETUNE = 0.5
 _BARREN = 3
 """Processes in a row that died without a single hop, after which a worker is not started again."""
-_DIED = "the fetching process died on it, and so did another one"
+_LOST = "the fetching process was lost over it, and so was another one"
+_START_TIMEOUT = 120.0
+"""Seconds until the first sign of life of a process."""
 
 
 class _Pending(NamedTuple):
     task: FetchTask
     owner: _Owner
-    crashes: int
+    again: bool
 
 
 class _Owner:
@@ -54,10 +57,16 @@ class _Owner:
 class _Seat:
     """A place for a worker process; processes may follow each other in it."""
 
-    __slots__ = ("barren", "busy", "child", "hosts", "open")
-
-    def __init__(self, child: Child) -> None:
-        self.child: Child | None = child
+    def __init__(self, index: int, concurrency: int) -> None:
+        self.index = index
+        self.concurrency = concurrency
+        self.process: Process | None = None
+        self.alive = False
+        """Whether the process has been heard, last at ``heard``; until then that is when it was started."""
+        self.heard = 0.0
+        self.delivered = 0
+        """Hops that came from this process."""
+        self.stopped = False
         self.barren = 0
         self.busy = 0
         self.hosts = 0
@@ -71,13 +80,28 @@ class FetchPool:
     workers: the main process decides, with ``stop``.
     """
 
-    def __init__(self, config: FetchConfig, agent: str, sink: Sink, tuning: Tuning | None = None) -> None:
-        """Starts nothing yet. Raises ConfigError where a proxy of the configuration or environment is none."""
+    def __init__(
+        self,
+        config: FetchConfig,
+        agent: str,
+        sink: tuple[str, Sequence[Any]],
+        tuning: Tuning | None = None,
+        *,
+        silence: float = 60.0,
+    ) -> None:
+        """Starts nothing yet.
+
+        ``sink`` is the function (``module:name``) that gives a :class:`archec.web.task.Sink` in each worker, and its
+        arguments. A worker without a sign of life for ``silence`` seconds is killed. Raises ConfigError where a proxy
+        of the configuration or environment is none.
+        """
         Proxies(config.proxy)
         self._config = config
         self._agent = agent
         self._sink = sink
         self._tuning = tuning or Tuning()
+        self._silence = silence
+        self._decode = decoder(wire.FromWorker).decode
         self._seats: list[_Seat] = []
         self._selector = selectors.DefaultSelector()
         self._open: dict[int, _Pending] = {}
@@ -93,7 +117,8 @@ class FetchPool:
         count = min(self._config.workers, self._config.concurrency)
         try:
             for number, share in enumerate(shares(self._config.concurrency, [self._config.concurrency] * count)):
-                self._seats.append(_Seat(self._child(number, share)))
+                self._seats.append(_Seat(number, share))
+                self._start(self._seats[-1])
         except BaseException:
             self.stop()
             raise
@@ -108,7 +133,7 @@ class FetchPool:
 
     def submit(self, tasks: Sequence[FetchTask]) -> None:
         """Hands tasks over. Their URLs are normalised; the same URL twice is fetched twice."""
-        batches: dict[int, list[tuple[Any, ...]]] = {}
+        batches: dict[int, list[tuple[int, FetchTask]]] = {}
         serial = self._serial
         owners, pending = self._owners, self._open
         for task in tasks:
@@ -122,19 +147,19 @@ class FetchPool:
                 owner = owners[host] = _Owner(min(self._seats, key=_load))
                 owner.seat.hosts += 1
             seat = owner.seat
-            if seat.child is None:
-                self._ready.append(failure(task.url, Outcome.UNREACHABLE, _DIED, deferred=True))
+            if seat.process is None:
+                self._ready.append(failure(task.url, Outcome.INTERNAL, _LOST, deferred=True))
                 continue
             if not owner.open:
                 seat.busy += 1
             owner.open += 1
             seat.open += 1
             serial += 1
-            pending[serial] = _Pending(task, owner, 0)
-            batches.setdefault(seat.child.index, []).append((serial, *task))
+            pending[serial] = _Pending(task, owner, False)
+            batches.setdefault(seat.index, []).append((serial, task))
         self._serial = serial
         for index, batch in batches.items():
-            self._send(self._seats[index], batch)
+            self._send_tasks(self._seats[index], batch)
 
     def collect(self, timeout: float) -> list[Hop]:
         """The hops that are there; waits up to ``timeout`` seconds for the first, [] where none came.
@@ -149,6 +174,7 @@ class FetchPool:
                 return []
         for key, _ in self._selector.select(0.0 if self._ready else timeout):
             self._read(key.data)
+        self._reap_silent()
         hops, self._ready = self._ready, []
         if not hops and self._error is not None:
             raise self._error
@@ -166,7 +192,7 @@ class FetchPool:
     @property
     def pids(self) -> list[int]:
         """The worker processes that run."""
-        return [seat.child.pid for seat in self._seats if seat.child is not None]
+        return [seat.process.pid for seat in self._seats if seat.process is not None]
 
     def stop(self, drain: bool = False, within: float | None = None) -> list[Hop]:
         """Ends the workers. Tasks that are only queued are dropped, which ``pending`` forgets.
@@ -180,15 +206,13 @@ class FetchPool:
             within = self._config.total_timeout if drain else 0.0
         deadline = time.monotonic() + within + grace
         for seat in self._seats:
-            if seat.child is not None:
-                seat.child.send(wire.STOP, drain)
+            self._send(seat, wire.Stop(drain))
         # Workers with nothing under way have nothing to tidy up: they are not waited for.
         while self._open and self._selector.get_map() and (left := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
                 self._read(key.data, restart=False)
         for seat in self._seats:
-            if seat.child is not None:
-                self._remove(seat, 0.0)
+            self._remove(seat)
         hops, self._ready = self._ready, []
         self._open.clear()
         self._owners.clear()
@@ -203,47 +227,69 @@ class FetchPool:
 
     # -- workers ----------------------------------------------------------------------------------
 
-    def _child(self, index: int, share: int) -> Child:
-        child = Child(index, Orders(self._config, self._agent, self._sink, self._tuning, share))
-        self._selector.register(child.socket, selectors.EVENT_READ, index)
-        return child
+    def _start(self, seat: _Seat) -> None:
+        order = (
+            self._config, self._agent, self._sink, self._tuning, seat.concurrency, self._silence / 4,
+        )  # fmt: skip
+        try:
+            seat.process = Process("archec.web.worker:serve", order, patience=self._silence)
+        except OSError as error:
+            raise ArchecError(
+                f"a process for fetching cannot be started: {error.strerror}", hint="see 'ulimit -u' and 'ulimit -n'"
+            ) from error
+        seat.alive, seat.heard, seat.delivered, seat.stopped = False, time.monotonic(), 0, False
+        self._selector.register(seat.process.socket, selectors.EVENT_READ, seat)
 
-    def _send(self, seat: _Seat, batch: list[tuple[Any, ...]]) -> None:
-        if seat.child is not None:
-            for start in range(0, len(batch), _MESSAGE):
-                seat.child.send(wire.TASKS, batch[start : start + _MESSAGE])
+    def _send(self, seat: _Seat, message: wire.Tasks | wire.Concurrency | wire.Stop) -> None:
+        if seat.process is not None:
+            seat.process.send(encode(message))
 
-    def _read(self, index: int, restart: bool = True) -> None:
-        seat = self._seats[index]
-        child = seat.child
-        if child is None:
+    def _send_tasks(self, seat: _Seat, batch: list[tuple[int, FetchTask]]) -> None:
+        for start in range(0, len(batch), _MESSAGE):
+            self._send(seat, wire.Tasks(batch[start : start + _MESSAGE]))
+
+    def _read(self, seat: _Seat, restart: bool = True) -> None:
+        """Takes in what the process of a seat has sent; replaces one that has come to its end."""
+        process = seat.process
+        if process is None:
             return
-        messages = child.receive()
-        if messages is None:
-            self._remove(seat, 1.0 if child.stopped else 0.1)
+        alive = process.read()
+        seat.alive, seat.heard = True, time.monotonic()
+        try:
+            for message in map(self._decode, process.messages()):
+                self._take(seat, message)
+        except msgspec.MsgspecError:
+            alive = False
+        if not alive:
+            self._remove(seat, grace=1.0 if seat.stopped else 0.1)
             if restart:
-                self._replace(seat, child)
-            return
-        for message in messages:
-            kind = message[0]
-            if kind == wire.HOPS:
-                self.received += message[2]
-                self._take(child, message[1])
-            elif kind == wire.FATAL and self._error is None:
-                self._error = (StorageFull if message[1] else StorageFailed)(message[2])
-            elif kind == wire.STOPPED:
-                child.stopped = True
+                self._replace(seat)
 
-    def _take(self, child: Child, items: list[tuple[Any, ...]]) -> None:
-        child.delivered += len(items)
-        for item in items:
-            serial, hop = wire.hop_from(item)
-            pending = self._open.pop(serial, None)
-            if pending is None:
-                _discard(hop)
-                continue
-            self._closed(pending.owner)
-            self._ready.append(hop)
+    def _reap_silent(self) -> None:
+        """Replaces the processes that do not say that they are alive: stopped, hanging."""
+        now = time.monotonic()
+        for seat in self._seats:
+            if seat.process is not None and now - seat.heard > (self._silence if seat.alive else _START_TIMEOUT):
+                self._remove(seat)
+                self._replace(seat)
+
+    def _take(self, seat: _Seat, message: wire.Hops | wire.Fatal | wire.Stopped) -> None:
+        if isinstance(message, wire.Hops):
+            self.received += message.received
+            seat.delivered += len(message.items)
+            for serial, temp, hop in message.items:
+                if temp:
+                    hop = hop._replace(temp=os.fsdecode(temp))
+                pending = self._open.pop(serial, None)
+                if pending is None:
+                    _discard(hop)
+                    continue
+                self._closed(pending.owner)
+                self._ready.append(hop)
+        elif isinstance(message, wire.Stopped):
+            seat.stopped = True
+        elif self._error is None:
+            self._error = (StorageFull if message.full else StorageFailed)(message.message)
 
     @staticmethod
     def _closed(owner: _Owner) -> None:
@@ -252,37 +298,37 @@ class FetchPool:
         if not owner.open:
             owner.seat.busy -= 1
 
-    def _remove(self, seat: _Seat, grace: float) -> None:
-        if seat.child is not None:
-            self._selector.unregister(seat.child.socket)
-            seat.child.reap(grace)
-            seat.child = None
+    def _remove(self, seat: _Seat, grace: float = 0.0) -> None:
+        if seat.process is not None:
+            self._selector.unregister(seat.process.socket)
+            seat.process.end(grace)
+            seat.process = None
 
-    def _replace(self, seat: _Seat, dead: Child) -> None:
-        """Starts a process in place of a dead one and gives it the dead one's tasks, each of them once."""
-        seat.barren = 0 if dead.delivered else seat.barren + 1
+    def _replace(self, seat: _Seat) -> None:
+        """Starts a process in place of one that was lost and gives it the open tasks, each of them once."""
+        seat.barren = 0 if seat.delivered else seat.barren + 1
         orphans = [(serial, pending) for serial, pending in self._open.items() if pending.owner.seat is seat]
-        batch: list[tuple[Any, ...]] = []
+        batch: list[tuple[int, FetchTask]] = []
         alive = seat.barren < _BARREN
         for serial, pending in orphans:
-            if alive and not pending.crashes:
-                self._open[serial] = pending._replace(crashes=1)
-                batch.append((serial, *pending.task))
+            if alive and not pending.again:
+                self._open[serial] = pending._replace(again=True)
+                batch.append((serial, pending.task))
             else:
                 del self._open[serial]
                 self._closed(pending.owner)
-                self._ready.append(failure(pending.task.url, Outcome.UNREACHABLE, _DIED, deferred=True))
+                self._ready.append(failure(pending.task.url, Outcome.INTERNAL, _LOST, deferred=True))
         if alive:
-            seat.child = self._child(dead.index, dead.concurrency)
-            self._send(seat, batch)
+            self._start(seat)
+            self._send_tasks(seat, batch)
 
     def _share_out(self) -> None:
-        seats = [seat for seat in self._seats if seat.child is not None]
+        seats = [seat for seat in self._seats if seat.process is not None]
         wants = [min(seat.open, seat.busy * self._config.per_host) for seat in seats]
         for seat, share in zip(seats, shares(self._config.concurrency, wants), strict=True):
-            if seat.child is not None and seat.child.concurrency != share:
-                seat.child.concurrency = share
-                seat.child.send(wire.CONCURRENCY, share)
+            if seat.concurrency != share:
+                seat.concurrency = share
+                self._send(seat, wire.Concurrency(share))
 
 
 def shares(total: int, wants: Sequence[int]) -> list[int]:
@@ -308,7 +354,7 @@ def shares(total: int, wants: Sequence[int]) -> list[int]:
 
 
 def _load(seat: _Seat) -> tuple[bool, int, int]:
-    return seat.child is None, seat.busy, seat.hosts
+    return seat.process is None, seat.busy, seat.hosts
 
 
 def _discard(hop: Hop) -> None:

@@ -85,14 +85,14 @@ class TempLike(Protocol):
         """Appends ``data``."""
 
     def close(self) -> tuple[str, str, str, int]:
-        """Ends the file and returns path, md5, xxh3 (hex) and size; the path belongs to the caller."""
+        """Ends the file and returns path, md5, sha256 (hex) and size; the path belongs to the caller."""
 
     def discard(self) -> None:
         """Removes the file; never raises for a file that is no longer there."""
 
 
 class Sink(Protocol):
-    """Opens temporary files. It is pickled to the worker processes, so it must not hold open files."""
+    """Opens temporary files in a worker process."""
 
     def temp(self, url: str, /) -> TempLike:
         """A new temporary file for the body of ``url``."""

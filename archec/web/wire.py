@@ -1,78 +1,53 @@
-"""Messages between the main process and its workers: a length, then one marshalled tuple.
-
-marshal is the quickest of the standard library's formats for tuples of text and numbers, cannot run
-code when it is read, and both ends are the same Python.
-"""
+"""Messages between the fetch pool and its workers, sent by :mod:`archec.workers.pipe`."""
 
 from __future__ import annotations
 
-import marshal
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
-from archec.web.outcome import Outcome
+import msgspec
+
 from archec.web.task import FetchTask, Hop
 
-__all__ = ["Inbox", "frame", "hop_from", "hop_to", "task_from"]
 
-_LENGTH = 4
+class Tasks(msgspec.Struct, array_like=True, tag=1, frozen=True):
+    """To a worker: tasks, each with its serial number."""
 
-# Kinds of messages to a worker ...
-TASKS = 1
-"""(TASKS, [(serial, *task), ...])"""
-CONCURRENCY = 2
-"""(CONCURRENCY, number)"""
-STOP = 3
-"""(STOP, whether to finish what is under way)"""
-# ... and from it.
-HOPS = 4
-"""(HOPS, [(serial, *hop), ...], bytes received since the last such message)"""
-FATAL = 5
-"""(FATAL, whether the disk is full, message)"""
-STOPPED = 6
-"""(STOPPED, serials that were dropped from the queues)"""
-
-_OUTCOMES: dict[str, Outcome] = {outcome.value: outcome for outcome in Outcome}
+    items: Sequence[tuple[int, FetchTask]]
 
 
-def frame(message: tuple[Any, ...]) -> bytes:
-    """A message as bytes to send."""
-    body = marshal.dumps(message)
-    return len(body).to_bytes(_LENGTH, "big") + body
+class Concurrency(msgspec.Struct, array_like=True, tag=2, frozen=True):
+    """To a worker: its share of the requests in flight."""
+
+    number: int
 
 
-class Inbox:
-    """Puts received bytes together again."""
+class Stop(msgspec.Struct, array_like=True, tag=3, frozen=True):
+    """To a worker: it is to leave, and whether it finishes what is in flight."""
 
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> Iterator[tuple[Any, ...]]:
-        """The messages that ``data`` completes."""
-        buffer = self._buffer
-        buffer += data
-        start = 0
-        while len(buffer) - start >= _LENGTH:
-            end = start + _LENGTH + int.from_bytes(buffer[start : start + _LENGTH], "big")
-            if len(buffer) < end:
-                break
-            yield marshal.loads(memoryview(buffer)[start + _LENGTH : end])
-            start = end
-        del buffer[:start]
+    finish: bool
 
 
-def task_from(item: tuple[Any, ...]) -> tuple[int, FetchTask]:
-    """A task as it arrives."""
-    return item[0], FetchTask._make(item[1:])
+class Hops(msgspec.Struct, array_like=True, tag=4, frozen=True):
+    """From a worker: hops, and the bytes received since the last such message; an empty one is a sign of life.
+
+    With each hop come the serial number of its task and its ``temp``, as bytes since not every path is UTF-8.
+    """
+
+    items: Sequence[tuple[int, bytes, Hop]] = ()
+    received: int = 0
 
 
-def hop_to(serial: int, hop: Hop) -> tuple[Any, ...]:
-    """A hop as it travels: its outcome as text."""
-    outcome = hop.outcome
-    return (serial, hop.url, hop.kind, None if outcome is None else outcome.value, *hop[3:])
+class Fatal(msgspec.Struct, array_like=True, tag=5, frozen=True):
+    """From a worker: it cannot write, because no space is left or for another reason."""
+
+    full: bool
+    message: str
 
 
-def hop_from(item: tuple[Any, ...]) -> tuple[int, Hop]:
-    """A hop as it arrives."""
-    outcome = item[3]
-    return item[0], Hop(item[1], item[2], None if outcome is None else _OUTCOMES[outcome], *item[4:])
+class Stopped(msgspec.Struct, array_like=True, tag=6, frozen=True):
+    """From a worker: it has nothing more to say."""
+
+
+ToWorker: Any = Tasks | Concurrency | Stop
+FromWorker: Any = Hops | Fatal | Stopped

@@ -1,47 +1,51 @@
-"""A worker process: a fetcher behind a socket. Started by ``pool``; leaves when its parent does.
-
-It is a plain child process, not one of ``multiprocessing``: that would import the parent's main module
-once more (for the command line: all of it) and start a resource tracker beside it.
-"""
+"""A worker process of the fetch pool: a fetcher behind a socket. It leaves when the other end is closed."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import os
-import pickle
-import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any, cast
+from functools import partial
+from typing import cast
 
+import msgspec
+
+from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
 from archec.web import wire
 from archec.web.fetcher import Fetcher
-from archec.web.orders import Orders
+from archec.web.limits import Tuning
 from archec.web.task import Hop
+from archec.workers.child import call
+from archec.workers.pipe import Inbox, decoder, encode, frame
 
-__all__ = ["main"]
-
-_LENGTH = 4
-"""Bytes that tell the length of the orders."""
 _RARELY = (20_000, 20, 50)
 """Thresholds of the garbage collector: requests under way hold many objects, and few cycles."""
 
 
-def main(descriptor: int) -> None:
-    """Serves the socket ``descriptor`` until told to stop or until its other end is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def serve(
+    pipe: socket.socket,
+    config: FetchConfig,
+    agent: str,
+    sink: tuple[str, msgspec.Raw],
+    tuning: Tuning,
+    concurrency: int,
+    beat: float,
+) -> None:
+    """Fetches until told to stop, or until the other end of ``pipe`` is closed; then the process ends.
+
+    ``sink`` is the function that gives the sink, and its arguments. ``concurrency`` is the first share of the
+    requests in flight. Something is sent every ``beat`` seconds at the latest.
+    """
     gc.freeze()
     gc.set_threshold(*_RARELY)
-    make_loop = _loops()
-    end = socket.socket(fileno=descriptor)
-    orders: Orders = pickle.loads(_exactly(end, int.from_bytes(_exactly(end, _LENGTH), "big")))
-    loop = make_loop()
     code = 1
     try:
-        loop.run_until_complete(_serve(end, orders))
+        make = partial(Fetcher, config, agent, call(*sink), concurrency=concurrency, tuning=tuning)
+        _loop().run_until_complete(_serve(pipe, make, tuning, beat))
         code = 0
     finally:
         if code:
@@ -50,69 +54,56 @@ def main(descriptor: int) -> None:
         os._exit(code)  # threads that hang in a name service are not waited for
 
 
-def _loops() -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes an event loop: uvloop where it is installed, else asyncio's own."""
+def _loop() -> asyncio.AbstractEventLoop:
+    """An event loop: uvloop's where it is installed, else asyncio's own."""
     try:
         import uvloop
     except ImportError:
-        return asyncio.new_event_loop
-    make: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return make
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
 
 
-def _exactly(end: socket.socket, size: int) -> bytes:
-    """So many bytes; leaves where the other end is gone."""
-    parts: list[bytes] = []
-    while size:
-        data = end.recv(min(size, 1 << 20))
-        if not data:
-            raise SystemExit(0)
-        parts.append(data)
-        size -= len(data)
-    return b"".join(parts)
-
-
-async def _serve(end: socket.socket, orders: Orders) -> None:
+async def _serve(pipe: socket.socket, make: Callable[..., Fetcher], tuning: Tuning, beat: float) -> None:
+    pipe.setblocking(False)
     loop = asyncio.get_running_loop()
-    end.setblocking(False)
-    _, server = await loop.create_connection(lambda: _Server(loop, orders), sock=end)
+    _, server = await loop.create_connection(lambda: _Server(loop, make, tuning, beat), sock=pipe)
     await server.ended
 
 
 class _Server(asyncio.Protocol):
     """Reads tasks, writes hops: many in one message, none later than ``tuning.flush`` seconds."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, orders: Orders) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, make: Callable[..., Fetcher], tuning: Tuning, beat: float
+    ) -> None:
         self.ended: asyncio.Future[None] = loop.create_future()
         self._loop = loop
-        self._orders = orders
-        self._tuning = orders.tuning
-        self._inbox = wire.Inbox()
-        self._hops: list[tuple[Any, ...]] = []
+        self._tuning = tuning
+        self._beat = beat
+        self._sent = 0.0
+        self._inbox = Inbox()
+        self._decode = decoder(wire.ToWorker).decode
+        self._hops: list[tuple[int, bytes, Hop]] = []
         self._received = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._parent = os.getppid()
         self._stopping: asyncio.Task[None] | None = None
-        self._fetcher = Fetcher(
-            orders.config, orders.agent, orders.sink, self._emit,
-            concurrency=orders.concurrency, tuning=orders.tuning, fatal=self._fatal, progress=self._progress,
-        )
-        self._loop.call_later(self._tuning.tick, self._beat)
+        self._fetcher = make(emit=self._emit, fatal=self._fatal, progress=self._progress)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._tick()
 
     def data_received(self, data: bytes) -> None:
-        for message in self._inbox.feed(data):
-            kind = message[0]
-            if kind == wire.TASKS:
-                for item in message[1]:
-                    self._fetcher.submit(*wire.task_from(item))
+        for message in map(self._decode, self._inbox.feed(data)):
+            if isinstance(message, wire.Tasks):
+                for serial, task in message.items:
+                    self._fetcher.submit(serial, task)
                 self._fetcher.start()
-            elif kind == wire.CONCURRENCY:
-                self._fetcher.retune(message[1])
-            elif kind == wire.STOP and self._stopping is None:
-                self._stopping = self._loop.create_task(self._stop(message[1]))
+            elif isinstance(message, wire.Concurrency):
+                self._fetcher.retune(message.number)
+            elif self._stopping is None:
+                self._stopping = self._loop.create_task(self._stop(message.finish))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._stopping is None:
@@ -120,8 +111,15 @@ class _Server(asyncio.Protocol):
         elif self._stopping.done():
             self.ended.set_result(None)
 
+    def _send(self, message: wire.Hops | wire.Fatal | wire.Stopped) -> None:
+        self._sent = self._loop.time()
+        self._transport.write(frame(encode(message)))
+
     def _emit(self, serial: int, hop: Hop) -> None:
-        self._hops.append(wire.hop_to(serial, hop))
+        if hop.temp:
+            self._hops.append((serial, os.fsencode(hop.temp), hop._replace(temp="")))
+        else:
+            self._hops.append((serial, b"", hop))
         if len(self._hops) >= self._tuning.batch:
             self._flush()
         elif self._timer is None:
@@ -134,17 +132,17 @@ class _Server(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if (self._hops or self._received) and not self._transport.is_closing():
-            self._transport.write(wire.frame((wire.HOPS, self._hops, self._received)))
+        if not self._transport.is_closing():
+            self._send(wire.Hops(self._hops, self._received))
         self._hops = []
         self._received = 0
 
     def _fatal(self, error: StorageFull | StorageFailed) -> None:
         self._flush()
-        self._transport.write(wire.frame((wire.FATAL, isinstance(error, StorageFull), error.message)))
+        self._send(wire.Fatal(isinstance(error, StorageFull), error.message))
 
     async def _stop(self, finish: bool) -> None:
-        dropped = self._fetcher.drop_queued()
+        self._fetcher.drop_queued()
         while finish and self._fetcher.in_flight:
             await asyncio.sleep(self._tuning.flush)
         await self._fetcher.aclose()
@@ -152,13 +150,11 @@ class _Server(asyncio.Protocol):
         if self._transport.is_closing():
             self._loop.call_soon(self.ended.set_result, None)
         else:
-            self._transport.write(wire.frame((wire.STOPPED, dropped)))
+            self._send(wire.Stopped())
             self._transport.close()
 
-    def _beat(self) -> None:
-        """Reports bytes of large bodies; leaves when the parent is gone, even if its end is held open."""
-        if self._received:
+    def _tick(self) -> None:
+        """Reports the bytes of large bodies, and that this process is alive."""
+        if self._received or self._loop.time() - self._sent >= self._beat:
             self._flush()
-        if os.getppid() != self._parent and self._stopping is None:
-            self._transport.abort()
-        self._loop.call_later(self._tuning.tick, self._beat)
+        self._loop.call_later(self._tuning.tick, self._tick)

@@ -59,8 +59,15 @@ def main(descriptor: int) -> None:
     message = receive(pipe)
     if message is not None:
         start: _Start = decoder(_Start).decode(message)
-        function = _function(start.function)
-        function(pipe, *_arguments(function, start.arguments, skipped=1))
+        call(start.function, start.arguments, pipe)
+
+
+def call(function: str, arguments: msgspec.Raw, *first: Any) -> Any:
+    """Calls ``module:name`` with ``first`` and the arguments, decoded as its annotations say."""
+    module, _, name = function.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    kinds = tuple(_parameters(found)[len(first) :])
+    return found(*first, *decoder(tuple.__class_getitem__(kinds)).decode(arguments))
 
 
 def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits: Limits, beat: float) -> None:
@@ -74,8 +81,7 @@ def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits:
     os.nice(_BEHIND)
     gc.set_threshold(*RARE_COLLECTIONS)
     try:
-        begin = _function(function)
-        work = begin(*_arguments(begin, arguments))
+        work: Callable[[Any], Any] = call(function, arguments)
         decode = decoder(_parameters(work)[0]).decode
     except Exception as error:  # noqa: BLE001 - the pool tells of it
         pool.tell(BROKEN, "".join(traceback.format_exception_only(error)).encode("utf-8", "replace"))
@@ -136,21 +142,10 @@ def _answer(work: Callable[[Any], Any], decode: Callable[[bytes], Any], message:
     except MemoryError:
         return MEMORY, b""
     except ArchecError as error:
-        return ERROR, encode((type(error).__name__, error.message, error.hint))
+        text = error.message.encode("utf-8", "backslashreplace").decode()  # names of files may be in it
+        return ERROR, encode((type(error).__name__, text, error.hint))
     except Exception:  # noqa: BLE001 - a fault of ours: the parent raises it
         return FAULT, traceback.format_exc().encode("utf-8", "replace")
-
-
-def _function(name: str) -> Callable[..., Any]:
-    module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    return found
-
-
-def _arguments(function: Callable[..., Any], arguments: msgspec.Raw, *, skipped: int = 0) -> tuple[Any, ...]:
-    kind = tuple.__class_getitem__(tuple(_parameters(function)[skipped:]))
-    decoded: tuple[Any, ...] = decoder(kind).decode(arguments)
-    return decoded
 
 
 def _parameters(function: Callable[..., Any]) -> list[Any]:

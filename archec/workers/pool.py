@@ -199,7 +199,8 @@ class Pool(Generic[Item, Answer]):
 
     def start(self, seat: _Seat) -> Process:
         """Starts a process for a seat; raises OSError."""
-        process = Process("archec.workers.child:work_off", self._order, patience=self.silence)
+        name = self._order[0]
+        process = Process("archec.workers.child:work_off", self._order, patience=self.silence, name=name)
         with self._to_do:
             seat.process = process
             if self.closed:

@@ -18,8 +18,8 @@ from typing import Any
 from archec.workers.pipe import Inbox, Nonsense, encode, frame
 
 _BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
-    "from archec.workers.child import main; main(int(sys.argv[1]))"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
+    "from archec.workers.child import main; main(int(sys.argv[2]))"
 )
 _ROOT = str(Path(__file__).resolve().parents[2])
 """The folder in which the package archec lies."""
@@ -32,19 +32,21 @@ class Process:
     whatever it started itself.
     """
 
-    def __init__(self, function: str, arguments: Sequence[Any], *, patience: float) -> None:
+    def __init__(self, function: str, arguments: Sequence[Any], *, patience: float, name: str = "") -> None:
         """Starts ``function`` (``module:name``) with the socket and ``arguments``, which are decoded as the
         function's annotations say.
 
-        ``patience`` is how many seconds it may refuse to take a message. Raises OSError where the system lets no
-        process be started.
+        ``patience`` is how many seconds it may refuse to take a message, ``name`` what ``ps`` shows in place of the
+        function. Raises OSError where the system lets no process be started.
         """
+        order = encode((function, arguments))
         ours, theirs = socket.socketpair()
         with theirs:
+            words = (name or function, str(theirs.fileno()), json.dumps(_module_path()))
             try:
                 self._process = subprocess.Popen(
                     # -I and a path without the working directory: a json.py there is none of the worker's modules.
-                    (sys.executable, "-I", "-c", _BOOT, str(theirs.fileno()), json.dumps(_module_path())),
+                    (sys.executable, "-I", "-c", _BOOT, *words),
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -58,7 +60,7 @@ class Process:
         self._inbox = Inbox()
         self._messages: deque[bytes] = deque()
         self._ended = False
-        self.send(encode((function, arguments)))
+        self.send(order)
 
     @property
     def pid(self) -> int:

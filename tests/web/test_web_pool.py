@@ -20,15 +20,16 @@ from web_support import QUICK, FolderSink, collect_all, leftovers, settings
 
 from archec.config import FetchConfig
 from archec.errors import ArchecError, ConfigError, StorageFull
+from archec.ids import host_of
 from archec.web.outcome import Outcome
 from archec.web.pool import FetchPool, shares
-from archec.web.task import FetchTask
+from archec.web.task import FetchTask, Hop
 
 AGENT = "archec/0.1 (test)"
 
 
-def pool(folder: Path, config: FetchConfig | None = None) -> FetchPool:
-    return FetchPool(config or settings(), AGENT, FolderSink(folder), QUICK)
+def pool(folder: Path, config: FetchConfig | None = None, silence: float = 60.0) -> FetchPool:
+    return FetchPool(config or settings(), AGENT, ("web_support:folder_sink", [folder]), QUICK, silence=silence)
 
 
 def wait_for(condition: Callable[[], bool], within: float = 10.0) -> None:
@@ -134,6 +135,41 @@ def test_a_killed_worker_is_replaced_and_its_tasks_are_done(hostile: Hostile, tm
     assert after[0] != before[0]
 
 
+def test_stopped_workers_do_not_hang_the_run(hostile: Hostile, tmp_path: Path) -> None:
+    tasks = [FetchTask(hostile.url(f"/ok/{n}?wait=0.05", 1 + n % 3)) for n in range(60)]
+    with pool(tmp_path, silence=2.0) as fetching:
+        fetching.submit(tasks)
+        hops: list[Hop] = []
+        wait_for(lambda: bool(hops.extend(fetching.collect(1.0)) or len({host_of(hop.url) for hop in hops}) == 3))
+        before = fetching.pids
+        for pid in before:
+            os.kill(pid, signal.SIGSTOP)
+        hops += collect_all(fetching, 60)
+        assert not set(fetching.pids) & set(before)
+        assert all(gone(pid) for pid in before)
+    assert Counter(hop.url for hop in hops) == Counter(task.url for task in tasks)
+    assert {hop.kind for hop in hops} == {"body"}
+
+
+def test_tasks_whose_workers_are_stopped_again_and_again_are_internal_faults(hostile: Hostile, tmp_path: Path) -> None:
+    with pool(tmp_path, settings(workers=1, idle_timeout=60.0, total_timeout=60.0), silence=1.0) as fetching:
+        fetching.submit([FetchTask(hostile.url("/ok/1"))])
+        assert [hop.kind for hop in collect_all(fetching)] == ["body"]
+        fetching.submit([FetchTask(hostile.url("/never"))])
+        hops: list[Hop] = []
+        stopped: set[int] = set()
+        asked = 1
+        wait_for(lambda: len(hostile.asked) > 1)
+        while not hops:
+            if len(hostile.asked) > asked:  # the task is in flight
+                asked = len(hostile.asked)
+                stopped |= set(fetching.pids)
+                os.kill(fetching.pids[0], signal.SIGSTOP)
+            hops = fetching.collect(0.1)
+    assert [(hop.outcome, hop.deferred) for hop in hops] == [(Outcome.INTERNAL, True)]
+    assert len(stopped) == 2
+
+
 class Deadly:
     """A sink that kills its process at one URL."""
 
@@ -147,18 +183,26 @@ class Deadly:
         return self.sink.temp(url)
 
 
+def deadly(folder: Path, victim: str) -> Deadly:
+    return Deadly(folder, victim)
+
+
+def deadly_pool(folder: Path, victim: str) -> FetchPool:
+    return FetchPool(settings(workers=1), AGENT, ("test_web_pool:deadly", [folder, victim]), QUICK)
+
+
 def test_a_task_that_kills_twice_is_deferred_and_the_run_goes_on(hostile: Hostile, tmp_path: Path) -> None:
-    with FetchPool(settings(workers=1), AGENT, Deadly(tmp_path, "/ok/bad"), QUICK) as fetching:
+    with deadly_pool(tmp_path, "/ok/bad") as fetching:
         fetching.submit([FetchTask(hostile.url("/ok/bad"))])
         (bad,) = collect_all(fetching)
         fetching.submit([FetchTask(hostile.url(f"/ok/{n}")) for n in range(20)])
         good = collect_all(fetching)
-    assert (bad.kind, bad.outcome, bad.deferred) == ("failed", Outcome.UNREACHABLE, True)
+    assert (bad.kind, bad.outcome, bad.deferred) == ("failed", Outcome.INTERNAL, True)
     assert {hop.kind for hop in good} == {"body"}
 
 
 def test_workers_that_never_live_do_not_hang_the_run(hostile: Hostile, tmp_path: Path) -> None:
-    with FetchPool(settings(workers=1), AGENT, Deadly(tmp_path, "/"), QUICK) as fetching:
+    with deadly_pool(tmp_path, "/") as fetching:
         for number in range(4):
             fetching.submit([FetchTask(hostile.url(f"/ok/{number}"))])
             assert collect_all(fetching)[0].deferred
@@ -172,8 +216,12 @@ class Full:
         raise OSError(28, "No space left on device")
 
 
+def full() -> Full:
+    return Full()
+
+
 def test_a_full_disk_is_raised_in_the_main_process(hostile: Hostile, tmp_path: Path) -> None:
-    with FetchPool(settings(), AGENT, Full(), QUICK) as fetching:
+    with FetchPool(settings(), AGENT, ("test_web_pool:full", []), QUICK) as fetching:
         fetching.submit([FetchTask(hostile.url(f"/ok/{n}")) for n in range(5)])
         with pytest.raises(StorageFull, match="No space left"):
             collect_all(fetching)
@@ -215,9 +263,8 @@ from pathlib import Path
 from archec.config import FetchConfig
 from archec.web.pool import FetchPool
 from archec.web.task import FetchTask
-from web_support import FolderSink
 config = FetchConfig(workers=2, delay=0.0, robots="ignore", allow_networks=("127.0.0.0/8",))
-pool = FetchPool(config, "test", FolderSink(Path(sys.argv[1])))
+pool = FetchPool(config, "test", ("web_support:folder_sink", [Path(sys.argv[1])]))
 signal.alarm(120)  # should the test itself be killed
 try:
     with pool:

@@ -34,6 +34,10 @@ class FolderSink:
         return FolderTemp(self._folder)
 
 
+def folder_sink(folder: Path) -> FolderSink:
+    return FolderSink(folder)
+
+
 class FolderTemp:
     def __init__(self, folder: Path) -> None:
         self._fd, self._path = tempfile.mkstemp(".part", dir=folder)
