@@ -13,8 +13,7 @@ from archec.cli.archive import opened
 from archec.cli.options import config_option, json_option
 from archec.errors import UsageError
 from archec.report import changes as incidences
-from archec.report.changes import Incident
-from archec.report.textdiff import text_diff
+from archec.report.changes import Incident, text_diff
 from archec.terminal.output import LineWriter, fit, note, shown, terminal_width
 from archec.tist import iso, parse_when
 

@@ -1,18 +1,24 @@
-"""Incidences in the order of time: what was new, what changed and how, what was lost, what came back."""
+"""Incidences in the order of time: what was new, what changed and how, what was lost, what came back; and what changed
+in the text of a template."""
 
 from __future__ import annotations
 
+import difflib
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from archec.archive.lookup import Held, held_at
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS, START, Kind, Moment, Obi
+from archec.errors import CorruptArchive, NotHeld, UsageError
 from archec.history import Incidence
-from archec.report.lots import lots_in_time
+from archec.store.layout import Layout
+from archec.tist import iso
 
 _WHAT = {"appeared": "new"}
 _PAGE = 200
+_FIRST_CHUNK, _MAX_CHUNK = 10, 200
 _LAST = "\U0010ffff"
 
 
@@ -42,10 +48,9 @@ class Incident:
 def changes(catalogue: Catalogue, since: int = 0) -> Iterator[Incident]:
     """All incidences from the tist ``since`` on, by (tist, id)."""
     after = Moment(since, "") if since > 0 else START
-    for kind, places in lots_in_time({kind: catalogue.incidences(kind, after) for kind in KINDS}):
-        ids = [place.id for place in places]
-        obis = catalogue.obis(kind, ids)
-        for tist, obi in places:
+    for kind, moments in chunks_in_time({kind: catalogue.incidences(kind, after) for kind in KINDS}):
+        obis = catalogue.obis(kind, [moment.id for moment in moments])
+        for tist, obi in moments:
             found = obis.get(obi)
             if found is not None:
                 yield from (one for one in _incidents(found) if one.tist == tist)
@@ -69,6 +74,24 @@ def first_run(catalogue: Catalogue, text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and int(text) in tists else None
 
 
+def chunks_in_time(streams: Mapping[Kind, Iterator[Moment]]) -> Iterator[tuple[Kind, list[Moment]]]:
+    """The streams merged by (tist, id), in chunks of one kind, whose documents can be read in one query. The first
+    chunks are small, so that the first rows come at once."""
+    size, kind, chunk = _FIRST_CHUNK, next(iter(streams)), list[Moment]()
+    for moment, this in heapq.merge(*(_tagged(kind, stream) for kind, stream in streams.items())):
+        if chunk and (this != kind or len(chunk) >= size):
+            yield kind, chunk
+            size, chunk = min(size * 2, _MAX_CHUNK), []
+        kind = this
+        chunk.append(moment)
+    if chunk:
+        yield kind, chunk
+
+
+def _tagged(kind: Kind, stream: Iterator[Moment]) -> Iterator[tuple[Moment, Kind]]:
+    return ((moment, kind) for moment in stream)
+
+
 def _changed(catalogue: Catalogue, kind: Kind, run: int) -> Iterator[tuple[int, str, list[Incident]]]:
     stamp, obi = run - 1, _LAST
     while page := catalogue.changed(kind, stamp, obi, _PAGE):
@@ -80,7 +103,7 @@ def _changed(catalogue: Catalogue, kind: Kind, run: int) -> Iterator[tuple[int, 
 def _incidents(obi: Obi) -> Iterator[Incident]:
     for incidence in obi.history.incidences():
         note, content = obi.notes.get(incidence.tist), obi.versions.get(incidence.state or "")
-        speaking = content or obi.newest
+        titled = content or obi.newest
         yield Incident(
             incidence.tist,
             obi.id,
@@ -91,7 +114,7 @@ def _incidents(obi: Obi) -> Iterator[Incident]:
             content.md5 if content else None,
             incidence.state,
             obi.handle,
-            speaking.title if speaking else "",
+            titled.title if titled else "",
             note.suspect if note else "",
             note.reason if note else "",
         )
@@ -105,3 +128,54 @@ def _how(incidence: Incidence, kind: str) -> str:
     if kind in ("cosmetic", "file-url", "restated"):
         return kind
     return "content" if incidence.kind == "changed" else ""
+
+
+# -- the text of a template -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TextDiff:
+    """Two states of a template, and how one becomes the other: unified diff lines without line ends."""
+
+    id: str
+    before: int
+    after: int
+    lines: tuple[str, ...]
+
+
+def text_diff(
+    layout: Layout, catalogue: Catalogue, tobi: Obi, from_when: int | None = None, to_when: int | None = None
+) -> TextDiff:
+    """The difference between the states in force at two times; by default the last two that were noted.
+
+    Where only ``from_when`` is given, it is compared with the newest; where only ``to_when`` is, with the one noted
+    before it. Raises :class:`NotHeld` where there are no such two, :class:`UsageError` where they are in reverse.
+    """
+    if from_when is not None and to_when is not None and from_when > to_when:
+        raise UsageError(f"{iso(from_when)} is after {iso(to_when)}: --from comes before --to")
+    noted = tobi.history.noted
+    if not noted:
+        raise NotHeld(f"{tobi.id}: was never held")
+    new = held_at(layout, catalogue, tobi, noted[-1] if to_when is None else to_when)
+    if from_when is None:
+        earlier = [tist for tist in noted if tist < new.tist]
+        if not earlier:
+            raise NotHeld(f"{tobi.id}: nothing to compare with: it was not held before {iso(new.tist)} ({new.tist})")
+        from_when = earlier[-1]
+    old = held_at(layout, catalogue, tobi, from_when)
+    if old.tist > new.tist:
+        raise UsageError(f"{iso(old.tist)} is after {iso(new.tist)}: --from comes before --to")
+    names = (f"{tobi.id} {iso(old.tist)}", f"{tobi.id} {iso(new.tist)}")
+    lines = difflib.unified_diff(_lines(layout, old), _lines(layout, new), *names, lineterm="")
+    return TextDiff(tobi.id, old.tist, new.tist, tuple(lines))
+
+
+def _lines(layout: Layout, held: Held) -> list[str]:
+    with held.open(layout) as file:
+        data = file.read()
+    try:
+        return data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise CorruptArchive(
+            f"{held.located.path}: is not UTF-8, as a template is", hint="archec verify looks at all files"
+        ) from error

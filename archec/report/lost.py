@@ -1,7 +1,7 @@
-"""What has been lost, with all that an operator asks of it, and what came back.
+"""What is lost, with all that an operator asks about it, and what came back.
 
-Lists come in the order of time and are read by key. Only where an archive is small are its lost files looked for from
-the side of its templates: else one would read all that others have lost to find them.
+Lists come in the order of time and are read by key. The lost files of a small archive are found by way of its
+templates, so that the losses of all others need not be read.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ from archec.archive.lookup import path_held
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import START, Kind, Moment, Obi
 from archec.ids import archive_of
-from archec.report.lots import lots_in_time
+from archec.report.changes import chunks_in_time
 from archec.store.layout import Layout
 
-__all__ = ["MOST_WORKS", "Lost", "LostQuery", "Returned", "Work", "lost", "returned"]
-
 MOST_WORKS = 10
-"""Works told of for one file: some URLs stand in thousands of templates."""
+"""Maximum number of works listed for one file: some URLs stand in thousands of templates."""
 _MOST_REFERRING = 10_000
-"""Templates among which one of the archive that is asked for is looked for."""
+"""Maximum number of templates that name a file, searched for one of the archive asked for."""
 _SMALL = 10_000
-"""Templates of an archive up to which its lost files are looked for from their side."""
+"""Maximum number of templates of an archive whose lost files are found by way of them."""
 
 
 class LostQuery(NamedTuple):
@@ -58,8 +56,8 @@ class Work:
 @dataclass(frozen=True, slots=True)
 class Lost:
     """An obi that is lost now. ``noted`` is the last tist at which it was noted, ``path`` that of the copy held (None:
-    it is not in the obi store), ``title`` that of a template; ``works`` are told for a file, the first
-    :data:`MOST_WORKS`, and ``more`` says that there are others."""
+    it is not in the obi store), ``title`` that of a template; ``works`` are the first
+    :data:`MOST_WORKS` that name a file, and ``more`` says that there are others."""
 
     id: str
     kind: Kind
@@ -95,67 +93,63 @@ class Returned:
 def lost(layout: Layout, catalogue: Catalogue, query: LostQuery) -> Iterator[Lost]:
     """What is lost now, by the tist of its loss."""
     few = _lost_of_few(catalogue, query.archive) if query.archive else None
-    streams = {kind: _lost_places(catalogue, kind, query, few) for kind in query.kinds}
-    for kind, places in lots_in_time(streams):
-        ids = [place.id for place in places]
-        if kind == "tobi":
-            tobis = catalogue.obis("tobi", ids)
-            for tobi in (tobis[i] for i in ids if i in tobis):
-                if tobi.history.lost and _wanted(query, _reason(tobi, tobi.history.lost)):
-                    yield _lost_tobi(layout, catalogue, tobi, tobi.history.lost)
-            continue
-        fobis = catalogue.obis("fobi", ids)
-        named = catalogue.referring(ids, MOST_WORKS + 1)
-        for fobi in (fobis[i] for i in ids if i in fobis):
-            when = fobi.history.lost
-            if when and _wanted(query, _reason(fobi, when)) and _of_archive(query, fobi.id, named, catalogue):
-                yield _lost_fobi(layout, catalogue, fobi, when, named.get(fobi.id, []))
+    streams = {kind: _lost_moments(catalogue, kind, query, few) for kind in query.kinds}
+    for kind, moments in chunks_in_time(streams):
+        ids = [moment.id for moment in moments]
+        obis = catalogue.obis(kind, ids)
+        named = catalogue.referring(ids, MOST_WORKS + 1) if kind == "fobi" else {}
+        for obi in (obis[i] for i in ids if i in obis):
+            when = obi.history.lost
+            if not when or not _wanted(query, _reason(obi, when)):
+                continue
+            if kind == "tobi" or _of_archive(query, obi.id, named, catalogue):
+                yield _lost(layout, catalogue, obi, when, named.get(obi.id, []))
 
 
 def returned(layout: Layout, catalogue: Catalogue, query: LostQuery) -> Iterator[Returned]:
     """What had been lost and came back, by the tist of its return."""
     streams = {kind: _in_time(catalogue.returned(kind, _start(query)), query) for kind in query.kinds}
-    for kind, places in lots_in_time(streams):
-        ids = [place.id for place in places]
+    for kind, moments in chunks_in_time(streams):
+        ids = [moment.id for moment in moments]
         obis = catalogue.obis(kind, ids)
         named = catalogue.referring(ids, MOST_WORKS + 1) if kind == "fobi" and query.archive else {}
-        for tist, obi in places:
+        for tist, obi in moments:
             found = obis.get(obi)
             if found is None or (kind == "tobi" and query.archive and archive_of(obi) != query.archive):
                 continue
             if kind == "fobi" and not _of_archive(query, obi, named, catalogue):
                 continue
-            one = _returned(layout, catalogue, found, kind, tist)
+            one = _returned(layout, catalogue, found, tist)
             if one is not None and _wanted(query, one.reason) and tist - one.lost >= query.at_least:
                 yield one
 
 
-# -- places ---------------------------------------------------------------------------------------
+# -- when -----------------------------------------------------------------------------------------
 
 
 def _start(query: LostQuery) -> Moment:
     return Moment(query.since, "") if query.since > 0 else START
 
 
-def _in_time(places: Iterator[Moment], query: LostQuery) -> Iterator[Moment]:
+def _in_time(moments: Iterator[Moment], query: LostQuery) -> Iterator[Moment]:
     if query.until is None:
-        return places
+        return moments
     until = query.until
-    return takewhile(lambda place: place.tist < until, places)
+    return takewhile(lambda moment: moment.tist < until, moments)
 
 
-def _lost_places(
+def _lost_moments(
     catalogue: Catalogue, kind: Kind, query: LostQuery, few: Mapping[Kind, list[Moment]] | None
 ) -> Iterator[Moment]:
     if query.at_least:
         before = int(query.now - query.at_least) + 1
         query = query._replace(until=before if query.until is None else min(before, query.until))
     if few is not None:
-        return _in_time((place for place in few[kind] if place.tist >= query.since), query)
-    places = _in_time(catalogue.lost(kind, _start(query)), query)
+        return _in_time((moment for moment in few[kind] if moment.tist >= query.since), query)
+    moments = _in_time(catalogue.lost(kind, _start(query)), query)
     if kind == "tobi" and query.archive:
-        return (place for place in places if archive_of(place.id) == query.archive)
-    return places
+        return (moment for moment in moments if archive_of(moment.id) == query.archive)
+    return moments
 
 
 def _lost_of_few(catalogue: Catalogue, archive: str) -> dict[Kind, list[Moment]] | None:
@@ -176,7 +170,7 @@ def _lost_of_few(catalogue: Catalogue, archive: str) -> dict[Kind, list[Moment]]
     }
 
 
-# -- what is told of them -------------------------------------------------------------------------
+# -- what is listed -------------------------------------------------------------------------------
 
 
 def _reason(obi: Obi, tist: int) -> str:
@@ -217,29 +211,23 @@ def _title(tobi: Obi) -> str:
     return version.title if version is not None else ""
 
 
-def _lost_tobi(layout: Layout, catalogue: Catalogue, tobi: Obi, when: int) -> Lost:
-    noted = _noted(tobi, when)
-    path, digests = path_held(layout, catalogue, tobi, noted), _digests(tobi, noted)
-    return Lost(tobi.id, "tobi", noted, when, _reason(tobi, when), *digests, path, tobi.handle, _title(tobi))
+def _lost(layout: Layout, catalogue: Catalogue, obi: Obi, when: int, named: list[Obi]) -> Lost:
+    """``named`` are the templates that name a file."""
+    noted = _noted(obi, when)
+    path, digests = path_held(layout, catalogue, obi, noted), _digests(obi, noted)
+    works = tuple(_works(catalogue, obi.id, named[:MOST_WORKS])) if named else ()
+    more = len(named) > MOST_WORKS
+    title = _title(obi)
+    return Lost(obi.id, obi.kind, noted, when, _reason(obi, when), *digests, path, obi.handle, title, works, more)
 
 
-def _lost_fobi(layout: Layout, catalogue: Catalogue, fobi: Obi, when: int, named: list[Obi]) -> Lost:
-    noted = _noted(fobi, when)
-    digests = _digests(fobi, noted)
-    shown = named[:MOST_WORKS]
-    now = {tobi.id: _names_now(tobi) for tobi in shown}
-    states = catalogue.file_states({url for urls in now.values() for url in urls})
-    works = []
-    for tobi in shown:
-        others = [url for url in now[tobi.id] if url != fobi.id and url in states and states[url].held]
-        rendering = others[0] if others else ""
-        held = tobi.history.held
-        works.append(Work(tobi.id, tobi.handle, _title(tobi), held, fobi.id in now[tobi.id], rendering))
-    path = path_held(layout, catalogue, fobi, noted)
-    return Lost(
-        fobi.id, "fobi", noted, when, _reason(fobi, when), *digests, path,
-        works=tuple(works), more=len(named) > MOST_WORKS,
-    )  # fmt: skip
+def _works(catalogue: Catalogue, url: str, named: list[Obi]) -> Iterator[Work]:
+    now = {tobi.id: _names_now(tobi) for tobi in named}
+    states = catalogue.file_states({other for urls in now.values() for other in urls})
+    for tobi in named:
+        names = now[tobi.id]
+        held = (other for other in names if other != url and other in states and states[other].held)
+        yield Work(tobi.id, tobi.handle, _title(tobi), tobi.history.held, url in names, next(held, ""))
 
 
 def _names_now(tobi: Obi) -> list[str]:
@@ -248,9 +236,7 @@ def _names_now(tobi: Obi) -> list[str]:
     return list(dict.fromkeys(ref.url for ref in version.refs)) if version is not None else []
 
 
-def _returned(
-    layout: Layout, catalogue: Catalogue, obi: Obi, kind: Kind, tist: int
-) -> Returned | None:
+def _returned(layout: Layout, catalogue: Catalogue, obi: Obi, tist: int) -> Returned | None:
     """None where the history has moved on since the list was read."""
     history = obi.history
     before = [when for when in history.tists if when < tist]
@@ -261,4 +247,5 @@ def _returned(
     had = history.at(_noted(obi, gone))
     digests = _digests(obi, tist)
     path = path_held(layout, catalogue, obi, tist)
-    return Returned(obi.id, kind, gone, tist, _reason(obi, gone), had == state, *digests, path, obi.handle, _title(obi))
+    reason, same = _reason(obi, gone), had == state
+    return Returned(obi.id, obi.kind, gone, tist, reason, same, *digests, path, obi.handle, _title(obi))
