@@ -41,7 +41,7 @@ class Amf(RecordFormat):
         body = "".join(_work(item) if noun == "text" else _other(template, noun))
         return (
             f'<amf xmlns="{NAMESPACE}" xmlns:xsi="{XSI}" xsi:schemaLocation="{NAMESPACE} {self.schema_url(context)}">'
-            f'<{noun} id="info:lib/{attribute(template.handle or item.id)}">{body}</{noun}></amf>'
+            f'<{noun} id="info:lib/{attribute(template.handle or item.obi.id)}">{body}</{noun}></amf>'
         )
 
 

@@ -56,7 +56,7 @@ class DublinCore(RecordFormat):
     namespace = NAMESPACE
 
     def metadata(self, item: Item, context: Context) -> str:
-        pairs = _of_tobi(item, context) if item.kind == "tobi" else _of_fobi(item, context)
+        pairs = _of_tobi(item, context) if item.obi.kind == "tobi" else _of_fobi(item, context)
         # Each element once, in the order of the first.
         body = "".join(
             [
@@ -70,7 +70,7 @@ class DublinCore(RecordFormat):
 
 def _of_tobi(item: Item, context: Context) -> list[Pair]:
     template, values = item.template, item.values
-    pairs: list[Pair] = [("title", template.title or item.id)]
+    pairs: list[Pair] = [("title", template.title or item.obi.id)]
     published: list[str] = []
     provided: list[str] = []
     refipos: list[RawRefipo] = []
@@ -115,16 +115,16 @@ def _named(name: str, fields: Sequence[str], values: Values) -> list[Pair]:
 
 
 def _of_fobi(item: Item, context: Context) -> list[Pair]:
-    newest = item.newest
-    name = item.id.partition("?")[0].rstrip("/").rpartition("/")[2]
+    url, newest, note = item.obi.id, item.obi.newest, item.obi.notes.get(item.noted)
+    name = url.partition("?")[0].rstrip("/").rpartition("/")[2]
     return [
-        ("title", name or item.id),
-        ("format", newest.type),
+        ("title", name or url),
+        ("format", newest.type if newest is not None else ""),
         ("type", "file"),
-        ("date", iso(newest.tist)[:10] if newest.tist else ""),
-        ("identifier", item.id),
-        ("identifier", "" if item.id.startswith("http") else context.landing(item.identifier)),
-        ("relation", newest.target),
+        ("date", iso(item.noted)[:10] if item.noted else ""),
+        ("identifier", url),
+        ("identifier", "" if url.startswith("http") else context.landing(item.identifier)),
+        ("relation", note.target if note is not None else ""),
     ]
 
 
@@ -177,7 +177,7 @@ def _year_and_month(values: Values) -> str:
 
 def _identifiers(item: Item, refipos: Sequence[RawRefipo], context: Context) -> list[str]:
     template, values = item.template, item.values
-    found = [template.handle or item.id]
+    found = [template.handle or item.obi.id]
     found += [refipo.url_raw for refipo in refipos]
     found += ["".join(url.split()) for url in values.get("Order-URL", ())]
     for raw in values.get("DOI", ()):

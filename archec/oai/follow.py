@@ -21,10 +21,10 @@ from typing import NamedTuple
 from xxhash import xxh3_64_hexdigest
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Obi, Position, Run
+from archec.catalogue.model import KINDS, Kind, Obi, Position, Run
 from archec.errors import CatalogueError
-from archec.oai.index import END_OF_TIME, KINDS, Cursor, Index, IndexEntry, IndexState, ItemKind, ListQuery, SortKey
-from archec.oai.items import changed, documents, index_entry
+from archec.oai.index import END_OF_TIME, Cursor, Index, IndexEntry, IndexState, ListQuery, SortKey
+from archec.oai.items import index_entry, known_obis
 from archec.oai.sets import SetRules
 
 _log = logging.getLogger("archec.oai")
@@ -100,7 +100,7 @@ class Follower:
                 cursors = list(state.cursors)
                 cursors[number] = Cursor(chunk[-1].stamp, chunk[-1].id)
                 state = state._replace(cursors=tuple(cursors))
-                yield self._publish([index_entry(one, self._rules) for one in chunk if one.history], state)
+                yield self._publish([index_entry(obi, self._rules) for obi in chunk if obi.history], state)
         state = state._replace(ready=True, cursors=(Cursor(goal.stamp),) * len(KINDS), seen=goal)
         self._publish([], state)
         if state.whole:
@@ -110,10 +110,11 @@ class Follower:
     def _publish(self, entries: Sequence[IndexEntry], state: IndexState) -> Step:
         return Step(self._index.publish(entries, state, self._clock), False)
 
-    def _changed(self, kind: ItemKind, cursor: Cursor, last: int) -> Iterator[list[Obi]]:
+    def _changed(self, kind: Kind, cursor: Cursor, last: int) -> Iterator[list[Obi]]:
         """Chunks of what changed behind ``cursor``, up to the stamp ``last``."""
         while True:
-            chunk = [one for one in changed(self._catalogue, kind, cursor, self._chunk) if one.stamp <= last]
+            found = self._catalogue.changed(kind, cursor.stamp, cursor.id, self._chunk)
+            chunk = [obi for obi in found if obi.stamp <= last]
             if chunk:
                 cursor = Cursor(chunk[-1].stamp, chunk[-1].id)
                 yield chunk
@@ -139,7 +140,7 @@ class Follower:
         while rows := self._index.page(ListQuery(KINDS, "", 0, END_OF_TIME), after, self._chunk):
             after = rows[-1].key
             held = [row for row in rows if not row.deleted]
-            known = documents(self._catalogue, held)
+            known = known_obis(self._catalogue, held)
             # Asked after the look, and for each chunk: a rebuild may empty the catalogue at any time.
             if not self._is_complete() or _is_behind(self._catalogue.position(), state.seen):
                 return

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from lxml import etree
 
-from archec.oai.index import KINDS, ItemKind
+from archec.catalogue.model import KINDS, Kind
 from archec.oai.items import Item
 
 __all__ = ["Context", "Item", "RecordFormat"]
@@ -41,7 +41,7 @@ class RecordFormat(ABC):
     file that this server serves.
     """
 
-    kinds: ClassVar[tuple[ItemKind, ...]] = KINDS
+    kinds: ClassVar[tuple[Kind, ...]] = KINDS
     schema: str = ""
     namespace: str = ""
 

@@ -17,13 +17,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from archec.catalogue.model import Position
+from archec.catalogue.model import KINDS, Kind, Position
 from archec.errors import CatalogueError
-
-ItemKind = Literal["tobi", "fobi"]
-KINDS: tuple[ItemKind, ...] = ("tobi", "fobi")
 
 LEADS = (2, 4, 8, 16, 32, 64)
 """Seconds into the future that a chunk is dated, tried in turn while writing it takes longer than that."""
@@ -46,7 +43,7 @@ class IndexEntry(NamedTuple):
     those above them.
     """
 
-    kind: ItemKind
+    kind: Kind
     local: str
     obi: str
     stamp: int
@@ -60,7 +57,7 @@ class IndexRow(NamedTuple):
     asked for, and is not any more."""
 
     key: SortKey
-    kind: ItemKind
+    kind: Kind
     local: str
     obi: str
     deleted: bool
@@ -71,7 +68,7 @@ class IndexRow(NamedTuple):
 class ListQuery(NamedTuple):
     """What a list has: items of these kinds in a set ("" for all), ``start`` <= stamp <= ``end``."""
 
-    kinds: tuple[ItemKind, ...]
+    kinds: tuple[Kind, ...]
     set: str
     start: int
     end: int

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 from pymongo import MongoClient, ReadPreference, ReplaceOne, UpdateOne, WriteConcern
 
+from archec.catalogue.model import KINDS
 from archec.catalogue.mongo_server import Server, connect, ping, translated
 from archec.errors import CatalogueError
-from archec.oai.index import KINDS, Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
+from archec.oai.index import Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
 from archec.oai.sets import with_ancestors
 
 Document = dict[str, Any]

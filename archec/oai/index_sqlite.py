@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
+from archec.catalogue.model import KINDS
 from archec.errors import CatalogueError
-from archec.oai.index import KINDS, Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
+from archec.oai.index import Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
 from archec.oai.sets import with_ancestors
 from archec.sqlite import Database, Role, make_tables
 

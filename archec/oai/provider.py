@@ -221,14 +221,15 @@ def _header(repository: Repository, row: IndexRow, asked: str) -> str:
 
 def _provenance(item: Item, form: RecordFormat, origin: str) -> str:
     """Where a template came from, and when: it was published by its archive, not by us. Nothing for a file."""
-    if item.kind == "fobi":
+    if item.obi.kind == "fobi":
         return ""
-    newest = item.newest
+    note = item.obi.notes.get(item.noted)
+    harvested = _iso(note.run if note is not None else item.noted)
     altered = "false" if form.namespace == REDIF_NAMESPACE else "true"
     return (
         f'<about><provenance xmlns="{_PROVENANCE}" xmlns:xsi="{XSI}" xsi:schemaLocation="{_PROVENANCE}'
-        f' {_PROVENANCE}.xsd"><originDescription harvestDate="{_iso(newest.run or newest.tist)}" altered="{altered}">'
-        f"{element('baseURL', origin)}{element('identifier', escaped(item.handle))}"
-        f"<datestamp>{_iso(newest.tist)}</datestamp><metadataNamespace>{_REDIF_DOCUMENTATION}</metadataNamespace>"
+        f' {_PROVENANCE}.xsd"><originDescription harvestDate="{harvested}" altered="{altered}">'
+        f"{element('baseURL', origin)}{element('identifier', escaped(item.obi.handle or item.obi.id))}"
+        f"<datestamp>{_iso(item.noted)}</datestamp><metadataNamespace>{_REDIF_DOCUMENTATION}</metadataNamespace>"
         "</originDescription></provenance></about>"
     )

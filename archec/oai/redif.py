@@ -10,8 +10,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
+from archec.catalogue.model import Obi
+from archec.history import Incidence
 from archec.oai.formats import Context, RecordFormat
-from archec.oai.items import Item, Occurrence
+from archec.oai.items import Item
 from archec.oai.xml import XSI, attributes, is_clean, text
 from archec.tist import iso
 
@@ -27,35 +29,39 @@ class Redif(RecordFormat):
     def metadata(self, item: Item, context: Context) -> str:
         location = f"{NAMESPACE} {self.schema_url(context)}"
         head = {"xmlns": NAMESPACE, "xmlns:xsi": XSI, "xsi:schemaLocation": location}
-        history = f"<history>{''.join([_entry(one) for one in item.history])}</history>"
-        if item.kind == "fobi":
-            return f"<fobi{attributes({**head, 'url': item.id})}>{history}</fobi>"
-        head |= {"id": item.id, "handle": item.handle}
+        obi = item.obi
+        history = f"<history>{''.join([_entry(obi, one) for one in obi.history.incidences()])}</history>"
+        if obi.kind == "fobi":
+            return f"<fobi{attributes({**head, 'url': obi.id})}>{history}</fobi>"
+        head |= {"id": obi.id, "handle": obi.handle or obi.id}
         return f"<tobi{attributes(head)}>{_template(item) if item.readable else ''}{history}</tobi>"
 
 
 def _template(item: Item) -> str:
-    newest = item.newest
-    facts = {"tist": str(newest.tist), "md5": newest.md5 or "", "sha256": newest.sha256 or ""}
+    newest = item.obi.newest
+    facts = {"tist": str(item.noted)}
+    facts |= {"md5": newest.md5, "sha256": newest.sha256} if newest is not None else {"md5": "", "sha256": ""}
     if not is_clean(item.text) or "\r" in item.text:
         body = base64.b64encode(item.text.encode("utf-8", "surrogatepass")).decode("ascii")
         return f"<template{attributes({**facts, 'encoding': 'base64'})}>{body}</template>"
     return f'<template{attributes(facts)} xml:space="preserve">{text(item.text)}</template>'
 
 
-def _entry(one: Occurrence) -> str:
-    facts = {
-        "tist": str(one.tist), "time": iso(one.tist), "kind": one.kind, "md5": one.md5,
-        "sha256": one.sha256,
-        "size": None if one.size is None else str(one.size), "text": one.text, "type": one.type,
-        "how": one.how, "run": str(one.run or ""), "path": one.path, "line": str(one.line or ""),
-        "encoding": one.encoding, "target": one.target, "status": str(one.status or ""), "suspect": one.suspect,
-        "reason": one.reason,
-    }  # fmt: skip
-    files = [f"<file{_known(ref._asdict())}/>" for ref in one.files]
-    return f"<entry{_known(facts)}>{''.join(files)}</entry>"
+def _entry(obi: Obi, incidence: Incidence) -> str:
+    version, note = obi.versions.get(incidence.state or ""), obi.notes.get(incidence.tist)
+    facts = {"tist": str(incidence.tist), "time": iso(incidence.tist), "kind": incidence.kind}
+    facts["sha256"] = incidence.state or ""
+    files = ""
+    if version is not None:
+        facts |= {"md5": version.md5, "size": str(version.size), "text": version.text or "", "type": version.type}
+        files = "".join([f"<file{_known(ref._asdict())}/>" for ref in version.refs])
+    if note is not None:
+        facts |= {"how": note.kind, "run": str(note.run), "path": note.path, "line": str(note.line or "")}
+        facts |= {"encoding": note.encoding, "target": note.target, "status": str(note.status or "")}
+        facts |= {"suspect": note.suspect, "reason": note.reason}
+    return f"<entry{_known(facts)}>{files}</entry>"
 
 
-def _known(facts: Mapping[str, str | None]) -> str:
+def _known(facts: Mapping[str, str]) -> str:
     """Those attributes that have a value."""
     return attributes({name: value for name, value in facts.items() if value})

@@ -11,15 +11,16 @@ from urllib.parse import urlsplit
 
 from lxml import etree
 
+from archec.catalogue.model import KINDS, Kind
 from archec.config import Collection, Config, FormatConfig, OaiConfig
 from archec.errors import ConfigError
 from archec.oai.amf import Amf
 from archec.oai.dc import DublinCore
 from archec.oai.formats import RecordFormat
-from archec.oai.index import KINDS, Index, ItemKind
+from archec.oai.index import Index
 from archec.oai.items import DOMAIN, ItemReader, identifier
 from archec.oai.redif import Redif
-from archec.oai.request import parse_moment
+from archec.oai.request import parse_date
 from archec.oai.sets import trees_for
 from archec.oai.token import ENVIRONMENT, Tokens, load_secret
 from archec.oai.xml import XSI, attribute, element, elements
@@ -52,7 +53,7 @@ class Repository:
     emails: tuple[str, ...]
     earliest: str
     deleted: str
-    kinds: tuple[ItemKind, ...]
+    kinds: tuple[Kind, ...]
     trees: frozenset[str]
     collections: tuple[Collection, ...]
     formats: Mapping[str, RecordFormat]
@@ -78,7 +79,7 @@ def make_repository(
     base_url = oai.baseURL or (f"{config.server.url}/oai" if config.server.url else "")
     host = urlsplit(base_url).hostname or ""
     domain = oai.repositoryIdentifier or (host if DOMAIN.fullmatch(host) else NOWHERE)
-    if oai.earliestDatestamp and parse_moment(oai.earliestDatestamp) is None:
+    if oai.earliestDatestamp and parse_date(oai.earliestDatestamp) is None:
         raise ConfigError(f"oai.earliestDatestamp: {oai.earliestDatestamp} is not a date")
     kinds = tuple(kind for kind in KINDS if oai.items in (kind, "both"))
     secret = load_secret(config.path(oai.secret), environ.get(ENVIRONMENT))

@@ -65,7 +65,7 @@ class OaiRequest(NamedTuple):
     token: str = ""
 
 
-class Moment(NamedTuple):
+class OaiDate(NamedTuple):
     """A date of the protocol: the tists of its first and last second, and whether it is a whole day."""
 
     first: int
@@ -181,9 +181,9 @@ def _value(given: Mapping[str, str], name: str, form: re.Pattern[str] | None = N
 
 
 def _dates(given: Mapping[str, str]) -> tuple[int, int | None]:
-    first, last = (parse_moment(given[name]) if name in given else None for name in ("from", "until"))
-    for name, moment in (("from", first), ("until", last)):
-        if name in given and moment is None:
+    first, last = (parse_date(given[name]) if name in given else None for name in ("from", "until"))
+    for name, date in (("from", first), ("until", last)):
+        if name in given and date is None:
             raise _bad(f"the argument {name} is neither YYYY-MM-DD nor YYYY-MM-DDThh:mm:ssZ")
     if first is not None and last is not None:
         if first.is_day != last.is_day:
@@ -193,8 +193,8 @@ def _dates(given: Mapping[str, str]) -> tuple[int, int | None]:
     return first.first if first is not None else 0, last.last if last is not None else None
 
 
-def parse_moment(text: str) -> Moment | None:
-    """The moment behind ``YYYY-MM-DD`` or ``YYYY-MM-DDThh:mm:ssZ``; None for anything else.
+def parse_date(text: str) -> OaiDate | None:
+    """The date behind ``YYYY-MM-DD`` or ``YYYY-MM-DDThh:mm:ssZ``; None for anything else.
 
     No fractions, offsets or months alone, and no days that the calendar lacks (OAI-PMH 2.0, section 3.3).
     """
@@ -208,7 +208,7 @@ def parse_moment(text: str) -> Moment | None:
     except ValueError:
         return None
     first = int(begin.timestamp())
-    return Moment(first, first + 86399 if is_day else first, is_day)
+    return OaiDate(first, first + 86399 if is_day else first, is_day)
 
 
 def _bad(message: str) -> OaiError:

@@ -19,14 +19,14 @@ from msgspec.structs import astuple
 from xxhash import xxh3_64_hexdigest
 
 from archec.catalogue.codec import canonical
+from archec.catalogue.model import Kind
 from archec.config import Collection
 from archec.ids import archive_of, host_of, series_of
-from archec.oai.index import ItemKind
 
 ARCHIVE, ALIAS = "archive", "RePEc"
 """One tree under two names: the index holds the first."""
 
-_TREES: Mapping[str, tuple[str, frozenset[ItemKind]]] = {
+_TREES: Mapping[str, tuple[str, frozenset[Kind]]] = {
     ARCHIVE: ("Templates by archive and series", frozenset(["tobi"])),
     ALIAS: ("Templates by archive and series (RePEc handles)", frozenset(["tobi"])),
     "type": ("Templates by type", frozenset(["tobi"])),
@@ -78,7 +78,7 @@ def with_ancestors(paths: Iterable[str]) -> set[str]:
     return {"", *(above for path in paths for above in ancestors(path))}
 
 
-def trees_for(trees: Sequence[str], kinds: Iterable[ItemKind]) -> frozenset[str]:
+def trees_for(trees: Sequence[str], kinds: Iterable[Kind]) -> frozenset[str]:
     """Those of ``trees`` that may have items of these kinds."""
     return frozenset(tree for tree in trees if not _TREES[tree][1].isdisjoint(kinds))
 
@@ -122,7 +122,7 @@ class SetRules:
         value = [_RULES_VERSION, sorted(self._trees), [astuple(collection) for collection in collections]]
         self.checksum = xxh3_64_hexdigest(canonical(value))
 
-    def sets_of(self, kind: ItemKind, obi: str, type_: str, runs: AbstractSet[int]) -> tuple[str, ...]:
+    def sets_of(self, kind: Kind, obi: str, type_: str, runs: AbstractSet[int]) -> tuple[str, ...]:
         """The setSpecs of an item, sorted, without those above them.
 
         ``type_`` is the template type or media type of its newest contents ("" if unknown), ``runs`` are the
