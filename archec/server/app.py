@@ -67,7 +67,7 @@ class _Collected(Collector):
 
 
 async def _refusal(request: Request, error: Exception) -> Response:
-    """What a client is told of an error of ours: not what it says, for that may name paths and hosts."""
+    """The answer to a client after an error of ours: not its text, which may name paths and hosts."""
     status = error.http_status if isinstance(error, ArchecError) else 500
     if status >= 500:
         logging.getLogger("archec.server").error("%s: %s", request.url.path, error)
