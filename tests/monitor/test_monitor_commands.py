@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gather_site import Site, page, pdf
+from gather_site import Answer, Site, page, pdf
 from gather_support import (
     Done,
     Member,
@@ -267,11 +267,12 @@ def test_the_last_line_where_the_lock_is_held_or_a_signal_comes(config: Config, 
         gate.wait(60)
         return pdf("late")
 
-    site["/a"], site["/stuck"] = pdf("a"), stuck
+    # A file without a text to take out, so that it is done with as soon as it is there.
+    site["/a"], site["/stuck"] = Answer(200, bytes(100), {"Content-Type": "application/octet-stream"}), stuck
     write_papers(config, [site.url("/a"), site.url("/stuck")])
     child = start_cli(config, "gather")
     try:
-        assert until(lambda: site.count("/stuck") > 0)
+        assert until(lambda: site.count("/stuck") > 0 < site.count("/a"))
         found = last_line(archec_cli(config, "gather"))
         assert (found["exit"], found["state"], found["run"]) == (4, "locked", None)
         assert str(child.pid) in found["message"]
