@@ -1,8 +1,8 @@
 """SQLite files: opened in one way everywhere, with errors that name the file and say what to do.
 
 A file with a write-ahead log is read with the help of ``-shm`` beside it, which even a reader makes. Where that cannot
-be made, as on a read-only mount, and there is no log with anything in it, SQLite takes the file as one that does not change
-(``immutable``). Else it must have both files as the last writer left them.
+be made, as on a read-only mount, and there is no log with anything in it, SQLite takes the file as one that does not
+change (``immutable``). Else it must have both files as the last writer left them.
 """
 
 from __future__ import annotations
