@@ -11,8 +11,8 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,18 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from archec.archive.opening import Archive
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.oai.follow import Follower
+from archec.oai.index import open_index
+from archec.oai.items import ItemReader
 from archec.oai.provider import OaiAnswer, answer
-from archec.oai.repository import Repository
+from archec.oai.repository import NOWHERE, Repository, make_repository
 from archec.oai.request import LISTS, Argument, parse_arguments
+from archec.oai.sets import SetRules
 from archec.server.responses import PiecewiseResponse, choose_coding, encode
+from archec.store.journal import journals
 
 _log = logging.getLogger("archec.oai")
 _LIST_THREADS = 4
@@ -47,6 +52,29 @@ _FAULT_PAUSE = 10.0
 """Seconds before the index tries again after a fault."""
 _CHUNK_PAUSE = 0.02
 """Seconds between two chunks of the index, so that requests get their turn."""
+
+
+@contextmanager
+def opened_oai(archive: Archive) -> Iterator[OaiCapability]:
+    """OAI-PMH over an archive, as its configuration says.
+
+    Raises :class:`archec.errors.ConfigError` for invalid settings, :class:`archec.errors.CatalogueError` if the index
+    cannot be opened or is that of another archive.
+    """
+    config = archive.config
+    with closing(open_index(config.database, config.path(config.oai.index))) as index:
+        repository = make_repository(config, index, ItemReader(archive.layout, archive.catalogue))
+        if repository.domain == NOWHERE:
+            _log.warning("set server.url or oai.repositoryIdentifier before harvesters come")
+        follower = Follower(
+            archive.catalogue,
+            index,
+            SetRules(config.oai.sets, config.oai.collections),
+            has_run=lambda run: any(journal.tist == run for journal in journals(archive.layout)),
+            is_complete=lambda: not archive.is_behind(),
+        )
+        follower.check()
+        yield OaiCapability(config, repository, follower)
 
 
 class OaiCapability:
