@@ -22,7 +22,7 @@ def move_aside(layout: Layout, path: str, disk: Disk) -> str | None:
     """
     directory, _, name = path.rpartition("/")
     with Directories(layout, disk) as directories:
-        old_fd = directories.fd(directory)
+        old_fd = directories.make(directory)
         try:
             os.lstat(name, dir_fd=old_fd)
         except FileNotFoundError:
@@ -31,7 +31,7 @@ def move_aside(layout: Layout, path: str, disk: Disk) -> str | None:
             raise failure(error, f"{layout.root}/{path}") from error
         for number in count(1):
             goal = f"{QUARANTINE}/{directory}" if number == 1 else f"{QUARANTINE}/again-{number}/{directory}"
-            new_fd = directories.fd(goal)
+            new_fd = directories.make(goal)
             done = disk.rename_noreplace(name, old_fd, name, new_fd, f"{layout.root}/{goal}/{name}")
             if done == "exists":
                 continue
@@ -46,7 +46,7 @@ def move_aside(layout: Layout, path: str, disk: Disk) -> str | None:
 def _sync(layout: Layout, directories: Directories, disk: Disk, directory: str) -> None:
     """Brings a directory and those above it to the disk: they may be new."""
     while True:
-        disk.fsync_dir(directories.fd(directory), f"{layout.root}/{directory}")
+        disk.fsync_dir(directories.make(directory), f"{layout.root}/{directory}")
         if not directory:
             return
         directory = directory.rpartition("/")[0]

@@ -11,7 +11,6 @@ from archec.archive.follow import last_run
 from archec.audit.comparison import Comparison, tell_differences
 from archec.audit.findings import Finding, Tally
 from archec.audit.fixes import Fixes, temporary_in
-from archec.audit.folders import Folders
 from archec.audit.journalcheck import JournalCheck, tell_of_names
 from archec.audit.links import judge
 from archec.audit.opening import Audited
@@ -23,6 +22,7 @@ from archec.config import Config
 from archec.errors import CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.progress import Meter
 from archec.redif.problems import shown
+from archec.store.directories import Directories
 from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, open_store
 from archec.store.lock import holder
 from archec.store.notice import NOTICE
@@ -162,7 +162,7 @@ class _Check:
     def _walk(self, passed_over: frozenset[int]) -> None:
         layout = self.archive.layout
         self.meter.phase("walking the store", None)
-        with Folders(layout) as folders:
+        with Directories(layout) as folders:
             for place in walk(layout, self.tell):
                 if place.kind == "temp":
                     if place.tist not in passed_over:
@@ -177,8 +177,8 @@ class _Check:
                     self.meter.at(self.comparison.names)
         self.summary.names = self.comparison.names
 
-    def _link(self, folders: Folders, place: Place) -> None:
-        wrong = judge(self.archive.layout, folders, place.path, place.text)
+    def _link(self, folders: Directories, place: Place) -> None:
+        wrong = judge(folders, place.path)
         if wrong is not None:
             self.tell(Finding(wrong[0], shown(place.path), wrong[1]))
 

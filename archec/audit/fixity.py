@@ -12,13 +12,13 @@ from types import TracebackType
 from archec.audit.agreement import entry_at, histories, objection
 from archec.audit.entries import Entry
 from archec.audit.findings import Finding
-from archec.audit.folders import Folders
 from archec.audit.links import judge
 from archec.audit.pace import Pace
 from archec.catalogue.interface import Catalogue
 from archec.digest import Digests
 from archec.errors import ArchecError, CorruptArchive, NotHeld
 from archec.ids import is_url, slash_variant
+from archec.store.directories import Directories
 from archec.store.layout import Layout
 from archec.store.reader import Located, locate
 
@@ -37,7 +37,7 @@ class Inspector:
 
     def __init__(self, layout: Layout, catalogue: Catalogue | None, pace: Pace) -> None:
         self._layout, self._catalogue, self._pace = layout, catalogue, pace
-        self._folders = Folders(layout)
+        self._folders = Directories(layout)
         self._buffer = memoryview(bytearray(_READ))
         self._views: Sequence[memoryview] = (self._buffer,)
         self._paced = pace.limits
@@ -85,7 +85,7 @@ class Inspector:
     def _look(self, entry: Entry, path: str) -> Iterable[Finding]:
         directory, _, name = path.rpartition("/")
         try:
-            folder = self._folders.fd(directory)
+            folder = self._folders.find(directory)
             if folder is None:
                 return self._elsewhere(entry, path)
             fd = os.open(name, _OPEN, dir_fd=folder)
@@ -97,7 +97,7 @@ class Inspector:
             return [_finding("unreadable", entry, path, error.message)]
         except OSError as error:
             if error.errno == errno.ELOOP:
-                return self._redirect(entry, path, folder)
+                return self._redirect(entry, path)
             if error.errno in _NOT_A_FILE:
                 return [_finding("not-a-file", entry, path, "cannot be opened as a file")]
             return [_finding("unreadable", entry, path, error.strerror or str(error))]
@@ -135,13 +135,9 @@ class Inspector:
         wanted = f"{entry.size} bytes with sha256 {entry.sha256}" if entry.size >= 0 else f"sha256 {entry.sha256}"
         return [_finding("corrupt", entry, path, f"{told}, where the journal says {wanted}", found)]
 
-    def _redirect(self, entry: Entry, path: str, folder: int | None) -> Iterable[Finding]:
+    def _redirect(self, entry: Entry, path: str) -> Iterable[Finding]:
         """A link: it must lead, within the store, to the bytes of the entry, which are looked at once only."""
-        try:
-            text = os.readlink(path.rpartition("/")[2], dir_fd=folder)
-        except OSError as error:
-            return [_finding("unreadable", entry, path, error.strerror or str(error))]
-        wrong = judge(self._layout, self._folders, path, text)
+        wrong = judge(self._folders, path)
         if wrong is not None:
             return [_finding(wrong[0], entry, path, wrong[1])]
         try:
@@ -155,7 +151,7 @@ class Inspector:
             return ()  # a body with an entry of its own, which is looked at in its turn
         directory, _, name = located.path.rpartition("/")
         try:
-            folder = self._folders.fd(directory)
+            folder = self._folders.find(directory)
             fd = os.open(name, _OPEN, dir_fd=folder)
         except OSError as error:
             return [_finding("unreadable", entry, path, f"{located.path}: {error.strerror}")]

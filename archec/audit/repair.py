@@ -13,13 +13,13 @@ from archec.audit.aside import move_aside
 from archec.audit.copies import Copy
 from archec.audit.entries import Entry
 from archec.audit.findings import Finding
-from archec.audit.folders import Folders
 from archec.audit.journalcopy import objection_to
 from archec.audit.links import judge
 from archec.catalogue.interface import Catalogue
 from archec.config import Config
 from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFull
 from archec.ids import is_url
+from archec.store.directories import Directories
 from archec.store.durable import Disk, create_temp, failure
 from archec.store.layout import RUNS, Layout
 from archec.store.lock import RunLock
@@ -112,8 +112,8 @@ class Repair:
         where = self._layout.root / path
         if not where.is_symlink():
             return False
-        with Folders(self._layout) as folders:
-            if judge(self._layout, folders, path, os.readlink(where)) is not None:
+        with Directories(self._layout) as folders:
+            if judge(folders, path) is not None:
                 return False
         last = locate(self._layout, entry.tist, entry.id).hops[-1]
         if last.id is None:

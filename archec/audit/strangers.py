@@ -7,15 +7,15 @@ from collections.abc import Collection
 from archec.archive.follow import last_run
 from archec.audit.entries import key_of
 from archec.audit.findings import Finding
-from archec.audit.folders import Folders
 from archec.audit.links import judge
 from archec.audit.walk import Place, Tell, walk
 from archec.catalogue.interface import Catalogue
 from archec.ids import file_name
 from archec.redif.problems import shown
+from archec.store.directories import Directories
 from archec.store.layout import Layout
+from archec.store.links import id_of_name
 from archec.store.lock import holder
-from archec.store.reader import id_of_name
 
 __all__ = ["MOST", "known_tists", "tell_strangers", "under_way"]
 
@@ -59,7 +59,7 @@ def tell_strangers(
     """
     if not keys:
         return
-    with Folders(layout) as folders:
+    with Directories(layout) as folders:
         for place in walk(layout, lambda finding: None):
             if place.kind != "temp" and place.tist not in passed_over and key_of(place.path) in keys:
                 finding = _stranger(layout, folders, place, known)
@@ -67,13 +67,13 @@ def tell_strangers(
                     tell(finding)
 
 
-def _stranger(layout: Layout, folders: Folders, place: Place, known: Collection[int]) -> Finding:
+def _stranger(layout: Layout, folders: Directories, place: Place, known: Collection[int]) -> Finding:
     path = shown(place.path)
     if place.kind == "other":
         return Finding("unexpected", path, "neither a file nor a link")
     obi = _id_of(layout, place)
     if place.kind == "link":
-        wrong = judge(layout, folders, place.path, place.text)
+        wrong = judge(folders, place.path)
         if wrong is not None:
             return Finding(wrong[0], path, f"no journal names it, and it {wrong[1]}")
     if obi is None:

@@ -24,7 +24,7 @@ from archec.oai.sets import SetRules
 from archec.redif.schema import kind_of
 from archec.redif.template import Template, parse
 from archec.store.layout import Layout
-from archec.store.many import ManyReader
+from archec.store.reader import Reader
 
 DOMAIN = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z][a-zA-Z0-9-]*)+")
 """What oai-identifier.xsd allows for a repositoryIdentifier."""
@@ -152,7 +152,7 @@ class ItemReader:
         Raises :class:`archec.errors.CatalogueGone` if the catalogue lacks what the index knows.
         """
         known = known_obis(self._catalogue, [row for row in rows if not (row.deleted or row.left)])
-        with ManyReader(self._layout) as reader:
+        with Reader(self._layout) as reader:
             for row in rows:
                 obi = known.get(row.obi)
                 if row.deleted or row.left:
@@ -178,7 +178,7 @@ class ItemReader:
         tobi = self._catalogue.obis("tobi", [series]).get(series)
         name = ""
         if tobi is not None:
-            with ManyReader(self._layout) as reader:
+            with Reader(self._layout) as reader:
                 template = _read_item(reader, "", tobi).template
             names = [one.name for prefix in ("Provider", "Publisher") for one in template.clusters_of(prefix)]
             name = next(filter(None, names), "")
@@ -193,7 +193,7 @@ class ItemReader:
         return min((obi.stamp for obi in first), default=None)
 
 
-def _read_item(reader: ManyReader, identifier: str, obi: Obi) -> Item:
+def _read_item(reader: Reader, identifier: str, obi: Obi) -> Item:
     """An item with its newest contents, or with what the catalogue knows of them."""
     item = Item(identifier, obi)
     if obi.kind == "tobi":

@@ -26,30 +26,91 @@ def open_root(layout: Layout) -> int:
         raise failure(error, layout.root) from error
 
 
-def open_directory(layout: Layout, root_fd: int, relative: str, *, make: Disk | None = None) -> int | None:
-    """The directory at a relative path, open; None if it is not there and ``make`` is not given.
+class Directories:
+    """A bounded cache of open directories by relative path; ``""`` is the root. A context manager, not for threads.
 
-    Raises :class:`CorruptArchive` where a component is a link or no directory.
+    A descriptor that it gives stays open for at least ``limit`` - 1 further calls. Both ways of asking raise
+    :class:`CorruptArchive` where a component is a link or no directory. ``disk`` makes what is missing.
     """
-    fd = os.dup(root_fd)
-    try:
-        walked = ""
-        for part in relative.split("/") if relative else ():
-            walked = f"{walked}/{part}" if walked else part
-            deeper = _step(layout, fd, part, walked, make)
-            if deeper is None:
+
+    def __init__(self, layout: Layout, disk: Disk | None = None, *, limit: int = 128) -> None:
+        self.layout = layout
+        self._disk = disk
+        self._limit = limit
+        self._open: dict[str, int] = {}
+        self._last = ""
+        self.root = self._last_fd = open_root(layout)
+
+    def find(self, relative: str) -> int | None:
+        """The directory at ``relative``, None where there is none; nothing is made."""
+        return self._get(relative, None)
+
+    def make(self, relative: str) -> int:
+        """The directory at ``relative``, made where it is missing. Its name is durable once its parent is synced."""
+        fd = self._get(relative, self._disk or Disk())
+        if fd is None:
+            raise CorruptArchive(f"{self.layout.root}/{relative}: cannot be made")
+        return fd
+
+    def _get(self, relative: str, make: Disk | None) -> int | None:
+        # Obis come sorted by directory more often than not: the last one needs no reordering of the cache.
+        if relative == self._last:
+            return self._last_fd
+        if not relative:
+            return self.root
+        fd = self._open.pop(relative, None)
+        if fd is None:
+            fd = self._walk(relative, make)
+            if fd is None:
                 return None
+            if len(self._open) >= self._limit:
+                os.close(self._open.pop(next(iter(self._open))))
+        self._open[relative] = fd  # at the end: the first one is the one used longest ago
+        self._last, self._last_fd = relative, fd
+        return fd
+
+    def _walk(self, relative: str, make: Disk | None) -> int | None:
+        fd = self.root
+        try:
+            walked = ""
+            for part in relative.split("/"):
+                walked = f"{walked}/{part}" if walked else part
+                deeper = _step(fd, part, f"{self.layout.root}/{walked}", make)
+                if deeper is None:
+                    return None
+                if fd != self.root:
+                    os.close(fd)
+                fd = deeper
+            result, fd = fd, self.root
+            return result
+        finally:
+            if fd != self.root:
+                os.close(fd)
+
+    def forget(self) -> None:
+        """Closes all but the root, so that what was moved meanwhile is seen."""
+        for fd in self._open.values():
             os.close(fd)
-            fd = deeper
-        result, fd = fd, -1
-        return result
-    finally:
-        if fd >= 0:
-            os.close(fd)
+        self._open.clear()
+        self._last, self._last_fd = "", self.root
+
+    def close(self) -> None:
+        """Closes all; fine to call again."""
+        self.forget()
+        if self.root >= 0:
+            os.close(self.root)
+        self.root = self._last_fd = -1
+
+    def __enter__(self) -> Directories:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
-def _step(layout: Layout, fd: int, part: str, walked: str, make: Disk | None) -> int | None:
-    where = f"{layout.root}/{walked}"
+def _step(fd: int, part: str, where: str, make: Disk | None) -> int | None:
     try:
         return os.open(part, _INNER, dir_fd=fd)
     except FileNotFoundError:
@@ -68,50 +129,3 @@ def _not_a_directory(error: OSError, where: str) -> Exception:
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return CorruptArchive(f"{where}: a directory of the store is not a directory but a file or a link")
     return failure(error, where)
-
-
-class Directories:
-    """A bounded cache of open directories by relative path; ``""`` is the root. Not for threads."""
-
-    def __init__(self, layout: Layout, disk: Disk, *, most: int = 64) -> None:
-        self._layout = layout
-        self._disk = disk
-        self._most = most
-        self._open: dict[str, int] = {}
-        self._last = ""
-        self.root = self._last_fd = open_root(layout)
-
-    def fd(self, relative: str) -> int:
-        """The directory at ``relative``, made where it is missing; open until some other calls later."""
-        if relative == self._last:
-            return self._last_fd
-        if not relative:
-            return self.root
-        fd = self._open.pop(relative, None)
-        if fd is None:
-            if len(self._open) >= self._most:
-                os.close(self._open.pop(next(iter(self._open))))
-            fd = open_directory(self._layout, self.root, relative, make=self._disk)
-            if fd is None:
-                raise CorruptArchive(f"{self._layout.root}/{relative}: cannot be made")
-        self._open[relative] = fd
-        self._last, self._last_fd = relative, fd
-        return fd
-
-    def close(self) -> None:
-        """Closes all; fine to call again."""
-        for fd in self._open.values():
-            os.close(fd)
-        self._open.clear()
-        if self.root >= 0:
-            os.close(self.root)
-        self.root = self._last_fd = -1
-        self._last = ""
-
-    def __enter__(self) -> Directories:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

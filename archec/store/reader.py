@@ -1,43 +1,27 @@
 """Safe reading of the obi store: follows redirects inside it, and nothing out of it.
 
-Directories are opened one by one without following links; a redirect's symbolic link is read as text,
-must be relative and must name a place where an obi can be; the file is opened by O_NOFOLLOW. So a
-planted link, absolute or through ``..``, is a :class:`CorruptArchive` and never a way to other files.
+Directories are opened without following links (:mod:`archec.store.directories`), a redirect's link is read as
+text (:mod:`archec.store.links`), and the file is opened by O_NOFOLLOW.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
+from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
 from archec.digest import Digests
-from archec.errors import BadName, CorruptArchive, NotHeld
-from archec.ids import MAX_NAME, file_name, is_url, slash_variant, unescape
-from archec.store.directories import open_directory, open_root
+from archec.errors import CorruptArchive, NotHeld
+from archec.ids import file_name
+from archec.store.directories import Directories
 from archec.store.durable import failure
 from archec.store.layout import Layout
-from archec.tist import tist_of_path
+from archec.store.links import Hop, follow, shown
 
-MAX_HOPS = 64
-"""Symbolic links and slash variants that are followed; no recorded chain of redirects is as long."""
-
-_CUT_NAME = re.compile(r".+~[0-9a-f]{32}", re.S)
-_FAN = re.compile(r"[0-9a-f]{2}")
-_NAME = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})+")
-OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""How a file of the store is opened: never through a link, never waiting for one that is no file."""
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # never waits for a pipe
 _BUFFER = 1 << 18
-
-
-class Hop(NamedTuple):
-    """One step of a chain of redirects; ``id`` is None where the name on disk was cut (the journal knows)."""
-
-    tist: int
-    id: str | None
-    name: str
 
 
 class Located(NamedTuple):
@@ -55,182 +39,134 @@ class Digest(NamedTuple):
     size: int
 
 
-def locate(layout: Layout, tist: int, id: str) -> Located:  # noqa: A002
-    """The regular file that holds what was noted of an obi at ``tist``.
+class Reader:
+    """Reads many obis: the directories that they lie in stay open. A context manager, not for threads.
 
-    Raises :class:`NotHeld` where there is no such name, :class:`CorruptArchive` for links that leave
-    the store, loop or lead to nothing.
+    Each method raises :class:`NotHeld` where nothing was noted, :class:`CorruptArchive` for links that leave the
+    store, loop or lead to nothing, and :class:`StorageFailed` where the disk does not read.
     """
-    root = open_root(layout)
-    try:
-        return _locate(layout, root, tist, id)[0]
-    finally:
-        os.close(root)
+
+    def __init__(self, layout: Layout, directories: Directories | None = None) -> None:
+        self.layout = layout
+        self._directories = directories or Directories(layout)
+        self._shared = directories is not None
+
+    def locate(self, tist: int, id: str) -> Located:  # noqa: A002
+        """The regular file that holds what was noted of an obi at ``tist``."""
+        path, hops, fault = follow(self._directories, self.layout.path(tist, id), id)
+        if fault is None:
+            return Located(path, hops)
+        if fault.kind == "missing" and not hops:
+            raise NotHeld(f"nothing was noted of {shown(id)} at {tist}")
+        raise CorruptArchive(f"{self.layout.root}/{fault.path}: {fault.message}")
+
+    def open(self, tist: int, id: str) -> BinaryIO:  # noqa: A002
+        """What was noted of an obi at ``tist``, open for reading."""
+        return self.open_path(self.locate(tist, id).path)
+
+    def open_path(self, path: str) -> BinaryIO:
+        """The file at a relative path that :meth:`locate` gave, open for reading; follows no link."""
+        directory, _, name = path.rpartition("/")
+        where = f"{self.layout.root}/{path}"
+        dir_fd = self._directories.find(directory)
+        if dir_fd is None:
+            raise NotHeld(f"{where}: is not held")
+        try:
+            fd = os.open(name, _OPEN, dir_fd=dir_fd)
+        except FileNotFoundError:
+            raise NotHeld(f"{where}: is not held") from None
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                raise CorruptArchive(f"{where}: is not a file") from error
+            raise failure(error, where) from error
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise CorruptArchive(f"{where}: is not a file")
+        return open(fd, "rb")
+
+    def read(self, tist: int, id: str) -> bytes:  # noqa: A002
+        """All bytes noted of an obi at ``tist``; for small ones."""
+        # A regular file under its own name needs no look at what else could be there: a quarter of the cost.
+        directory = self._directories.find(self.layout.directory(tist, id))
+        if directory is not None:
+            data = self._plain(directory, tist, id)
+            if data is not None:
+                return data
+        with self.open(tist, id) as file:
+            try:
+                return file.read()
+            except OSError as error:
+                raise failure(error, self.layout.root / self.layout.path(tist, id)) from error
+
+    def _plain(self, directory: int, tist: int, id: str) -> bytes | None:  # noqa: A002
+        """The bytes of a regular file, None where there is anything else, or nothing."""
+        try:
+            fd = os.open(file_name(id), _OPEN, dir_fd=directory)
+        except OSError:
+            return None  # a link, or none at all: to be looked at with care
+        try:
+            state = os.fstat(fd)
+            if not stat.S_ISREG(state.st_mode):
+                return None
+            data = os.read(fd, state.st_size + 1)
+            if len(data) == state.st_size:
+                return data
+            parts = [data]
+            while data := os.read(fd, _BUFFER):
+                parts.append(data)
+            return b"".join(parts)
+        except OSError as error:
+            raise failure(error, self.layout.root / self.layout.path(tist, id)) from error
+        finally:
+            os.close(fd)
+
+    def digest(self, tist: int, id: str) -> Digest:  # noqa: A002
+        """The digests and the size of what was noted of an obi at ``tist``."""
+        digests = Digests()
+        with self.open(tist, id) as file:
+            try:
+                while data := file.read(_BUFFER):
+                    digests.update(data)
+            except OSError as error:
+                raise failure(error, self.layout.root / self.layout.path(tist, id)) from error
+        return Digest(digests.md5, digests.sha256, digests.size)
+
+    def close(self) -> None:
+        """Closes the directories, unless they are those of a writer; fine to call again."""
+        if not self._shared:
+            self._directories.close()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+# -- once ---------------------------------------------------------------------------------------------
+
+
+def locate(layout: Layout, tist: int, id: str) -> Located:  # noqa: A002
+    """As :meth:`Reader.locate`, for a single obi."""
+    with Reader(layout) as reader:
+        return reader.locate(tist, id)
 
 
 def open_obi(layout: Layout, tist: int, id: str) -> BinaryIO:  # noqa: A002
-    """What was noted of an obi at ``tist``, open for reading. Raises as :func:`locate` does."""
-    root = open_root(layout)
-    try:
-        return _open_at(layout, root, _locate(layout, root, tist, id)[0].path)
-    finally:
-        os.close(root)
+    """As :meth:`Reader.open`, for a single obi."""
+    with Reader(layout) as reader:
+        return reader.open(tist, id)
 
 
 def open_held(layout: Layout, path: str) -> BinaryIO:
-    """The file at a relative path that :func:`locate` gave, open for reading; follows no link."""
-    root = open_root(layout)
-    try:
-        return _open_at(layout, root, path)
-    finally:
-        os.close(root)
+    """As :meth:`Reader.open_path`, for a single file."""
+    with Reader(layout) as reader:
+        return reader.open_path(path)
 
 
 def digest(layout: Layout, tist: int, id: str) -> Digest:  # noqa: A002
-    """The digests and the size of what was noted of an obi at ``tist``. Raises as :func:`locate` does."""
-    digests = Digests()
-    with open_obi(layout, tist, id) as file:
-        try:
-            while data := file.read(_BUFFER):
-                digests.update(data)
-        except OSError as error:
-            raise failure(error, layout.root / layout.path(tist, id)) from error
-    return Digest(digests.md5, digests.sha256, digests.size)
-
-
-def target(layout: Layout, tist: int, id: str, to_tist: int, to_id: str) -> str:  # noqa: A002
-    """The text of the symbolic link by which an obi redirects to another: relative, with ``/``."""
-    directory, goal = layout.directory(tist, id), layout.directory(to_tist, to_id)
-    if directory == goal:
-        return file_name(to_id)
-    return f"{'../' * layout.depth}{goal}/{file_name(to_id)}"
-
-
-def id_of_name(name: str) -> str | None:
-    """The id behind a name on disk; None where the name was cut, or is not one of an obi."""
-    if len(name) > MAX_NAME - 3 and _CUT_NAME.fullmatch(name):
-        return None
-    if name in ("%2E", "%2E%2E"):
-        return "." * (len(name) // 3)
-    try:
-        return unescape(name)
-    except BadName:
-        return None
-
-
-# -- step by step ---------------------------------------------------------------------------------
-
-
-def _locate(layout: Layout, root: int, tist: int, id: str) -> tuple[Located, os.stat_result]:  # noqa: A002
-    start = path = layout.path(tist, id)
-    current: str | None = id
-    hops: list[Hop] = []
-    seen = {path}
-    while True:
-        found = _look(layout, root, path)
-        if found is None:
-            path = _variant(layout, root, path, current)
-            if path == "":
-                break
-        elif isinstance(found, str):
-            path = _resolve(layout, path, found)
-        else:
-            return Located(path, tuple(hops)), found
-        if path in seen or len(hops) >= MAX_HOPS:
-            raise CorruptArchive(f"{layout.root}/{start}: its redirects go round in a circle")
-        seen.add(path)
-        directory, _, name = path.rpartition("/")
-        current = id_of_name(name)
-        hops.append(Hop(_tist_of(layout, directory), current, name))
-    if hops:
-        last = hops[-1]
-        raise CorruptArchive(f"{layout.root}/{start}: redirects to {last.name}, which is not held at {last.tist}")
-    raise NotHeld(f"nothing was noted of {_shown(id)} at {tist}")
-
-
-def _look(layout: Layout, root: int, path: str) -> str | os.stat_result | None:
-    """What is at a relative path: the text of a link, a regular file's state, or None for nothing."""
-    directory, _, name = path.rpartition("/")
-    fd = open_directory(layout, root, directory)
-    if fd is None:
-        return None
-    try:
-        state = os.lstat(name, dir_fd=fd)
-        if stat.S_ISLNK(state.st_mode):
-            return os.readlink(name, dir_fd=fd)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise failure(error, f"{layout.root}/{path}") from error
-    finally:
-        os.close(fd)
-    if not stat.S_ISREG(state.st_mode):
-        raise CorruptArchive(f"{layout.root}/{path}: is neither a file nor a link")
-    return state
-
-
-def _variant(layout: Layout, root: int, path: str, id: str | None) -> str:  # noqa: A002
-    """The path of the same URL with or without its trailing slash, ``""`` where nothing is there."""
-    other = slash_variant(id) if id is not None and is_url(id) and id.count("/") > 2 else None
-    if other is None:
-        return ""
-    tist = _tist_of(layout, path.rpartition("/")[0])
-    there = layout.path(tist, other)
-    return there if _look(layout, root, there) is not None else ""
-
-
-def _resolve(layout: Layout, path: str, text: str) -> str:
-    """The path that a link at ``path`` leads to, by its text alone; directories are never links."""
-    where = f"{layout.root}/{path}"
-    if text.startswith("/"):
-        raise CorruptArchive(f"{where}: is a link to an absolute path, {_shown(text)}")
-    parts = path.split("/")[:-1]
-    for part in text.split("/"):
-        if part == "..":
-            if not parts:
-                raise CorruptArchive(f"{where}: is a link out of the archive, {_shown(text)}")
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    goal = "/".join(parts)
-    name = parts[-1] if parts else ""
-    if len(parts) != layout.depth + 1 or not _NAME.fullmatch(name):
-        raise CorruptArchive(f"{where}: is a link to {_shown(goal)}, where no object can be")
-    _tist_of(layout, goal.rpartition("/")[0])
-    return goal
-
-
-def _tist_of(layout: Layout, directory: str) -> int:
-    parts = directory.split("/")
-    try:
-        if len(parts) != layout.depth or (layout.fanout and not _FAN.fullmatch(parts[3])):
-            raise BadName(f"{directory!r} is not the directory of a tist")
-        return tist_of_path("/".join(parts[:3]))
-    except (BadName, ValueError) as error:
-        raise CorruptArchive(f"{layout.root}/{_shown(directory)}: is not the directory of a tist") from error
-
-
-def _open_at(layout: Layout, root: int, path: str) -> BinaryIO:
-    directory, _, name = path.rpartition("/")
-    where = f"{layout.root}/{path}"
-    dir_fd = open_directory(layout, root, directory)
-    if dir_fd is None:
-        raise NotHeld(f"{where}: is not held")
-    try:
-        fd = os.open(name, OPEN_FLAGS, dir_fd=dir_fd)
-    except FileNotFoundError:
-        raise NotHeld(f"{where}: is not held") from None
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):
-            raise CorruptArchive(f"{where}: is not a file") from error
-        raise failure(error, where) from error
-    finally:
-        os.close(dir_fd)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise CorruptArchive(f"{where}: is not a file")
-    return open(fd, "rb")
-
-
-def _shown(text: str) -> str:
-    return ascii(text if len(text) <= 200 else text[:200] + "...")
+    """As :meth:`Reader.digest`, for a single obi."""
+    with Reader(layout) as reader:
+        return reader.digest(tist, id)

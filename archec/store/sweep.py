@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from archec.store.directories import open_directory, open_root
+from archec.store.directories import Directories
 from archec.store.durable import Disk, failure, is_temp
 from archec.store.layout import RUNS, Layout
 from archec.tist import tist_path
@@ -17,38 +17,31 @@ def sweep_parts(layout: Layout, tists: Iterable[int]) -> int:
     Only for who holds the run lock: another run's files on their way would go too.
     """
     disk = Disk()
-    root = open_root(layout)
-    try:
+    with Directories(layout) as directories:
         removed = 0
         for tist in tists:
             directory = tist_path(tist)
-            removed += _sweep(layout, root, directory, disk)
+            removed += _sweep(directories, directory, disk)
             if layout.fanout:
-                removed += sum(_sweep(layout, root, f"{directory}/{n:02x}", disk) for n in range(layout.fanout))
+                removed += sum(_sweep(directories, f"{directory}/{n:02x}", disk) for n in range(layout.fanout))
         return removed
-    finally:
-        os.close(root)
 
 
 def sweep_runs(layout: Layout) -> int:
     """Removes the temporary files beside the journals and in the root; how many there were."""
     disk = Disk()
-    root = open_root(layout)
-    try:
-        return _sweep(layout, root, RUNS, disk) + _sweep(layout, root, "", disk)
-    finally:
-        os.close(root)
+    with Directories(layout) as directories:
+        return _sweep(directories, RUNS, disk) + _sweep(directories, "", disk)
 
 
-def _sweep(layout: Layout, root: int, directory: str, disk: Disk) -> int:
-    fd = open_directory(layout, root, directory)
+def _sweep(directories: Directories, directory: str, disk: Disk) -> int:
+    fd = directories.find(directory)
     if fd is None:
         return 0
+    where = f"{directories.layout.root}/{directory}"
     try:
         with os.scandir(fd) as entries:
             names = [entry.name for entry in entries if is_temp(entry.name) and entry.is_file(follow_symlinks=False)]
-        return sum(disk.unlink(name, fd, f"{layout.root}/{directory}/{name}") for name in names)
+        return sum(disk.unlink(name, fd, f"{where}/{name}") for name in names)
     except OSError as error:
-        raise failure(error, f"{layout.root}/{directory}") from error
-    finally:
-        os.close(fd)
+        raise failure(error, where) from error

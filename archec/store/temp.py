@@ -78,7 +78,7 @@ class Temp:
                 fd, self._fd = self._fd, -1
                 self._disk.close(fd, self._where)
         finally:
-            self._disk.unlink(self._name, self._directories.fd(self._directory), self._where)
+            self._disk.unlink(self._name, self._directories.make(self._directory), self._where)
 
     def __enter__(self) -> Temp:
         return self

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from archec.errors import CorruptArchive, NotHeld, StorageFailed
 from archec.ids import MAX_NAME, escape, file_name, is_url, slash_variant
-from archec.store import reader
 from archec.store.directories import Directories
 from archec.store.durable import Data, Disk, failure, is_temp, temp_name
 from archec.store.failpoints import hit
 from archec.store.layout import Layout
+from archec.store.links import link_text
+from archec.store.reader import Reader
 from archec.store.temp import Stored, Temp
 
 if TYPE_CHECKING:  # it takes a while to import, and most file systems do without
@@ -87,7 +88,8 @@ class Writer:
     def __init__(self, layout: Layout, *, disk: Disk | None = None) -> None:
         self.layout = layout
         self._disk = disk or Disk()
-        self._directories = Directories(layout, self._disk, most=64 + layout.fanout)
+        self._directories = Directories(layout, self._disk, limit=64 + layout.fanout)
+        self._reader = Reader(layout, self._directories)
         self._syncfs = self._disk.has_syncfs(self._directories.root)
         self._numbers = count()
         self._anchored: set[str] = {""}
@@ -98,7 +100,7 @@ class Writer:
     def temp(self, tist: int, id: str) -> Temp:  # noqa: A002
         """A new temporary file in the directory of (tist, id)."""
         directory = self.layout.directory(tist, id)
-        dir_fd = self._directories.fd(directory)
+        dir_fd = self._directories.make(directory)
         while True:
             name = temp_name(next(self._numbers))
             where = f"{self.layout.root}/{directory}/{name}"
@@ -115,7 +117,7 @@ class Writer:
     def discard(self, temp: str) -> None:
         """Removes a temporary file that is not needed, by its relative path; fine where it has gone."""
         directory, name = _temp_parts(temp)
-        self._disk.unlink(name, self._directories.fd(directory), f"{self.layout.root}/{temp}")
+        self._disk.unlink(name, self._directories.make(directory), f"{self.layout.root}/{temp}")
 
     # -- committing -------------------------------------------------------------------------------
 
@@ -177,8 +179,8 @@ class Writer:
         temp, tist, id, sha256 = placement  # noqa: A001
         old_directory, old_name = _temp_parts(temp)
         directory = self.layout.directory(tist, id)
-        old_fd = self._directories.fd(old_directory)
-        new_fd = old_fd if directory == old_directory else self._directories.fd(directory)
+        old_fd = self._directories.make(old_directory)
+        new_fd = old_fd if directory == old_directory else self._directories.make(directory)
         touched[directory] = touched[old_directory] = None
         name = file_name(id)
         done = self._disk.rename_noreplace(old_name, old_fd, name, new_fd, f"{self.layout.root}/{directory}/{name}")
@@ -196,27 +198,27 @@ class Writer:
         if _implied(link):
             return Outcome("stored", tist, id, "")
         directory, name = self.layout.directory(tist, id), file_name(id)
-        text = reader.target(self.layout, tist, id, to_tist, to_id)
-        fd = self._directories.fd(directory)
+        text = link_text(self.layout, tist, id, to_tist, to_id)
+        fd = self._directories.make(directory)
         touched[directory] = None
         where = f"{self.layout.root}/{directory}/{name}"
         if self._disk.symlink(text, name, fd, where):
             return Outcome("stored", tist, id, "")
-        if _link_text(name, fd, where) == text:
+        if _read_link(name, fd, where) == text:
             return Outcome("adopted", tist, id, "")
         return Outcome("occupied", tist, id, self._held(tist, id) or "")
 
     def _restate(self, again: HardLink, touched: dict[str, None]) -> Outcome:
         from_tist, from_id, tist, id = again  # noqa: A001
         try:
-            source = reader.locate(self.layout, from_tist, from_id).path
+            source = self._reader.locate(from_tist, from_id).path
         except (NotHeld, CorruptArchive):
             return Outcome("missing", tist, id, "")
         old_directory, _, old_name = source.rpartition("/")
         directory, name = self.layout.directory(tist, id), file_name(id)
         where = f"{self.layout.root}/{directory}/{name}"
         touched[directory] = None
-        old_fd, new_fd = self._directories.fd(old_directory), self._directories.fd(directory)
+        old_fd, new_fd = self._directories.make(old_directory), self._directories.make(directory)
         done = self._disk.link(old_name, old_fd, name, new_fd, where)
         if done == "refused":
             return self._copy(source, tist, id, touched)
@@ -230,7 +232,7 @@ class Writer:
 
     def _copy(self, source: str, tist: int, id: str, touched: dict[str, None]) -> Outcome:  # noqa: A002
         """States contents again by a copy, where the file system makes no (more) hard links."""
-        with reader.open_held(self.layout, source) as file, self.temp(tist, id) as temp:
+        with self._reader.open_path(source) as file, self.temp(tist, id) as temp:
             try:
                 while data := file.read(_BUFFER):
                     temp.write(data)
@@ -242,8 +244,8 @@ class Writer:
     def _held(self, tist: int, id: str) -> str | None:  # noqa: A002
         """The sha256 of what (tist, id) resolves to, brought to the disk; None where that is nothing."""
         try:
-            path = reader.locate(self.layout, tist, id).path
-            with reader.open_held(self.layout, path) as file:
+            path = self._reader.locate(tist, id).path
+            with self._reader.open_path(path) as file:
                 sha256 = hashlib.sha256()
                 while data := file.read(_BUFFER):
                     sha256.update(data)
@@ -266,7 +268,7 @@ class Writer:
             self._disk.syncfs(self._directories.root, str(self.layout.root))
         else:
             for directory in sorted(pending, reverse=True):
-                self._disk.fsync_dir(self._directories.fd(directory), f"{self.layout.root}/{directory}")
+                self._disk.fsync_dir(self._directories.make(directory), f"{self.layout.root}/{directory}")
         self._anchored |= new
 
     def close(self) -> None:
@@ -293,7 +295,7 @@ def _temp_parts(temp: str) -> tuple[str, str]:
     return directory, name
 
 
-def _link_text(name: str, dir_fd: int, where: str) -> str | None:
+def _read_link(name: str, dir_fd: int, where: str) -> str | None:
     """The text of a symbolic link; None for what is not one."""
     try:
         return os.readlink(name, dir_fd=dir_fd)

@@ -11,8 +11,7 @@ import pytest
 from archec.errors import ArchecError, CorruptArchive, NotHeld
 from archec.ids import file_name
 from archec.store.layout import Layout
-from archec.store.many import ManyReader
-from archec.store.reader import open_obi
+from archec.store.reader import Reader, open_obi
 from archec.store.writer import Placement, Writer
 
 TIST = 1352481230
@@ -57,7 +56,7 @@ def outcome(read: Callable[[], bytes]) -> bytes | str:
 
 def test_the_same_bytes_as_one_by_one(held: Layout) -> None:
     names = [*BODIES, "http://h.org/foo", "http://h.org/slash", "RePEc:aaa:s:9"]
-    with ManyReader(held) as reader:
+    with Reader(held) as reader:
         for tist in (TIST, TIST + 1, 5, 6):
             for obi in names:
                 assert outcome(lambda tist=tist, obi=obi: reader.read(tist, obi)) == outcome(  # type: ignore[misc]
@@ -73,7 +72,7 @@ def test_few_directories_are_open(layout: Layout) -> None:
             for tist in tists for stored in [writer.put(tist, "RePEc:aaa:s:1", b"%d" % tist)]
         ])  # fmt: skip
     before = len(os.listdir("/proc/self/fd"))
-    with ManyReader(layout) as reader:
+    with Reader(layout) as reader:
         for _ in range(2):
             for tist in tists:
                 assert reader.read(tist, "RePEc:aaa:s:1") == b"%d" % tist
@@ -94,7 +93,7 @@ def test_planted_links_lead_nowhere(held: Layout, tmp_path: Path) -> None:
     other.parent.mkdir(parents=True, exist_ok=True)
     os.symlink(outside, other)
     (outside / file_name("RePEc:aaa:s:1")).write_bytes(b"secret")
-    with ManyReader(held) as reader:
+    with Reader(held) as reader:
         with pytest.raises(CorruptArchive):
             reader.read(TIST, "http://h.org/planted")
         with pytest.raises(CorruptArchive):
@@ -105,7 +104,7 @@ def test_planted_links_lead_nowhere(held: Layout, tmp_path: Path) -> None:
 
 def test_what_changes_meanwhile(held: Layout) -> None:
     """A file that is gone is not held, though its directory is open."""
-    with ManyReader(held) as reader:
+    with Reader(held) as reader:
         reader.read(TIST, "RePEc:aaa:s:1")
         path = held.root / held.path(TIST, "RePEc:aaa:s:1")
         path.unlink()

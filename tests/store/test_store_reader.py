@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.ids import escape, file_name
 from archec.store.layout import Layout, create
-from archec.store.reader import Digest, digest, id_of_name, locate, open_held, open_obi
+from archec.store.links import id_of_name
+from archec.store.reader import Digest, digest, locate, open_held, open_obi
 from archec.store.writer import Link, Placement, Writer
 
 TIST = 1352481230
