@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from archec.catalogue.model import KINDS, Kind, Position
@@ -158,17 +157,3 @@ class Index(ABC):
         """The least stamp; None if the index is empty."""
         first = self.page(ListQuery(KINDS, "", 0, END_OF_TIME), None, 1)
         return first[0].key.stamp if first else None
-
-
-def open_index(url: str, path: Path) -> Index:
-    """The index that belongs to the catalogue behind ``url``, created if missing.
-
-    For an SQLite catalogue it is the file ``path``; for a MongoDB catalogue it lies in its database.
-    """
-    if url.startswith(("mongodb:", "mongodb+srv:")):
-        from archec.oai.index_mongo import MongoIndex
-
-        return MongoIndex(url)
-    from archec.oai.index_sqlite import SQLiteIndex
-
-    return SQLiteIndex(path)

@@ -18,6 +18,7 @@ from archec.oai.amf import Amf
 from archec.oai.dc import DublinCore
 from archec.oai.formats import RecordFormat
 from archec.oai.index import Index
+from archec.oai.index_sqlite import SQLiteIndex
 from archec.oai.items import DOMAIN, ItemReader, identifier
 from archec.oai.redif import Redif
 from archec.oai.request import parse_date
@@ -69,6 +70,18 @@ class Repository:
     def expiry(self, now: float) -> int:
         """The tist at which a token that is given now expires."""
         return int(now + self.token_life)
+
+
+def open_index(url: str, path: Path) -> Index:
+    """The index that belongs to the catalogue behind ``url``, created if missing.
+
+    For an SQLite catalogue it is the file ``path``; for a MongoDB catalogue it lies in its database.
+    """
+    if url.startswith(("mongodb:", "mongodb+srv:")):
+        from archec.oai.index_mongo import MongoIndex  # pymongo takes its time to be imported
+
+        return MongoIndex(url)
+    return SQLiteIndex(path)
 
 
 def make_repository(

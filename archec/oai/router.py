@@ -28,10 +28,9 @@ from archec.archive.opening import Archive
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.oai.follow import Follower
-from archec.oai.index import open_index
 from archec.oai.items import ItemReader
 from archec.oai.provider import OaiAnswer, answer
-from archec.oai.repository import NOWHERE, Repository, make_repository
+from archec.oai.repository import NOWHERE, Repository, make_repository, open_index
 from archec.oai.request import LISTS, Argument, parse_arguments
 from archec.oai.sets import SetRules
 from archec.server.responses import PiecewiseResponse, choose_coding, encode

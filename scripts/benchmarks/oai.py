@@ -15,7 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-from archec.oai.index import Index, IndexEntry, ListQuery, open_index
+from archec.oai.index import Index, IndexEntry, ListQuery
+from archec.oai.repository import open_index
 from benchmarks.catalogue import handle, mongodb, pages
 from benchmarks.runner import BenchmarkError, Report
 

@@ -17,9 +17,10 @@ from oai_support import DOMAIN, NOON, World, code, file, paper, texts
 
 from archec.config import Collection, OaiConfig
 from archec.errors import CatalogueError
-from archec.oai.index import Index, IndexEntry, IndexRow, ListQuery, SortKey, open_index
+from archec.oai.index import Index, IndexEntry, IndexRow, ListQuery, SortKey
 from archec.oai.index_mongo import MongoIndex
 from archec.oai.index_sqlite import SQLiteIndex
+from archec.oai.repository import open_index
 from archec.oai.sets import SetRules
 
 BOTH = ("tobi", "fobi")

@@ -90,6 +90,16 @@ def test_no_two_rooms_need_each_other() -> None:
     TopologicalSorter(needs).prepare()  # raises CycleError, which names them
 
 
+def test_no_import_runs_in_a_circle() -> None:
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    modules = {name.removesuffix(".__init__"): path for name, path in modules.items()}
+    needs: dict[str, set[str]] = {}
+    for here, path in modules.items():
+        names = {name if name in modules else name.rpartition(".")[0] for _, name in imports(path)}
+        needs[here] = names & set(modules)
+    TopologicalSorter(needs).prepare()
+
+
 def test_only_web_makes_connections_to_the_outside() -> None:
     """None bypasses the guard. Exempt is audit: a second copy of the archive is on the operator's own server."""
     clients = ("httpx.", "ftplib.", "urllib.request.", "http.client.HTTPConnection.", "ssl.")
