@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from archec.archive.opening import Archive
-from archec.cli.archive import opened, tell_unknown
+from archec.cli.archive import opened, warn_if_unknown
 from archec.cli.options import config_option, json_option
 from archec.export.units import Selection, selection
 from archec.progress import Silent
@@ -43,7 +43,7 @@ def coverage(archive: str | None, series: str | None, as_json: bool, config_file
     """
     wanted = selection(archive, series)
     with opened(config_file) as opened_archive:
-        tell_unknown(opened_archive.catalogue, wanted)
+        warn_if_unknown(opened_archive.catalogue, wanted)
         seen = 0
 
         def tell(templates: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from archec.catalogue.open import open_catalogue
-from archec.cli.runtable import gather_table
+from archec.cli.runreport import gather_table
 from archec.config import DEFAULT_FILE
 from archec.demo.show import make_archive, papers_that, play
 from archec.terminal.output import echo

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.archive import opened, tell_unknown
+from archec.cli.archive import opened, warn_if_unknown
 from archec.cli.options import config_option, json_option
 from archec.errors import Exit
 from archec.export.run import ExportRequest, ExportSummary, Report, export_warc
@@ -56,7 +56,7 @@ def warc(
     first = parse_when(since) if since is not None else 0
     request = ExportRequest(folder, wanted, first, dry_run, not no_revisits)
     with opened(config_file) as it:
-        tell_unknown(it.catalogue, wanted)
+        warn_if_unknown(it.catalogue, wanted)
         with meter_for() as meter:
             summary = export_warc(it.config, it.layout, it.catalogue, request, meter, _reporter(as_json))
     if as_json:

@@ -11,11 +11,12 @@ from typing import TypeVar
 import click
 
 from archec.archive.report import Report
+from archec.cli.archive import opened, warn_if_unknown
 from archec.cli.options import config_option, json_option
-from archec.cli.runline import RunLine, begin
-from archec.cli.runtable import gather_table
+from archec.cli.runreport import RunLine, begin, gather_table
 from archec.config import load
 from archec.errors import UsageError
+from archec.export.units import Selection
 from archec.gather.budget import Budget
 from archec.gather.dryrun import dry_run as run_dry
 from archec.gather.options import Options
@@ -98,8 +99,10 @@ def gather(
             gather_run(config, options, meter, begun=partial(_begun, line, resume))
     report = line.finished()
     _warn(report)
-    if options.accept - {"all"}:
-        _tell_unknown(config_file, sorted(options.accept - {"all"}))
+    if codes := sorted(options.accept - {"all"}):
+        with opened(config_file) as archive:
+            for code in codes:
+                warn_if_unknown(archive.catalogue, Selection(code))
     value = report.as_value()
     with suppress(BrokenPipeError):  # the run is done, whether or not anyone reads its report
         if as_json:
@@ -117,16 +120,6 @@ def _begun(line: RunLine, resume: bool, report: Report) -> None:
         note(f"continuing run {report.run} of {iso(report.run)}, of {report.source}")
     elif resume:
         note("there is no run to continue: starting a new one")
-
-
-def _tell_unknown(config_file: Path | None, codes: list[str]) -> None:
-    """Warns about archive codes of --accept-losses that are unknown."""
-    from archec.cli.archive import opened, tell_unknown
-    from archec.export.units import Selection
-
-    with opened(config_file) as archive:
-        for code in codes:
-            tell_unknown(archive.catalogue, Selection(code))
 
 
 def _warn(report: Report) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from archec.catalogue.model import Kind
-from archec.cli.archive import opened, tell_unknown
+from archec.cli.archive import opened, warn_if_unknown
 from archec.cli.options import config_option, json_option
 from archec.errors import UsageError
 from archec.export.units import selection
@@ -64,7 +64,7 @@ def lost(
         raise UsageError(f"{iso(query.until)} is before {iso(query.since)}: --until must be later than --since")
     with opened(config_file) as opened_archive:
         layout, catalogue = opened_archive.layout, opened_archive.catalogue
-        tell_unknown(catalogue, wanted)
+        warn_if_unknown(catalogue, wanted)
         width, lines = terminal_width(), LineWriter()
         found = losses.returned(layout, catalogue, query) if came_back else losses.lost(layout, catalogue, query)
         for one in found:

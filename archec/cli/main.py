@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 import traceback
@@ -14,6 +13,7 @@ from typing import NoReturn
 import click
 
 from archec import __version__
+from archec.cli.runreport import is_under_way, last_line
 from archec.errors import ArchecError, Exit
 from archec.terminal.output import note
 from archec.terminal.streams import ReaderGone, guard
@@ -91,7 +91,7 @@ def main() -> NoReturn:
         code, message = error.exit_code, error.format_message()
     except (KeyboardInterrupt, click.Abort):
         message = "interrupted; what was done is kept"
-        if _can_be_resumed(context):
+        if context is not None and is_under_way(context.meta):
             message += "; 'archec gather --resume' continues"
         note(message)
         code = Exit.INTERRUPTED
@@ -101,40 +101,18 @@ def main() -> NoReturn:
     except ReaderGone:
         code = code or Exit.DONE
     except Exception as error:
-        if not _has_last_line(context):
+        if context is None or not _gathers(context):
             raise
         traceback.print_exc()
         code, message = Exit.OPERATOR_ERROR, repr(error)
-    if context is not None and _has_last_line(context):
-        _write_last_line(context, int(code or 0), message)
-    _end_stdout()
-    gc.freeze()  # looking for cycles at the end of the process would only take time
+    last = last_line(context.meta, int(code or 0), message) if context is not None and _gathers(context) else None
+    if last is not None:
+        click.echo(last, err=True)
+    with suppress(ArchecError, ReaderGone):  # what an error left in the buffer; another failure says nothing new
+        sys.stdout.flush()
     sys.exit(int(code or 0))
 
 
-def _end_stdout() -> None:
-    """Writes what an error left in the buffer; another failure says nothing new."""
-    with suppress(ArchecError, ReaderGone):
-        sys.stdout.flush()
-
-
-def _has_last_line(context: click.Context | None) -> bool:
-    """Whether the command ends its log with a line for machines."""
-    return context is not None and context.invoked_subcommand == "gather"
-
-
-def _can_be_resumed(context: click.Context | None) -> bool:
-    """Whether a run was under way."""
-    if context is None or not _has_last_line(context):
-        return False
-    from archec.cli.runline import is_under_way
-
-    return is_under_way(context.meta)
-
-
-def _write_last_line(context: click.Context, code: int, message: str) -> None:
-    from archec.cli.runline import line
-
-    last = line(context.meta, code, message)
-    if last is not None:
-        click.echo(last, err=True)
+def _gathers(context: click.Context) -> bool:
+    """Whether the command ends its log with a line for programs, however it ends."""
+    return context.invoked_subcommand == "gather"

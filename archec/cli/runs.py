@@ -10,7 +10,7 @@ import click
 
 from archec.cli.archive import opened
 from archec.cli.options import config_option, json_option
-from archec.cli.runtable import gather_table
+from archec.cli.runreport import gather_table
 from archec.monitor.runs import RunView, run_named
 from archec.monitor.runs import runs as all_runs
 from archec.terminal.output import echo, echo_json, fold, shown, terminal_width

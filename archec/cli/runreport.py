@@ -1,0 +1,155 @@
+"""The report of a run: a table for people, and the last line that ``archec gather`` writes on stderr for programs.
+
+That line is ``archec-run`` and a JSON object, however the run ended; docs/operations.md lists its keys.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from archec import __version__
+from archec.errors import Exit
+from archec.tist import iso
+from archec.units import human_duration, human_size
+
+if TYPE_CHECKING:
+    from archec.archive.report import Report
+
+_MAX_PROBLEMS = 20
+WORD = "archec-run"
+_META = "archec.run-line"
+_MAX_MESSAGE = 500
+_STATES = {Exit.LOCKED: "locked", Exit.USAGE: "usage", Exit.INTERRUPTED: "interrupted"}
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+
+def gather_table(value: dict[str, Any]) -> list[str]:
+    """The lines of the table; what data sets put into them is not yet safe to show."""
+    data_set = value["data_set"]
+    rows: list[tuple[str, str]] = [
+        ("run", f"{value['run']}  {value['run_time']}  {value['state']}"),
+        ("data set", f"{data_set['source']}  as of {data_set['time']}"),
+    ]
+    if not data_set["whole"]:
+        rows.append(("", "truncated: nothing counts as lost"))
+    files = value["files"]
+    unread = f", {files['unreadable']:,} unreadable" if files["unreadable"] else ""
+    rows.append(("files read", f"{files['read']:,}{unread}, {human_size(files['bytes'])}"))
+    templates = value["templates"]
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in templates["by_type"].items())
+    rows.append(("templates", f"{templates['total']:,}" + (f" ({kinds})" if kinds else "")))
+    for name, label in (("duplicates", "repeated handles"), ("without_handle", "without a handle")):
+        if templates[name]:
+            rows.append(("", f"{templates[name]:,} {label}"))
+    if templates["conflicts"]:
+        rows.append(("", f"{templates['conflicts']:,} in conflict with another data set of the same date"))
+    rows.append(("tobis", _counts(value["tobis"])))
+    for code, count in value["held_back"].items():
+        rows.append(("held back", f"{count:,} losses of {code}: accept with --accept-losses {code}"))
+    if value["fobis"]:
+        rows.append(("fobis", _counts(value["fobis"])))
+        fetch = value["fetch"]
+        rows.append(("fetched", f"{fetch['requests']:,} requests, {human_size(fetch['bytes'])}"))
+        if fetch["deferred"]:
+            rows.append(("", f"{fetch['deferred']:,} put off to the next run because of their hosts"))
+    rows.append(("stored", human_size(value["stored_bytes"])))
+    if value["seconds"]:
+        rows.append(("took", ", ".join(f"{phase} {human_duration(s)}" for phase, s in value["seconds"].items())))
+    if value["message"]:
+        rows.append(("message", value["message"]))
+    return [f"{label:<11} {text}" for label, text in rows] + _problems(value["problems"])
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "none"
+
+
+def _problems(problems: dict[str, Any]) -> list[str]:
+    total = sum(problems["by_code"].values())
+    if not total:
+        return []
+    lines = [f"{'problems':<11} {_counts(problems['by_code'])}"]
+    for problem in problems["first"][:_MAX_PROBLEMS]:
+        place = f"{problem['path']}:{problem['line']}" if problem["line"] else problem["path"]
+        lines.append(f"  {place}: {problem['code']}: {problem['message']}")
+    if total > _MAX_PROBLEMS:
+        lines.append(f"  ... and {total - min(_MAX_PROBLEMS, len(problems['first'])):,} more")
+    return lines
+
+
+# -- the last line --------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class RunLine:
+    """What the command line knows of a run; ``report`` is filled in as the run proceeds."""
+
+    began: float = field(default_factory=time.monotonic)
+    report: Report | None = None
+    over: bool = False
+
+    def take(self, report: Report) -> None:
+        """The run has begun."""
+        self.report = report
+
+    def finished(self) -> Report:
+        """The run has ended; returns its report."""
+        if self.report is None:
+            raise ValueError("there was no run")
+        self.over = True
+        return self.report
+
+
+def begin(meta: dict[str, Any]) -> RunLine:
+    """Puts the line of a new run into a command's context."""
+    found = meta[_META] = RunLine()
+    return found
+
+
+def is_under_way(meta: Mapping[str, Any]) -> bool:
+    """Whether a run has begun and not ended."""
+    known = cast("RunLine | None", meta.get(_META))
+    return known is not None and known.report is not None and not known.over
+
+
+def last_line(meta: Mapping[str, Any], code: int, message: str) -> str | None:
+    """The line for a command that exits with ``code``; None if it did not try to run (``--help``)."""
+    known = cast("RunLine | None", meta.get(_META))
+    if known is None and code == Exit.DONE:
+        return None
+    known = known or RunLine()
+    value: dict[str, Any] = {"run": None, "state": _state(known, code), "exit": code, "time": iso(int(time.time()))}
+    value["seconds"] = round(time.monotonic() - known.began, 3)
+    value["version"] = __version__
+    if known.report is not None:
+        value |= _figures(known.report)
+        message = message or known.report.message
+    value["message"] = message[:_MAX_MESSAGE]
+    return f"{WORD} {json.dumps(value)}"
+
+
+def _state(known: RunLine, code: int) -> str:
+    if known.over and known.report is not None:
+        return known.report.state
+    return _STATES.get(Exit(code), "failed") if code in set(Exit) else "failed"
+
+
+def _figures(report: Report) -> dict[str, Any]:
+    return {
+        "run": report.run,
+        "data_set": report.data_set,
+        "templates": sum(report.templates.values()),
+        "tobis": {kind: count for kind, count in sorted(report.tobis.items()) if count > 0},
+        "fobis": {kind: count for kind, count in sorted(report.fobis.items()) if count},
+        "held_back": sum(report.held_back.values()),
+        "problems": sum(report.problem_counts.values()),
+        "requests": report.requests,
+        "fetched_bytes": report.fetched_bytes,
+        "stored_bytes": report.stored_bytes,
+    }
