@@ -256,8 +256,8 @@ class FetchPool:
         alive = process.read()
         seat.alive, seat.heard = True, time.monotonic()
         try:
-            for message in map(self._decode, process.messages()):
-                self._take(seat, message)
+            while process.messages:
+                self._take(seat, self._decode(process.messages.popleft()))
         except msgspec.MsgspecError:
             alive = False
         if not alive:

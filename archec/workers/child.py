@@ -45,21 +45,14 @@ class Limits(NamedTuple):
     seconds: float = 0.0
 
 
-class _Start(NamedTuple):
-    """The first message to any worker."""
-
-    function: str
-    arguments: msgspec.Raw
-
-
 def main(descriptor: int) -> None:
     """Calls the function that the first message names with the socket and the arguments in that message."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pipe = socket.socket(fileno=descriptor)
     message = receive(pipe)
     if message is not None:
-        start: _Start = decoder(_Start).decode(message)
-        call(start.function, start.arguments, pipe)
+        function, arguments = decoder(tuple[str, msgspec.Raw]).decode(message)
+        call(function, arguments, pipe)
 
 
 def call(function: str, arguments: msgspec.Raw, *first: Any) -> Any:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Condition, Lock, Thread
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -40,7 +40,7 @@ FAULTS: Mapping[str, str] = MappingProxyType(
 """Why there is no answer to an item."""
 
 _STARTS = 3
-"""Failures to start in a row after which a process is done without."""
+"""Failures to start in a row after which a seat is given up."""
 _START_TIMEOUT = 120.0
 _UNLIMITED = Limits()
 
@@ -99,7 +99,7 @@ class Pool(Generic[Item, Answer]):
             silence: Seconds without a sign of life after which a worker is killed.
         """
         self._order = (function, list(arguments), limits, silence / 4)
-        self._decode = decoder(answer).decode
+        self.decode = decoder(answer).decode
         self._workers = max(1, workers)
         self._here, self._inline = here, inline
         self._ordered = ordered
@@ -126,7 +126,7 @@ class Pool(Generic[Item, Answer]):
     def pids(self) -> list[int]:
         """The processes that run."""
         with self._to_do:
-            return [seat.process.pid for seat in self._seats if seat.process is not None]
+            return [process.pid for seat in self._seats if (process := seat.process) is not None]
 
     def submit(self, item: Item, weight: int = 1) -> None:
         """Takes an item; returns at once, but where the work is done here."""
@@ -154,7 +154,7 @@ class Pool(Generic[Item, Answer]):
         """What is done by now; waits while more than ``at_most`` items are pending."""
         while True:
             with self._to_give:
-                while self._head() is None and at_most is not None and self.pending > at_most:
+                while self._head() is None and at_most is not None and self.pending > at_most and not self.closed:
                     self._to_give.wait()
                 number = self._head()
                 if number is None:
@@ -174,19 +174,17 @@ class Pool(Generic[Item, Answer]):
             self.closed = True
             self._queue.clear()
             self._to_do.notify_all()
+            self._to_give.notify_all()
             seats = list(self._seats)
-            for seat in seats:
-                if seat.process is not None:
-                    seat.process.disconnect()
+        for seat in seats:
+            seat.stop()
         for seat in seats:
             seat.join()
 
     def __enter__(self) -> Pool[Item, Answer]:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def _head(self) -> int | None:
@@ -197,21 +195,10 @@ class Pool(Generic[Item, Answer]):
 
     # -- for the seats ----------------------------------------------------------------------------
 
-    def start(self, seat: _Seat) -> Process:
-        """Starts a process for a seat; raises OSError."""
+    def new_process(self) -> Process:
+        """A new process; raises OSError."""
         name = self._order[0]
-        process = Process("archec.workers.child:work_off", self._order, patience=self.silence, name=name)
-        with self._to_do:
-            seat.process = process
-            if self.closed:
-                process.disconnect()
-        return process
-
-    def end(self, seat: _Seat) -> int:
-        """Ends the process of a seat; its exit status, 0 where there is none."""
-        with self._to_do:
-            process, seat.process = seat.process, None
-        return 0 if process is None else process.end()
+        return Process("archec.workers.child:work_off", self._order, patience=self.silence, name=name)
 
     def take(self, seat: _Seat) -> _Ticket | None:
         """The next item for a seat, which an idle one waits for; None where there is none, or the pool is closed.
@@ -228,30 +215,20 @@ class Pool(Generic[Item, Answer]):
             seat.idle = False
             return self._queue.popleft()
 
-    def read(self, ticket: _Ticket, message: bytes) -> Done[Item, Answer]:
-        """A worker's message on an item. Raises ValueError where it makes no sense."""
-        kind, body = message[:1], message[1:]
-        if kind == child.ANSWER:
-            return Done(ticket.item, self._decode(body))
-        if kind == child.ERROR:
-            name, text, hint = msgspec.msgpack.decode(body, type=tuple[str, str, str])
-            return Done(ticket.item, error=getattr(errors, name, ArchecError)(text, hint=hint))
-        if kind == child.FAULT:
-            return Done(ticket.item, error=RuntimeError(f"in a worker process: {body.decode('utf-8', 'replace')}"))
-        if kind == child.MEMORY:
-            return Done(ticket.item, fault="memory")
-        raise ValueError("a worker sends nonsense")
-
-    def finish(self, ticket: _Ticket, done: Done[Item, Answer]) -> None:
-        """Takes the result of an item."""
+    def finish(
+        self, ticket: _Ticket, answer: Answer | None = None, *, fault: str = "", error: Exception | None = None
+    ) -> None:
+        """Takes what became of an item."""
         with self._to_give:
-            self._finish(ticket, done)
+            self._finish(ticket, Done(ticket.item, answer, fault, error))
 
-    def leave(self, seat: _Seat, tickets: Sequence[_Ticket]) -> None:
-        """A seat that gets no process leaves its items to the others; nobody does them where it is the last one."""
+    def leave(self, seat: _Seat) -> None:
+        """A seat that gets no process leaves its items to the others, and to nobody where it is the last one."""
         with self._to_do:
-            self._queue.extendleft(reversed(tickets))
             self._seats.remove(seat)
+            if self.closed:
+                return
+            self._queue.extendleft(reversed(seat.sent))
             self._workers = len(self._seats)
             self._to_do.notify_all()
             if not self._seats:
@@ -280,29 +257,39 @@ class _Ticket:
 
 
 class _Seat(Thread):
-    """A worker process and the thread that talks to it; processes may follow each other in a seat."""
+    """A thread, and the worker process that it talks to. It takes tickets from the pool until that is closed.
+
+    Processes may follow each other in a seat.
+    """
 
     def __init__(self, pool: Pool[Any, Any]) -> None:
         super().__init__(name="worker", daemon=True)
         self.process: Process | None = None
         self.sent: deque[_Ticket] = deque()
-        """The items that the process has, the one in hand first."""
+        """What the process has, the one in hand first; what it will be given where it is not ready."""
         self.idle = True
         self._pool = pool
         self._failures = 0
         self._ready = False
         self._since = self._heard = 0.0
+        """When the process took up what it has in hand, or was started, and when it was last heard."""
 
     def run(self) -> None:
         try:
-            while self._failures < _STARTS:
+            while self._failures < _STARTS and not self._pool.closed:
                 self._send()
-                if self._pool.closed:
-                    return
-                self._listen()
-            self._pool.leave(self, self.sent)
+                if self.sent:
+                    self._listen()
+        except Exception:  # noqa: BLE001 - a fault of ours, which must not leave others waiting for its tickets
+            _log.exception("the thread of a worker process failed")
         finally:
-            self._pool.end(self)
+            self._end()
+            self._pool.leave(self)
+
+    def stop(self) -> None:
+        """Called from another thread when the pool is closed: ends a conversation that is going on."""
+        if (process := self.process) is not None:
+            process.disconnect()
 
     def _send(self) -> None:
         """Hands on what there is to do, waiting for it where there is nothing in hand."""
@@ -310,11 +297,11 @@ class _Seat(Thread):
             if not self.sent:
                 self._since = self._heard = time.monotonic()
             self.sent.append(ticket)
-            if self.process is not None:
+            if self.process is not None and self._ready:
                 self.process.send(ticket.message)
 
     def _listen(self) -> None:
-        """Takes in one message, or sees that there will be none; starts a process if need be."""
+        """Takes in one message, or sees that there will be none; starts a process if there is none."""
         try:
             process = self.process or self._start()
             message = process.receive(self._deadline())
@@ -325,18 +312,22 @@ class _Seat(Thread):
         else:
             self._heard = time.monotonic()
             if message is None:
-                status = self._pool.end(self)
-                self._lost("timeout" if status == -signal.SIGXCPU else "crashed")
+                self._lost("timeout" if self._end() == -signal.SIGXCPU else "crashed")
             elif message[:1] != child.BEAT:
-                self._take(message)
+                self._take(process, message[:1], message[1:])
 
     def _start(self) -> Process:
         self._ready = False
         self._since = time.monotonic()
-        process = self._pool.start(self)
-        for ticket in self.sent:
-            process.send(ticket.message)
+        self.process = process = self._pool.new_process()
+        if self._pool.closed:  # perhaps too late for stop()
+            process.disconnect()
         return process
+
+    def _end(self) -> int:
+        """Ends the process; its exit status, 0 where there is none."""
+        process, self.process = self.process, None
+        return 0 if process is None else process.end()
 
     def _longest(self) -> float:
         """How long the start or the item in hand may take."""
@@ -347,31 +338,43 @@ class _Seat(Thread):
         silent = self._heard + self._pool.silence if self._ready else float("inf")
         return min(self._since + self._longest(), silent)
 
-    def _take(self, message: bytes) -> None:
-        kind = message[:1]
+    def _take(self, process: Process, kind: bytes, body: bytes) -> None:
+        self._since = self._heard
         if kind == child.READY:
-            self._ready = True
-            self._failures = 0
+            self._ready, self._failures = True, 0
+            for ticket in self.sent:
+                process.send(ticket.message)
         elif kind == child.BROKEN:
-            self._not_started(message[1:].decode("utf-8", "replace").strip())
+            self._not_started(body.decode("utf-8", "replace").strip())
         elif kind == child.RETIRED:
-            self._pool.end(self)
+            self._end()
         else:
             try:
-                ticket = self.sent[0]
-                done = self._pool.read(ticket, message)
-            except (IndexError, ValueError, TypeError):
+                self._answer(self.sent[0], kind, body)
+            except (IndexError, ValueError, TypeError):  # nothing that a worker of ours says
                 self._lost("crashed")
-                return
-            self.sent.popleft()
-            self._pool.finish(ticket, done)
-        self._since = self._heard
+            else:
+                self.sent.popleft()
+
+    def _answer(self, ticket: _Ticket, kind: bytes, body: bytes) -> None:
+        """Tells the pool what became of an item. Raises ValueError where the message makes no sense."""
+        if kind == child.ANSWER:
+            self._pool.finish(ticket, self._pool.decode(body))
+        elif kind == child.ERROR:
+            name, text, hint = msgspec.msgpack.decode(body, type=tuple[str, str, str])
+            self._pool.finish(ticket, error=getattr(errors, name, ArchecError)(text, hint=hint))
+        elif kind == child.FAULT:
+            self._pool.finish(ticket, error=RuntimeError(f"in a worker process: {body.decode('utf-8', 'replace')}"))
+        elif kind == child.MEMORY:
+            self._pool.finish(ticket, fault="memory")
+        else:
+            raise ValueError(kind)
 
     def _lost(self, fault: str) -> None:
-        """Ends the process. The item in hand is tried again where that makes sense; it may not have been its fault."""
-        self._pool.end(self)
+        """Ends the process. What it had in hand is tried again where that makes sense: it may not be to blame."""
+        self._end()
         if not self._ready:
-            self._not_started("it " + FAULTS[fault].removeprefix("a worker process ").partition(",")[0])
+            self._not_started("it takes too long" if fault == "timeout" else "it ends at once")
         elif self.sent:
             self._pool.lost += 1
             ticket = self.sent[0]
@@ -379,10 +382,10 @@ class _Seat(Thread):
                 ticket.again = True
             else:
                 self.sent.popleft()
-                self._pool.finish(ticket, Done(ticket.item, fault=fault))
+                self._pool.finish(ticket, fault=fault)
 
     def _not_started(self, reason: str) -> None:
-        self._pool.end(self)
+        self._end()
         self._failures += 1
         if not self._pool.closed:
             _log.warning("a worker process cannot be started: %s", reason)

@@ -58,7 +58,7 @@ class Process:
         self.socket = ours
         self._patience = patience
         self._inbox = Inbox()
-        self._messages: deque[bytes] = deque()
+        self.messages: deque[bytes] = deque()
         self._ended = False
         self.send(order)
 
@@ -79,27 +79,21 @@ class Process:
 
         What is there is given even after ``until`` (monotonic clock), when TimeoutError is raised otherwise.
         """
-        while not self._messages and not self._ended:
+        while not self.messages and not self._ended:
             self.socket.settimeout(max(0.001, until - time.monotonic()))
             self._ended = not self.read()
-        return self._messages.popleft() if self._messages else None
+        return self.messages.popleft() if self.messages else None
 
     def read(self) -> bool:
-        """Reads what is there, waiting for something; False at the end. :meth:`messages` gives what is complete."""
+        """Reads what is there, waiting for something; False at the end. Complete messages go to ``messages``."""
         try:
             data = self.socket.recv(1 << 20)
-            self._messages += self._inbox.feed(data)
+            self.messages += self._inbox.feed(data)
         except TimeoutError:
             raise
         except (OSError, Nonsense):
             return False
         return bool(data)
-
-    def messages(self) -> list[bytes]:
-        """The complete messages that have been read."""
-        messages = list(self._messages)
-        self._messages.clear()
-        return messages
 
     def disconnect(self) -> None:
         """Ends the conversation; from any thread, also while another one receives."""
@@ -122,6 +116,9 @@ class Process:
 
 def _module_path() -> list[str]:
     """The module path of a worker: ours without the working directory, but always with archec itself."""
-    here = os.getcwd()
-    path = [entry for entry in sys.path if entry and os.path.abspath(entry) != here]
+    try:
+        here = os.getcwd()
+    except OSError:  # it was removed
+        here = ""
+    path = [entry for entry in sys.path if os.path.isabs(entry) and os.path.normpath(entry) != here]
     return path if _ROOT in path else [*path, _ROOT]

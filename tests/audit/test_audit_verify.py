@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread
 
 import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, tree, verified
 from gather_site import Site, pdf
-from gather_support import Member, archec_cli, make, run, start_cli, tarball, template, until
+from gather_support import Member, archec_cli, killing, make, run, start_cli, tarball, template, until
 
 from archec.audit import passes
 from archec.audit.memory import Memory, Stretch, memory_path, oldest_check
@@ -305,39 +302,6 @@ def test_interrupted_it_remembers(many: World, memory_folder: Callable[[], Path]
     summary, findings = verified(world, scope=Scope(share=0.01))
     assert findings == []
     assert remembered(world.config)[0] == stretch
-
-
-@contextmanager
-def killing(*, once: bool) -> Iterator[set[int]]:
-    """Kills the worker processes of this one, the first ones or all that come; gives those it has killed."""
-    killed: set[int] = set()
-    over = Event()
-
-    def kill_them() -> None:
-        while not over.wait(0.005) and not (once and killed):
-            for pid in workers_of(os.getpid()) - killed:
-                killed.add(pid)
-                os.kill(pid, signal.SIGKILL)
-
-    thread = Thread(target=kill_them)
-    thread.start()
-    try:
-        yield killed
-    finally:
-        over.set()
-        thread.join()
-
-
-def workers_of(parent: int) -> set[int]:
-    """The worker processes that a process has started and that are not waited for."""
-    found = set()
-    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-        with suppress(OSError):
-            state, above = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[:2]
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if state != "Z" and int(above) == parent and b"archec.workers" in command:
-                found.add(pid)
-    return found
 
 
 def test_a_worker_that_is_killed_costs_nothing(many: World, memory_folder: Callable[[], Path]) -> None:

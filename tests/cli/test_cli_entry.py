@@ -5,25 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from gather_support import marked
 
 from archec.__main__ import main
 
 
 def left_behind(*arguments: str, cwd: Path) -> tuple[int, bool]:
     """The exit code of a command, and whether a process that it started is still there."""
-    process = subprocess.Popen(
+    mark = f"archec-test-{os.getpid()}-{time.monotonic_ns()}"
+    process = subprocess.run(
         [sys.executable, "-m", "archec", *arguments],
-        cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "ARCHEC_TEST_MARK": mark},
     )  # fmt: skip
-    code = process.wait(60)
-    try:
-        os.killpg(process.pid, 0)
-    except ProcessLookupError:
-        return code, False
-    return code, True
+    return process.returncode, bool(marked(mark))
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,11 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
+from threading import Event, Thread
 from typing import NamedTuple
 
 import pytest
@@ -203,6 +205,53 @@ def until(condition: Callable[[], bool], within: float = 30.0) -> bool:
             return False
         time.sleep(0.005)
     return True
+
+
+# -- worker processes ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def killing(*, once: bool, name: str = "archec.workers") -> Iterator[set[int]]:
+    """Kills the worker processes of this one with ``name`` in their command line, the first ones or all that come;
+    gives those it has killed."""
+    killed: set[int] = set()
+    over = Event()
+
+    def kill_them() -> None:
+        while not over.wait(0.005) and not (once and killed):
+            for pid in workers_of(os.getpid(), name) - killed:
+                killed.add(pid)
+                os.kill(pid, signal.SIGKILL)
+
+    thread = Thread(target=kill_them)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def workers_of(parent: int, name: str) -> set[int]:
+    """The processes that a process has started and that have not ended, with ``name`` in their command line."""
+    found = set()
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        with suppress(OSError):
+            state, above = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[:2]
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if state != "Z" and int(above) == parent and name.encode() in command:
+                found.add(pid)
+    return found
+
+
+def marked(mark: str) -> list[int]:
+    """The processes with ``mark`` in their environment, but not those that nobody has waited for yet."""
+    found = []
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        with suppress(OSError):
+            if mark.encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                found.append(pid)
+    return found
 
 
 # -- what must always hold ----------------------------------------------------------------------------

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -13,17 +15,24 @@ from pathlib import Path
 import pytest
 from gather_site import Answer, Site, moved, page, pdf
 from gather_support import (
+    Member,
     archec_cli,
     check,
     histories,
     kill,
+    killing,
+    lines,
     make,
+    marked,
     outcomes,
     run,
     start_cli,
     store_files,
+    tarball,
+    template,
     temporary_files,
     until,
+    workers_of,
     write_papers,
 )
 
@@ -232,15 +241,13 @@ def test_two_urls_that_differ_by_a_slash_are_not_taken_for_each_other(memory_fol
 
 def test_a_worker_that_dies_does_not_hurt_the_run(memory_folder: Callable[[], Path]) -> None:
     """The fetching processes are killed in mid-run; the run goes on and leaves nothing behind."""
-    import os
-
     with ExitStack() as stack:
         world = World(stack, 4, 120)
         config = make(memory_folder(), {**SETTINGS, "fetch.delay": "10ms", "fetch.per_host": 1})
         write_papers(config, world.urls)
         child = start_cli(config, "gather")
         assert until(lambda: world.asked >= 20)
-        victims = children_of(child.pid)
+        victims = workers_of(child.pid, "archec.web")
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
         _, err = child.communicate(timeout=120)
@@ -251,16 +258,33 @@ def test_a_worker_that_dies_does_not_hurt_the_run(memory_folder: Callable[[], Pa
         check(config)
 
 
-def children_of(pid: int) -> list[int]:
-    """The fetching processes of a run."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int(entry.joinpath("stat").read_text().rpartition(")")[2].split()[1])
-                command = entry.joinpath("cmdline").read_bytes()
-            except (OSError, IndexError):
-                continue
-            if parent == pid and b"archec.web" in command:
-                found.append(int(entry.name))
-    return found
+def test_no_process_outlives_a_run_that_is_killed(memory_folder: Callable[[], Path]) -> None:
+    """Not one that fetches, nor one that reads texts."""
+    mark = f"archec-test-{os.getpid()}-{time.monotonic_ns()}"
+    with Site() as site:
+        for n in range(40):
+            site[f"/{n}"] = pdf(f"the {n}th")
+        config = make(memory_folder(), {**SETTINGS, "fetch.delay": "100ms", "fetch.per_host": 1})
+        write_papers(config, [site.url(f"/{n}") for n in range(40)])
+        child = start_cli(config, "gather", env={"ARCHEC_TEST_MARK": mark})
+        assert until(lambda: len(workers_of(child.pid, "archec.web")) == 2 and len(site.asked) >= 5)
+        assert until(lambda: bool(workers_of(child.pid, "archec.text")))
+        kill(child)
+        assert until(lambda: not marked(mark))
+
+
+@pytest.mark.parametrize("work", ["reading", "writing"])
+def test_a_worker_that_dies_over_templates_does_not_hurt_the_run(
+    memory_folder: Callable[[], Path], work: str
+) -> None:
+    folder = memory_folder()
+    texts = [template(f"RePEc:aaa:sss:{n}", f"A title {n} {'x' * 6000}") for n in range(2000)]
+    file = tarball(folder / "RePEc_2001-01-01.tar", [Member("RePEc/aaa/sss/p.rdf", "\n".join(texts).encode())])
+    config, plain = make(folder / "archive", {"workers": 2}), make(folder / "plain")
+    with killing(once=True, name=f"archec.gather.{work}") as killed:
+        run(config, file)
+    assert killed
+    assert temporary_files(config) == []
+    check(config)
+    run(plain, file)
+    assert lines(plain) == lines(config)

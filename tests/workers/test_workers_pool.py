@@ -266,6 +266,7 @@ def test_leaving_in_the_middle_leaves_no_process(tmp_path: Path) -> None:
         until(lambda: bool(pids_of(tmp_path, "grandchild")) and len(workers.pids) == 2)
         pids = [*workers.pids, *pids_of(tmp_path, "grandchild")]
     assert workers.pids == []
+    assert len(list(workers.results(at_most=0))) < 4, "nothing is waited for"
     assert len(pids) == 3
     until(lambda: all(map(gone, pids)))
     assert not [thread for thread in threading.enumerate() if thread.name == "worker"]
