@@ -30,7 +30,6 @@ DOMAIN = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z][a-zA-Z0-9-]*)+")
 """What oai-identifier.xsd allows for a repositoryIdentifier."""
 
 _LOCAL_SAFE = "-_.!~*'();/?:@&=+$,"
-_PLAIN_LOCAL = re.compile(r"[A-Za-z0-9:._/-]+")
 
 _MAX_PUBLISHERS = 5000
 """Series whose publisher is remembered ..."""
@@ -49,8 +48,6 @@ def local_part(kind: Kind, obi: str) -> str:
 
 def escaped(local: str) -> str:
     """``local`` with what oai-identifier.xsd does not allow percent-encoded."""
-    if _PLAIN_LOCAL.fullmatch(local):
-        return local
     return quote(local, safe=_LOCAL_SAFE, encoding="utf-8", errors="surrogatepass")
 
 

@@ -30,6 +30,7 @@ _REDIF_DOCUMENTATION = "http://openlib.org/acmes/root/docu/redif_1.html"
 _COMPRESSION = ("gzip", "deflate", "zstd")
 
 _iso = lru_cache(maxsize=4096)(iso)
+"""Records of a page share most of their times."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
 
 from msgspec.structs import astuple
 from xxhash import xxh3_64_hexdigest
@@ -94,8 +93,7 @@ def aliased(path: str) -> str:
     return ALIAS + path[len(ARCHIVE) :]
 
 
-@lru_cache(maxsize=4096)
-def served(paths: tuple[str, ...], trees: frozenset[str]) -> tuple[str, ...]:
+def served(paths: Sequence[str], trees: AbstractSet[str]) -> list[str]:
     """The setSpecs of an item that lie in ``trees``, under both names of the tree that has two."""
     found: list[str] = []
     for path in paths:
@@ -104,7 +102,7 @@ def served(paths: tuple[str, ...], trees: frozenset[str]) -> tuple[str, ...]:
             found.append(path)
         if tree == ARCHIVE and ALIAS in trees:
             found.append(aliased(path))
-    return tuple(found)
+    return found
 
 
 # -- membership -----------------------------------------------------------------------------------

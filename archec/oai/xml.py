@@ -27,25 +27,12 @@ def clean(value: str) -> str:
 
 def text(value: str) -> str:
     """``value`` as character data."""
-    # Most values need no escape: looking for a character is much cheaper than replacing it in vain.
-    plain = value.isprintable()
-    if not plain:
-        value = _ILLEGAL.sub("", value)
-    if "&" in value:
-        value = value.replace("&", "&amp;")
-    if "<" in value:
-        value = value.replace("<", "&lt;")
-    if ">" in value:
-        value = value.replace(">", "&gt;")
-    return value if plain or "\r" not in value else value.replace("\r", "&#13;")
+    return clean(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#13;")
 
 
 def attribute(value: str) -> str:
     """``value`` as the value of an attribute in double quotes."""
-    value = text(value)
-    if '"' in value:
-        value = value.replace('"', "&quot;")
-    return value if value.isprintable() else value.replace("\t", "&#9;").replace("\n", "&#10;")
+    return text(value).replace('"', "&quot;").replace("\t", "&#9;").replace("\n", "&#10;")
 
 
 def attributes(values: Mapping[str, str]) -> str:
