@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import os
 import shutil
 import subprocess
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from oai_http import served
+from oai_http import alone, served
 from oai_support import World
-
-from archec.oai import router as router_module
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 Found = list[tuple[str, bool]]
 
@@ -109,7 +109,9 @@ def needs(client: Client) -> None:
         pytest.skip(f"{client.probe[0]} has no OAI client here (libhttp-oai-perl; npm oai-pmh in $ARCHEC_TEST_NODE)")
 
 
-def compared(world: World, client: Client, **arguments: str) -> Found:
+def compared(
+    world: World, client: Client, around: Callable[[ASGIApp], ASGIApp] = alone, **arguments: str
+) -> Found:
     """A harvest over HTTP in pages of a few, which must be what the provider itself says, in its order."""
     given = {"metadataPrefix": "oai_dc", **{name.rstrip("_"): value for name, value in arguments.items()}}
     wanted: Found = [
@@ -121,28 +123,51 @@ def compared(world: World, client: Client, **arguments: str) -> Found:
     if len(wanted) == 1 and not client.lone:
         return wanted
     world.use(dataclasses.replace(world.config.oai, numOfRecords=size))
-    with served(world) as site:
+    with served(world, around=around) as site:
         found = client.harvest(site.oai, **given)
     assert found == wanted
     return found
 
 
-class Refusing:
-    """Lets the server say 503 to every third list request; ``count`` are all of them."""
+class Crowd:
+    """Takes the only place for lists at every third list request: the server refuses it, ``refused`` says how often.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        real = router_module.OaiCapability._refusal
-        answered = router_module.OaiCapability._answered
-        outer = self
+    For a server with ``oai.max_lists`` 1: another client is given the answer to the same request, and does not take it
+    until the request has been refused.
+    """
 
-        async def maybe(capability: Any, request: Any, pairs: Any, limiter: Any) -> Any:
-            outer.count += 1
-            if outer.count % 3 == 0:
-                return real(capability, "Busy.")
-            return await answered(capability, request, pairs, limiter)
+    def __init__(self) -> None:
+        self.refused = self._asked = 0
 
-        monkeypatch.setattr(router_module.OaiCapability, "_answered", maybe)
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """The application with the crowd before it."""
+
+        async def crowded(scope: Scope, receive: Receive, send: Send) -> None:
+            lists = scope["type"] == "http" and b"verb=List" in scope["query_string"]
+            self._asked += lists
+            if not lists or self._asked % 3:
+                await app(scope, receive, send)
+                return
+            begun, refused = asyncio.Event(), asyncio.Event()
+
+            async def asked() -> Message:
+                return {"type": "http.request", "body": b"", "more_body": False}
+
+            async def stalling(message: Message) -> None:
+                begun.set()
+                await refused.wait()
+
+            async def refusing(message: Message) -> None:
+                self.refused += message.get("status") == 503
+                await send(message)
+
+            other = asyncio.create_task(app(dict(scope), asked, stalling))
+            await begun.wait()
+            await app(scope, receive, refusing)
+            refused.set()
+            await other
+
+        return crowded
 
 
 def _printed(command: list[str]) -> Found:

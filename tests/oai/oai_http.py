@@ -6,7 +6,7 @@ import dataclasses
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,9 +59,20 @@ def capability(world: World, server: ServerConfig = LOCAL, **arguments: Any) -> 
     return OaiCapability(world.config, world.repository, world.follower, clock=world.clock, **arguments)
 
 
+def alone(app: ASGIApp) -> ASGIApp:
+    """The application with nothing around it."""
+    return app
+
+
 @contextmanager
-def served(world: World, server: ServerConfig = LOCAL, *more: Capability, **arguments: Any) -> Iterator[Running]:
-    """A world on a server."""
+def served(
+    world: World,
+    server: ServerConfig = LOCAL,
+    *more: Capability,
+    around: Callable[[ASGIApp], ASGIApp] = alone,
+    **arguments: Any,
+) -> Iterator[Running]:
+    """A world on a server; ``around`` puts something around its application."""
     parts: Sequence[Capability] = [capability(world, server, **arguments), *more]
-    with running(make_app(parts), server) as made:
+    with running(around(make_app(parts)), server) as made:
         yield made
