@@ -11,8 +11,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.records import Record, RunEnd, RunStart, decode
 from archec.errors import CorruptArchive, CorruptJournal
-from archec.store.journal import NO_BATCH, JournalBatch, JournalFile, journals, read_batches
-from archec.store.journalfile import newest_batch
+from archec.store.journalfile import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
 from archec.store.layout import Layout
 
 UNFINISHED = ("running", "failed", "budget")

@@ -23,9 +23,8 @@ from archec.errors import CatalogueError, CatalogueGone, CorruptArchive, Corrupt
 from archec.progress import Meter
 from archec.redif.problems import shown
 from archec.store.directories import Directories
-from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, open_store
+from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, open_store
 from archec.store.lock import holder
-from archec.store.notice import NOTICE
 
 __all__ = ["CheckSummary", "check", "check_layout"]
 

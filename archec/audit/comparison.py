@@ -25,7 +25,7 @@ from archec.catalogue.model import KINDS
 from archec.errors import CorruptArchive, CorruptJournal, NotHeld
 from archec.history import History
 from archec.ids import slash_variant
-from archec.store.journal import journals, read_batches
+from archec.store.journalfile import journals, read_batches
 from archec.store.layout import Layout
 from archec.store.reader import locate
 

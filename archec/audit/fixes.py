@@ -10,7 +10,7 @@ from archec.errors import CorruptJournal
 from archec.store.durable import failure, is_temp
 from archec.store.journal import tidy
 from archec.store.layout import RUNS, Layout
-from archec.store.sweep import sweep_parts, sweep_runs
+from archec.store.temp import sweep_parts, sweep_runs
 
 __all__ = ["Fixes", "temporary_in"]
 

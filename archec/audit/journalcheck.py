@@ -16,8 +16,7 @@ from archec.errors import CatalogueError, CatalogueGone, CorruptJournal
 from archec.progress import Meter
 from archec.redif.problems import shown
 from archec.store.durable import failure, is_temp
-from archec.store.journal import JournalFile, journals
-from archec.store.journalfile import Scanner, open_plain
+from archec.store.journalfile import JournalFile, Scanner, journals, open_plain
 from archec.store.layout import RUNS, Layout
 
 __all__ = ["Change", "JournalCheck", "tell_of_names"]

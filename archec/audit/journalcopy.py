@@ -11,7 +11,7 @@ from pathlib import Path
 from archec.catalogue.model import Position, Run
 from archec.catalogue.records import RunEnd, RunStart, decode
 from archec.errors import CorruptJournal, StorageFailed
-from archec.store.journal import JournalBatch, read_batches
+from archec.store.journalfile import JournalBatch, read_batches
 
 __all__ = ["objection_to"]
 

@@ -14,7 +14,7 @@ from archec.catalogue.open import is_read_only, open_catalogue
 from archec.catalogue.url import redact
 from archec.config import Config
 from archec.errors import CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, LockHeld, StorageFailed
-from archec.store.journal import journals
+from archec.store.journalfile import journals
 from archec.store.layout import RUNS, Layout, open_store
 from archec.store.lock import RunLock
 

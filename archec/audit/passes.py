@@ -18,7 +18,7 @@ from archec.audit.plan import Part, parts_of
 from archec.audit.workers import Chunk, Seen, Tools, inspectors
 from archec.errors import CorruptJournal
 from archec.progress import Meter
-from archec.store.journal import JournalFile, journals, read_batches
+from archec.store.journalfile import JournalFile, journals, read_batches
 from archec.store.layout import RUNS
 from archec.workers.pool import Pool
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from archec.audit.memory import Stretch
-from archec.store.journal import JournalFile
+from archec.store.journalfile import JournalFile
 
 __all__ = ["Part", "parts_of"]
 

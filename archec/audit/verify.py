@@ -20,7 +20,7 @@ from archec.audit.walk import Tell, walk
 from archec.audit.workers import Chunk, Seen
 from archec.errors import ArchecError
 from archec.progress import Meter
-from archec.store.journal import journals
+from archec.store.journalfile import journals
 from archec.store.layout import RUNS
 from archec.units import human_size
 

@@ -23,7 +23,7 @@ from archec.export.sorting import SortedLines
 from archec.export.units import Unit, tobis_of
 from archec.ids import target_uri
 from archec.store.durable import failure
-from archec.store.journal import journals, read_batches
+from archec.store.journalfile import journals, read_batches
 from archec.store.layout import Layout
 from archec.warc.cdxj import prefix
 from archec.warc.records import Observation, RecordKind

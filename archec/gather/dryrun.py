@@ -17,7 +17,7 @@ from archec.gather.phases import Phases
 from archec.gather.spool import Spool
 from archec.progress import Meter
 from archec.redif.source import open_source
-from archec.store.journal import journals
+from archec.store.journalfile import journals
 from archec.store.layout import open_store
 from archec.tist import stamp
 

@@ -31,7 +31,7 @@ from archec.redif.source import open_source
 from archec.store.journal import JournalWriter, tidy
 from archec.store.layout import Layout, open_store
 from archec.store.lock import RunLock, holder
-from archec.store.sweep import sweep_parts, sweep_runs
+from archec.store.temp import sweep_parts, sweep_runs
 from archec.store.writer import Outcome, Writer
 from archec.tist import stamp
 from archec.workers.child import RARE_COLLECTIONS

@@ -26,7 +26,7 @@ from archec.ids import archive_of
 from archec.progress import Meter
 from archec.redif.items import Source
 from archec.redif.problems import Problem
-from archec.store.sweep import sweep_parts
+from archec.store.temp import sweep_parts
 from archec.store.writer import HardLink, Placement
 from archec.workers.pool import Done, Pool
 

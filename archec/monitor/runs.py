@@ -14,7 +14,7 @@ from archec.archive.runs import newest_first, recounted
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
 from archec.errors import BadName, NotHeld
-from archec.store.journal import journals
+from archec.store.journalfile import journals
 from archec.store.layout import Layout
 from archec.store.lock import Holder, holder
 from archec.tist import MAX_TIST, iso, parse_when

@@ -193,6 +193,8 @@ class Disk:
         Where the kernel or the file system lacks RENAME_NOREPLACE the name is looked up first; the
         archive's lock keeps that free of races.
         """
+        # ``link`` and then ``unlink`` would not overwrite either, but not every file system has hard links, and a kill
+        # between the two leaves both names. Python has no binding for renameat2.
         if self._renameat2 is not None:
             if self._renameat2(old_fd, old.encode(), new_fd, new.encode(), _RENAME_NOREPLACE) == 0:
                 return "done"

@@ -1,53 +1,32 @@
-"""Named fail points: where a test lets the process die, as a power cut or ``kill -9`` would.
+"""Named steps at which a test can kill the process, as a power cut or ``kill -9`` would.
 
-``ARCHEC_FAILPOINT=name`` kills the process with SIGKILL where ``hit(name)`` runs for the first time,
-``name:N`` where it runs for the N-th time. Unset, as in every real run, a fail point does nothing.
-The variable is read once per process, at the first fail point.
+Nothing is armed unless :func:`arm` was called, which only tests do: a fail point then costs one look into an empty map.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from functools import cache
 
-from archec.errors import UsageError
-
-VARIABLE = "ARCHEC_FAILPOINT"
+_armed: dict[str, int] = {}
+"""How many hits each armed fail point still takes; process-wide, as the death that it stands for."""
 
 
-class _Armed:
-    """The fail point that is armed in this process and how many hits it still takes."""
-
-    __slots__ = ("left", "name")
-
-    def __init__(self, name: str, left: int) -> None:
-        self.name = name
-        self.left = left
-
-
-@cache
-def _plan() -> _Armed | None:
-    text = os.environ.get(VARIABLE, "")
-    if not text:
-        return None
-    name, colon, times = text.partition(":")
-    if colon and not (times.isascii() and times.isdecimal() and 0 < len(times) < 10 and int(times) > 0):
-        raise UsageError(f"{VARIABLE}={text!r}: what follows the colon must be a number, 1 or more")
-    return _Armed(name, int(times) if colon else 1)
+def arm(name: str, times: int = 1) -> None:
+    """Makes the ``times``-th ``hit(name)`` from now on kill this process."""
+    if times < 1:
+        raise ValueError(f"a fail point is hit once or more, not {times} times")
+    _armed[name] = times
 
 
 def armed(name: str) -> bool:
     """Whether the next ``hit(name)`` kills; for a step that has to stop half-way to be interesting."""
-    plan = _plan()
-    return plan is not None and plan.name == name and plan.left == 1
+    return _armed.get(name) == 1
 
 
 def hit(name: str) -> None:
     """Dies here, by SIGKILL, if this fail point is armed and its time has come."""
-    plan = _plan()
-    if plan is None or plan.name != name:
-        return
-    plan.left -= 1
-    if plan.left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+    if name in _armed:
+        _armed[name] -= 1
+        if _armed[name] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -13,50 +13,27 @@ on removes it. Damage with a valid batch after it is nothing that a cut can expl
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
-import re
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import BinaryIO
 
-from archec.errors import Occupied, StorageFailed
-from archec.store.durable import Disk, failure, fsync_dir
+from archec.errors import CorruptJournal, Occupied, StorageFailed
+from archec.store.durable import Disk, create_temp, failure, fsync_dir
 from archec.store.failpoints import armed, hit
-from archec.store.journalfile import BATCH_PREFIX, MOST_BYTES, NO_BATCH, JournalBatch, Scanner, read_batches
-from archec.store.journalpack import pack, tidy
+from archec.store.journalfile import BATCH_PREFIX, MOST_BYTES, NO_BATCH, Scanner, open_plain
 from archec.store.layout import Layout
+from archec.store.temp import sweep_runs
 from archec.tist import MAX_TIST
 
-__all__ = ["NO_BATCH", "JournalBatch", "JournalFile", "JournalWriter", "journals", "read_batches", "tidy"]
-
-_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
+_LEVEL = 3
+_CHUNK = 1 << 18
+_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class JournalFile(NamedTuple):
-    """One run's journal on disk; ``finished`` where it has been closed and compressed."""
-
-    tist: int
-    path: Path
-    finished: bool
-
-
-def journals(layout: Layout) -> list[JournalFile]:
-    """All journals in the order of their tists; where a crash left both forms, the finished one."""
-    try:
-        names = os.listdir(layout.runs)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise failure(error, layout.runs) from error
-    found: dict[int, JournalFile] = {}
-    for name in names:
-        match = _NAME.fullmatch(name)
-        if match is not None and (match[2] or int(match[1]) not in found):
-            found[int(match[1])] = JournalFile(int(match[1]), layout.runs / name, bool(match[2]))
-    return [found[tist] for tist in sorted(found)]
 
 
 class JournalWriter:
@@ -163,6 +140,7 @@ class JournalWriter:
             self._undo()
             raise
         try:
+            # Only when this returns may the catalogue follow: it must never know more than the journals.
             self._disk.fdatasync(self._fd, where)
         except BaseException:
             # What the kernel failed to write it may forget: nothing after this can be trusted.
@@ -184,7 +162,7 @@ class JournalWriter:
         if self._broken or self._fd < 0:
             raise StorageFailed(f"{self.path}: cannot be finished", hint="see the failure before this one")
         self.close()
-        pack(self.path, self.finished_path, self._disk)
+        _pack(self.path, self.finished_path, self._disk)
         return self.finished_path
 
     def close(self) -> None:
@@ -200,3 +178,95 @@ class JournalWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+# -- the finished form -------------------------------------------------------------------------------
+
+
+def _pack(plain: Path, packed: Path, disk: Disk) -> None:
+    """Compresses ``plain`` to ``packed`` (gzip, no time in it, so the same bytes each time); removes it."""
+    try:
+        dir_fd = os.open(plain.parent, _DIR)
+    except OSError as error:
+        raise failure(error, plain.parent) from error
+    try:
+        fd, temp = create_temp(disk, dir_fd, str(plain.parent))
+        try:
+            try:
+                _compress(plain, fd)
+                disk.fsync(fd, str(packed))
+            except OSError as error:
+                raise failure(error, packed) from error
+            finally:
+                os.close(fd)
+            if not _same(plain, plain.parent / temp):
+                raise CorruptJournal(f"{plain}: its compressed form does not read back the same")
+            hit("journal.mid-finish")
+            if disk.rename_noreplace(temp, dir_fd, packed.name, dir_fd, str(packed)) != "done":
+                raise Occupied(f"{packed}: is there already")
+        except BaseException:
+            disk.unlink(temp, dir_fd, str(packed))
+            raise
+        # The new name must be durable before the old one goes, or a power cut could take both.
+        disk.fsync_dir(dir_fd, str(plain.parent))
+        hit("journal.after-finish-rename")
+        disk.unlink(plain.name, dir_fd, str(plain))
+        disk.fsync_dir(dir_fd, str(plain.parent))
+    finally:
+        os.close(dir_fd)
+
+
+def tidy(layout: Layout) -> int:
+    """Settles what a kill in ``finish`` left: temporary files, and the plain form beside a finished one.
+
+    How many files it removed. Only for who holds the run lock. Raises :class:`CorruptJournal` where the
+    two forms differ; both stay then.
+    """
+    removed = sweep_runs(layout)
+    disk = Disk()
+    if not layout.runs.is_dir():
+        return removed
+    for packed in sorted(layout.runs.glob("*.jsonl.gz")):
+        plain = packed.with_suffix("")
+        if not plain.exists():
+            continue
+        if not _same(plain, packed):
+            raise CorruptJournal(f"{plain}: differs from its finished form beside it", hint="keep both and compare")
+        try:
+            dir_fd = os.open(plain.parent, _DIR)
+        except OSError as error:
+            raise failure(error, plain.parent) from error
+        try:
+            disk.fsync_dir(dir_fd, str(plain.parent))
+            removed += disk.unlink(plain.name, dir_fd, str(plain))
+        finally:
+            os.close(dir_fd)
+    return removed
+
+
+def _compress(plain: Path, fd: int) -> None:
+    with (
+        open_plain(plain) as source,
+        open(fd, "wb", closefd=False) as raw,
+        gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=raw, mtime=0) as sink,
+    ):
+        while data := source.read(_CHUNK):
+            sink.write(data)
+
+
+def _same(plain: Path, packed: Path) -> bool:
+    """Whether the packed form holds exactly the plain one's bytes."""
+    try:
+        with open_plain(plain, packed=False) as one, open_plain(packed, packed=True) as two:
+            return _hash(one) == _hash(two)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return False
+    except OSError as error:
+        raise failure(error, packed) from error
+
+
+def _hash(file: BinaryIO) -> str:
+    running = hashlib.sha256()
+    while data := file.read(_CHUNK):
+        running.update(data)
+    return running.hexdigest()

@@ -1,4 +1,4 @@
-"""Reading a journal's file batch by batch, and telling a torn tail from damage."""
+"""Reading journals: which there are, their batches one by one, and telling a torn tail from damage."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 from archec.errors import ConfigError, CorruptJournal
 from archec.store.durable import failure
+from archec.store.layout import Layout
 
 BATCH_PREFIX = b'{"type":"batch",'
 MOST_BYTES = 1 << 27
@@ -27,6 +28,7 @@ _END = re.compile(
     rb',"prev":"([0-9a-f]{64})"),"sha256":"([0-9a-f]{64})"\}'
 )
 _VERSION_1 = re.compile(re.escape(BATCH_PREFIX) + rb'"n":[0-9]+,"lines":[0-9]+,"stamp":[0-9]+,"xxh3":"[0-9a-f]{32}"\}')
+_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
 _BUFFER = 1 << 18
 _TAIL = 1 << 18
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -42,6 +44,30 @@ class JournalBatch(NamedTuple):
     offset: int
     prev: str
     sha256: str
+
+
+class JournalFile(NamedTuple):
+    """One run's journal on disk; ``finished`` where it has been closed and compressed."""
+
+    tist: int
+    path: Path
+    finished: bool
+
+
+def journals(layout: Layout) -> list[JournalFile]:
+    """All journals in the order of their tists; where a crash left both forms, the finished one."""
+    try:
+        names = os.listdir(layout.runs)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise failure(error, layout.runs) from error
+    found: dict[int, JournalFile] = {}
+    for name in names:
+        match = _NAME.fullmatch(name)
+        if match is not None and (match[2] or int(match[1]) not in found):
+            found[int(match[1])] = JournalFile(int(match[1]), layout.runs / name, bool(match[2]))
+    return [found[tist] for tist in sorted(found)]
 
 
 def read_batches(path: Path) -> Iterator[JournalBatch]:

@@ -19,7 +19,7 @@ from archec.audit.sieve import KEY, Sieve
 from archec.catalogue.model import KINDS, Kind, Note, Refipo, Version
 from archec.catalogue.records import ObiChange, encode
 from archec.errors import CorruptJournal, StorageFailed
-from archec.store.journal import JournalFile
+from archec.store.journalfile import JournalFile
 from archec.tist import MAX_TIST
 
 checks = st.lists(

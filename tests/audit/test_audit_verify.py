@@ -22,7 +22,7 @@ from archec.config import Config
 from archec.errors import ArchecError, LockHeld, UsageError
 from archec.gather.budget import Budget
 from archec.progress import Silent
-from archec.store.journal import journals
+from archec.store.journalfile import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock
 

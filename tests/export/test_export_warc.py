@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from export_support import PACKED, Record, World, all_records, check_vault, exported, records_of, tree
+from failpoint import killed_at
 from fastwarc.warc import ArchiveIterator as FastIterator
 from gather_site import Site, page
 from gather_support import Member, archec_cli, archec_inline, change, make, run, tarball, template, write_papers
@@ -397,7 +398,7 @@ POINTS = (
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_costs_work_and_nothing_else(world: World, vault: Path, tmp_path: Path, point: str) -> None:
-    done = archec_cli(world.config, "export", "warc", tmp_path / "v", env={"ARCHEC_FAILPOINT": point})
+    done = archec_cli(world.config, "export", "warc", tmp_path / "v", env=killed_at(point))
     assert done.code == -9
     for path in (tmp_path / "v").rglob("*.warc.gz"):
         assert list(records_of(path)), "a visible file is whole"

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from failpoint import killed_at
 from gather_site import Answer, Site, moved, page, pdf
 from gather_support import (
     Member,
@@ -37,7 +38,6 @@ from gather_support import (
 )
 
 from archec.config import Config
-from archec.store import failpoints
 from archec.store.layout import open_layout
 
 SETTINGS: dict[str, object] = {
@@ -163,7 +163,7 @@ def test_killed_at_a_step_of_the_file_phase(memory_folder: Callable[[], Path], p
         world = World(stack, 4, 60)
         config = make(memory_folder(), SETTINGS)
         write_papers(config, world.urls)
-        done = archec_cli(config, "gather", env={failpoints.VARIABLE: point})
+        done = archec_cli(config, "gather", env=killed_at(point))
         assert done.code == -signal.SIGKILL, done.err
         done = archec_cli(config, "gather", "--resume")
         assert done.code == 0, done.err
@@ -178,7 +178,7 @@ def placed_but_not_told(config: Config, urls: list[str]) -> None:
     """A run that dies when the files are in their places, before the journal hears of them."""
     write_papers(config, urls)
     archec_cli(config, "gather", "--no-fetch")
-    done = archec_cli(config, "gather", env={failpoints.VARIABLE: "journal.before-append:3"})
+    done = archec_cli(config, "gather", env=killed_at("journal.before-append:3"))
     assert done.code == -signal.SIGKILL, done.err
 
 

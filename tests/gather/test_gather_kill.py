@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import failpoint
 import pytest
 from gather_support import (
     Member,
@@ -93,7 +94,7 @@ def long_story(tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 def killed_at(config: Config, story: Story, point: str, *more: str) -> bool:
     """Runs until a fail point kills the process; whether it did."""
-    done = archec_cli(config, "gather", "-f", story.file, "--no-fetch", *more, env={failpoints.VARIABLE: point})
+    done = archec_cli(config, "gather", "-f", story.file, "--no-fetch", *more, env=failpoint.killed_at(point))
     assert done.code in (-signal.SIGKILL, 0), done.err
     return done.code != 0
 
@@ -172,7 +173,7 @@ def test_losses_that_were_held_back_are_told_after_a_kill(folder: Path, resume: 
     file = tarball(folder / "RePEc_2001-01-02.tar", [papers("aaa", 10, "old")])
     for hits in (2, 3):
         arguments = ["gather", "-f", file, "--no-fetch", *(["--resume"] if resume else [])]
-        done = archec_cli(config, *arguments, env={failpoints.VARIABLE: f"catalogue.after-write:{hits}"})
+        done = archec_cli(config, *arguments, env=failpoint.killed_at(f"catalogue.after-write:{hits}"))
         assert done.code == -signal.SIGKILL
         done = archec_cli(config, *arguments)
         assert done.code == 3, (hits, done.out)

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from failpoint import killed_at
 from gather_site import Answer, Site, moved, pdf
 from gather_support import (
     Member,
@@ -38,8 +39,7 @@ from archec.archive.follow import CATCH_UP, is_behind
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.report.changes import changes_of_runs
-from archec.store import failpoints
-from archec.store.journal import journals
+from archec.store.journalfile import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock, holder
 
@@ -318,7 +318,7 @@ def test_a_dry_run_changes_nothing(config: Config, folder: Path, site: Site) -> 
 def test_a_dry_run_over_what_a_killed_run_left(config: Config, folder: Path) -> None:
     run(config, many(folder / "RePEc_2001-01-01.tar", 5))
     file = many(folder / "RePEc_2001-01-02.tar", 5, "Another")
-    done = archec_cli(config, "gather", "-f", file, env={failpoints.VARIABLE: "catalogue.before-write:2"})
+    done = archec_cli(config, "gather", "-f", file, env=killed_at("catalogue.before-write:2"))
     assert done.code == -signal.SIGKILL
     before = everything(folder)
     assert archec_cli(config, "gather", "-f", file, "--dry-run").code == 0

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from failpoint import killed_at
 from gather_site import Site, page, pdf
 from gather_support import (
     Member,
@@ -36,7 +37,6 @@ from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.config import Config
 from archec.errors import CatalogueGone, DataSetError
 from archec.gather.templates import TemplatePhase
-from archec.store import failpoints
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def gather_killed_at(config: Config, point: str) -> None:
     """A run in lots of ten files, or its resumption, that is killed."""
     code = "import archec.gather.files as p; p._LOT = p._LAST_LOT = 10; from archec.cli.main import main; main()"
     command = [sys.executable, "-c", code, "gather", "--resume", "--config", str(config.base / "config.yaml")]
-    done = subprocess.run(command, capture_output=True, check=False, env=environment({failpoints.VARIABLE: point}))
+    done = subprocess.run(command, capture_output=True, check=False, env=environment(killed_at(point)))
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
@@ -111,7 +111,7 @@ def test_the_templates_of_a_killed_attempt_count(memory_folder: Callable[[], Pat
     texts = [template(f"RePEc:aaa:sss:{n}") for n in range(8100)]
     file = tarball(folder / "RePEc_2001-01-01.tar", [Member("RePEc/aaa/sss/p.rdf", "\n".join(texts).encode())])
     arguments = ["gather", "-f", file, "--no-fetch"]
-    assert archec_cli(config, *arguments, env={failpoints.VARIABLE: "catalogue.after-write:2"}).code == -signal.SIGKILL
+    assert archec_cli(config, *arguments, env=killed_at("catalogue.after-write:2")).code == -signal.SIGKILL
     done = archec_cli(config, *arguments, *(["--resume"] if resume else []), "--json")
     assert done.code == 0, done.err
     found = reports(config)

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from failpoint import killed_at
 
 import archec
 from archec.store import failpoints
 from archec.store.durable import is_temp
-from archec.store.journal import journals, read_batches
+from archec.store.journalfile import journals, read_batches
 from archec.store.layout import Layout, create
 from archec.store.reader import open_obi
 
@@ -27,10 +28,11 @@ SIZE = 12
 RUN = f"""
 import json, sys
 from pathlib import Path
-from archec.store.journal import JournalWriter, journals, tidy
+from archec.store.journal import JournalWriter, tidy
+from archec.store.journalfile import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock
-from archec.store.sweep import sweep_parts
+from archec.store.temp import sweep_parts
 from archec.store.writer import HardLink, Link, Placement, Writer
 
 layout, tist = open_layout(Path(sys.argv[1])), {TIST}
@@ -66,7 +68,7 @@ POINTS = [
 
 
 def start(layout: Layout, point: str = "") -> subprocess.Popen[str]:
-    environ = {**os.environ, "PYTHONPATH": str(Path(archec.__file__).parents[1]), failpoints.VARIABLE: point}
+    environ = {**os.environ, "PYTHONPATH": str(Path(archec.__file__).parents[1]), **(killed_at(point) if point else {})}
     return subprocess.Popen(
         [sys.executable, "-c", RUN, str(layout.root)], stdout=subprocess.PIPE, text=True, env=environ
     )
@@ -151,36 +153,36 @@ def test_every_fail_point_is_tried() -> None:
 
 HITS = """
 import sys
-from archec.errors import ArchecError
 from archec.store.failpoints import armed, hit
-try:
-    for name in sys.argv[1:]:
-        print(armed("a"), flush=True)
-        hit(name)
-except ArchecError as error:
-    sys.exit(error.message)
+for name in sys.argv[1:]:
+    print(armed("a"), flush=True)
+    hit(name)
 """
 
 
-def hits(point: str | None, *names: str) -> subprocess.CompletedProcess[str]:
+def hits(point: str, *names: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "PYTHONPATH": str(Path(archec.__file__).parents[1])}
-    environ |= {failpoints.VARIABLE: point} if point is not None else {}
+    environ |= killed_at(point) if point else {}
     return subprocess.run(
         [sys.executable, "-c", HITS, *names], capture_output=True, text=True, check=False, env=environ
     )
 
 
 def test_unset_it_does_nothing() -> None:
-    for point in (None, ""):
-        done = hits(point, "a", "b")
-        assert (done.returncode, done.stdout) == (0, "False\nFalse\n")
+    done = hits("", "a", "b")
+    assert (done.returncode, done.stdout) == (0, "False\nFalse\n")
 
 
-@pytest.mark.parametrize("text", ["a:", "a:0", "a:-1", "a:x", "a:٣"])
-def test_nonsense_is_refused(text: str) -> None:
-    done = hits(text, "a")
-    assert done.returncode == 1
-    assert failpoints.VARIABLE in done.stderr
+def test_no_variable_of_the_environment_arms_one() -> None:
+    environ = {**os.environ, "PYTHONPATH": str(Path(archec.__file__).parents[1])}
+    environ |= {"ARCHEC_FAILPOINT": "a", "ARCHEC_TEST_FAILPOINT": "a"}
+    done = subprocess.run([sys.executable, "-c", HITS, "a"], capture_output=True, text=True, check=False, env=environ)
+    assert (done.returncode, done.stdout) == (0, "False\n")
+
+
+def test_a_fail_point_is_hit_once_at_least() -> None:
+    with pytest.raises(ValueError, match="0 times"):
+        failpoints.arm("a", 0)
 
 
 def test_a_step_knows_that_its_next_hit_kills() -> None:

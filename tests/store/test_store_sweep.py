@@ -7,7 +7,7 @@ from pathlib import Path
 
 from archec.store.layout import Layout
 from archec.store.reader import digest
-from archec.store.sweep import sweep_parts, sweep_runs
+from archec.store.temp import sweep_parts, sweep_runs
 from archec.store.writer import Placement, Writer
 
 TIST = 1352481230
