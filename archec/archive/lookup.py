@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Note, Obi
 from archec.digest import Digests
@@ -85,14 +86,14 @@ def find(catalogue: Catalogue, raw: str) -> Obi:
     raise NotHeld(f"{without_userinfo(raw.strip())}: the archive has never heard of it")
 
 
-def rows(layout: Layout, catalogue: Catalogue, obi: Obi) -> Iterator[Row]:
+def rows(archive: Archive, obi: Obi) -> Iterator[Row]:
     """Every incidence, oldest first."""
     for incidence in obi.history.incidences():
         tist, state = incidence.tist, incidence.state
-        path = path_held(layout, catalogue, obi, tist) if state is not None else None
+        path = path_held(archive, obi, tist) if state is not None else None
         note, version = obi.notes.get(tist, _NO_NOTE), obi.versions.get(state or "")
         is_file = obi.kind == "fobi"
-        redirects, final = _redirects(catalogue, obi, tist) if is_file and state is not None else ((), None)
+        redirects, final = _redirects(archive.catalogue, obi, tist) if is_file and state is not None else ((), None)
         yield Row(
             tist,
             iso(tist),
@@ -111,7 +112,7 @@ def rows(layout: Layout, catalogue: Catalogue, obi: Obi) -> Iterator[Row]:
         )
 
 
-def held_at(layout: Layout, catalogue: Catalogue, obi: Obi, when: int) -> Held:
+def held_at(archive: Archive, obi: Obi, when: int) -> Held:
     """The bytes in force at ``when``; NotHeld, saying why, where there were none.
 
     Raises :class:`CorruptArchive` where the history has them and the obi store has not.
@@ -126,9 +127,9 @@ def held_at(layout: Layout, catalogue: Catalogue, obi: Obi, when: int) -> Held:
         raise NotHeld(f"{obi.id}: not held {iso(when)}: it was lost {iso(tist)} ({tist})")
     version = obi.versions.get(state)
     try:
-        located = _locate(layout, catalogue, obi, tist)
+        located = _locate(archive, obi, tist)
     except NotHeld as error:
-        where = f"{layout.root}/{layout.path(obi.bytes_at(tist), obi.id)}"
+        where = f"{archive.layout.root}/{archive.layout.path(obi.bytes_at(tist), obi.id)}"
         raise _spoilt(f"{where}: is gone, and sha256 {state} was noted there") from error
     except CorruptArchive as error:
         raise _spoilt(error.message) from error
@@ -166,26 +167,26 @@ def _spoilt(message: str) -> CorruptArchive:
     return CorruptArchive(message, hint="'archec verify --repair-from COPY' puts good bytes there from a second copy")
 
 
-def path_held(layout: Layout, catalogue: Catalogue, obi: Obi, tist: int) -> str | None:
+def path_held(archive: Archive, obi: Obi, tist: int) -> str | None:
     """The path in the obi store of the bytes noted at (tist, obi), after all redirects; None where there are none."""
     try:
-        return _locate(layout, catalogue, obi, tist).path
+        return _locate(archive, obi, tist).path
     except (NotHeld, CorruptArchive):
         return None
 
 
-def _locate(layout: Layout, catalogue: Catalogue, obi: Obi, tist: int) -> Located:
+def _locate(archive: Archive, obi: Obi, tist: int) -> Located:
     """Where the bytes noted at (tist, obi) lie; a redirect by a trailing slash only has no link, and
     leads to what its variant was at that tist."""
     try:
-        return locate(layout, obi.bytes_at(tist), obi.id)
+        return locate(archive.layout, obi.bytes_at(tist), obi.id)
     except NotHeld:
         variant = slash_variant(obi.id) if obi.kind == "fobi" else None
-        fobi = catalogue.obis("fobi", [variant]).get(variant) if variant else None
+        fobi = archive.catalogue.obis("fobi", [variant]).get(variant) if variant else None
         entry = fobi.history.entry_at(tist) if fobi is not None else None
         if fobi is None or entry is None or entry[1] is None:
             raise
-        return locate(layout, fobi.bytes_at(entry[0]), fobi.id)
+        return locate(archive.layout, fobi.bytes_at(entry[0]), fobi.id)
 
 
 def _redirects(catalogue: Catalogue, fobi: Obi, tist: int) -> tuple[tuple[tuple[str, int], ...], int | None]:

@@ -76,8 +76,7 @@ def _diff(archive: Archive, raw: str, from_when: str | None, to_when: str | None
     if found.kind != "tobi":
         raise UsageError(f"{found.id}: only templates can be compared", hint="'archec get' writes a file as of a time")
     diff = text_diff(
-        archive.layout,
-        archive.catalogue,
+        archive,
         found,
         parse_when(from_when) if from_when is not None else None,
         parse_when(to_when) if to_when is not None else None,

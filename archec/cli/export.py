@@ -58,7 +58,7 @@ def warc(
     with opened(config_file) as it:
         warn_if_unknown(it.catalogue, wanted)
         with meter_for() as meter:
-            summary = export_warc(it.config, it.layout, it.catalogue, request, meter, _reporter(as_json))
+            summary = export_warc(it, request, meter, _reporter(as_json))
     if as_json:
         echo_json(summary.as_value())
     else:

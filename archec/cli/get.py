@@ -39,7 +39,7 @@ def get(obi: str, when: str | None, output: Path | None, config_file: Path | Non
         found = find(archive.catalogue, obi)
         if tist is None:  # runs that follow each other within a second have tists in the future
             tist = max(int(time.time()), found.history.last or 0)
-        held = held_at(archive.layout, archive.catalogue, found, tist)
+        held = held_at(archive, found, tist)
         if output is None or str(output) == "-":
             give(archive.layout, held, sys.stdout.buffer.write)
         else:

@@ -29,7 +29,7 @@ def history(obi: str, as_json: bool, config_file: Path | None) -> None:
     """
     with opened(config_file) as archive:
         found = find(archive.catalogue, obi)
-        incidences = list(rows(archive.layout, archive.catalogue, found))
+        incidences = list(rows(archive, found))
         if as_json:
             value: dict[str, object] = {
                 "id": found.id,

@@ -63,10 +63,9 @@ def lost(
     if query.until is not None and query.until < query.since:
         raise UsageError(f"{iso(query.until)} is before {iso(query.since)}: --until must be later than --since")
     with opened(config_file) as opened_archive:
-        layout, catalogue = opened_archive.layout, opened_archive.catalogue
-        warn_if_unknown(catalogue, wanted)
+        warn_if_unknown(opened_archive.catalogue, wanted)
         width, lines = terminal_width(), LineWriter()
-        found = losses.returned(layout, catalogue, query) if came_back else losses.lost(layout, catalogue, query)
+        found = losses.returned(opened_archive, query) if came_back else losses.lost(opened_archive, query)
         for one in found:
             if as_json:
                 lines.json(_value(one, query.now))

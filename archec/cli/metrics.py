@@ -25,7 +25,7 @@ def metrics(output: Path | None, as_json: bool, config_file: Path | None) -> Non
     With --json one object per line.
     """
     with opened(config_file) as archive:
-        found = metrics_of(status(archive.config, archive.layout, archive.catalogue))
+        found = metrics_of(status(archive))
     if as_json:
         for metric in found.collect():
             for sample in metric.samples:

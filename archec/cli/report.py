@@ -35,8 +35,8 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
     with meter_for() as meter, opened(config_file) as archive:
         if output is not None:
             need_matplotlib()
-        view = run_named(archive.layout, archive.catalogue, run)
-        series = series_of(runs(archive.layout, archive.catalogue, before=view.run + 1))
+        view = run_named(archive, run)
+        series = series_of(runs(archive, before=view.run + 1))
         tell = _Tell(meter, archive.catalogue.counts().tobis_held)
         rows = coverage_by_archive(archive.catalogue, tell)
         account = Account(archive.config.name, int(time.time()), view, series, tuple(rows))

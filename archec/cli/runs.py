@@ -38,7 +38,7 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
     """
     with opened(config_file) as archive:
         if run is not None:
-            view = run_named(archive.layout, archive.catalogue, run)
+            view = run_named(archive, run)
             if as_json:
                 echo_json(view.as_value(whole=True))
             else:
@@ -46,7 +46,7 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
                     for part in fold(line, terminal_width(), 12):
                         echo(part)
             return
-        found = islice(all_runs(archive.layout, archive.catalogue), limit)
+        found = islice(all_runs(archive), limit)
         if as_json:
             for view in found:
                 echo_json(view.as_value())

@@ -24,7 +24,7 @@ _MAX_ROWS = 3
 def status(as_json: bool, config_file: Path | None) -> None:
     """Show the state of the archive: what it holds, its last run, what is due, what needs attention."""
     with opened(config_file) as archive:
-        found = look(archive.config, archive.layout, archive.catalogue)
+        found = look(archive)
     if as_json:
         echo_json(found.as_value())
     else:

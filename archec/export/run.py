@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.config import Config
 from archec.export.observations import collect_visits
@@ -103,32 +104,30 @@ class ExportSummary:
         }
 
 
-def export_warc(
-    config: Config, layout: Layout, catalogue: Catalogue, request: ExportRequest, meter: Meter, report: Report
-) -> ExportSummary:
+def export_warc(archive: Archive, request: ExportRequest, meter: Meter, report: Report) -> ExportSummary:
     """Brings the vault up to date. Calls ``report`` for what cannot be exported, as soon as that is known.
 
     Raises LockHeld if another export writes to this vault, and the exceptions of opening the vault.
     """
     began = time.monotonic()
-    summary = ExportSummary(str(request.folder), request.dry)
+    config, summary = archive.config, ExportSummary(str(request.folder), request.dry)
     with ExitStack() as stack:
-        vault = open_vault(request.folder, layout, dry=request.dry)
+        vault = open_vault(request.folder, archive.layout, dry=request.dry)
         if not request.dry:
             stack.enter_context(RunLock(Layout(vault.root), "export warc"))
             sweep(vault)
         scratch = stack.enter_context(_scratch_folder(config))
-        position = catalogue.position()
+        position = archive.catalogue.position()
         visits = None
         if request.revisits:
             meter.phase("reading journals", None)
-            visits = collect_visits(layout, position, request.since, scratch, meter.at)
+            visits = collect_visits(archive.layout, position, request.since, scratch, meter.at)
         plan = ExportPlan(
-            layout, config.database, config.base, vault, visits, scratch,
+            archive.layout, config.database, config.base, vault, visits, scratch,
             request.since, position.stamp or position.run, request.dry, request.max_bytes,
         )  # fmt: skip
         try:
-            _export_units(config, catalogue, plan, request.wanted, summary, meter, report)
+            _export_units(config, archive.catalogue, plan, request.wanted, summary, meter, report)
         except BaseException:
             if not request.dry:
                 sweep(vault)

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import orjson
 
 from archec.archive.follow import CATCH_UP, UNFINISHED, last_run
+from archec.archive.opening import Archive
 from archec.archive.runs import newest_first, recounted
-from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
 from archec.errors import BadName, NotHeld
 from archec.store.journalfile import journals
@@ -43,6 +43,7 @@ class RunView:
     recorded: str
     data_set: int
     kind: str
+    form: str
     source: str
     options: str
     report: dict[str, Any] = field(default_factory=dict)
@@ -89,9 +90,10 @@ class RunView:
         value: dict[str, Any] = {
             "run": self.run,
             "run_time": _iso(self.run),
+            "kind": self.kind,
             "state": self.state,
             "resumable": self.resumable,
-            "data_set": {"tist": self.data_set, "time": _iso(self.data_set), "kind": self.kind, "source": self.source},
+            "data_set": {"tist": self.data_set, "time": _iso(self.data_set), "kind": self.form, "source": self.source},
             "seconds": self.seconds,
             "tobis": self.counts("tobis"),
             "fobis": self.counts("fobis"),
@@ -108,29 +110,29 @@ class RunView:
         return value
 
 
-def runs(layout: Layout, catalogue: Catalogue, *, before: int = MAX_TIST + 1) -> Iterator[RunView]:
+def runs(archive: Archive, *, before: int = MAX_TIST + 1) -> Iterator[RunView]:
     """The runs with tist < ``before``, newest first; page by page.
 
     The figures of a run that was stopped and has not been resumed are those of what it committed, from its journal.
     """
-    files = journals(layout)
+    files = journals(archive.layout)
     newest = files[-1] if files else None
-    who = holder(layout)
+    who = holder(archive.layout)
     working = who is not None and who.what == "gather"
-    for run in newest_first(catalogue, before):
+    for run in newest_first(archive.catalogue, before):
         view = _view(run)
         if newest is not None and run.tist == newest.tist and not newest.finished and run.state in UNFINISHED:
-            view = replace(view, state="running") if working else _stopped(layout, view)
+            view = replace(view, state="running") if working else _stopped(archive.layout, view)
         yield view
 
 
-def run_named(layout: Layout, catalogue: Catalogue, name: str) -> RunView:
-    """The run with this software tist (or any date that names it), or the ``last`` one.
+def run_named(archive: Archive, name: str) -> RunView:
+    """The run with this software tist (or any date that names it), or the ``last`` gathering.
 
     Raises :class:`BadName` for what is neither, :class:`NotHeld` where there is no such run.
     """
     if name.strip().lower() == "last":
-        found = next(runs(layout, catalogue), None)
+        found = next((view for view in runs(archive) if view.kind == "gather"), None)
         if found is None:
             raise NotHeld("this archive has no runs yet", hint="'archec gather' makes one")
         return found
@@ -138,7 +140,7 @@ def run_named(layout: Layout, catalogue: Catalogue, name: str) -> RunView:
         tist = int(name) if name.isascii() and name.isdecimal() else parse_when(name)
     except (BadName, ValueError) as error:
         raise BadName(f"{name!r} is not a run", hint="give its software tist, or 'last'") from error
-    found = next(runs(layout, catalogue, before=min(tist, MAX_TIST) + 1), None)
+    found = next(runs(archive, before=min(tist, MAX_TIST) + 1), None)
     if found is None or found.run != tist:
         raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
     return found
@@ -169,7 +171,7 @@ def _view(run: Run) -> RunView:
     except ValueError:
         report = {}
     view = RunView(
-        run.tist, "interrupted", run.state, run.data_set, run.kind, run.source, run.options,
+        run.tist, "interrupted", run.state, run.data_set, run.kind, run.form, run.source, run.options,
         report if isinstance(report, dict) else {},
     )  # fmt: skip
     # A run that failed and that nobody resumed is recorded as interrupted, with what it said when it failed.

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from archec.archive.hosts import HostFigures
+from archec.archive.opening import Archive
 from archec.archive.runs import stored_before
 from archec.audit.memory import Memory, memory_path, oldest_check
 from archec.catalogue.interface import Catalogue, Counts
@@ -98,28 +99,28 @@ class Status:
         return value
 
 
-def status(config: Config, layout: Layout, catalogue: Catalogue, *, now: int | None = None) -> Status:
+def status(archive: Archive, *, now: int | None = None) -> Status:
     """The status of the archive; changes nothing. Raises :class:`StorageFailed` where the disk cannot be asked."""
-    moment = int(time.time()) if now is None else now
-    recent = list(islice(runs(layout, catalogue), _LOOK_BACK))
+    config, moment = archive.config, int(time.time()) if now is None else now
+    recent = list(islice((view for view in runs(archive) if view.kind == "gather"), _LOOK_BACK))
     success = next((run for run in recent if run.recorded in ("done", "held-back", "budget")), None)
     fetched = next((run for run in recent if run.part("hosts").get("visited")), None)
     hosts = fetched.part("hosts") if fetched is not None else {}
-    who = at_work(layout)
+    who = at_work(archive.layout)
     return Status(
         now=moment,
         name=config.name,
-        obis=catalogue.counts(),
-        stored_bytes=stored_before(catalogue, recent[0].run) + recent[0].stored_bytes if recent else 0,
+        obis=archive.catalogue.counts(),
+        stored_bytes=stored_before(archive.catalogue, recent[0].run) + recent[0].stored_bytes if recent else 0,
         at_work=str(who) if who is not None else "",
         last=recent[0] if recent else None,
         success=success,
-        due=_due(catalogue, moment),
+        due=_due(archive.catalogue, moment),
         hosts_run=fetched.run if fetched is not None else None,
         hosts_in_trouble=int(hosts.get("in_trouble", 0)),
         hosts=tuple(HostFigures.of(item) for item in hosts.get("trouble", ())),
         held_back=tuple(_held_back(recent)),
-        disk=_disk(layout),
+        disk=_disk(archive.layout),
         min_free=config.min_free,
         fixity=_fixity(config),
     )

@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from xxhash import xxh3_64_intdigest
 
+from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS, Kind, Obi
 from archec.errors import ArchecError, CatalogueGone
@@ -23,7 +24,6 @@ from archec.oai.index import Cursor, IndexEntry, IndexRow
 from archec.oai.sets import SetRules
 from archec.redif.schema import kind_of
 from archec.redif.template import Template, parse
-from archec.store.layout import Layout
 from archec.store.reader import Reader
 
 DOMAIN = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z][a-zA-Z0-9-]*)+")
@@ -137,8 +137,8 @@ def known_obis(catalogue: Catalogue, rows: Sequence[IndexRow]) -> dict[str, Obi]
 class ItemReader:
     """Items with their contents: the catalogue's documents, the store's bytes. Safe for threads."""
 
-    def __init__(self, layout: Layout, catalogue: Catalogue, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._layout, self._catalogue, self._clock = layout, catalogue, clock
+    def __init__(self, archive: Archive, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._layout, self._catalogue, self._clock = archive.layout, archive.catalogue, clock
         self._publishers: dict[str, tuple[float, str]] = {}
 
     def items(

@@ -62,7 +62,7 @@ def opened_oai(archive: Archive) -> Iterator[OaiCapability]:
     """
     config = archive.config
     with closing(open_index(config.database, config.path(config.oai.index))) as index:
-        repository = make_repository(config, index, ItemReader(archive.layout, archive.catalogue))
+        repository = make_repository(config, index, ItemReader(archive))
         if repository.domain == NOWHERE:
             _log.warning("set server.url or oai.repositoryIdentifier before harvesters come")
         follower = Follower(

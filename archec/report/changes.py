@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from archec.archive.lookup import Held, held_at
+from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS, START, Kind, Moment, Obi
 from archec.errors import CorruptArchive, NotHeld, UsageError
@@ -144,7 +145,7 @@ class TextDiff:
 
 
 def text_diff(
-    layout: Layout, catalogue: Catalogue, tobi: Obi, from_when: int | None = None, to_when: int | None = None
+    archive: Archive, tobi: Obi, from_when: int | None = None, to_when: int | None = None
 ) -> TextDiff:
     """The difference between the states in force at two times; by default the last two that were noted.
 
@@ -156,17 +157,17 @@ def text_diff(
     noted = tobi.history.noted
     if not noted:
         raise NotHeld(f"{tobi.id}: was never held")
-    new = held_at(layout, catalogue, tobi, noted[-1] if to_when is None else to_when)
+    new = held_at(archive, tobi, noted[-1] if to_when is None else to_when)
     if from_when is None:
         earlier = [tist for tist in noted if tist < new.tist]
         if not earlier:
             raise NotHeld(f"{tobi.id}: nothing to compare with: it was not held before {iso(new.tist)} ({new.tist})")
         from_when = earlier[-1]
-    old = held_at(layout, catalogue, tobi, from_when)
+    old = held_at(archive, tobi, from_when)
     if old.tist > new.tist:
         raise UsageError(f"{iso(old.tist)} is after {iso(new.tist)}: --from comes before --to")
     names = (f"{tobi.id} {iso(old.tist)}", f"{tobi.id} {iso(new.tist)}")
-    lines = difflib.unified_diff(_lines(layout, old), _lines(layout, new), *names, lineterm="")
+    lines = difflib.unified_diff(_lines(archive.layout, old), _lines(archive.layout, new), *names, lineterm="")
     return TextDiff(tobi.id, old.tist, new.tist, tuple(lines))
 
 

@@ -12,11 +12,11 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from archec.archive.lookup import path_held
+from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import START, Kind, Moment, Obi
 from archec.ids import archive_of
 from archec.report.changes import chunks_in_time
-from archec.store.layout import Layout
 
 MOST_WORKS = 10
 """Maximum number of works listed for one file: some URLs stand in thousands of templates."""
@@ -90,8 +90,9 @@ class Returned:
     title: str = ""
 
 
-def lost(layout: Layout, catalogue: Catalogue, query: LostQuery) -> Iterator[Lost]:
+def lost(archive: Archive, query: LostQuery) -> Iterator[Lost]:
     """What is lost now, by the tist of its loss."""
+    catalogue = archive.catalogue
     few = _lost_of_few(catalogue, query.archive) if query.archive else None
     streams = {kind: _lost_moments(catalogue, kind, query, few) for kind in query.kinds}
     for kind, moments in chunks_in_time(streams):
@@ -103,11 +104,12 @@ def lost(layout: Layout, catalogue: Catalogue, query: LostQuery) -> Iterator[Los
             if not when or not _wanted(query, _reason(obi, when)):
                 continue
             if kind == "tobi" or _of_archive(query, obi.id, named, catalogue):
-                yield _lost(layout, catalogue, obi, when, named.get(obi.id, []))
+                yield _lost(archive, obi, when, named.get(obi.id, []))
 
 
-def returned(layout: Layout, catalogue: Catalogue, query: LostQuery) -> Iterator[Returned]:
+def returned(archive: Archive, query: LostQuery) -> Iterator[Returned]:
     """What had been lost and came back, by the tist of its return."""
+    catalogue = archive.catalogue
     streams = {kind: _in_time(catalogue.returned(kind, _start(query)), query) for kind in query.kinds}
     for kind, moments in chunks_in_time(streams):
         ids = [moment.id for moment in moments]
@@ -119,7 +121,7 @@ def returned(layout: Layout, catalogue: Catalogue, query: LostQuery) -> Iterator
                 continue
             if kind == "fobi" and not _of_archive(query, obi, named, catalogue):
                 continue
-            one = _returned(layout, catalogue, found, tist)
+            one = _returned(archive, found, tist)
             if one is not None and _wanted(query, one.reason) and tist - one.lost >= query.at_least:
                 yield one
 
@@ -211,11 +213,11 @@ def _title(tobi: Obi) -> str:
     return version.title if version is not None else ""
 
 
-def _lost(layout: Layout, catalogue: Catalogue, obi: Obi, when: int, named: list[Obi]) -> Lost:
+def _lost(archive: Archive, obi: Obi, when: int, named: list[Obi]) -> Lost:
     """``named`` are the templates that name a file."""
     noted = _noted(obi, when)
-    path, digests = path_held(layout, catalogue, obi, noted), _digests(obi, noted)
-    works = tuple(_works(catalogue, obi.id, named[:MOST_WORKS])) if named else ()
+    path, digests = path_held(archive, obi, noted), _digests(obi, noted)
+    works = tuple(_works(archive.catalogue, obi.id, named[:MOST_WORKS])) if named else ()
     more = len(named) > MOST_WORKS
     title = _title(obi)
     return Lost(obi.id, obi.kind, noted, when, _reason(obi, when), *digests, path, obi.handle, title, works, more)
@@ -236,7 +238,7 @@ def _names_now(tobi: Obi) -> list[str]:
     return list(dict.fromkeys(ref.url for ref in version.refs)) if version is not None else []
 
 
-def _returned(layout: Layout, catalogue: Catalogue, obi: Obi, tist: int) -> Returned | None:
+def _returned(archive: Archive, obi: Obi, tist: int) -> Returned | None:
     """None where the history has moved on since the list was read."""
     history = obi.history
     before = [when for when in history.tists if when < tist]
@@ -246,6 +248,6 @@ def _returned(layout: Layout, catalogue: Catalogue, obi: Obi, tist: int) -> Retu
     gone = before[-1]
     had = history.at(_noted(obi, gone))
     digests = _digests(obi, tist)
-    path = path_held(layout, catalogue, obi, tist)
+    path = path_held(archive, obi, tist)
     reason, same = _reason(obi, gone), had == state
     return Returned(obi.id, obi.kind, gone, tist, reason, same, *digests, path, obi.handle, _title(obi))

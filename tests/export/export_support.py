@@ -17,6 +17,7 @@ from gather_site import Answer, Site, moved, page, pdf
 from gather_support import Member, make, run, tarball, template, write_papers
 from warcio.archiveiterator import ArchiveIterator
 
+from archec.archive.opening import Archive
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, load
 from archec.export.run import ExportRequest, ExportSummary, export_warc
@@ -94,7 +95,7 @@ def exported(
     catalogue = open_catalogue(world.config.database, base=world.config.base)
     try:
         request = ExportRequest(vault, wanted or Selection(), since, dry, revisits, max_bytes)
-        summary = export_warc(world.config, world.layout, catalogue, request, Silent(), problems.append)
+        summary = export_warc(Archive(world.config, world.layout, catalogue), request, Silent(), problems.append)
     finally:
         catalogue.close()
     return summary, problems

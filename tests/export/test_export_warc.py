@@ -17,6 +17,7 @@ from gather_site import Site, page
 from gather_support import Member, archec_cli, archec_inline, change, make, run, tarball, template, write_papers
 
 from archec.archive.lookup import held_at
+from archec.archive.opening import Archive
 from archec.catalogue.open import open_catalogue
 from archec.errors import ConfigError, CorruptArchive, LockHeld, UsageError
 from archec.export import run as export_run
@@ -56,7 +57,8 @@ def test_every_noted_state_is_there_with_its_bytes(pristine: World, vault: Path)
                     assert record.http["location"]
                     assert "WARC-X-Archec-SHA256" not in record.headers
                     continue
-                with held_at(pristine.layout, catalogue, obi, tist).open(pristine.layout) as file:
+                held = held_at(Archive(pristine.config, pristine.layout, catalogue), obi, tist)
+                with held.open(pristine.layout) as file:
                     assert record.body == file.read(), obi.id
                 assert record.headers["WARC-X-Archec-SHA256"] == obi.history.at(tist)
                 assert hashlib.sha256(record.body).hexdigest() == obi.history.at(tist)

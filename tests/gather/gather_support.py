@@ -23,6 +23,7 @@ import pytest
 import archec
 from archec.archive.follow import rebuild
 from archec.archive.lookup import held_at
+from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
@@ -321,7 +322,7 @@ def check(config: Config, *, whole: bool = True) -> None:
                 if sha256 is None:
                     continue
                 assert sha256 in obi.versions or obi.notes[tist].kind == "restated", obi.id
-                held = held_at(layout, catalogue, obi, tist)
+                held = held_at(Archive(config, layout, catalogue), obi, tist)
                 with held.open(layout) as file:
                     data = file.read()
                 assert (held.tist, hashlib.sha256(data).hexdigest()) == (tist, sha256), obi.id

@@ -11,6 +11,7 @@ from gather_site import Answer, Site, moved, page, pdf
 from gather_support import change, check, histories, make, outcomes, run, store_files, write_papers
 
 from archec.archive.lookup import find, held_at, rows
+from archec.archive.opening import Archive
 from archec.catalogue.model import Obi
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
@@ -43,7 +44,7 @@ def bytes_now(config: Config, url: str) -> bytes:
     try:
         obi = find(catalogue, url)
         assert obi.history.last is not None
-        with held_at(layout, catalogue, obi, obi.history.last).open(layout) as file:
+        with held_at(Archive(config, layout, catalogue), obi, obi.history.last).open(layout) as file:
             return file.read()
     finally:
         catalogue.close()
@@ -53,7 +54,7 @@ def redirects(config: Config, url: str) -> list[tuple[tuple[str, int], ...]]:
     layout = open_layout(config.store_path)
     catalogue = open_catalogue(config.database, base=config.base)
     try:
-        return [row.redirects for row in rows(layout, catalogue, find(catalogue, url))]
+        return [row.redirects for row in rows(Archive(config, layout, catalogue), find(catalogue, url))]
     finally:
         catalogue.close()
 

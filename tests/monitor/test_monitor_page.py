@@ -81,7 +81,7 @@ def account_of(text: str, count: int = 3) -> Account:
         "seconds": {"templates": 3.5},
         "stored_bytes": 77,
     }
-    view = RunView(1_700_000_000, "done", "done", 1_300_000_000, "tarball", text, text, report)
+    view = RunView(1_700_000_000, "done", "done", 1_300_000_000, "gather", "tarball", text, text, report)
     rows = tuple(Coverage(text, "", 3, 2) for _ in range(count))
     return Account(text, 1_700_000_001, view, series_of([view] * 3), rows)
 
@@ -117,7 +117,7 @@ def test_a_page_is_of_bounded_size() -> None:
 
 
 def test_an_empty_account() -> None:
-    view = RunView(1_700_000_000, "running", "running", 0, "directory", "", "{}")
+    view = RunView(1_700_000_000, "running", "running", 0, "gather", "directory", "", "{}")
     assert_harmless(page(Account("", 1, view, series_of([]), ())))
 
 

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 from lxml import etree
 
 import archec.oai
+from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Changes, Note, Obi, Position, Refipo, Version, Visit
 from archec.catalogue.sqlite import SQLiteCatalogue
@@ -164,7 +165,7 @@ class World:
             secret="oai.secret",
         )
         self.config = Config(base=self.folder, name="Test archive", oai=given)
-        reader = ItemReader(self.layout, self.catalogue)
+        reader = ItemReader(Archive(self.config, self.layout, self.catalogue))
         self.repository: Repository = make_repository(self.config, self.index, reader, environ=SECRET)
         rules = SetRules(given.sets, given.collections)
         self.follower = Follower(self.catalogue, self.index, rules, chunk=self._chunk, clock=self.clock)

@@ -16,6 +16,7 @@ from oai_clients import CLIENTS, Client, Crowd, compared, needs
 from oai_http import Running, served
 from oai_support import World, texts
 
+from archec.archive.opening import Archive
 from archec.config import Config, OaiConfig, load
 from archec.demo.show import make_archive, play
 from archec.gather.run import Options, gather
@@ -30,7 +31,8 @@ from archec.tist import iso
 
 HISTORY = Path(os.environ.get("ARCHEC_CORPUS", Path(__file__).parents[3] / "shared" / "corpus")) / "history"
 
-class Archive(World):
+
+class RealArchive(World):
     """A real archive, gathered by real runs, as a repository."""
 
     def __init__(self, config: Config, settings: OaiConfig) -> None:
@@ -42,7 +44,7 @@ class Archive(World):
             index=SQLiteIndex(folder / "oai.sqlite"),
         )  # fmt: skip
         self.layout = open_layout(config.store_path)
-        reader = ItemReader(self.layout, self.catalogue)
+        reader = ItemReader(Archive(self.config, self.layout, self.catalogue))
         self.repository = make_repository(self.config, self.index, reader, environ={})
         rules = SetRules(settings.sets, settings.collections)
         self.follower = Follower(self.catalogue, self.index, rules, clock=self.clock)
@@ -53,23 +55,23 @@ class Archive(World):
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealArchive]:
     """The archive of ``archec demo``."""
     config = make_archive(tmp_path_factory.mktemp("oai") / "demo")
     for _ in play(config, Silent()):
         pass
-    made = Archive(load(config.base / "config.yaml", environ={}), OaiConfig(numOfRecords=7))
+    made = RealArchive(load(config.base / "config.yaml", environ={}), OaiConfig(numOfRecords=7))
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def site(demo: Archive) -> Iterator[Running]:
+def site(demo: RealArchive) -> Iterator[Running]:
     with served(demo) as made:
         yield made
 
 
-def test_the_demo(demo: Archive) -> None:
+def test_the_demo(demo: RealArchive) -> None:
     """Every answer about a real archive is valid, in every format; files and losses are there."""
     for prefix in ("oai_dc", "redif", "amf"):
         roots = list(demo.walk("ListRecords", metadataPrefix=prefix))
@@ -135,15 +137,15 @@ def tarballs(folder: Path) -> list[Path]:
     return made
 
 
-def replay(folder: Path, files: Iterable[Path], client: Client) -> tuple[Archive, dict[str, bool]]:
+def replay(folder: Path, files: Iterable[Path], client: Client) -> tuple[RealArchive, dict[str, bool]]:
     """Replays data sets one by one, each followed by an incremental harvest; what that harvester has."""
     config = make_archive(folder)
-    archive: Archive | None = None
+    archive: RealArchive | None = None
     mirror: dict[str, bool] = {}
     since: dict[str, str] = {}
     for file in files:
         gather(config, Options(file=file, fetch=False, accept=frozenset(["all"])), Silent())
-        archive = archive or Archive(config, OaiConfig())
+        archive = archive or RealArchive(config, OaiConfig())
         archive.follower.catch_up()
         archive.clock.pass_(60)
         mirror.update(compared(archive, client, **since))
@@ -153,7 +155,7 @@ def replay(folder: Path, files: Iterable[Path], client: Client) -> tuple[Archive
     return archive, mirror
 
 
-def looked_at(archive: Archive, mirror: dict[str, bool], client: Client, sets: Sequence[str]) -> None:
+def looked_at(archive: RealArchive, mirror: dict[str, bool], client: Client, sets: Sequence[str]) -> None:
     """The mirror is what there is; sets and both ends of time make parts that add up."""
     whole = compared(archive, client)
     assert mirror == dict(whole)
@@ -174,7 +176,7 @@ def looked_at(archive: Archive, mirror: dict[str, bool], client: Client, sets: S
 
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("client", CLIENTS)
-def test_the_demo_harvested(demo: Archive, client: Client) -> None:
+def test_the_demo_harvested(demo: RealArchive, client: Client) -> None:
     needs(client)
     found = compared(demo, client)
     assert (len(found), sum(deleted for _, deleted in found)) == (30, 1)
@@ -233,7 +235,7 @@ def test_replays_of_real_data_sets(client: Client, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_public_validator(demo: Archive) -> None:
+def test_the_public_validator(demo: RealArchive) -> None:
     """The validator that registers repositories at openarchives.org (HTTP::OAIPMH::Validator)."""
     folder = Path(os.environ.get("ARCHEC_TEST_OAI_VALIDATOR", "/nowhere"))
     command = ["perl", f"-I{folder / 'lib'}", str(folder / "oaipmh-validator.pl")]

@@ -7,9 +7,12 @@ from hashlib import md5, sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Changes, Note, Obi, Position, Refipo, Version, Visit
+from archec.config import Config
 from archec.history import History
+from archec.store.layout import Layout
 
 PAPER = "ReDIF-Paper 1.0"
 
@@ -83,3 +86,8 @@ def file(
     }
     visit = Visit(99, outcome) if outcome else None
     return Obi(url, "fobi", History.of(states), versions, notes, visit=visit, stamp=stamp)
+
+
+def opened(layout: Layout, catalogue: Catalogue) -> Archive:
+    """The open archive that they make up."""
+    return Archive(Config(base=layout.root), layout, catalogue)

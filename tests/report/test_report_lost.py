@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pytest
-from report_data import file, lot, version_of, work
+from report_data import file, lot, opened, version_of, work
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi
@@ -37,11 +37,11 @@ def world(catalogue: Catalogue) -> Catalogue:
 
 
 def ids(layout: Layout, catalogue: Catalogue, query: LostQuery) -> list[str]:
-    return [one.id for one in lost(layout, catalogue, query)]
+    return [one.id for one in lost(opened(layout, catalogue), query)]
 
 
 def test_lost_by_time(layout: Layout, world: Catalogue) -> None:
-    found = list(lost(layout, world, ALL))
+    found = list(lost(opened(layout, world), ALL))
     assert [(one.lost, one.id) for one in found] == [
         (40, "http://h/v"), (50, "RePEc:a:s:2"), (60, "http://h/u"), (70, "RePEc:b:s:1"),
     ]  # fmt: skip
@@ -55,10 +55,10 @@ def test_lost_by_time(layout: Layout, world: Catalogue) -> None:
 
 
 def test_a_lost_file_tells_of_its_works(layout: Layout, world: Catalogue) -> None:
-    one, two = next(one for one in lost(layout, world, ALL) if one.id == "http://h/u").works
+    one, two = next(one for one in lost(opened(layout, world), ALL) if one.id == "http://h/u").works
     assert (one.id, one.title, one.held, one.names, one.rendering) == ("RePEc:a:s:1", "One", True, True, "http://h/x")
     assert (two.id, two.title, two.held, two.names, two.rendering) == ("RePEc:a:s:2", "Two", False, False, "http://h/x")
-    (three,) = next(one for one in lost(layout, world, ALL) if one.id == "http://h/v").works
+    (three,) = next(one for one in lost(opened(layout, world), ALL) if one.id == "http://h/v").works
     assert three.rendering == "http://h/w"
 
 
@@ -78,8 +78,8 @@ def test_of_an_archive(layout: Layout, world: Catalogue, small: int, monkeypatch
     assert ids(layout, world, query) == ["http://h/v", "RePEc:a:s:2", "http://h/u"]
     assert ids(layout, world, query._replace(since=41, until=60)) == ["RePEc:a:s:2"]
     assert ids(layout, world, ALL._replace(archive="b")) == ["RePEc:b:s:1"]
-    assert [one.id for one in returned(layout, world, query)] == ["http://h/w", "RePEc:a:s:3"]
-    assert list(returned(layout, world, ALL._replace(archive="b"))) == []
+    assert [one.id for one in returned(opened(layout, world), query)] == ["http://h/w", "RePEc:a:s:3"]
+    assert list(returned(opened(layout, world), ALL._replace(archive="b"))) == []
 
 
 def test_a_file_that_many_name(layout: Layout, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_a_file_that_many_name(layout: Layout, catalogue: Catalogue, monkeypatch
     catalogue.write(
         lot(1, obis=[*tobis, work("RePEc:b:s:1", {10: ["http://h/u"]}), file("http://h/u", {1: "", 2: None})])
     )
-    (one,) = lost(layout, catalogue, ALL)
+    (one,) = lost(opened(layout, catalogue), ALL)
     assert (len(one.works), one.more) == (MOST_WORKS, True)
     assert (
         ids(layout, catalogue, ALL._replace(archive="b"))
@@ -98,17 +98,17 @@ def test_a_file_that_many_name(layout: Layout, catalogue: Catalogue, monkeypatch
 
 
 def test_returned(layout: Layout, world: Catalogue) -> None:
-    first, second = returned(layout, world, ALL)
+    first, second = returned(opened(layout, world), ALL)
     assert (first.id, first.lost, first.returned, first.same) == ("http://h/w", 20, 30, True)
     assert (second.id, second.lost, second.returned, second.same) == ("RePEc:a:s:3", 40, 90, False)
     assert (first.reason, second.reason) == ("HTTP status 404", "not there")
-    assert [one.id for one in returned(layout, world, ALL._replace(at_least=11))] == ["RePEc:a:s:3"]
-    assert [one.id for one in returned(layout, world, ALL._replace(until=90))] == ["http://h/w"]
-    assert [one.id for one in returned(layout, world, ALL._replace(kinds=("fobi",), since=31))] == []
+    assert [one.id for one in returned(opened(layout, world), ALL._replace(at_least=11))] == ["RePEc:a:s:3"]
+    assert [one.id for one in returned(opened(layout, world), ALL._replace(until=90))] == ["http://h/w"]
+    assert [one.id for one in returned(opened(layout, world), ALL._replace(kinds=("fobi",), since=31))] == []
 
 
 def test_nothing_is_lost(layout: Layout, catalogue: Catalogue) -> None:
-    assert [*lost(layout, catalogue, ALL), *returned(layout, catalogue, ALL)] == []
+    assert [*lost(opened(layout, catalogue), ALL), *returned(opened(layout, catalogue), ALL)] == []
 
 
 def test_lists_are_lazy(layout: Layout, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_lists_are_lazy(layout: Layout, catalogue: Catalogue, monkeypatch: pytes
         return before(kind, ids)
 
     monkeypatch.setattr(catalogue, "obis", counted)
-    rows = lost(layout, catalogue, ALL)
+    rows = lost(opened(layout, catalogue), ALL)
     assert next(rows).id == "http://h/00000"
     assert read < 50
     assert len({one.id for one in rows}) == 2999
