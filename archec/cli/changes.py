@@ -33,7 +33,7 @@ def changes(
     as_json: bool,
     config_file: Path | None,
 ) -> None:
-    """List incidences by time: what was new, changed (and how), lost, returned.
+    """List incidences by time: new, changed, lost, returned.
 
     A DATE is that of the incidence: for a template, the date of the data set. With a RUN, incidences are listed in
     the order in which it and later runs noted them, whatever the date of their data sets.

@@ -23,7 +23,7 @@ from archec.units import human_duration
 @config_option
 @click.pass_context
 def check(context: click.Context, fix: bool, as_json: bool, config_file: Path | None) -> None:
-    """Check that journals, names on disk, links and catalogue agree.
+    """Check that journals, names, links and catalogue agree.
 
     Does not read the contents of files: 'archec verify' does. Without --fix nothing is changed at all; with it
     nothing that has a final name is removed, and no run can start meanwhile. Exits with 6 if something is wrong.

@@ -35,11 +35,11 @@ _COLUMNS = (
 @json_option
 @config_option
 def coverage(archive: str | None, series: str | None, as_json: bool, config_file: Path | None) -> None:
-    """Show for each archive and series how many works have a file that is held, and what became of the rest.
+    """Show how many works of each series have a held file.
 
-    Files are those that the newest version of a work names, counted for each work that names them. PDFs are recognised
-    by their contents, not by what their template or server says. Rows appear as the catalogue is read; the last one
-    is the total.
+    Also what became of the other files. Files are those that the newest version of a work names, counted for each
+    work that names them. PDFs are recognised by their contents, not by what their template or server says. Rows
+    appear as the catalogue is read; the last one is the total.
     """
     wanted = selection(archive, series)
     with opened(config_file) as opened_archive:

@@ -18,7 +18,7 @@ from archec.terminal.progress import meter_for
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), required=False)
 def demo(directory: Path | None) -> None:
-    """Gather a small web site three times, and show what the archive then knows.
+    """Gather a small web site three times and show the result.
 
     The site runs on this machine (127.0.0.1); nothing else is contacted. The archive is created in DIRECTORY
     (default: a new temporary folder) and is kept.

@@ -17,10 +17,10 @@ from archec.cli.options import config_option, json_option
 @json_option
 @config_option
 def dump(everything: bool, as_json: bool, config_file: Path | None) -> None:
-    """Print the catalogue as canonical JSON lines, one document per obi, sorted.
+    """Print the catalogue as canonical JSON lines.
 
-    The same from either engine, and for any order in which the same data sets were replayed. The output is JSON
-    lines with or without --json.
+    One document per obi, sorted. The same from either engine, and for any order in which the same data sets were
+    replayed. The output is JSON lines with or without --json.
     """
     with opened(config_file) as archive:
         out = sys.stdout.buffer

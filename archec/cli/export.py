@@ -47,10 +47,10 @@ def warc(
     as_json: bool,
     config_file: Path | None,
 ) -> None:
-    """Bring a vault of WARC 1.1 files and CDXJ indexes up to date, by archive and series.
+    """Bring a vault of WARC files and CDXJ indexes up to date.
 
-    Records that the indexes of the vault name are not written again. What is missing from the obi store, or has the
-    wrong bytes, is reported and left out; the exit code is then 6.
+    There is one of each for each series. Records that the indexes of the vault name are not written again. What is
+    missing from the obi store, or has the wrong bytes, is reported and left out; the exit code is then 6.
     """
     wanted = selection(archive, series)
     first = parse_when(since) if since is not None else 0

@@ -70,11 +70,12 @@ def gather(
     as_json: bool,
     config_file: Path | None,
 ) -> None:
-    """Gather once: read the data set, keep what is new or changed, fetch the files it points to.
+    """Gather once: read the data set and fetch files.
 
-    Meant for cron. Only one run works on an archive at a time. What a run has committed is kept whatever
-    happens to it; the next run, or --resume, continues. Within a budget (--max-files, --max-bytes,
-    --max-time) files that were never tried come first, then the longest overdue.
+    Keeps the templates that are new or changed, and fetches the files that they point to and that are due. Meant
+    for cron. Only one run works on an archive at a time. What a run has committed is kept whatever happens to it;
+    the next run, or --resume, continues. Within a budget (--max-files, --max-bytes, --max-time) files that were
+    never tried come first, then the longest overdue.
     """
     line = begin(context.meta)
     config = load(config_file)

@@ -29,10 +29,11 @@ from archec.units import human_size
 )
 @config_option
 def get(obi: str, when: str | None, output: Path | None, config_file: Path | None) -> None:
-    """Write the bytes of ID, a handle or a URL in any spelling, as of WHEN.
+    """Write the bytes of ID as of WHEN.
 
-    Redirects are followed. Prints on stderr which tist they are of. Exits with 7 if nothing was held then, and with 6
-    if the bytes are not those that were noted; FILE is then not written.
+    ID is a handle or a URL in any spelling. Redirects are followed. Prints on stderr which tist they are of. Exits
+    with 7 if nothing was held then, and with 6 if the bytes are not those that were noted; FILE is then not
+    written.
     """
     tist = parse_when(when) if when is not None else None
     with opened(config_file) as archive:

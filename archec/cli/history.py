@@ -22,10 +22,10 @@ from archec.units import human_size
 @json_option
 @config_option
 def history(obi: str, as_json: bool, config_file: Path | None) -> None:
-    """Show every incidence of ID, a handle or a URL in any spelling, oldest first.
+    """Show every incidence of ID, oldest first.
 
-    For each: tist, time, what happened, sha256, size, path in the obi store, redirects, HTTP status and
-    type.
+    ID is a handle or a URL in any spelling. For each: tist, time, what happened, sha256, size, path in the obi
+    store, redirects, HTTP status and type.
     """
     with opened(config_file) as archive:
         found = find(archive.catalogue, obi)

@@ -20,9 +20,9 @@ from archec.terminal.output import echo_json, note
 @json_option
 @config_option
 def metrics(output: Path | None, as_json: bool, config_file: Path | None) -> None:
-    """Print the archive's figures in Prometheus' text format, for node_exporter's textfile collector.
+    """Print the archive's figures for Prometheus.
 
-    With --json one object per line.
+    In its text format, for node_exporter's textfile collector. With --json one object per line.
     """
     with opened(config_file) as archive:
         found = metrics_of(status(archive))

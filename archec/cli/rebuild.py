@@ -22,10 +22,11 @@ from archec.terminal.progress import meter_for
 @json_option
 @config_option
 def rebuild(database: str | None, as_json: bool, config_file: Path | None) -> None:
-    """Make a fresh catalogue from the archive folder alone (the journals in archive/runs).
+    """Make a fresh catalogue from the archive folder alone.
 
-    The database is emptied once all journals have been read and found intact; otherwise it is left unchanged. The
-    archive folder is only read. Afterwards 'archec dump --all' prints the same bytes as before.
+    It is made from the journals in archive/runs. The database is emptied once all journals have been read and found
+    intact; otherwise it is left unchanged. The archive folder is only read. Afterwards 'archec dump --all' prints
+    the same bytes as before.
     """
     config = load(config_file)
     layout = open_store(config)

@@ -28,10 +28,11 @@ from archec.terminal.output import echo, echo_json, note, shown
 def redif(
     context: click.Context, files: tuple[Path, ...], quiet: bool, strict: bool, as_json: bool, config_file: Path | None
 ) -> None:
-    """Parse ReDIF FILEs (- is stdin) and print their templates and every problem, with file and line.
+    """Parse ReDIF files and print their templates and problems.
 
-    Needs no archive. A FILE that cannot be opened is reported, the others are read, and the exit code is 1. With
-    --json one object per line: {"type": "template", ...} or {"type": "problem", ...}.
+    Every problem with file and line; - is stdin. Needs no archive. A FILE that cannot be opened is reported, the
+    others are read, and the exit code is 1. With --json one object per line: {"type": "template", ...} or {"type":
+    "problem", ...}.
     """
     config = load(config_file) if config_file or Path(DEFAULT_FILE).exists() else Config()
     kinds: Counter[str] = Counter()

@@ -25,10 +25,11 @@ from archec.terminal.progress import meter_for
 @json_option
 @config_option
 def report(run: str, output: Path | None, as_json: bool, config_file: Path | None) -> None:
-    """Write a page about RUN (a software tist, or 'last', which is the default) and the archive up to it.
+    """Write a page about a run and the archive up to it.
 
-    Incidences over time, growth, hosts by outcome and coverage by archive, as plots and as tables, in one HTML
-    file without scripts or external parts. With --json the same figures on stdout. Coverage is as of now.
+    RUN is a software tist, or 'last', which is the default. Incidences over time, growth, hosts by outcome and
+    coverage by archive, as plots and as tables, in one HTML file without scripts or external parts. With --json the
+    same figures on stdout. Coverage is as of now.
     """
     if output is None and not as_json:
         raise UsageError("no output was given", hint="use -o report.html, or --json")

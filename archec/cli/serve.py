@@ -24,10 +24,11 @@ from archec.terminal.output import note
 @click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="Listen on this port; 0: any free port.")
 @config_option
 def serve(host: str | None, port: int | None, config_file: Path | None) -> None:
-    """Serve the archive over HTTP: OAI-PMH at /oai, /healthz, /metrics.
+    """Serve the archive over HTTP.
 
-    Only reads the archive; runs may take place at the same time, and what they commit is served seconds later.
-    Stops gracefully on SIGTERM and SIGINT. Put a web server with TLS in front of it.
+    OAI-PMH at /oai, besides /healthz and /metrics. Only reads the archive; runs may take place at the same time,
+    and what they commit is served seconds later. Stops gracefully on SIGTERM and SIGINT. Put a web server with TLS
+    in front of it.
     """
     with opened(config_file) as archive:
         server = archive.config.server

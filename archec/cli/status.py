@@ -22,7 +22,10 @@ _MAX_ROWS = 3
 @json_option
 @config_option
 def status(as_json: bool, config_file: Path | None) -> None:
-    """Show the state of the archive: what it holds, its last run, what is due, what needs attention."""
+    """Show the state of the archive on one screen.
+
+    What it holds, its last run, what is due, what needs attention.
+    """
     with opened(config_file) as archive:
         found = look(archive)
     if as_json:

@@ -44,11 +44,12 @@ def verify(
     as_json: bool,
     config_file: Path | None,
 ) -> None:
-    """Hash what is held, and compare it with the journals and the catalogue.
+    """Hash what is held and compare it with the records.
 
-    Remembers what was checked when, and continues from there; what is known to be bad comes first. With
-    --repair-from, what is missing or bad is restored if the copy's sha256 matches; a bad file is moved to
-    archive/quarantine, never overwritten. Exits with 6 if something is wrong and was not repaired.
+    These are the journals and the catalogue. Remembers what was checked when, and continues from there; what is
+    known to be bad comes first. With --repair-from, what is missing or bad is restored if the copy's sha256
+    matches; a bad file is moved to archive/quarantine, never overwritten. Exits with 6 if something is wrong and
+    was not repaired.
     """
     if sum((everything, sample is not None, max_time is not None)) > 1:
         raise UsageError("--all, --sample and --max-time exclude each other")
