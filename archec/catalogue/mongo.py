@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice, takewhile
 from typing import Any
 
-from pymongo import DeleteOne, MongoClient, ReadPreference, ReplaceOne, UpdateOne, WriteConcern
+from pymongo import DeleteOne, ReadPreference, ReplaceOne, UpdateOne, WriteConcern
 
 from archec.catalogue.codec import built, history_text, plain
 from archec.catalogue.interface import Counts
@@ -42,7 +42,7 @@ from archec.catalogue.model import (
     Visit,
 )
 from archec.catalogue.mongo_pages import Document, Pages, is_text
-from archec.catalogue.mongo_server import Server, connect, ping, translated
+from archec.catalogue.mongo_server import connect, ping, translated
 from archec.catalogue.rows import Content, Entry, notes_of, parts_of, tobi_files_of, versions_of
 from archec.catalogue.url import redact
 from archec.errors import CatalogueError
@@ -82,27 +82,18 @@ _Write = ReplaceOne[Document] | UpdateOne | DeleteOne
 class MongoCatalogue:
     """See :class:`archec.catalogue.interface.Catalogue` and this module's docstring.
 
-    With ``create`` an empty database is made a catalogue. ``client`` is for tests: it is used in
-    place of a client for ``url``, and not asked whether it is there. Opening raises
-    :class:`archec.errors.ConfigError`, :class:`archec.errors.CatalogueGone` where no server
-    answers, :class:`CatalogueError` where the database is no catalogue or of another version.
+    With ``create`` an empty database is made a catalogue. Opening raises :class:`archec.errors.ConfigError`,
+    :class:`archec.errors.CatalogueGone` where no server answers, :class:`CatalogueError` where the database is
+    no catalogue or of another version.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        create: bool = False,
-        read_only: bool = False,
-        client: MongoClient[Document] | None = None,
-    ) -> None:
+    def __init__(self, url: str, *, create: bool = False, read_only: bool = False) -> None:
         self.url = redact(url)
         self.read_only = read_only
-        server = connect(url) if client is None else Server(client, client.get_default_database("archec").name, url)
+        server = connect(url)
         self._client, database, self._shown = server
         try:
-            if client is None:
-                ping(server)
+            ping(server)
             concern = WriteConcern(w="majority", j=True, wtimeout=_WRITE_TIMEOUT)
             self._db = self._client.get_database(
                 database, write_concern=concern, read_preference=ReadPreference.PRIMARY

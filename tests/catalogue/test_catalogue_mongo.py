@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import bson
-import mongomock
 import msgspec
 import pymongo
 import pytest
 from catalogue_data import COVERAGES, HANDLES, HOSTILE, bare, checksum, fobi, lot, state, tobi, version
 from mongod import Mongod
+from pymongo.collection import Collection as PymongoCollection
 
 from archec.catalogue.dump import dump
 from archec.catalogue.fold import changes_of
@@ -200,23 +200,20 @@ class CutOff(Exception):
     """The server is gone."""
 
 
-def cut_at(catalogue: MongoCatalogue, step: int, halfway: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def cut_at(step: int, halfway: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets ``step`` bulk writes through; of the next one nothing, or ``halfway`` each second write."""
-    write_all, left = catalogue._bulk, step
+    write_all, left = PymongoCollection.bulk_write, step
 
-    def bulk(name: str, writes: Iterable[Any]) -> None:
+    def bulk_write(collection: Any, requests: Sequence[Any], **options: Any) -> object:
         nonlocal left
-        given = list(writes)
-        if not given:
-            return
         if left == 0:
             if halfway:
-                write_all(name, given[::2])
+                write_all(collection, requests[::2], **options)
             raise CutOff
         left -= 1
-        write_all(name, given)
+        return write_all(collection, requests, **options)
 
-    monkeypatch.setattr(catalogue, "_bulk", bulk)
+    monkeypatch.setattr(PymongoCollection, "bulk_write", bulk_write)
 
 
 def before_and_after() -> tuple[Changes, Changes]:
@@ -257,7 +254,7 @@ def test_a_lot_cut_off_between_any_two_writes(
         catalogue.clear()
         catalogue.write(first)
         with monkeypatch.context() as patch:
-            cut_at(catalogue, cuts, halfway, patch)
+            cut_at(cuts, halfway, patch)
             try:
                 catalogue.write(second)
                 break
@@ -303,7 +300,7 @@ def test_a_batch_is_folded_again_after_a_cut(
         catalogue.clear()
         catalogue.write(changes_of(batches[0], positions[0], catalogue))
         with monkeypatch.context() as patch:
-            cut_at(catalogue, cuts, cuts % 2 == 1, patch)
+            cut_at(cuts, cuts % 2 == 1, patch)
             try:
                 catalogue.write(changes_of(batches[1], positions[1], catalogue))
                 break
@@ -352,49 +349,27 @@ def test_documents_of_someone_else(catalogue: MongoCatalogue, raw: Any, h: objec
             read()
 
 
-def test_the_operators_write_concern_cannot_weaken_the_promise(mongodb_url: str) -> None:
+def test_the_operators_write_concern_cannot_weaken_the_promise(
+    mongodb_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    concerns: list[dict[str, Any]] = []
+    write_all = PymongoCollection.bulk_write
+
+    def bulk_write(collection: Any, *arguments: Any, **options: Any) -> object:
+        concerns.append(collection.write_concern.document)
+        return write_all(collection, *arguments, **options)
+
+    monkeypatch.setattr(PymongoCollection, "bulk_write", bulk_write)
     mark = "&" if "?" in mongodb_url else "?"
     catalogue = MongoCatalogue(f"{mongodb_url}{mark}w=0&readPreference=secondary", create=True)
-    assert catalogue._db.write_concern.document == {"w": "majority", "j": True, "wtimeout": 60_000}
     catalogue.write(lot(1, tobi("a")))
     assert catalogue.obis("tobi", ["a"]) == {"a": tobi("a")}
     catalogue.close()
+    assert concerns
+    assert all(concern == {"w": "majority", "j": True, "wtimeout": 60_000} for concern in concerns)
 
 
-# -- mongomock ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Iterator[tuple[Catalogue, Catalogue]]:
-    """The same content in SQLite and in mongomock.
-
-    mongomock's ``bulk_write`` does not take what pymongo gives it, so its writes are made one by one here.
-    """
-    obis = [tobi("a", 2, 1, stamp=3), tobi("b", 4, lost=True), *(tobi(obi, stamp=2) for obi in HOSTILE)]
-    obis += [fobi("u", 1, due=9), fobi("v", due=8, stamp=4), *(fobi(obi, 3) for obi in HOSTILE), bare("fobi", "x")]
-    changes = lot(
-        1, *obis, visits=[Visited("v", Visit(60, "gone"), 70)], mentioned=["u", "w"], runs=[Run(2, "done"), Run(1)],
-        data_sets=[DataSet(1, 2, "y", COVERAGES[2].key), DataSet(1, 1)], sets=[*HANDLES, *COVERAGES],
-    )  # fmt: skip
-    client: Any = mongomock.MongoClient("mongodb://mock/archec")
-    mock = MongoCatalogue("mongodb://mock/archec", create=True, client=client)
-    mock._bulk = lambda name, writes: one_by_one(mock._db[name], writes)  # type: ignore[method-assign]
-    mock.write(changes)
-    real = open_catalogue("sqlite:///c.sqlite", base=tmp_path, create=True)
-    real.write(changes)
-    yield real, mock
-    real.close()
-
-
-def one_by_one(collection: Any, writes: Iterable[Any]) -> None:
-    """What ``bulk_write`` does."""
-    for write in writes:
-        if isinstance(write, pymongo.DeleteOne):
-            collection.delete_one(write._filter)
-        elif isinstance(write, pymongo.ReplaceOne):
-            collection.replace_one(write._filter, write._doc, upsert=write._upsert)
-        else:
-            collection.update_one(write._filter, write._doc, upsert=write._upsert)
+# -- every kind of reading ----------------------------------------------------------------------------
 
 
 READS: list[Callable[[Catalogue], object]] = [
@@ -417,7 +392,16 @@ READS: list[Callable[[Catalogue], object]] = [
 ]
 
 
-def test_mongomock_reads_alike(two: tuple[Catalogue, Catalogue]) -> None:
-    real, mock = two
+def test_it_reads_as_sqlite_does(catalogue: MongoCatalogue, tmp_path: Path) -> None:
+    obis = [tobi("a", 2, 1, stamp=3), tobi("b", 4, lost=True), *(tobi(obi, stamp=2) for obi in HOSTILE)]
+    obis += [fobi("u", 1, due=9), fobi("v", due=8, stamp=4), *(fobi(obi, 3) for obi in HOSTILE), bare("fobi", "x")]
+    changes = lot(
+        1, *obis, visits=[Visited("v", Visit(60, "gone"), 70)], mentioned=["u", "w"], runs=[Run(2, "done"), Run(1)],
+        data_sets=[DataSet(1, 2, "y", COVERAGES[2].key), DataSet(1, 1)], sets=[*HANDLES, *COVERAGES],
+    )  # fmt: skip
+    other = open_catalogue("sqlite:///c.sqlite", base=tmp_path, create=True)
+    for engine in (catalogue, other):
+        engine.write(changes)
     for read in READS:
-        assert read(mock) == read(real)
+        assert read(catalogue) == read(other)
+    other.close()
