@@ -135,8 +135,9 @@ def _answer(work: Callable[[Any], Any], decode: Callable[[bytes], Any], message:
     except MemoryError:
         return MEMORY, b""
     except ArchecError as error:
+        name = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == ArchecError.__module__)
         text = error.message.encode("utf-8", "backslashreplace").decode()  # names of files may be in it
-        return ERROR, encode((type(error).__name__, text, error.hint))
+        return ERROR, encode((name, text, error.hint))
     except Exception:  # noqa: BLE001 - a fault of ours: the parent raises it
         return FAULT, traceback.format_exc().encode("utf-8", "replace")
 

@@ -362,7 +362,10 @@ class _Seat(Thread):
             self._pool.finish(ticket, self._pool.decode(body))
         elif kind == child.ERROR:
             name, text, hint = msgspec.msgpack.decode(body, type=tuple[str, str, str])
-            self._pool.finish(ticket, error=getattr(errors, name, ArchecError)(text, hint=hint))
+            error = getattr(errors, name, ArchecError)(text, hint=hint)
+            if not isinstance(error, ArchecError):
+                raise ValueError(name)
+            self._pool.finish(ticket, error=error)
         elif kind == child.FAULT:
             self._pool.finish(ticket, error=RuntimeError(f"in a worker process: {body.decode('utf-8', 'replace')}"))
         elif kind == child.MEMORY:
