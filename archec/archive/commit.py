@@ -17,8 +17,7 @@ from archec.catalogue.model import Position
 from archec.catalogue.records import ObiChange, Record, SetAdded, encode
 from archec.errors import StorageFailed, StorageFull
 from archec.store.failpoints import hit
-from archec.store.journal import JournalWriter
-from archec.store.writer import HardLink, Link, Outcome, Placement, Writer
+from archec.store.interface import HardLink, Journal, Link, ObiStore, Outcome, Placement
 
 
 class Item(NamedTuple):
@@ -74,8 +73,8 @@ class DryCommitter:
 class Committer:
     """Collects items and commits them when there are ``most`` or ``seconds`` have passed.
 
-    A context manager. (Committing in a thread was tried: the many short system calls and the run's own
-    work take the interpreter from each other, and both get slower. Worker processes go on meanwhile.)
+    Committing in a thread was tried: the many short system calls and the run's own work take the interpreter from
+    each other, and both get slower. Worker processes go on meanwhile.
 
     An item is dropped, and ``on_refused`` told, where other bytes already stand at one of its paths, or where
     the bytes that it states again are not held: the catalogue never names what the disk does not hold.
@@ -83,8 +82,8 @@ class Committer:
 
     def __init__(
         self,
-        writer: Writer,
-        journal: JournalWriter,
+        store: ObiStore,
+        journal: Journal,
         catalogue: Catalogue,
         *,
         run: int,
@@ -93,8 +92,7 @@ class Committer:
         min_free: float = 0.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._writer, self._journal, self._catalogue = writer, journal, catalogue
-        self._discarder: Writer | None = None
+        self._store, self._journal, self._catalogue = store, journal, catalogue
         self._run, self._most, self._seconds, self._clock = run, most, seconds, clock
         self._items: list[Item] = []
         self._failing: list[Item] = []
@@ -107,22 +105,9 @@ class Committer:
         self._min_free = min_free
         self._behind = False
 
-    def __enter__(self) -> Committer:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Lets go of the store; what still waits is not committed."""
-        if self._discarder is not None:
-            self._discarder.close()
-
     def discard(self, temp: str) -> None:
         """Removes a temporary file that is not needed after all."""
-        if self._discarder is None:
-            self._discarder = Writer(self._writer.layout)
-        self._discarder.discard(temp)
+        self._store.discard(temp)
 
     def pace(self, most: int, seconds: float) -> None:
         """Lots of at most ``most`` items, committed after ``seconds`` at the latest."""
@@ -187,7 +172,7 @@ class Committer:
         self._behind = False
 
     def _check_space(self) -> None:
-        root = self._writer.layout.root
+        root = self._store.layout.root
         try:
             disk = os.statvfs(root)
         except OSError as error:
@@ -205,7 +190,7 @@ class Committer:
         restated = [link for item in items for link in item.restated]
         if not (placements or links or restated):
             return items
-        outcomes = self._writer.commit(placements, links, restated)
+        outcomes = self._store.commit(placements, links, restated)
         linking = [item for item in items for _ in item.links]
         owners = placing + linking + [item for item in items for _ in item.restated]
         refused: set[int] = set()

@@ -14,8 +14,9 @@ from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld
 from archec.ids import normalise, slash_variant, typed, without_userinfo
 from archec.store.durable import failure
+from archec.store.interface import Located
 from archec.store.layout import Layout
-from archec.store.reader import Located, locate, open_held
+from archec.store.reader import locate, open_held
 from archec.tist import iso
 
 _MOST_HOPS = 50

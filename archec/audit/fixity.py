@@ -19,8 +19,9 @@ from archec.digest import Digests
 from archec.errors import ArchecError, CorruptArchive, NotHeld
 from archec.ids import is_url, slash_variant
 from archec.store.directories import Directories
+from archec.store.interface import Located
 from archec.store.layout import Layout
-from archec.store.reader import Located, locate
+from archec.store.reader import locate
 
 __all__ = ["Inspector"]
 

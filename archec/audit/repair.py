@@ -21,10 +21,11 @@ from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFull
 from archec.ids import is_url
 from archec.store.directories import Directories
 from archec.store.durable import Disk, create_temp, failure
+from archec.store.interface import Link, Placement
 from archec.store.layout import RUNS, Layout
 from archec.store.lock import RunLock
 from archec.store.reader import locate
-from archec.store.writer import Link, Placement, Writer
+from archec.store.writer import Writer
 
 __all__ = ["Repair"]
 

@@ -9,9 +9,9 @@ from archec.archive.commit import Item
 from archec.catalogue.model import Version
 from archec.errors import CorruptArchive, NotHeld
 from archec.gather.visits import Effect, Seen
+from archec.store.interface import HardLink, Link, Placement
 from archec.store.layout import Layout
 from archec.store.reader import digest
-from archec.store.writer import HardLink, Link, Placement
 from archec.text.sniff import sniff
 from archec.web.task import Hop
 

@@ -28,11 +28,12 @@ from archec.gather.spool import Spool
 from archec.progress import Meter
 from archec.redif.problems import Problem
 from archec.redif.source import open_source
+from archec.store.interface import Outcome
 from archec.store.journal import JournalWriter, tidy
 from archec.store.layout import Layout, open_store
 from archec.store.lock import RunLock, holder
 from archec.store.temp import sweep_parts, sweep_runs
-from archec.store.writer import Outcome, Writer
+from archec.store.writer import Writer
 from archec.tist import stamp
 from archec.workers.child import RARE_COLLECTIONS
 
@@ -115,9 +116,7 @@ def _run(
         begun(report)
         journal = stack.enter_context(JournalWriter(archive.layout, report.run, head=catalogue.position().head))
         writer = stack.enter_context(Writer(archive.layout))
-        committer = stack.enter_context(
-            Committer(writer, journal, catalogue, run=report.run, min_free=config.min_free)
-        )
+        committer = Committer(writer, journal, catalogue, run=report.run, min_free=config.min_free)
         committer.on_refused = partial(_refused, report)
         spool = stack.enter_context(Spool(config.work_path / str(report.run)))
         phases = Phases(archive, committer, spool, report, meter, options)
@@ -195,7 +194,7 @@ def close_interrupted_run(archive: Archive, last: LastRun) -> None:
             report.state = "interrupted"
             report.message = _message_of(last)
             report.totals = _totals(catalogue, report)
-            committer = stack.enter_context(Committer(writer, journal, catalogue, run=run))
+            committer = Committer(writer, journal, catalogue, run=run)
             committer.add(Item(RunEnd(run, report.state, report.as_value())))
             committer.commit()
         journal.finish()

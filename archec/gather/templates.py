@@ -26,8 +26,8 @@ from archec.ids import archive_of
 from archec.progress import Meter
 from archec.redif.items import Source
 from archec.redif.problems import Problem
+from archec.store.interface import HardLink, Placement
 from archec.store.temp import sweep_parts
-from archec.store.writer import HardLink, Placement
 from archec.workers.pool import Done, Pool
 
 _ABSENT = "not in its archive's directory, which was read whole"

@@ -15,6 +15,7 @@ from archec.errors import BadName
 from archec.ids import MAX_NAME, file_name, is_url, slash_variant, unescape
 from archec.store.directories import Directories
 from archec.store.durable import failure
+from archec.store.interface import Hop
 from archec.store.layout import Layout
 from archec.tist import tist_of_path
 
@@ -24,14 +25,6 @@ MAX_HOPS = 64
 _CUT_NAME = re.compile(r".+~[0-9a-f]{32}", re.S)
 _FAN = re.compile(r"[0-9a-f]{2}")
 _NAME = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})+")
-
-
-class Hop(NamedTuple):
-    """One step of a chain of redirects; ``id`` is None where the name on disk was cut (the journal knows)."""
-
-    tist: int
-    id: str | None
-    name: str
 
 
 class Fault(NamedTuple):

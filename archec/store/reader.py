@@ -10,33 +10,21 @@ import errno
 import os
 import stat
 from types import TracebackType
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, TypeVar
 
 from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld
 from archec.ids import file_name
 from archec.store.directories import Directories
 from archec.store.durable import failure
+from archec.store.interface import Digest, Located
 from archec.store.layout import Layout
-from archec.store.links import Hop, follow, shown
+from archec.store.links import follow, shown
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # never waits for a pipe
 _BUFFER = 1 << 18
 
-
-class Located(NamedTuple):
-    """Where an obi's bytes are: a relative path, and the steps that led there from its own name."""
-
-    path: str
-    hops: tuple[Hop, ...]
-
-
-class Digest(NamedTuple):
-    """Hex digests and size in bytes of what is held."""
-
-    md5: str
-    sha256: str
-    size: int
+_R = TypeVar("_R", bound="Reader")
 
 
 class Reader:
@@ -49,7 +37,6 @@ class Reader:
     def __init__(self, layout: Layout, directories: Directories | None = None) -> None:
         self.layout = layout
         self._directories = directories or Directories(layout)
-        self._shared = directories is not None
 
     def locate(self, tist: int, id: str) -> Located:  # noqa: A002
         """The regular file that holds what was noted of an obi at ``tist``."""
@@ -132,11 +119,10 @@ class Reader:
         return Digest(digests.md5, digests.sha256, digests.size)
 
     def close(self) -> None:
-        """Closes the directories, unless they are those of a writer; fine to call again."""
-        if not self._shared:
-            self._directories.close()
+        """Closes the directories; fine to call again."""
+        self._directories.close()
 
-    def __enter__(self) -> Reader:
+    def __enter__(self: _R) -> _R:
         return self
 
     def __exit__(

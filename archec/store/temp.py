@@ -9,25 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from types import TracebackType
-from typing import NamedTuple
 
 from archec.digest import Digests
 from archec.store.directories import Directories
 from archec.store.durable import Data, Disk, failure, is_temp
+from archec.store.interface import Stored
 from archec.store.layout import RUNS, Layout
 from archec.tist import tist_path
 
 _LARGE = 1 << 17
 """Bytes from which on a file is sent to the disk when it is whole, ahead of its batch."""
-
-
-class Stored(NamedTuple):
-    """A whole temporary file: its relative path, the hex digests of its bytes, and its size in bytes."""
-
-    temp: str
-    md5: str
-    sha256: str
-    size: int
 
 
 class Temp:

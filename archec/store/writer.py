@@ -13,18 +13,18 @@ import hashlib
 import os
 from collections.abc import Sequence
 from itertools import count
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
 from archec.errors import CorruptArchive, NotHeld, StorageFailed
 from archec.ids import MAX_NAME, escape, file_name, is_url, slash_variant
 from archec.store.directories import Directories
 from archec.store.durable import Data, Disk, failure, is_temp, temp_name
 from archec.store.failpoints import hit
+from archec.store.interface import HardLink, Link, Outcome, Placement, Stored
 from archec.store.layout import Layout
 from archec.store.links import link_text
 from archec.store.reader import Reader
-from archec.store.temp import Stored, Temp
+from archec.store.temp import Temp
 
 if TYPE_CHECKING:  # it takes a while to import, and most file systems do without
     from concurrent.futures import ThreadPoolExecutor
@@ -33,63 +33,18 @@ _SYNC_THREADS = 16
 _MANY_DIRECTORIES = 16
 _BUFFER = 1 << 18
 
-Kind = Literal["stored", "adopted", "occupied", "missing"]
 
-
-class Placement(NamedTuple):
-    """A whole temporary file that is to get the name of (tist, id); ``sha256`` is that of its bytes."""
-
-    temp: str
-    tist: int
-    id: str
-    sha256: str
-
-
-class Link(NamedTuple):
-    """A redirect: (tist, id) leads to (to_tist, to_id)."""
-
-    tist: int
-    id: str
-    to_tist: int
-    to_id: str
-
-
-class HardLink(NamedTuple):
-    """Contents stated again: (tist, id) is to hold the bytes that (from_tist, from_id) holds."""
-
-    from_tist: int
-    from_id: str
-    tist: int
-    id: str
-
-
-class Outcome(NamedTuple):
-    """What became of one part of a batch.
-
-    ``stored``: (tist, id) now resolves as asked. ``adopted``: it did before, a run that was cut off had
-    come so far. ``occupied``: something else is held there and stays; ``sha256`` is that of the bytes it
-    resolves to, ``""`` where it resolves to none. ``missing``: contents to be stated again are not held.
-    Else ``sha256`` is that of a placement's bytes, ``""`` for links.
-    """
-
-    kind: Kind
-    tist: int
-    id: str
-    sha256: str
-
-
-class Writer:
-    """Writes to one obi store. One per process, not for several threads; a context manager.
+class Writer(Reader):
+    """Reads and writes one obi store (:class:`archec.store.interface.ObiStore`). One per process, not for several
+    threads; a context manager.
 
     Only the process that holds the :class:`archec.store.lock.RunLock` commits. Opens the store's root
     when made, from which moment on a failed write anywhere is reported by :meth:`commit`.
     """
 
     def __init__(self, layout: Layout, *, disk: Disk | None = None) -> None:
-        self.layout = layout
         self._disk = disk or Disk()
-        self._directories = Directories(layout, self._disk, limit=64 + layout.fanout)
-        self._reader = Reader(layout, self._directories)
+        super().__init__(layout, Directories(layout, self._disk, limit=64 + layout.fanout))
         self._syncfs = self._disk.has_syncfs(self._directories.root)
         self._numbers = count()
         self._anchored: set[str] = {""}
@@ -217,7 +172,7 @@ class Writer:
     def _restate(self, again: HardLink, touched: dict[str, None]) -> Outcome:
         from_tist, from_id, tist, id = again  # noqa: A001
         try:
-            source = self._reader.locate(from_tist, from_id).path
+            source = self.locate(from_tist, from_id).path
         except (NotHeld, CorruptArchive):
             return Outcome("missing", tist, id, "")
         old_directory, _, old_name = source.rpartition("/")
@@ -238,7 +193,7 @@ class Writer:
 
     def _copy(self, source: str, tist: int, id: str, touched: dict[str, None]) -> Outcome:  # noqa: A002
         """States contents again by a copy, where the file system makes no (more) hard links."""
-        with self._reader.open_path(source) as file, self.temp(tist, id) as temp:
+        with self.open_path(source) as file, self.temp(tist, id) as temp:
             try:
                 while data := file.read(_BUFFER):
                     temp.write(data)
@@ -250,8 +205,8 @@ class Writer:
     def _held(self, tist: int, id: str) -> str | None:  # noqa: A002
         """The sha256 of what (tist, id) resolves to, brought to the disk; None where that is nothing."""
         try:
-            path = self._reader.locate(tist, id).path
-            with self._reader.open_path(path) as file:
+            path = self.locate(tist, id).path
+            with self.open_path(path) as file:
                 sha256 = hashlib.sha256()
                 while data := file.read(_BUFFER):
                     sha256.update(data)
@@ -284,15 +239,7 @@ class Writer:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
-        self._directories.close()
-
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        super().close()
 
 
 def _temp_parts(temp: str) -> tuple[str, str]:

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from archec.errors import StorageFailed, StorageFull
+from archec.store.interface import Placement
 from archec.store.journal import JournalWriter
 from archec.store.journalfile import read_batches
 from archec.store.layout import create
 from archec.store.reader import digest
-from archec.store.writer import Placement, Writer
+from archec.store.writer import Writer
 
 TIST = 1352481230
 

@@ -33,7 +33,8 @@ from archec.store.journalfile import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock
 from archec.store.temp import sweep_parts
-from archec.store.writer import HardLink, Link, Placement, Writer
+from archec.store.interface import HardLink, Link, Placement
+from archec.store.writer import Writer
 
 layout, tist = open_layout(Path(sys.argv[1])), {TIST}
 with RunLock(layout), Writer(layout) as writer:

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.ids import escape, file_name
+from archec.store.interface import Digest, Link, Placement
 from archec.store.layout import Layout, create
 from archec.store.links import id_of_name
-from archec.store.reader import Digest, digest, locate, open_held, open_obi
-from archec.store.writer import Link, Placement, Writer
+from archec.store.reader import digest, locate, open_held, open_obi
+from archec.store.writer import Writer
 
 TIST = 1352481230
 FOO, BAR = "http://a.org/foo", "http://b.org/bar"

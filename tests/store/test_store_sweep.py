@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from archec.store.interface import Placement
 from archec.store.layout import Layout
 from archec.store.reader import digest
 from archec.store.temp import sweep_parts, sweep_runs
-from archec.store.writer import Placement, Writer
+from archec.store.writer import Writer
 
 TIST = 1352481230
 
