@@ -90,16 +90,20 @@ def check_texts(catalogue: Catalogue, kind: Kind) -> None:
     assert list(catalogue.texts(kind)) == [least[text] for text in sorted(least)]
 
 
-@settings(max_examples=40)
-@given(st.lists(st.tuples(lots, st.booleans()), min_size=1, max_size=4))
-def test_engines_agree(sqlite: Catalogue, mongodb: Catalogue, steps: list[tuple[Changes, bool]]) -> None:
-    for catalogue in (sqlite, mongodb):
-        catalogue.clear()
-    for changes, twice in steps:
-        sqlite.write(changes)
-        for _ in range(1 + twice):
-            mongodb.write(changes)
-    assert observed(mongodb) == observed(sqlite)
+@pytest.mark.parametrize("examples", [15, pytest.param(100, marks=pytest.mark.slow)])
+def test_engines_agree(sqlite: Catalogue, mongodb: Catalogue, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(st.lists(st.tuples(lots, st.booleans()), min_size=1, max_size=4))
+    def any_lots(steps: list[tuple[Changes, bool]]) -> None:
+        for catalogue in (sqlite, mongodb):
+            catalogue.clear()
+        for changes, twice in steps:
+            sqlite.write(changes)
+            for _ in range(1 + twice):
+                mongodb.write(changes)
+        assert observed(mongodb) == observed(sqlite)
+
+    any_lots()
 
 
 def filled(tmp_path: Path) -> Catalogue:

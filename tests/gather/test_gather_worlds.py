@@ -19,9 +19,6 @@ from archec.redif.scan import canonical_text
 from archec.store.layout import open_layout
 from archec.store.reader import open_obi
 
-QUICK = settings(max_examples=35)
-LONG = settings(max_examples=1000)
-
 orders = st.lists(st.integers(0, 3), min_size=0, max_size=3)
 
 
@@ -62,20 +59,9 @@ def plays(draw: st.DrawFn) -> tuple[list[DataSet], list[int], list[int]]:
     return sets, draw(st.permutations(range(len(sets)))), draw(orders)
 
 
-def test_any_world_in_any_order(memory_folder: Callable[[], Path]) -> None:
-    @QUICK
-    @given(plays())
-    def any_world(chosen: tuple[list[DataSet], list[int], list[int]]) -> None:
-        folder = memory_folder()
-        play(folder, *chosen)
-        shutil.rmtree(folder)
-
-    any_world()
-
-
-@pytest.mark.slow
-def test_many_worlds_in_any_order(memory_folder: Callable[[], Path]) -> None:
-    @LONG
+@pytest.mark.parametrize("examples", [35, pytest.param(1000, marks=pytest.mark.slow)])
+def test_any_world_in_any_order(memory_folder: Callable[[], Path], examples: int) -> None:
+    @settings(max_examples=examples)
     @given(plays())
     def any_world(chosen: tuple[list[DataSet], list[int], list[int]]) -> None:
         folder = memory_folder()
