@@ -41,6 +41,7 @@ _Limit = TypeVar("_Limit", int, float)
 @click.option("--as-of", metavar="DATE", help="The data set's date; else that in its name, else its newest member's.")
 @click.option("--no-fetch", is_flag=True, help="Read templates only; fetch no files.")
 @click.option("--complete", is_flag=True, help="The data set is all of RePEc: archives that it lacks count as lost.")
+@click.option("--wait", is_flag=True, help="Wait for another run to end, rather than exit with code 4.")
 @click.option("--resume", is_flag=True, help="Continue the run that was stopped, if there is one.")
 @click.option(
     "--accept-losses",
@@ -61,6 +62,7 @@ def gather(
     as_of: str | None,
     no_fetch: bool,
     complete: bool,
+    wait: bool,
     resume: bool,
     accept_losses: tuple[str, ...],
     dry_run: bool,
@@ -90,6 +92,7 @@ def gather(
         fetch=not no_fetch,
         complete=complete,
         resume=resume,
+        wait=wait,
         accept=frozenset(_code(code) for code in accept_losses),
         budget=budget,
     )

@@ -19,6 +19,7 @@ class Options:
     fetch: bool = True
     complete: bool = False
     resume: bool = False
+    wait: bool = False
     accept: frozenset[str] = frozenset()
     budget: Budget = Budget()  # noqa: RUF009 - frozen
 

@@ -62,7 +62,7 @@ def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ig
     layout = open_store(config)
     with ExitStack() as stack:
         stack.enter_context(_rare_collections())
-        _lock(stack, layout)
+        _lock(stack, layout, meter, wait=options.wait)
         catalogue = open_catalogue(config.database, base=config.base, create=True)
         stack.callback(catalogue.close)
         archive = Archive(config, layout, catalogue)
@@ -158,17 +158,21 @@ def _announce(committer: Committer, report: Report, options: Options, chosen: Ch
     committer.commit()
 
 
-def _lock(stack: ExitStack, layout: Layout) -> None:
-    """Takes the run lock; waits only for a reader that catches up, not for another run."""
+def _lock(stack: ExitStack, layout: Layout, meter: Meter, *, wait: bool) -> None:
+    """Takes the run lock. A reader that catches up is always waited for, another run only with ``wait``."""
     deadline = time.monotonic() + _PATIENCE
+    waiting_for = ""
     while True:
         try:
             stack.enter_context(RunLock(layout, "gather"))
             return
         except LockHeld:
             who = holder(layout)
-            if time.monotonic() > deadline or (who is not None and who.what != CATCH_UP):
+            if not wait and (time.monotonic() > deadline or (who is not None and who.what != CATCH_UP)):
                 raise
+            if wait and who is not None and who.what != waiting_for:
+                waiting_for = who.what
+                meter.phase(f"waiting for {who.what}", None)
             time.sleep(0.02)
 
 

@@ -99,6 +99,19 @@ def test_a_second_run_says_who_is_there_and_leaves(config: Config, site: Site) -
     check(config)
 
 
+def test_a_run_that_was_asked_to_waits_for_another(config: Config, folder: Path) -> None:
+    file = many(folder / "RePEc_2001-01-01.tar", 3)
+    with RunLock(open_layout(config.store_path), "verify"):
+        refused = archec_cli(config, "gather", "-f", str(file), "--no-fetch")
+        assert refused.code == 4
+        child = start_cli(config, "gather", "--wait", "-f", str(file), "--no-fetch")
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.communicate(timeout=2)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    assert len(histories(config)) == 3
+
+
 def test_a_run_waits_for_a_reader_that_catches_up(config: Config, folder: Path) -> None:
     file = many(folder / "RePEc_2001-01-01.tar", 3)
     layout = open_layout(config.store_path)
