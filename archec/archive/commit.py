@@ -1,7 +1,7 @@
-"""Commit: bytes to disk, then the journal, then the catalogue (invariant 2), in lots.
+"""Commit: bytes to disk, then the journal, then the catalogue (invariant 2), in batches.
 
-Everything a run keeps goes through one :class:`Committer`, so the order cannot be got wrong
-elsewhere. A kill between two of the steps is mended by :mod:`archec.archive.follow`.
+Everything that a run keeps goes through one :class:`Committer`, so that the order is right everywhere. After a kill
+between two of the steps :mod:`archec.archive.follow` brings the catalogue up to date.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Item(NamedTuple):
 
 
 _MOST_WEIGHT = 12_000_000
-"""Characters of journal lines, roughly, after which a lot is committed however few its items are: six times as many
-bytes, as JSON may make of control characters, and one more line still are a batch that the journal takes."""
+"""Approximate characters of journal lines after which a batch is committed, however few its items are. JSON may turn a
+character into six bytes; that many, and one more line, still fit into a batch of the journal."""
 
 OnRefused = Callable[[Item, Outcome], None]
 
@@ -76,8 +76,8 @@ class Committer:
     Committing in a thread was tried: the many short system calls and the run's own work take the interpreter from
     each other, and both get slower. Worker processes go on meanwhile.
 
-    An item is dropped, and ``on_refused`` told, where other bytes already stand at one of its paths, or where
-    the bytes that it states again are not held: the catalogue never names what the disk does not hold.
+    An item is dropped, and ``on_refused`` called, if other bytes already stand at one of its paths, or if the bytes
+    that it states again are not held: the catalogue never names what the disk does not hold.
     """
 
     def __init__(
@@ -98,7 +98,8 @@ class Committer:
         self._failing: list[Item] = []
         self._weight = 0
         self._since = clock()
-        # A run's tist may be ahead of the clock; what it notes is found behind its tist all the same.
+        # A run's tist may be ahead of the clock, but a stamp is never less than the tist of its run: readers that
+        # follow the catalogue by stamps ask for what came after a run.
         self._stamp = max(catalogue.position().stamp, run)
         self.on_refused: OnRefused = lambda item, outcome: None
         self.adopted = 0
@@ -110,11 +111,11 @@ class Committer:
         self._store.discard(temp)
 
     def pace(self, most: int, seconds: float) -> None:
-        """Lots of at most ``most`` items, committed after ``seconds`` at the latest."""
+        """Batches of at most ``most`` items, committed after ``seconds`` at the latest."""
         self._most, self._seconds = most, seconds
 
     def add(self, item: Item) -> None:
-        """Adds an item; commits when a lot is full."""
+        """Adds an item; commits when a batch is full."""
         if not self._items:
             self._since = self._clock()
         self._items.append(item)
@@ -135,11 +136,11 @@ class Committer:
 
     @property
     def unkept(self) -> list[Item]:
-        """What waits, and the lot whose commit failed: nothing of it is in the journal."""
+        """What waits, and the batch whose commit failed: nothing of it is in the journal."""
         return [*self._failing, *self._items]
 
     def note(self, record: Record) -> None:
-        """Records something about a run that fails, past all that waits."""
+        """Records something about a run that fails, and drops all that waits."""
         self._items, self._failing, self._weight = [], [], 0
         self._record([record])
 
@@ -156,8 +157,8 @@ class Committer:
     def _record(self, records: list[Record], fresh: Collection[str] = frozenset()) -> None:
         """Journal, then catalogue.
 
-        A catalogue that missed a batch, since it failed, is written to no more: it must not come to know of
-        a batch without the ones before it. Whoever opens the archive next brings all of them to it.
+        Once writing to the catalogue has failed, it is not written to again in this run: it must never hold a batch
+        without the ones before it. The next command that opens the archive applies them all, in order.
         """
         self._stamp = max(self._stamp, int(self._clock()))
         number = self._journal.append([encode(record) for record in records], self._stamp)

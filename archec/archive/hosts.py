@@ -6,19 +6,17 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["FAULTS", "HostFigures", "Hosts"]
-
 FAULTS = frozenset(("server-error", "unreachable", "timeout", "truncated", "forbidden", "blocked-address"))
-"""Outcomes that say something of the host and not of the one file."""
+"""Outcomes that speak of the host and not of the one file."""
 
 _MOST_HOSTS = 50_000
-"""So many hosts are told apart; the visits to others are counted as those of no host."""
+"""Maximum number of hosts tracked individually; visits to others count for no host."""
 _MOST_TROUBLE = 100
 _MOST_LARGE = 30
 
 
 class HostFigures(NamedTuple):
-    """One host: visits, how many files of it were put off to the next run, visits by outcome."""
+    """One host: visits, number of its files that wait for the next run, visits by outcome."""
 
     host: str
     visits: int
@@ -27,7 +25,7 @@ class HostFigures(NamedTuple):
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> HostFigures:
-        """Of the JSON value in a report."""
+        """From the JSON value in a report."""
         return cls(str(value["host"]), int(value["visits"]), int(value["deferred"]), dict(value["outcomes"]))
 
     @property
@@ -37,7 +35,7 @@ class HostFigures(NamedTuple):
 
     @property
     def in_trouble(self) -> bool:
-        """Whether files were put off, or at least half of the visits failed through its fault."""
+        """Whether files wait for the next run, or at least half of the visits failed through the host's fault."""
         return bool(self.deferred or (self.visits and 2 * self.faults >= self.visits))
 
 
@@ -49,7 +47,7 @@ class Hosts:
         self._deferred: Counter[str] = Counter()
 
     def visited(self, host: str, outcome: str, times: int = 1) -> None:
-        """So many visits to files of this host; fewer than 0 take visits back."""
+        """Adds visits to files of this host; a negative number takes visits back."""
         found = self._outcomes.get(host)
         if found is None:
             if len(self._outcomes) >= _MOST_HOSTS:
@@ -62,12 +60,12 @@ class Hosts:
             del self._outcomes[host]
 
     def put_off(self, host: str, files: int = 1) -> None:
-        """So many files of this host wait for the next run."""
+        """Counts files of this host that wait for the next run."""
         if host in self._deferred or len(self._deferred) < _MOST_HOSTS:
             self._deferred[host] += files
 
     def restore(self, value: dict[str, Any]) -> None:
-        """Takes over what was put off before a pause; visits are counted again, from the journal."""
+        """Takes over what waited before a pause; visits are counted again, from the journal."""
         for item in value.get("trouble", ()):
             self.put_off(item["host"], item["deferred"])
 

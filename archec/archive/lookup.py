@@ -121,8 +121,8 @@ def held_at(archive: Archive, obi: Obi, when: int) -> Held:
     entry = obi.history.entry_at(when)
     if entry is None:
         found = obi.history.found
-        told = f"it was found {iso(found)} ({found})" if found is not None else "it was never held"
-        raise NotHeld(f"{obi.id}: not held {iso(when)}: {told}")
+        why = f"it was found {iso(found)} ({found})" if found is not None else "it was never held"
+        raise NotHeld(f"{obi.id}: not held {iso(when)}: {why}")
     tist, state = entry
     if state is None:
         raise NotHeld(f"{obi.id}: not held {iso(when)}: it was lost {iso(tist)} ({tist})")

@@ -16,7 +16,7 @@ from archec.redif.problems import Problem, brief
 from archec.tist import iso
 
 MOST_PROBLEMS = 200
-"""So many problems are listed; all are counted."""
+"""Maximum number of problems that are listed; all are counted."""
 _LONGEST_PATH = 1000
 _LONGEST_MESSAGE = 600
 
