@@ -17,7 +17,7 @@ from archec.catalogue.model import Position
 from archec.catalogue.records import ObiChange, Record, SetAdded, encode
 from archec.errors import StorageFailed, StorageFull
 from archec.store.failpoints import hit
-from archec.store.interface import HardLink, Journal, Link, ObiStore, Outcome, Placement
+from archec.store.interface import CommitResult, HardLink, Journal, Link, ObiStore, Placement
 
 
 class Item(NamedTuple):
@@ -34,7 +34,7 @@ _MOST_WEIGHT = 12_000_000
 """Approximate characters of journal lines after which a batch is committed, however few its items are. JSON may turn a
 character into six bytes; that many, and one more line, still fit into a batch of the journal."""
 
-OnRefused = Callable[[Item, Outcome], None]
+OnRefused = Callable[[Item, CommitResult], None]
 
 
 class Commits(Protocol):

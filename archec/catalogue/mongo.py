@@ -43,7 +43,7 @@ from archec.catalogue.model import (
 )
 from archec.catalogue.mongo_pages import Document, Pages, is_text
 from archec.catalogue.mongo_server import connect, ping, translated
-from archec.catalogue.rows import Content, Entry, notes_of, parts_of, tobi_files_of, versions_of
+from archec.catalogue.rows import Content, HistoryEntry, notes_of, parts_of, tobi_files_of, versions_of
 from archec.catalogue.url import redact
 from archec.errors import CatalogueError
 from archec.history import History
@@ -412,7 +412,7 @@ def _history(head: Document) -> History:
         raise CatalogueError(f"a catalogue document has no history: {error!r}") from error
 
 
-def _entry_write(kind: Kind, entry: Entry) -> _Write:
+def _entry_write(kind: Kind, entry: HistoryEntry) -> _Write:
     document: Document = {"note": None if entry.note is None else plain(entry.note)}
     if entry.back:
         document["back"] = kind

@@ -31,7 +31,7 @@ class Head(NamedTuple):
     due: int
 
 
-class Entry(NamedTuple):
+class HistoryEntry(NamedTuple):
     """An entry of a history; ``back``: the obi had been lost before it."""
 
     id: str
@@ -53,7 +53,7 @@ class Parts(NamedTuple):
     """An obi taken apart."""
 
     head: Head
-    entries: list[Entry]
+    entries: list[HistoryEntry]
     contents: list[Content]
     names: set[str]
 
@@ -67,7 +67,7 @@ def parts_of(obi: Obi) -> Parts:
     back = {i.tist for i in history.incidences() if i.kind == "returned"} if None in history.states else frozenset()
     return Parts(
         Head(obi.id, history.last, state, obi.handle, kind, obi.stamp, obi.due),
-        [Entry(obi.id, tist, tist in back, obi.notes.get(tist)) for tist in history.tists],
+        [HistoryEntry(obi.id, tist, tist in back, obi.notes.get(tist)) for tist in history.tists],
         [Content(obi.id, version, _first(obi, sha256)) for sha256, version in obi.versions.items()],
         obi.names,
     )

@@ -17,9 +17,8 @@ from archec.cli.runreport import RunLine, begin, gather_table
 from archec.config import load
 from archec.errors import UsageError
 from archec.export.units import Selection
-from archec.gather.budget import Budget
-from archec.gather.dryrun import dry_run as run_dry
-from archec.gather.options import Options
+from archec.gather.options import Budget, Options
+from archec.gather.run import dry_run as run_dry
 from archec.gather.run import exit_code
 from archec.gather.run import gather as gather_run
 from archec.terminal.output import echo, echo_json, note

@@ -8,7 +8,7 @@ import re
 from archec.archive.commit import Item
 from archec.catalogue.model import Version
 from archec.errors import CorruptArchive, NotHeld
-from archec.gather.visits import Effect, Seen
+from archec.gather.visits import Effect, VisitResult
 from archec.store.interface import HardLink, Link, Placement
 from archec.store.layout import Layout
 from archec.store.reader import digest
@@ -45,13 +45,13 @@ class Bodies:
             return None
         return hop._replace(md5=found.md5, sha256=found.sha256, size=found.size, temp="")
 
-    def own(self, hop: Hop, version: Version) -> Seen | None:
+    def own(self, hop: Hop, version: Version) -> VisitResult | None:
         """What a killed run placed as a URL's own body before the URL began to redirect to ``version``, if it did."""
         held = self.orphan(hop)
         if held is None or held.sha256 == version.sha256:
             return None
         found = Version(held.sha256, held.md5, held.size, None, self.kind(held))
-        return Seen(held, version=found, drop_validators=True)
+        return VisitResult(held, version=found, drop_validators=True)
 
     def kind(self, hop: Hop) -> str:
         """The media type of a body by its first bytes."""
@@ -63,7 +63,7 @@ class Bodies:
         with open(self._path(hop.temp or self._layout.path(self._run, hop.url)), "rb") as file:
             return sniff(file.read(_HEAD), hop.content_type, encoding)
 
-    def item(self, effect: Effect, seen: Seen) -> Item:
+    def item(self, effect: Effect, seen: VisitResult) -> Item:
         """A visit's record with what must be on the disk before it: a body, a link to one, or an orphan."""
         record, hop = effect.record, seen.hop
         if not effect.keep:

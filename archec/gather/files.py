@@ -13,11 +13,10 @@ from archec.archive.report import Report
 from archec.catalogue.model import Obi, Version
 from archec.errors import ArchecError, BadName
 from archec.gather.bodies import Bodies, declared
-from archec.gather.budget import Budget, BudgetUse
-from archec.gather.known import Known
+from archec.gather.options import Budget, BudgetUse
 from archec.gather.plan import Feeder
-from archec.gather.underway import Active, UnderWay
-from archec.gather.visits import Effect, Seen, visit_for
+from archec.gather.underway import Active, UnderWay, VisitLog
+from archec.gather.visits import Effect, VisitResult, visit_for
 from archec.ids import normalise_url
 from archec.progress import Meter
 from archec.text.pool import TextPool
@@ -27,10 +26,10 @@ from archec.web.task import FetchTask, Hop
 
 _WINDOW = 1024
 """So many files are handed to the fetchers at least, so that they never wait for a commit."""
-_LOT, _LAST_LOT = 1000, 250
+_CHUNK, _LAST_CHUNK = 1000, 250
 """So many visits are committed together; fewer where the fetchers have less to do than they could, as towards the end:
 then little is left to do when the last file has come."""
-_LOT_SECONDS = 3.0
+_CHUNK_SECONDS = 3.0
 _QUEUE = 64
 """Files of one host that are handed to the fetchers ahead of time."""
 _TEXTS = 256
@@ -62,7 +61,7 @@ class FilePhase:
         self._committer, self._report, self._meter = committer, report, meter
         self._run, self._budget = report.run, budget
         self._use = BudgetUse(budget, clock)
-        self._known = Known(archive.catalogue, report.run, self._config.fetch.max_redirects)
+        self._visits = VisitLog(archive.catalogue, report.run, self._config.fetch.max_redirects)
         self._bodies = Bodies(archive.layout, report.run, resumed=report.resumed)
         self._under_way = UnderWay(self._config.fetch.max_redirects)
         self._done = 0
@@ -105,7 +104,7 @@ class FilePhase:
                 if spent or not feeder.left:
                     break
                 continue
-            self._committer.pace(_LOT if fetching >= window else _LAST_LOT, _LOT_SECONDS)
+            self._committer.pace(_CHUNK if fetching >= window else _LAST_CHUNK, _CHUNK_SECONDS)
             for hop in pool.collect(_WAIT if fetching else 0.0):
                 self._take(hop, pool, texts, feeder)
             for done in texts.collect(0.0 if under_way.count("fetched") else _WAIT):
@@ -113,7 +112,7 @@ class FilePhase:
                 if active is not None and active.hop is not None:
                     hop = active.hop
                     version = Version(hop.sha256, hop.md5, hop.size, done.md5, active.type)
-                    self._finish(active, Seen(hop, version=version), feeder)
+                    self._finish(active, VisitResult(hop, version=version), feeder)
             self._committer.tick()
             self._meter.at(self._done, f"{human_size(use.bytes)}, {fetching} under way", total)
         self._committer.commit()
@@ -150,7 +149,7 @@ class FilePhase:
             if self._under_way.plan(url):
                 self._use.files += 1
                 continue
-            if self._known.effect(url, fobi) is not None:
+            if self._visits.effect(url, fobi) is not None:
                 self._done += 1
                 feeder.done(url)
                 continue
@@ -187,25 +186,25 @@ class FilePhase:
             version = active.fobi.versions.get(state) if state is not None else None
             entry = active.fobi.history.entry_at(self._run)
             place = (entry[0], hop.url) if entry is not None else None
-            self._finish(active, Seen(hop, version=version, unchanged=True, place=place), feeder)
+            self._finish(active, VisitResult(hop, version=version, unchanged=True, place=place), feeder)
         else:
             outcome = str(hop.outcome) if hop.outcome is not None else "unreachable"
-            self._finish(active, Seen(hop, outcome=outcome), feeder)
+            self._finish(active, VisitResult(hop, outcome=outcome), feeder)
 
     def _redirect(self, active: Active, hop: Hop, pool: FetchPool, feeder: Feeder) -> None:
         try:
             target = normalise_url(hop.location)
         except BadName as error:
-            self._finish(active, Seen(hop, outcome="bad-url", message=f"redirects to: {error.message}"), feeder)
+            self._finish(active, VisitResult(hop, outcome="bad-url", message=f"redirects to: {error.message}"), feeder)
             return
         ended = self._under_way.redirect(active, hop, target)
         if ended:
-            self._finish(active, Seen(hop, outcome=ended, target=target, message=_ENDED[ended]), feeder)
+            self._finish(active, VisitResult(hop, outcome=ended, target=target, message=_ENDED[ended]), feeder)
             return
         if target in self._under_way:
             return
         known = self._catalogue.obis("fobi", [target]).get(target)
-        effect = self._known.effect(target, known)
+        effect = self._visits.effect(target, known)
         if effect is not None:
             status = effect.status
             found = Hop(target, "failed", status=status, deferred=effect.deferred)
@@ -226,7 +225,7 @@ class FilePhase:
             hop, drop_validators = held, True
         version = fobi.versions.get(hop.sha256) if state == hop.sha256 else None
         if version is not None:
-            self._finish(active, Seen(hop, version=version), feeder)
+            self._finish(active, VisitResult(hop, version=version), feeder)
             return
         kind = self._bodies.kind(hop)
         if not drop_validators and texts.wants(kind, hop.size):
@@ -235,17 +234,17 @@ class FilePhase:
             texts.submit(hop.url, path, declared(kind, hop.content_type), hop.header("content-encoding"))
             return
         version = Version(hop.sha256, hop.md5, hop.size, None, kind)
-        self._finish(active, Seen(hop, version=version, drop_validators=drop_validators), feeder)
+        self._finish(active, VisitResult(hop, version=version, drop_validators=drop_validators), feeder)
 
     # -- results ----------------------------------------------------------------------------------
 
-    def _finish(self, active: Active, seen: Seen, feeder: Feeder) -> None:
+    def _finish(self, active: Active, seen: VisitResult, feeder: Feeder) -> None:
         """Ends a visit, and those of all who redirect here, however many follow one another."""
         ending = deque([(active, seen)])
         while ending:
             ending.extend(self._end(*ending.popleft(), feeder))
 
-    def _end(self, active: Active, seen: Seen, feeder: Feeder) -> Iterator[tuple[Active, Seen]]:
+    def _end(self, active: Active, seen: VisitResult, feeder: Feeder) -> Iterator[tuple[Active, VisitResult]]:
         """Ends one visit; gives those who waited for it and what they have come to."""
         fobi, hop = active.fobi, seen.hop
         waiting = self._under_way.end(active)
@@ -255,7 +254,7 @@ class FilePhase:
                 feeder.done(fobi.id)
             for one in waiting:
                 again = _hop(one)._replace(deferred=True)
-                yield one, Seen(again, outcome=seen.outcome or "unreachable", target=fobi.id)
+                yield one, VisitResult(again, outcome=seen.outcome or "unreachable", target=fobi.id)
             return
         effect = visit_for(self._config, fobi, seen, self._run)
         if seen.hops or hop.deferred:
@@ -268,7 +267,7 @@ class FilePhase:
         if active.known or effect.version is not None:
             self._committer.add(item)
             self._report.visited(effect.record)
-        self._known.remember(fobi.id, effect)
+        self._visits.remember(fobi.id, effect)
         if active.planned:
             self._done += 1
             if hop.deferred:
@@ -277,15 +276,15 @@ class FilePhase:
         for one in waiting:
             yield one, self._reached(one, fobi.id, effect, hop._replace(message=seen.message or hop.message))
 
-    def _reached(self, active: Active, url: str, effect: Effect, hop: Hop) -> Seen:
+    def _reached(self, active: Active, url: str, effect: Effect, hop: Hop) -> VisitResult:
         """What a URL has come to that redirects to ``url``, whose visit had this effect by this answer."""
         own = _hop(active)
         if effect.version is None:
             failed = own._replace(status=hop.status or own.status, deferred=hop.deferred)
-            return Seen(failed, outcome=effect.outcome, target=url, message=hop.message)
+            return VisitResult(failed, outcome=effect.outcome, target=url, message=hop.message)
         if effect.hops >= self._config.fetch.max_redirects:
-            return Seen(own, outcome="too-many-redirects", target=url, message=_ENDED["too-many-redirects"])
-        return self._bodies.own(own, effect.version) or Seen(
+            return VisitResult(own, outcome="too-many-redirects", target=url, message=_ENDED["too-many-redirects"])
+        return self._bodies.own(own, effect.version) or VisitResult(
             own,
             version=effect.version,
             unchanged=effect.outcome == "not-modified",

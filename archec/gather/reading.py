@@ -27,7 +27,7 @@ _AHEAD = 6
 WORKER_HINT = "out of memory? 'archec gather --resume' carries on"
 """What to do about a worker process that dies again and again."""
 _MOST_PROBLEMS = 200
-"""Problems that a worker tells in full for each of its tasks; of the rest it counts the codes."""
+"""Problems that a worker reports in full for each of its tasks; of the rest it counts the codes."""
 
 
 class ChunkRead(NamedTuple):
@@ -66,7 +66,7 @@ class Reading:
         covered = frozenset(code for code, read in archives.items() if read and code and self.whole)
         return Coverage(complete and self.whole, covered, dict.fromkeys(frozenset(archives) - covered, ""))
 
-    def tell(self, report: Report) -> None:
+    def report_to(self, report: Report) -> None:
         """Puts the totals into a run's report."""
         report.files, report.unread, report.read_bytes = self.files, self.unread, self.bytes
         report.nameless, report.whole = self.nameless, self.whole
@@ -82,7 +82,7 @@ def read_data_set(
     on_more: Callable[[Mapping[str, int]], None],
     on_progress: Callable[[Reading], None],
 ) -> Reading:
-    """Reads the whole source into the spool. Problems are told as they come, never fatal; where one file has
+    """Reads the whole source into the spool. Problems are reported as they come, never fatal; where one file has
     very many, ``on_more`` is given how many of each code there are besides."""
     kinds: Counter[str] = Counter()
     reading = Reading(kinds=kinds)

@@ -1,8 +1,9 @@
-"""Run: one gathering run, from its lock to its report."""
+"""Run: one gathering run, from its lock to its report; or a dry run, which touches neither archive nor network."""
 
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from archec import __version__
-from archec.archive.commit import Committer, Item
+from archec.archive.commit import Committer, DryCommitter, Item
 from archec.archive.follow import CATCH_UP, LastRun, catch_up, last_run
 from archec.archive.opening import Archive
 from archec.archive.report import Report, Totals
@@ -28,8 +29,9 @@ from archec.gather.spool import Spool
 from archec.progress import Meter
 from archec.redif.problems import Problem
 from archec.redif.source import open_source
-from archec.store.interface import Outcome
+from archec.store.interface import CommitResult
 from archec.store.journal import JournalWriter, tidy
+from archec.store.journalfile import journals
 from archec.store.layout import Layout, open_store
 from archec.store.lock import RunLock, holder
 from archec.store.temp import sweep_parts, sweep_runs
@@ -217,11 +219,12 @@ def _totals(catalogue: Catalogue, report: Report) -> Totals:
 def _record_failure(committer: Committer, report: Report, error: ArchecError) -> None:
     """Says in the journal why the run stops, if that can be written: the run can be resumed all the same."""
     report.state, report.message = "failed", error.message
-    with suppress(ArchecError):  # what made the run fail may be in the way of this, too; it is told by its own error
+    # What made the run fail may be in the way of this, too; it is reported by its own error.
+    with suppress(ArchecError):
         committer.note(RunEnd(report.run, report.state, report.as_value()))
 
 
-def _refused(report: Report, item: Item, outcome: Outcome) -> None:
+def _refused(report: Report, item: Item, outcome: CommitResult) -> None:
     """Something could not be kept, because other bytes are held in its place; says so in the report."""
     report.conflicts += 1
     message = "what it would state again is not held" if outcome.kind == "missing" else "other bytes are held there"
@@ -230,10 +233,50 @@ def _refused(report: Report, item: Item, outcome: Outcome) -> None:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """A lot holds many small objects and no cycles; looking for cycles at the usual pace costs a tenth of a run."""
+    """A chunk holds many small objects and no cycles; looking for cycles at the usual pace costs a tenth of a run."""
     before = gc.get_threshold()
     gc.set_threshold(*RARE_COLLECTIONS)
     try:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def dry_run(config: Config, options: Options, meter: Meter) -> Report:
+    """Reads and merges the data set and counts what is due; writes to scratch space only.
+
+    Sees what the catalogue holds: what a killed run has left between journal and catalogue is not in it.
+    """
+    layout = open_store(config)
+    known = journals(layout)
+    run = stamp(known[-1].tist if known else None)
+    chosen = choose(config, options.file, options.as_of, run)
+    report = Report(run, chosen.tist, chosen.form, chosen.source, state="dry-run")
+    with ExitStack() as stack:
+        source = stack.enter_context(open_source(chosen.path, max_file=config.max_template_file))
+        spool = stack.enter_context(_scratch(config, run))
+        if known:
+            catalogue = open_catalogue(config.database, base=config.base, read_only=True)
+        else:
+            catalogue = open_catalogue("sqlite:///catalogue.sqlite", base=spool.folder, create=True)
+        stack.callback(catalogue.close)
+        archive = Archive(config, layout, catalogue)
+        phases = Phases(archive, DryCommitter(), spool, report, meter, options)
+        phases.read_templates(chosen, source, dated=lambda chosen: None, dry=True)
+        report.stored_bytes = 0
+        if options.fetch:
+            report.fobis["due"] = sum(1 for _ in catalogue.due(run))
+    return report
+
+
+@contextmanager
+def _scratch(config: Config, run: int) -> Iterator[Spool]:
+    """A spool of our own; the work directory goes again if it was not there."""
+    missing = not config.work_path.exists()
+    try:
+        with Spool(config.work_path / f"dry-{run}-{os.getpid()}") as spool:
+            yield spool
+    finally:
+        if missing:
+            with suppress(OSError):
+                config.work_path.rmdir()

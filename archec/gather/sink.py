@@ -1,4 +1,7 @@
-"""The obi store as the sink that fetch workers write bodies into."""
+"""The obi store as the sink that fetch workers write bodies into.
+
+A module of its own, as each fetching process imports it: it imports the store and nothing of a run.
+"""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class TemplatePhase:
             source, self.spool, workers=self.workers,
             on_problem=self.report.problem, on_more=self.report.more_problems, on_progress=progress,
         )
-        reading.tell(self.report)
+        reading.report_to(self.report)
         return reading
 
     # -- merging ----------------------------------------------------------------------------------

@@ -1,18 +1,22 @@
-"""Under way: every URL between the moment it is handed to the fetchers and the end of its visit, in one table.
+"""Under way: every URL between the moment it is handed to the fetchers and the end of its visit, in one table; and
+what has come of those whose visit has ended.
 
 A URL is in one of three states: it is being *fetched*; it *redirects* and waits for what its target comes to; the
 *text* of its body is being extracted. Each URL is fetched at most once in a run; whoever redirects to it waits for it.
-No I/O, and memory only for what is on its way.
+Memory is for what is on its way and for the last visits only: older ones are in the catalogue.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
+from archec.catalogue.records import ObiChange
+from archec.gather.visits import Effect
 from archec.web.task import Hop
 
 State = Literal["fetched", "redirects", "text"]
@@ -133,3 +137,44 @@ class UnderWay:
         self._states[active.state] -= 1
         active.state = state
         self._states[state] += 1
+
+
+_RECENT = 20_000
+"""Visits that are remembered; the catalogue is asked for older ones."""
+
+
+class VisitLog:
+    """The effects of a run's visits: the last ones from memory, the others from the catalogue."""
+
+    def __init__(self, catalogue: Catalogue, run: int, max_redirects: int) -> None:
+        self._catalogue, self._run, self._max_redirects = catalogue, run, max_redirects
+        self._recent: OrderedDict[str, Effect] = OrderedDict()
+
+    def remember(self, url: str, effect: Effect) -> None:
+        """A visit is over."""
+        self._recent[url] = effect
+        if len(self._recent) > _RECENT:
+            self._recent.popitem(last=False)
+
+    def effect(self, url: str, fobi: Obi | None) -> Effect | None:
+        """What this run knows of the URL, whose document is ``fobi``; None: it was not visited yet."""
+        effect = self._recent.get(url)
+        if effect is not None or fobi is None or fobi.visit is None or fobi.visit.tist != self._run:
+            return effect
+        state = fobi.history.at(self._run)
+        entry = fobi.history.entry_at(self._run)
+        held = state is not None and fobi.visit.checked == self._run
+        version = fobi.versions.get(state) if held and state is not None else None
+        place = (entry[0], url) if entry is not None else None
+        hops = self._hops_from(fobi) if version is not None else 0
+        record = ObiChange("fobi", fobi.id, visit=fobi.visit, due=fobi.due)
+        return Effect(record, fobi.visit.outcome, False, version, place, hops)
+
+    def _hops_from(self, fobi: Obi) -> int:
+        """How many redirects led from a URL to its contents when it was last visited."""
+        hops, step = 0, fobi.visit
+        while step is not None and step.target and hops <= self._max_redirects:
+            hops += 1
+            further = self._catalogue.obis("fobi", [step.target]).get(step.target)
+            step = further.visit if further is not None else None
+        return hops

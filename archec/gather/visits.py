@@ -1,4 +1,7 @@
-"""Visits: what a hop means for a fobi's history. Pure rules of design section 5."""
+"""Visits: what a hop means for a fobi's history, when it is due again and when it is lost.
+
+Pure rules of design section 5.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,11 @@ from typing import NamedTuple
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.catalogue.records import ObiChange
 from archec.config import Config
-from archec.gather.schedule import is_lost, next_due
 from archec.text.sniff import is_page_instead_of_pdf
 from archec.web.task import Hop
 
 
-class Seen(NamedTuple):
+class VisitResult(NamedTuple):
     """What a visit to a URL came to.
 
     ``outcome`` is the vocabulary's word for a failure, or empty where the contents are known:
@@ -53,7 +55,7 @@ class Effect(NamedTuple):
         return self.record.visit.status if self.record.visit is not None else 0
 
 
-def visit_for(config: Config, fobi: Obi, seen: Seen, run: int) -> Effect:
+def visit_for(config: Config, fobi: Obi, seen: VisitResult, run: int) -> Effect:
     """What a visit does to a fobi: its outcome, its incidence if it is one, when it is due again."""
     state = fobi.history.at(run)
     if seen.outcome:
@@ -74,7 +76,7 @@ def visit_for(config: Config, fobi: Obi, seen: Seen, run: int) -> Effect:
     return _held(config, fobi, seen, run, "changed", keep=True)
 
 
-def _held(config: Config, fobi: Obi, seen: Seen, run: int, outcome: str, *, keep: bool) -> Effect:
+def _held(config: Config, fobi: Obi, seen: VisitResult, run: int, outcome: str, *, keep: bool) -> Effect:
     before, hop = fobi.visit, seen.hop
     validators = not seen.drop_validators and not seen.target
     etag = hop.header("etag") if validators else ""
@@ -109,7 +111,7 @@ def _held(config: Config, fobi: Obi, seen: Seen, run: int, outcome: str, *, keep
     return Effect(record, outcome, True, version, (run, fobi.id))
 
 
-def _failed(config: Config, fobi: Obi, seen: Seen, run: int) -> Effect:
+def _failed(config: Config, fobi: Obi, seen: VisitResult, run: int) -> Effect:
     before, hop, outcome = fobi.visit, seen.hop, seen.outcome
     gone = outcome == "gone"
     since = before.gone_since if before is not None else 0
@@ -160,3 +162,46 @@ def _suspect(fobi: Obi, version: Version, state: str | None) -> str:
         return "page instead of PDF"
     return ""
 
+
+# -- when -------------------------------------------------------------------------------------------
+
+_DAY = 86400
+_HELD = frozenset({"new", "changed", "same", "not-modified", "cosmetic"})
+_REFUSED = frozenset({"forbidden", "robots", "too-large", "bad-url", "blocked-address"})
+
+
+def next_due(config: Config, visit: Visit, last_noted: int | None, *, lost: bool, deferred: bool = False) -> int:
+    """The tist from which the visited fobi is due again.
+
+    New and changed files after ``revisit_min``; unchanged ones after half the time for which they
+    have not changed, between ``revisit_min`` and ``revisit_max``; gone ones when their loss can be
+    confirmed; faults with a back-off that begins at one day, refusals with one that begins at
+    ``revisit_min``; ``deferred`` ones in the next run.
+    """
+    shortest, longest = int(config.fetch.revisit_min), int(config.fetch.revisit_max)
+    outcome = visit.outcome
+    if deferred:
+        wait = 1
+    elif outcome in ("new", "changed"):
+        wait = shortest
+    elif outcome in _HELD:
+        unchanged = visit.tist - last_noted if last_noted is not None else 0
+        wait = max(shortest, min(longest, unchanged // 2))
+    elif outcome == "gone" and not lost and visit.gone < config.lost_confirmations:
+        wait = max(int(config.lost_grace), 1)
+    elif outcome == "gone" and not lost:
+        wait = max(visit.gone_since + int(config.lost_grace) - visit.tist, 1)
+    else:
+        first = shortest if outcome in _REFUSED or outcome == "gone" else min(_DAY, shortest)
+        wait = min(longest, max(first, 1) << min(max(visit.fails - 1, 0), 12))
+    return visit.tist + max(wait, 1)
+
+
+def is_lost(config: Config, visit: Visit) -> bool:
+    """Whether this visit confirms a loss: gone in ``lost_confirmations`` visits, the first and the
+    last of them at least ``lost_grace`` apart."""
+    return (
+        visit.outcome == "gone"
+        and visit.gone >= config.lost_confirmations
+        and visit.tist - visit.gone_since >= config.lost_grace
+    )

@@ -50,7 +50,7 @@ class HardLink(NamedTuple):
     id: str
 
 
-class Outcome(NamedTuple):
+class CommitResult(NamedTuple):
     """What became of one part of a batch.
 
     ``stored``: (tist, id) now resolves as asked. ``adopted``: it did before, a run that was cut off had
@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
     sha256: str
 
 
-class Hop(NamedTuple):
+class Step(NamedTuple):
     """One step of a chain of redirects; ``id`` is None where the name on disk was cut (the journal knows)."""
 
     tist: int
@@ -77,7 +77,7 @@ class Located(NamedTuple):
     """Where an obi's bytes are: a path, and the steps that led there from its own name."""
 
     path: str
-    hops: tuple[Hop, ...]
+    hops: tuple[Step, ...]
 
 
 class Digest(NamedTuple):
@@ -120,7 +120,7 @@ class ObiStore(Protocol):
 
     def commit(
         self, placements: Sequence[Placement], links: Sequence[Link] = (), restated: Sequence[HardLink] = ()
-    ) -> list[Outcome]:
+    ) -> list[CommitResult]:
         """Makes a batch durable; the outcomes stand in the order of placements, links, restated.
 
         When it returns, all that is ``stored`` or ``adopted`` is on the disk under its name. Where it raises, the batch

@@ -15,7 +15,7 @@ from archec.errors import BadName
 from archec.ids import MAX_NAME, file_name, is_url, slash_variant, unescape
 from archec.store.directories import Directories
 from archec.store.durable import failure
-from archec.store.interface import Hop
+from archec.store.interface import Step
 from archec.store.layout import Layout
 from archec.tist import tist_of_path
 
@@ -27,7 +27,7 @@ _FAN = re.compile(r"[0-9a-f]{2}")
 _NAME = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})+")
 
 
-class Fault(NamedTuple):
+class DeadLink(NamedTuple):
     """Why a chain leads to no file. ``path`` is where: that of a link which escapes or of what is no file, else
     the chain's first."""
 
@@ -40,8 +40,8 @@ class Chain(NamedTuple):
     """Where a path leads: ``path`` is that of a regular file, unless there is a ``fault``."""
 
     path: str
-    hops: tuple[Hop, ...]
-    fault: Fault | None = None
+    hops: tuple[Step, ...]
+    fault: DeadLink | None = None
 
 
 def follow(directories: Directories, path: str, id: str | None) -> Chain:  # noqa: A002
@@ -51,9 +51,9 @@ def follow(directories: Directories, path: str, id: str | None) -> Chain:  # noq
     does not read.
     """
     layout, start = directories.layout, path
-    hops: list[Hop] = []
+    hops: list[Step] = []
     seen = {path}
-    goal: str | Fault | None
+    goal: str | DeadLink | None
     while True:
         found = _look(directories, path)
         if isinstance(found, str):
@@ -62,20 +62,20 @@ def follow(directories: Directories, path: str, id: str | None) -> Chain:  # noq
             goal = _variant(directories, path, id)
             if goal is None:
                 last = f"redirects to {hops[-1].name}, which is not held at {hops[-1].tist}" if hops else "is not there"
-                goal = Fault("missing", start, last)
+                goal = DeadLink("missing", start, last)
         elif stat.S_ISREG(found.st_mode):
             return Chain(path, tuple(hops))
         else:
-            goal = Fault("not-a-file", path, "is neither a file nor a link")
-        if not isinstance(goal, Fault) and (goal in seen or len(hops) >= MAX_HOPS):
-            goal = Fault("circle", start, "redirects in a circle")
-        if isinstance(goal, Fault):
+            goal = DeadLink("not-a-file", path, "is neither a file nor a link")
+        if not isinstance(goal, DeadLink) and (goal in seen or len(hops) >= MAX_HOPS):
+            goal = DeadLink("circle", start, "redirects in a circle")
+        if isinstance(goal, DeadLink):
             return Chain(path, tuple(hops), goal)
         seen.add(goal)
         path = goal
         directory, _, name = path.rpartition("/")
         id = id_of_name(name)  # noqa: A001
-        hops.append(Hop(tist_of_directory(layout, directory), id, name))
+        hops.append(Step(tist_of_directory(layout, directory), id, name))
 
 
 def link_text(layout: Layout, tist: int, id: str, to_tist: int, to_id: str) -> str:  # noqa: A002
@@ -134,15 +134,15 @@ def _variant(directories: Directories, path: str, id: str | None) -> str | None:
     return there if _look(directories, there) is not None else None
 
 
-def _goal(layout: Layout, path: str, text: str) -> str | Fault:
+def _goal(layout: Layout, path: str, text: str) -> str | DeadLink:
     """The path that a link at ``path`` leads to, by its text alone; directories are never links."""
     if text.startswith("/"):
-        return Fault("escapes", path, f"is a link to an absolute path, {shown(text)}")
+        return DeadLink("escapes", path, f"is a link to an absolute path, {shown(text)}")
     parts = path.split("/")[:-1]
     for part in text.split("/"):
         if part == "..":
             if not parts:
-                return Fault("escapes", path, f"is a link out of the archive, {shown(text)}")
+                return DeadLink("escapes", path, f"is a link out of the archive, {shown(text)}")
             parts.pop()
         elif part not in ("", "."):
             parts.append(part)
@@ -153,7 +153,7 @@ def _goal(layout: Layout, path: str, text: str) -> str | Fault:
             return goal
     except BadName:
         pass
-    return Fault("escapes", path, f"is a link to {shown(goal)}, where no object can be")
+    return DeadLink("escapes", path, f"is a link to {shown(goal)}, where no object can be")
 
 
 def shown(text: str) -> str:

@@ -20,7 +20,7 @@ from archec.ids import MAX_NAME, escape, file_name, is_url, slash_variant
 from archec.store.directories import Directories
 from archec.store.durable import Data, Disk, failure, is_temp, temp_name
 from archec.store.failpoints import hit
-from archec.store.interface import HardLink, Link, Outcome, Placement, Stored
+from archec.store.interface import CommitResult, HardLink, Link, Placement, Stored
 from archec.store.layout import Layout
 from archec.store.links import link_text
 from archec.store.reader import Reader
@@ -78,7 +78,7 @@ class Writer(Reader):
 
     def commit(
         self, placements: Sequence[Placement], links: Sequence[Link] = (), restated: Sequence[HardLink] = ()
-    ) -> list[Outcome]:
+    ) -> list[CommitResult]:
         """Makes a batch durable; the outcomes stand in the order of placements, links, restated.
 
         When it returns, all that is ``stored`` or ``adopted`` is on the disk under its name. Raises
@@ -134,7 +134,7 @@ class Writer(Reader):
         finally:
             os.close(fd)
 
-    def _place(self, placement: Placement, touched: dict[str, None]) -> Outcome:
+    def _place(self, placement: Placement, touched: dict[str, None]) -> CommitResult:
         temp, tist, id, sha256 = placement  # noqa: A001
         old_directory, old_name = _temp_parts(temp)
         directory = self.layout.directory(tist, id)
@@ -145,36 +145,36 @@ class Writer(Reader):
         # A plain rename would silently put these bytes in the place of those that are held (invariant 1).
         done = self._disk.rename_noreplace(old_name, old_fd, name, new_fd, f"{self.layout.root}/{directory}/{name}")
         if done == "done":
-            return Outcome("stored", tist, id, sha256)
+            return CommitResult("stored", tist, id, sha256)
         # A killed run may have come this far. What is there is hashed, not trusted: the catalogue does not know it yet.
         held = self._held(tist, id)
         if done == "exists":
             self.discard(temp)
         elif held is None:
             raise StorageFailed(f"{self.layout.root}/{temp}: has gone before it got its name")
-        return Outcome("adopted" if held == sha256 else "occupied", tist, id, held or "")
+        return CommitResult("adopted" if held == sha256 else "occupied", tist, id, held or "")
 
-    def _link(self, link: Link, touched: dict[str, None]) -> Outcome:
+    def _link(self, link: Link, touched: dict[str, None]) -> CommitResult:
         tist, id, to_tist, to_id = link  # noqa: A001
         if _implied(link):
-            return Outcome("stored", tist, id, "")
+            return CommitResult("stored", tist, id, "")
         directory, name = self.layout.directory(tist, id), file_name(id)
         text = link_text(self.layout, tist, id, to_tist, to_id)
         fd = self._directories.make(directory)
         touched[directory] = None
         where = f"{self.layout.root}/{directory}/{name}"
         if self._disk.symlink(text, name, fd, where):
-            return Outcome("stored", tist, id, "")
+            return CommitResult("stored", tist, id, "")
         if _read_link(name, fd, where) == text:
-            return Outcome("adopted", tist, id, "")
-        return Outcome("occupied", tist, id, self._held(tist, id) or "")
+            return CommitResult("adopted", tist, id, "")
+        return CommitResult("occupied", tist, id, self._held(tist, id) or "")
 
-    def _restate(self, again: HardLink, touched: dict[str, None]) -> Outcome:
+    def _restate(self, again: HardLink, touched: dict[str, None]) -> CommitResult:
         from_tist, from_id, tist, id = again  # noqa: A001
         try:
             source = self.locate(from_tist, from_id).path
         except (NotHeld, CorruptArchive):
-            return Outcome("missing", tist, id, "")
+            return CommitResult("missing", tist, id, "")
         old_directory, _, old_name = source.rpartition("/")
         directory, name = self.layout.directory(tist, id), file_name(id)
         where = f"{self.layout.root}/{directory}/{name}"
@@ -184,14 +184,14 @@ class Writer(Reader):
         if done == "refused":
             return self._copy(source, tist, id, touched)
         if done == "gone":
-            return Outcome("missing", tist, id, "")
+            return CommitResult("missing", tist, id, "")
         if done == "done":
-            return Outcome("stored", tist, id, "")
+            return CommitResult("stored", tist, id, "")
         held = self._held(tist, id)
         same = held is not None and held == self._held(from_tist, from_id)
-        return Outcome("adopted" if same else "occupied", tist, id, held or "")
+        return CommitResult("adopted" if same else "occupied", tist, id, held or "")
 
-    def _copy(self, source: str, tist: int, id: str, touched: dict[str, None]) -> Outcome:  # noqa: A002
+    def _copy(self, source: str, tist: int, id: str, touched: dict[str, None]) -> CommitResult:  # noqa: A002
         """States contents again by a copy, where the file system makes no (more) hard links."""
         with self.open_path(source) as file, self.temp(tist, id) as temp:
             try:

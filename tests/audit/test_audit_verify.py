@@ -20,7 +20,7 @@ from archec.audit.verify import Summary, verify
 from archec.cli.main import cli
 from archec.config import Config
 from archec.errors import ArchecError, LockHeld, UsageError
-from archec.gather.budget import Budget
+from archec.gather.options import Budget
 from archec.progress import Silent
 from archec.store.journalfile import journals
 from archec.store.layout import open_layout

@@ -67,7 +67,7 @@ def many_files(config: Config, site: Site, count: int = 60) -> None:
 
 def gather_killed_at(config: Config, point: str) -> None:
     """A run in lots of ten files, or its resumption, that is killed."""
-    code = "import archec.gather.files as p; p._LOT = p._LAST_LOT = 10; from archec.cli.main import main; main()"
+    code = "import archec.gather.files as p; p._CHUNK = p._LAST_CHUNK = 10; from archec.cli.main import main; main()"
     command = [sys.executable, "-c", code, "gather", "--resume", "--config", str(config.base / "config.yaml")]
     done = subprocess.run(command, capture_output=True, check=False, env=environment(killed_at(point)))
     assert done.returncode == -signal.SIGKILL, done.stderr

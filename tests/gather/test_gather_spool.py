@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.gather.sorting import SCHEMA, SortedIds
-from archec.gather.spool import FileRow, SeenRow, Spool
+from archec.gather.spool import SORTED_SCHEMA, FileRow, SeenRow, SortedIds, Spool
 
 
 def row(obi: str, n: int = 0, member: int = 1) -> SeenRow:
@@ -27,7 +26,7 @@ def row(obi: str, n: int = 0, member: int = 1) -> SeenRow:
 def test_any_rows_come_by_id(lots: list[list[str]], most: int, low: str, high: str) -> None:
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        db.executescript(f"CREATE TABLE seen (id TEXT, sha256 BLOB); {SCHEMA}")
+        db.executescript(f"CREATE TABLE seen (id TEXT, sha256 BLOB); {SORTED_SCHEMA}")
         ids = SortedIds(db, most=most)
         for lot in lots:
             db.executemany("INSERT INTO seen VALUES (?, ?)", [(obi, obi.encode()) for obi in lot])
