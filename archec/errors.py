@@ -12,6 +12,7 @@
      +-- Occupied                   exit 6   other bytes are already held under a (tist, id)
      +-- CorruptArchive             exit 6   the archive folder contradicts itself
      |    +-- CorruptJournal        exit 6   a run's journal cannot be read where it must be
+     |         +-- BrokenChain      exit 6   a batch of the journals does not follow the one before it
      +-- CatalogueError             exit 1   the catalogue's engine refused or is not there
      |    +-- CatalogueGone         exit 1   the database server went away in mid-run
      +-- DataSetError               exit 1   a tarball or directory that cannot be read at all
@@ -30,6 +31,7 @@ from enum import IntEnum
 __all__ = [
     "ArchecError",
     "BadName",
+    "BrokenChain",
     "CatalogueError",
     "CatalogueGone",
     "ConfigError",
@@ -120,6 +122,10 @@ class CorruptArchive(ArchecError):
 
 class CorruptJournal(CorruptArchive):
     """A run's journal is damaged in a place that a torn last write cannot explain."""
+
+
+class BrokenChain(CorruptJournal):
+    """A batch of the journals is sound, and does not follow the one before it: one was removed or rewritten."""
 
 
 class CatalogueError(ArchecError):

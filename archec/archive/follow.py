@@ -10,7 +10,7 @@ from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.records import Record, RunEnd, RunStart, decode
-from archec.errors import CorruptArchive, CorruptJournal
+from archec.errors import BrokenChain, CorruptArchive, CorruptJournal
 from archec.store.journalfile import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
 from archec.store.layout import Layout
 
@@ -148,9 +148,9 @@ def _check(files: Sequence[JournalFile], progress: Progress) -> None:
 
 
 def _linked(journal: JournalFile, batch: JournalBatch, head: str) -> None:
-    """Raises CorruptJournal where a batch does not follow the one whose sha256 is ``head``."""
+    """Raises BrokenChain where a batch does not follow the one whose sha256 is ``head``."""
     if batch.prev != head:
-        raise CorruptJournal(
+        raise BrokenChain(
             f"{journal.path}: batch {batch.n} does not follow the one before it: a journal is missing or was replaced",
             hint="'archec check' says which; 'archec verify --repair-from COPY' takes good journals from a second copy",
         )
@@ -167,7 +167,7 @@ def _follow(
             last = batch.n
             if journal.tist == position.run and batch.n <= position.batch:
                 if batch.n == position.batch and batch.sha256 != head:
-                    raise CorruptArchive(
+                    raise BrokenChain(
                         f"{journal.path}: batch {batch.n} is not the one that the catalogue {catalogue.url} knows",
                         hint="one of the two was replaced: 'archec check' compares, 'archec rebuild' follows journals",
                     )

@@ -1,7 +1,7 @@
 """Comparison: journals, names on disk and catalogue against each other, in memory that does not grow.
 
-Each side goes through a :class:`archec.audit.sieve.Sieve` as keys; what does not agree is named in a
-second reading, which is needed only where there is such.
+Each side goes through a :class:`archec.audit.partitioned_diff.PartitionedDiff` as keys; what does not agree is named
+in a second reading, which is needed only where there is such.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
-from archec.audit.agreement import entry_at, histories, objection
-from archec.audit.entries import Entry, key_of, told_by
-from archec.audit.findings import Finding
-from archec.audit.journalcheck import Change
-from archec.audit.sieve import KEY, Sieve
-from archec.audit.strangers import MOST
-from archec.audit.walk import Tell
+from archec.audit.disk import MOST
+from archec.audit.expected import Entry, entry_at, histories, key_of, objection, statement_of
+from archec.audit.findings import Finding, Report
+from archec.audit.journals import Change
+from archec.audit.partitioned_diff import KEY, PartitionedDiff
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS
 from archec.errors import CorruptArchive, CorruptJournal, NotHeld
@@ -28,8 +26,6 @@ from archec.ids import slash_variant
 from archec.store.journalfile import journals, read_batches
 from archec.store.layout import Layout
 from archec.store.reader import locate
-
-__all__ = ["Comparison", "Differences", "tell_differences"]
 
 _JOURNALS, _DISK, _CATALOGUE = 0, 1, 2
 _WIDTH = KEY + 1 + 32
@@ -43,7 +39,7 @@ class Differences:
     """Keys of what does not agree, at most some of each kind, and how many more there are."""
 
     missing: set[bytes] = field(default_factory=set)
-    strange: set[bytes] = field(default_factory=set)
+    unknown: set[bytes] = field(default_factory=set)
     twice: set[bytes] = field(default_factory=set)
     catalogue: set[bytes] = field(default_factory=set)
     more: int = 0
@@ -60,7 +56,7 @@ class Comparison:
 
     def __init__(self, layout: Layout, scratch: Path) -> None:
         self._layout = layout
-        self._sieve = Sieve(scratch, (_WIDTH, KEY, _WIDTH))
+        self._diff = PartitionedDiff(scratch, (_WIDTH, KEY, _WIDTH))
         self.names = 0
 
     # -- the sides --------------------------------------------------------------------------------
@@ -86,7 +82,7 @@ class Comparison:
                 else:
                     records += (key, _HELD if change.followed else _HELD_LATER, sha256)
         if records:
-            self._sieve.add(_JOURNALS, b"".join(records))
+            self._diff.add(_JOURNALS, b"".join(records))
 
     def _found_by_variant(self, tist: int, obi: str) -> bool:
         """Whether a redirect by a final slash only, which needs no name of its own, leads to something."""
@@ -99,7 +95,7 @@ class Comparison:
     def on_disk(self, path: str) -> None:
         """A name that lies in the store."""
         self.names += 1
-        self._sieve.add(_DISK, key_of(path))
+        self._diff.add(_DISK, key_of(path))
 
     def catalogued(self, obi: str, history: History) -> None:
         """What the catalogue says; raises ValueError where its values make no sense."""
@@ -110,31 +106,33 @@ class Comparison:
                 _LOST if state is None else _HELD,
                 _NO_STATE if state is None else _sha256(state),
             )
-        self._sieve.add(_CATALOGUE, b"".join(records))
+        self._diff.add(_CATALOGUE, b"".join(records))
 
     # -- what comes of it -------------------------------------------------------------------------
 
     def differences(self, *, with_catalogue: bool) -> Differences:
         """How the sides differ."""
         found = Differences()
-        for journalled, there, catalogued in self._sieve.parts():
+        for journalled, there, catalogued in self._diff.parts():
             held, implied, history, twice = self._replayed(journalled)
-            names = set(self._sieve.split(_DISK, there))
+            names = set(there)
             found.add(found.twice, twice)
             found.add(found.missing, held.keys() - names)
-            found.add(found.strange, names - held.keys() - implied)
+            found.add(found.unknown, names - held.keys() - implied)
             if with_catalogue:
-                theirs = {record[:KEY]: record[KEY:] for record in self._sieve.split(_CATALOGUE, catalogued)}
+                theirs = {record[:KEY]: record[KEY:] for record in catalogued}
                 found.add(found.catalogue, {key for key, _ in theirs.items() ^ history.items()})
         return found
 
-    def _replayed(self, records: bytes) -> tuple[dict[bytes, bytes], set[bytes], dict[bytes, bytes], set[bytes]]:
+    def _replayed(
+        self, records: list[bytes]
+    ) -> tuple[dict[bytes, bytes], set[bytes], dict[bytes, bytes], set[bytes]]:
         """What the journals say in the end: sha256s by path, paths that need no name, states, contradictions."""
         held: dict[bytes, bytes] = {}
         history: dict[bytes, bytes] = {}
         implied: set[bytes] = set()
         twice: set[bytes] = set()
-        for record in self._sieve.split(_JOURNALS, records):
+        for record in records:
             key, what, sha256 = record[:KEY], record[KEY : KEY + 1], record[KEY + 1 :]
             if what == _DROPPED:
                 history.pop(key, None)
@@ -149,7 +147,7 @@ class Comparison:
 
     def close(self) -> None:
         """Removes what lies in scratch space."""
-        self._sieve.close()
+        self._diff.close()
 
     def __enter__(self) -> Comparison:
         return self
@@ -160,41 +158,42 @@ class Comparison:
         self.close()
 
 
-def tell_differences(layout: Layout, catalogue: Catalogue | None, found: Differences, tell: Tell) -> None:
+def report_differences(layout: Layout, catalogue: Catalogue | None, found: Differences, report: Report) -> None:
     """Reads the journals again, and the catalogue where that is needed, to name what does not agree."""
     missing, twice, differing = set(found.missing), set(found.twice), set(found.catalogue)
     if missing or twice or differing:
-        for entry, state in _told_again(layout):
+        for entry, state in _read_again(layout):
             path = layout.path(entry.tist, entry.id)
             key = key_of(path)
             about = (path, entry.tist, entry.id, entry.sha256)
             if key in missing and state is not None:
                 missing.discard(key)
-                tell(_about("missing", *about, "is not there"))
+                report(_about("missing", *about, "is not there"))
             if key in twice and state is not None:
-                tell(_about("two-contents", *about, f"a journal says {entry.sha256}, and another line something else"))
+                message = f"a journal says {entry.sha256}, and another line something else"
+                report(_about("two-contents", *about, message))
             if key in differing and catalogue is not None:
                 differing.discard(key)
-                tell(_disagreement(catalogue, entry, state, path))
+                report(_disagreement(catalogue, entry, state, path))
     if differing and catalogue is not None:
         for obi, history in _documents(catalogue):
             for tist, state in history:
                 path = layout.path(tist, obi)
                 if key_of(path) in differing:
-                    told = f"the catalogue says {state or 'that it was lost then'}"
-                    tell(_about("journal-lacks", path, tist, obi, state or "", told))
+                    message = f"the catalogue says {state or 'that it was lost then'}"
+                    report(_about("journal-lacks", path, tist, obi, state or "", message))
 
 
-def _told_again(layout: Layout) -> Iterator[tuple[Entry, str | None]]:
+def _read_again(layout: Layout) -> Iterator[tuple[Entry, str | None]]:
     for journal in journals(layout):
         with suppress(CorruptJournal):
             for batch in read_batches(journal.path):
                 for line in batch.lines:
                     with suppress(CorruptJournal):
-                        told = told_by(line, journal.path.name)
-                        if told is not None:
-                            for tist, state in told.put.items():
-                                yield Entry(tist, told.id, state or "", -1, told.target), state
+                        said = statement_of(line, journal.path.name)
+                        if said is not None:
+                            for tist, state in said.put.items():
+                                yield Entry(tist, said.id, state or "", -1, said.target), state
 
 
 def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: str) -> Finding:
@@ -207,7 +206,7 @@ def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: s
     theirs = objection(entry, history)
     if theirs is None:
         return _about("catalogue-disagrees", *about, "the catalogue has no such entry, or one that was dropped")
-    return _about("catalogue-disagrees" if theirs[0] else "catalogue-lacks", *about, theirs[1])
+    return _about("catalogue-disagrees" if theirs.sha256 else "catalogue-lacks", *about, theirs.message)
 
 
 def _documents(catalogue: Catalogue) -> Iterator[tuple[str, History]]:

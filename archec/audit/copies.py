@@ -6,23 +6,25 @@ What comes from a copy is not trusted: it counts where its sha256 fits, and nowh
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Protocol
+from urllib.parse import quote
 
-from archec.errors import ConfigError, NotHeld
+import httpx
+
+from archec.errors import ArchecError, ConfigError, NotHeld, StorageFailed
 from archec.store.durable import failure
 from archec.store.journalfile import open_plain
-from archec.store.layout import RUNS, Layout, open_layout
+from archec.store.layout import DESCRIPTOR, RUNS, Layout, open_layout
 from archec.store.reader import open_obi
 
-__all__ = ["Copy", "DirectoryCopy", "open_copy"]
-
 _CHUNK = 1 << 18
+_TIMEOUT = 60.0
 
 
 class Copy(Protocol):
-    """A second copy. ``where`` names it in messages. A context manager."""
+    """A second copy. ``where`` names it in messages."""
 
     where: str
 
@@ -34,31 +36,22 @@ class Copy(Protocol):
         """The bytes of a journal's file, as they lie there. Raises as :meth:`obi` does."""
         ...
 
-    def close(self) -> None:
-        """Lets go of it."""
-        ...
 
-    def __enter__(self) -> Copy: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-def open_copy(where: str, layout: Layout) -> Copy:
+@contextmanager
+def open_copy(where: str, layout: Layout) -> Iterator[Copy]:
     """The copy at a path or an http(s) URL of an archive folder.
 
     ``layout`` is that of the archive to be repaired. Raises :class:`ConfigError` where there is no archive,
     and where it is this very one.
     """
     if where.startswith(("http://", "https://")):
-        from archec.audit.copyurl import UrlCopy
-
-        return UrlCopy(where, layout)
+        with httpx.Client(headers={"Accept-Encoding": "identity"}, timeout=_TIMEOUT) as client:
+            yield UrlCopy(where, layout, client)
+        return
     theirs = open_layout(Path(where))
     if theirs.root.resolve() == layout.root.resolve():
         raise ConfigError(f"{where}: is this archive itself, not a second copy of it")
-    return DirectoryCopy(theirs)
+    yield DirectoryCopy(theirs)
 
 
 class DirectoryCopy:
@@ -88,13 +81,37 @@ class DirectoryCopy:
         except OSError as error:
             raise failure(error, self._layout.root / path) from error
 
-    def close(self) -> None:
-        """Nothing is open."""
 
-    def __enter__(self) -> DirectoryCopy:
-        return self
+class UrlCopy:
+    """An archive folder behind a web server that serves its files as they are, and follows its links."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def __init__(self, url: str, layout: Layout, client: httpx.Client) -> None:
+        self._layout, self._client = layout, client
+        self.where = url.rstrip("/")
+        try:
+            b"".join(self._get(DESCRIPTOR))
+        except ArchecError as error:
+            raise ConfigError(
+                f"{self.where}: is not the URL of an archive folder: {error.message}",
+                hint=f"its {DESCRIPTOR} must be there to be fetched",
+            ) from error
+
+    def obi(self, tist: int, id: str) -> Iterator[bytes]:  # noqa: A002
+        """See :class:`Copy`."""
+        return self._get(self._layout.path(tist, id))
+
+    def journal(self, name: str) -> Iterator[bytes]:
+        """See :class:`Copy`."""
+        return self._get(f"{RUNS}/{name}")
+
+    def _get(self, path: str) -> Iterator[bytes]:
+        url = f"{self.where}/{quote(path)}"
+        try:
+            with self._client.stream("GET", url) as response:
+                if response.status_code in (404, 410):
+                    raise NotHeld(f"{url}: is not held")
+                if response.status_code != 200:
+                    raise StorageFailed(f"{url}: HTTP status {response.status_code}")
+                yield from response.iter_raw(_CHUNK)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise StorageFailed(f"{url}: {error or type(error).__name__}") from error

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
-
-__all__ = ["CODES", "Code", "Finding", "Tally"]
+from typing import Any, NamedTuple
 
 
 class Code(NamedTuple):
-    """What a code means; ``grave``: something is wrong, else it is a note that needs no action."""
+    """What a code means. One that is not ``grave`` is a note that needs no action."""
 
     meaning: str
     grave: bool = True
@@ -40,6 +38,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         # journals
         "journal-damaged": Code("a journal cannot be read where it must be"),
         "journal-missing": Code("the catalogue knows of a run that has no journal"),
+        "journal-chain": Code("a batch does not follow the one before it: something was removed, swapped or rewritten"),
         "journal-misnamed": Code("a journal is not that of the run by which it is named"),
         "journal-line": Code("a line of a journal says what makes no sense"),
         "journal-torn": Code("the end of an unfinished journal is cut off and does not count", grave=False),
@@ -80,22 +79,26 @@ class Finding:
         """Whether something is wrong and has not been mended."""
         return CODES[self.code].grave and not self.mended
 
-    def as_value(self) -> dict[str, object]:
+    def as_value(self) -> dict[str, Any]:
         """The JSON object that the commands print; keys without a value are left out."""
-        value: dict[str, object] = {"finding": self.code, "grave": self.grave, "path": self.path}
+        value: dict[str, Any] = {"finding": self.code, "grave": self.grave, "path": self.path}
         if self.tist >= 0:
             value |= {"tist": self.tist, "id": self.id}
-        told = {"sha256": self.sha256, "found": self.found, "message": self.message, "mended": self.mended}
-        return value | {key: text for key, text in told.items() if text}
+        texts = {"sha256": self.sha256, "found": self.found, "message": self.message, "mended": self.mended}
+        return value | {key: text for key, text in texts.items() if text}
 
     def __str__(self) -> str:
         text = f"{self.code}: {self.path}: {self.message}"
         return f"{text}; {self.mended}" if self.mended else text
 
 
+Report = Callable[[Finding], None]
+"""Called with each finding as it comes."""
+
+
 @dataclass(slots=True)
 class Tally:
-    """Counts findings: ``wrong`` those that are grave and stand, ``mended``, and the ``notes``."""
+    """Counts of findings: ``wrong`` (grave, not mended), ``mended`` and ``notes``."""
 
     by_code: Counter[str] = field(default_factory=Counter)
     wrong: int = 0
@@ -103,7 +106,6 @@ class Tally:
     notes: int = 0
 
     def add(self, finding: Finding) -> None:
-        """One more."""
         self.by_code[finding.code] += 1
         if finding.mended:
             self.mended += 1
@@ -111,3 +113,16 @@ class Tally:
             self.wrong += 1
         else:
             self.notes += 1
+
+    def as_value(self) -> dict[str, Any]:
+        """What the last JSON line of a command says of findings."""
+        return {
+            "wrong": self.wrong,
+            "mended": self.mended,
+            "notes": self.notes,
+            "by_code": dict(sorted(self.by_code.items())),
+        }
+
+    def as_lines(self) -> list[str]:
+        """How many there are of each code, for people."""
+        return [f"  {code}: {count:,}" for code, count in sorted(self.by_code.items())]

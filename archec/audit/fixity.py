@@ -5,15 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from os import close, readv
 from types import TracebackType
 
-from archec.audit.agreement import entry_at, histories, objection
-from archec.audit.entries import Entry
+from archec.audit.disk import judge
+from archec.audit.expected import Entry, Objection, entry_at, histories, objection
 from archec.audit.findings import Finding
-from archec.audit.links import judge
-from archec.audit.pace import Pace
 from archec.catalogue.interface import Catalogue
 from archec.digest import Digests
 from archec.errors import ArchecError, CorruptArchive, NotHeld
@@ -23,22 +22,50 @@ from archec.store.interface import Located
 from archec.store.layout import Layout
 from archec.store.reader import locate
 
-__all__ = ["Inspector"]
-
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _READ = 1 << 20
 _NOT_A_FILE = frozenset({errno.EISDIR, errno.ENXIO, errno.ENODEV, errno.EINVAL})
 
 
-class Inspector:
-    """Looks at entries one by one: one for each process, a context manager. ``read`` counts bytes.
+class Pace:
+    """Reads no faster than ``rate`` bytes a second, so that an audit leaves the disk to others; 0 means no limit. What
+    was not used is not saved up."""
 
-    Without a catalogue the journal's sha256 alone counts.
+    def __init__(
+        self,
+        rate: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._rate, self._clock, self._sleep = rate, clock, sleep
+        self._free_at = 0.0
+
+    @property
+    def limits(self) -> bool:
+        """Whether there is a limit."""
+        return bool(self._rate)
+
+    def passed(self, count: int) -> None:
+        """Waits, after so many bytes were read, until more may be."""
+        if not self._rate:
+            return
+        now = self._clock()
+        self._free_at = max(self._free_at, now) + count / self._rate
+        ahead = self._free_at - now
+        if ahead > 0.05:
+            self._sleep(ahead)
+
+
+class Inspector:
+    """Reads what entries name, and compares: one for each process, a context manager. ``read`` counts bytes.
+
+    Without a catalogue the journal's checksums alone count.
     """
 
     def __init__(self, layout: Layout, catalogue: Catalogue | None, pace: Pace) -> None:
         self._layout, self._catalogue, self._pace = layout, catalogue, pace
-        self._folders = Directories(layout)
+        self._directories = Directories(layout)
         self._buffer = memoryview(bytearray(_READ))
         self._views: Sequence[memoryview] = (self._buffer,)
         self._paced = pace.limits
@@ -53,11 +80,10 @@ class Inspector:
         for entry, path in zip(entries, paths, strict=True):
             theirs = objection(entry, known.get(entry.id)) if catalogue is not None else None
             wrong = self._look(entry, path)
-            if theirs is None:
-                if wrong:
-                    findings += wrong
-            else:
-                findings.append(_settled(entry, path, wrong, *theirs))
+            if theirs is not None:
+                findings.append(_settled(entry, path, wrong, theirs))
+            elif wrong:
+                findings += wrong
         return findings
 
     def inspect_one(self, entry: Entry, *, compare: bool = True) -> Finding | None:
@@ -66,12 +92,12 @@ class Inspector:
         return found[0] if found else None
 
     def close(self) -> None:
-        """Closes what is open; not the catalogue."""
-        self._folders.close()
+        """Closes directories; not the catalogue."""
+        self._directories.close()
 
     def refresh(self) -> None:
         """Forgets open directories: something was moved."""
-        self._folders.forget()
+        self._directories.forget()
 
     def __enter__(self) -> Inspector:
         return self
@@ -86,7 +112,7 @@ class Inspector:
     def _look(self, entry: Entry, path: str) -> Iterable[Finding]:
         directory, _, name = path.rpartition("/")
         try:
-            folder = self._folders.find(directory)
+            folder = self._directories.find(directory)
             if folder is None:
                 return self._elsewhere(entry, path)
             fd = os.open(name, _OPEN, dir_fd=folder)
@@ -132,13 +158,13 @@ class Inspector:
                 return ()
             message = f"its bytes have md5 {digests.md5}, where the journal says {entry.md5}; their sha256 is right"
             return [_finding("journal-line", entry, path, message, found)]
-        told = f"{size} bytes with sha256 {found}"
         wanted = f"{entry.size} bytes with sha256 {entry.sha256}" if entry.size >= 0 else f"sha256 {entry.sha256}"
-        return [_finding("corrupt", entry, path, f"{told}, where the journal says {wanted}", found)]
+        message = f"{size} bytes with sha256 {found}, where the journal says {wanted}"
+        return [_finding("corrupt", entry, path, message, found)]
 
     def _redirect(self, entry: Entry, path: str) -> Iterable[Finding]:
-        """A link: it must lead, within the store, to the bytes of the entry, which are looked at once only."""
-        wrong = judge(self._folders, path)
+        """A link: it must lead, within the store, to the bytes of the entry, which are read once only."""
+        wrong = judge(self._directories, path)
         if wrong is not None:
             return [_finding(wrong[0], entry, path, wrong[1])]
         try:
@@ -149,10 +175,10 @@ class Inspector:
     def _at(self, entry: Entry, path: str, located: Located) -> Iterable[Finding]:
         last = located.hops[-1] if located.hops else None
         if last is not None and last.id is not None and self._holds(last.id, last.tist, entry.sha256):
-            return ()  # a body with an entry of its own, which is looked at in its turn
+            return ()  # a body with an entry of its own, which is read in its turn
         directory, _, name = located.path.rpartition("/")
         try:
-            folder = self._folders.find(directory)
+            folder = self._directories.find(directory)
             fd = os.open(name, _OPEN, dir_fd=folder)
         except OSError as error:
             return [_finding("unreadable", entry, path, f"{located.path}: {error.strerror}")]
@@ -185,15 +211,15 @@ class Inspector:
             return locate(self._layout, there[0], variant)
 
 
-def _settled(entry: Entry, path: str, wrong: Iterable[Finding], theirs: str, told: str) -> Finding:
+def _settled(entry: Entry, path: str, wrong: Iterable[Finding], theirs: Objection) -> Finding:
     """One finding where journal and catalogue disagree: whose side the bytes are on."""
     for finding in wrong:
-        if finding.code == "corrupt" and theirs and finding.found == theirs:
-            message = f"its bytes have the sha256 that the catalogue names, {theirs}; the journal says {entry.sha256}"
-            return _finding("journal-disagrees", entry, path, message, theirs)
-        return _finding(finding.code, entry, path, f"{finding.message}; and {told}", finding.found)
-    code = "catalogue-disagrees" if theirs or "lost" in told else "catalogue-lacks"
-    return _finding(code, entry, path, f"its bytes are those of the journal, and {told}", entry.sha256)
+        if finding.code == "corrupt" and theirs.sha256 and finding.found == theirs.sha256:
+            message = f"its bytes have the sha256 that the catalogue names, {finding.found}; the journal says "
+            return _finding("journal-disagrees", entry, path, f"{message}{entry.sha256}", finding.found)
+        return _finding(finding.code, entry, path, f"{finding.message}; and {theirs.message}", finding.found)
+    code = "catalogue-disagrees" if theirs.sha256 or theirs.lost else "catalogue-lacks"
+    return _finding(code, entry, path, f"its bytes are those of the journal, and {theirs.message}", entry.sha256)
 
 
 def _finding(code: str, entry: Entry, path: str, message: str, found: str = "") -> Finding:

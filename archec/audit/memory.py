@@ -1,30 +1,33 @@
 """Memory: what was checked when, and what is known to be bad; a small SQLite file beside the catalogue.
 
-It is no source of truth: losing it means that checking starts anew. Checks follow the journals, which
-never change, so what was checked is kept as stretches of batches (run, first, last) with the time of the
-check: some rows a session, however large the archive is.
+It is no source of truth: losing it means that checking starts anew. Checks go through the journals from their
+beginning to their end, so one time for each journal and a cursor say what was checked: a row a run, however often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.audit.entries import Entry
+from archec.audit.expected import Entry
+from archec.audit.journals import Ends
 from archec.config import Config
 from archec.errors import StorageFailed
 from archec.sqlite import Database, Role, unwritable
+from archec.store.journalfile import JournalFile
 
 _APPLICATION = 0x61726669
-_VERSION = 2
+_VERSION = 3
 _ROLE = Role("the memory of checks", StorageFailed, "move it away: checking then starts anew")
 _PAGE = 500
 _SCHEMA = """
 CREATE TABLE checked (
-    run INTEGER, first INTEGER, last INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (run, first)
-) WITHOUT ROWID;
-CREATE TABLE journal (run INTEGER PRIMARY KEY, batches INTEGER NOT NULL, files INTEGER NOT NULL);
+    run INTEGER PRIMARY KEY, whole INTEGER NOT NULL, cursor INTEGER NOT NULL, since INTEGER NOT NULL
+);
+CREATE TABLE journal (
+    run INTEGER PRIMARY KEY, files INTEGER NOT NULL, prev TEXT NOT NULL, head TEXT NOT NULL, batches INTEGER NOT NULL
+);
 CREATE TABLE bad (
     tist INTEGER, id TEXT, sha256 TEXT NOT NULL, size INTEGER NOT NULL, target TEXT NOT NULL, md5 TEXT NOT NULL,
     code TEXT NOT NULL, run INTEGER NOT NULL, seen INTEGER NOT NULL, PRIMARY KEY (tist, id)
@@ -32,12 +35,27 @@ CREATE TABLE bad (
 """
 
 
-class Stretch(NamedTuple):
-    """The batches ``first`` to ``last`` of a run's journal, checked ``at`` (a tist; 0: never)."""
+class Checked(NamedTuple):
+    """How far a journal was checked: batches 1 to ``cursor`` at ``since`` or later, those after them at ``whole`` or
+    later (tists; 0: never). Once its end is reached, ``whole`` is the time of all of it, and ``cursor`` is 0."""
 
     run: int
+    whole: int = 0
+    cursor: int = 0
+    since: int = 0
+
+    @property
+    def oldest(self) -> int:
+        """The tist of the oldest check of what was ever checked of it."""
+        return min(at for at in (self.whole, self.since if self.cursor else 0) if at)
+
+
+class Part(NamedTuple):
+    """The batches ``first`` to ``last`` (None: the end) of a journal, last checked ``at``."""
+
+    journal: JournalFile
     first: int
-    last: int
+    last: int | None
     at: int
 
 
@@ -48,6 +66,18 @@ class Bad(NamedTuple):
     code: str
     run: int
     seen: int
+
+
+def parts_of(journals: Iterable[JournalFile], known: Mapping[int, Checked], before: int) -> list[Part]:
+    """What is to be read, least recently checked first, so that all that was not checked at or after ``before`` is."""
+    parts: list[Part] = []
+    for journal in journals:
+        checked = known.get(journal.tist, Checked(journal.tist))
+        parts.append(Part(journal, checked.cursor + 1, None, checked.whole))
+        if checked.cursor:
+            parts.append(Part(journal, 1, checked.cursor, checked.since))
+    due = [part for part in parts if part.at < before]
+    return sorted(due, key=lambda part: (part.at, part.journal.tist, part.first))
 
 
 def memory_path(config: Config) -> Path:
@@ -64,7 +94,7 @@ def oldest_check(config: Config) -> int | None:
     if not path.exists():
         return None
     with Memory(path, read_only=bool(unwritable(path))) as memory:
-        return min((stretch.at for stretch in memory.stretches()), default=None)
+        return memory.oldest()
 
 
 class Memory(Database):
@@ -99,39 +129,43 @@ class Memory(Database):
 
     # -- what was checked -------------------------------------------------------------------------
 
-    def stretches(self) -> list[Stretch]:
-        """All that was ever checked, by run and batch; they do not overlap."""
-        return [Stretch(*row) for row in self.fetch("SELECT run, first, last, at FROM checked ORDER BY run, first")]
+    def checked(self) -> dict[int, Checked]:
+        """How far each journal was checked, by run."""
+        return {row[0]: Checked(*row) for row in self.fetch("SELECT run, whole, cursor, since FROM checked")}
 
-    def checked(self, run: int, first: int, last: int, at: int) -> None:
-        """These batches have been checked; joins them to the stretch before them of the same check."""
+    def oldest(self) -> int | None:
+        """The tist of the oldest check of what was ever checked; None where nothing was."""
+        return min((checked.oldest for checked in self.checked().values()), default=None)
+
+    def advance(self, run: int, first: int, last: int, at: int, *, end: bool) -> None:
+        """The batches ``first`` to ``last`` of a run have been checked at ``at``.
+
+        ``end``: they are the last ones of a finished journal. Where they do not continue what was checked before,
+        they are a new round over the journal, which begins with batch 1.
+        """
         with self.transaction() as db:
-            for old in self._overlapping(run, first, last):
-                db.execute("DELETE FROM checked WHERE run = ? AND first = ?", (run, old.first))
-                if old.first < first:
-                    db.execute("INSERT INTO checked VALUES (?, ?, ?, ?)", (run, old.first, first - 1, old.at))
-                if old.last > last:
-                    db.execute("INSERT INTO checked VALUES (?, ?, ?, ?)", (run, last + 1, old.last, old.at))
-            found = db.execute(
-                "UPDATE checked SET last = ? WHERE run = ? AND last = ? AND at = ?", (last, run, first - 1, at)
-            )
-            if not found.rowcount:
-                db.execute("INSERT INTO checked VALUES (?, ?, ?, ?)", (run, first, last, at))
+            rows = db.execute("SELECT run, whole, cursor, since FROM checked WHERE run = ?", (run,)).fetchall()
+            known = Checked(*rows[0]) if rows else Checked(run)
+            since = known.since if known.cursor and first == known.cursor + 1 else at
+            new = Checked(run, since) if end else known._replace(cursor=last, since=since)
+            db.execute("REPLACE INTO checked VALUES (?, ?, ?, ?)", new)
 
-    def _overlapping(self, run: int, first: int, last: int) -> list[Stretch]:
-        sql = "SELECT run, first, last, at FROM checked WHERE run = ? AND last >= ? AND first <= ?"
-        return [Stretch(*row) for row in self.fetch(sql, (run, first, last))]
+    def complete(self, at: int) -> None:
+        """Everything was checked at ``at`` or later. What is not known to be the end of its journal stays open."""
+        with self.transaction() as db:
+            db.execute("UPDATE checked SET whole = ?, cursor = 0, since = 0 WHERE whole > 0", (at,))
 
     # -- journals ---------------------------------------------------------------------------------
 
-    def journals(self) -> dict[int, tuple[int, int]]:
-        """Of finished journals that were read to their end: number of batches, and about how many files."""
-        return {run: (batches, files) for run, batches, files in self.fetch("SELECT * FROM journal")}
+    def journals(self) -> dict[int, tuple[int, Ends]]:
+        """Of finished journals that were read to their end: about how many files they name, and their ends."""
+        rows = self.fetch("SELECT run, files, prev, head, batches FROM journal")
+        return {run: (files, Ends(*ends)) for run, files, *ends in rows}
 
-    def know_journal(self, run: int, batches: int, files: int) -> None:
-        """A finished journal has so many batches, with about so many files."""
+    def know_journal(self, run: int, files: int, ends: Ends) -> None:
+        """A finished journal names about so many files, and has these ends."""
         with self.transaction() as db:
-            db.execute("REPLACE INTO journal VALUES (?, ?, ?)", (run, batches, files))
+            db.execute("REPLACE INTO journal VALUES (?, ?, ?, ?, ?)", (run, files, *ends))
 
     def forget_run(self, run: int) -> None:
         """Forgets all of a run: its journal is another one now, or has gone."""

@@ -1,4 +1,7 @@
-"""Repair: what is missing or bad is put back from a second copy, where the copy's sha256 fits."""
+"""Repair: what is missing or bad is put back from a second copy, where the copy's sha256 fits.
+
+What was bad is never overwritten: it goes to ``quarantine/`` under its own path, before good bytes take its place.
+"""
 
 from __future__ import annotations
 
@@ -7,38 +10,41 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from archec.audit.aside import move_aside
-from archec.audit.copies import Copy
-from archec.audit.entries import Entry
+from archec.archive.opening import Archive
+from archec.audit.disk import QUARANTINE, judge
+from archec.audit.expected import Entry
 from archec.audit.findings import Finding
-from archec.audit.journalcopy import objection_to
-from archec.audit.links import judge
-from archec.catalogue.interface import Catalogue
-from archec.config import Config
-from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFull
+from archec.catalogue.model import Position, Run
+from archec.catalogue.records import RunEnd, RunStart, decode
+from archec.errors import ArchecError, CorruptArchive, CorruptJournal, NotHeld, StorageFailed, StorageFull
 from archec.ids import is_url
 from archec.store.directories import Directories
 from archec.store.durable import Disk, create_temp, failure
 from archec.store.interface import Link, Placement
+from archec.store.journalfile import JournalBatch, read_batches
 from archec.store.layout import RUNS, Layout
 from archec.store.lock import RunLock
 from archec.store.reader import locate
 from archec.store.writer import Writer
 
-__all__ = ["Repair"]
+if TYPE_CHECKING:
+    from archec.audit.copies import Copy  # imports an HTTP client, which few repairs need
 
 _BY_COPY = frozenset({"missing", "corrupt", "unreadable", "not-a-file", "link-escapes", "link-dangling"})
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_HEADS = (b'{"type":"run"', b'{"type":"end"')
 
 
 class Repair:
-    """Repairs one archive from one copy. What was bad is never overwritten: it is moved aside first."""
+    """Repairs one archive from one copy."""
 
-    def __init__(self, config: Config, layout: Layout, catalogue: Catalogue, copy: Copy) -> None:
-        self._config, self._layout, self._catalogue, self._copy = config, layout, catalogue, copy
-        self._disk = Disk()
+    def __init__(self, archive: Archive, copy: Copy) -> None:
+        self._archive, self._layout, self._catalogue = archive, archive.layout, archive.catalogue
+        self._copy, self._disk = copy, Disk()
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -73,13 +79,13 @@ class Repair:
             locate(self._layout, there[0], entry.target)
         except (NotHeld, CorruptArchive) as error:
             raise NotHeld(f"what it leads to must be repaired first: {error.message}") from error
-        aside = self._aside(entry, finding)
+        moved = self._quarantine(entry, finding)
         link = Link(entry.tist, entry.id, there[0], entry.target)
         with Writer(self._layout, disk=self._disk) as writer:
             (outcome,) = writer.commit([], [link])
         if outcome.kind not in ("stored", "adopted"):
             raise CorruptArchive("something else has taken its place")
-        return f"linked again to {entry.target}{aside}"
+        return f"linked again to {entry.target}{moved}"
 
     def _file(self, entry: Entry, finding: Finding) -> str:
         """Puts the copy's bytes in place, if they are the right ones."""
@@ -93,28 +99,28 @@ class Repair:
             try:
                 if stored.sha256 != entry.sha256:
                     raise CorruptArchive(f"the copy's bytes have the sha256 {stored.sha256}")
-                aside = self._aside(entry, finding)
+                moved = self._quarantine(entry, finding)
                 (outcome,) = writer.commit([Placement(stored.temp, entry.tist, entry.id, stored.sha256)])
             finally:
                 writer.discard(stored.temp)
         if outcome.kind not in ("stored", "adopted"):
             raise CorruptArchive("something else has taken its place")
-        return f"repaired from {self._copy.where}{aside}"
+        return f"repaired from {self._copy.where}{moved}"
 
-    def _aside(self, entry: Entry, finding: Finding) -> str:
+    def _quarantine(self, entry: Entry, finding: Finding) -> str:
+        """Moves what is bad out of the way; what was done, in words."""
         path = self._layout.path(entry.tist, entry.id)
         if self._leads_to_bad_bytes(entry, path, finding):
             raise CorruptArchive("it is a link to other bytes that are bad, and must be repaired first")
-        aside = move_aside(self._layout, path, self._disk)
-        return f"; what was there is in {aside}" if aside else ""
+        return _moved_to(quarantine(self._layout, path, self._disk))
 
     def _leads_to_bad_bytes(self, entry: Entry, path: str, finding: Finding) -> bool:
         """Whether a sound link stands there, and the bytes it leads to are at fault, not the link."""
         where = self._layout.root / path
         if not where.is_symlink():
             return False
-        with Directories(self._layout) as folders:
-            if judge(folders, path) is not None:
+        with Directories(self._layout) as directories:
+            if judge(directories, path) is not None:
                 return False
         last = locate(self._layout, entry.tist, entry.id).hops[-1]
         if last.id is None:
@@ -131,16 +137,16 @@ class Repair:
         Raises an ArchecError that says why it could not be. Only within :meth:`at_work`.
         """
         try:
-            self._config.work_path.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix="audit-", dir=self._config.work_path) as scratch:
+            self._archive.work.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="audit-", dir=self._archive.work) as scratch:
                 candidate = self._fetched(tist, Path(scratch))
                 run = next((run for run in self._catalogue.runs() if run.tist == tist), None)
-                objection = objection_to(candidate, ours, tist, run, self._catalogue.position())
+                objection = journal_objection(candidate, ours, tist, run, self._catalogue.position())
                 if objection:
                     raise CorruptArchive(f"the copy's journal does not fit: {objection}")
                 return self._placed(candidate, ours)
         except OSError as error:
-            raise failure(error, self._config.work_path) from error
+            raise failure(error, self._archive.work) from error
 
     def _fetched(self, tist: int, scratch: Path) -> Path:
         for name in (f"{tist}.jsonl.gz", f"{tist}.jsonl"):
@@ -167,7 +173,7 @@ class Repair:
                     disk.fsync(fd, str(runs / temp))
                 finally:
                     os.close(fd)
-                aside = move_aside(self._layout, f"{RUNS}/{ours.name}", disk) if ours is not None else None
+                moved = quarantine(self._layout, f"{RUNS}/{ours.name}", disk) if ours is not None else None
                 if disk.rename_noreplace(temp, dir_fd, candidate.name, dir_fd, str(runs / candidate.name)) != "done":
                     raise CorruptArchive(f"{runs / candidate.name}: is there already")
             finally:
@@ -175,4 +181,92 @@ class Repair:
             disk.fsync_dir(dir_fd, str(runs))
         finally:
             os.close(dir_fd)
-        return f"repaired from {self._copy.where}{'; what was there is in ' + aside if aside else ''}"
+        return f"repaired from {self._copy.where}{_moved_to(moved)}"
+
+
+def _moved_to(path: str | None) -> str:
+    return f"; what was there is in {path}" if path else ""
+
+
+def quarantine(layout: Layout, path: str, disk: Disk) -> str | None:
+    """Moves what lies at a relative path to quarantine, durably; its new path, None where there was nothing.
+
+    Where something was moved from this path before, ``again-2``, ``again-3`` ... stand before the path.
+    Only for who holds the run lock.
+    """
+    directory, _, name = path.rpartition("/")
+    with Directories(layout, disk) as directories:
+        old_fd = directories.make(directory)
+        try:
+            os.lstat(name, dir_fd=old_fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise failure(error, f"{layout.root}/{path}") from error
+        for number in count(1):
+            goal = f"{QUARANTINE}/{directory}" if number == 1 else f"{QUARANTINE}/again-{number}/{directory}"
+            new_fd = directories.make(goal)
+            done = disk.rename_noreplace(name, old_fd, name, new_fd, f"{layout.root}/{goal}/{name}")
+            if done == "exists":
+                continue
+            if done == "gone":
+                raise StorageFailed(f"{layout.root}/{path}: has gone while it was to be moved to quarantine")
+            _sync(layout, directories, disk, goal)
+            disk.fsync_dir(old_fd, f"{layout.root}/{directory}")
+            return f"{goal}/{name}"
+    raise AssertionError("count() has no end")
+
+
+def _sync(layout: Layout, directories: Directories, disk: Disk, directory: str) -> None:
+    """Makes a directory and those above it durable: they may be new."""
+    while True:
+        disk.fsync_dir(directories.make(directory), f"{layout.root}/{directory}")
+        if not directory:
+            return
+        directory = directory.rpartition("/")[0]
+
+
+def journal_objection(copy: Path, ours: Path | None, tist: int, run: Run | None, position: Position) -> str:
+    """Why the journal at ``copy`` must not take the place of ``ours``, damaged or gone (None); empty where it may.
+
+    It must read whole, be that of the run, begin with all batches that can still be read in ``ours``, and
+    hold what the catalogue (its ``run`` and ``position``) has followed.
+    """
+    readable = _readable(ours) if ours is not None else iter(())
+    state, started = "running", False
+    at_position = tist != position.run
+    try:
+        for batch in read_batches(copy):
+            mine = next(readable, None)
+            if mine is not None and (mine.stamp, mine.lines) != (batch.stamp, batch.lines):
+                return f"its batch {batch.n} is not the one that is held"
+            for line in batch.lines:
+                if line.startswith(_HEADS):
+                    record = decode(line, f"batch {batch.n}")
+                    if isinstance(record, RunEnd):
+                        state = record.state
+                    elif isinstance(record, RunStart):
+                        started = True
+                        if record.tist != tist:
+                            return f"it is the journal of run {record.tist}"
+            if not at_position and batch.n == position.batch:
+                if batch.stamp != position.stamp:
+                    return f"its batch {batch.n} is not the one that the catalogue knows"
+                at_position = True
+    except CorruptJournal as error:
+        return f"it is damaged, too: {error.message}"
+    if next(readable, None) is not None:
+        return "it is older: it has less batches than can be read of the one that is held"
+    if not started:
+        return "it holds no run"
+    if not at_position or (run is not None and run.tist != position.run and run.state != state):
+        return "it is older: it lacks what the catalogue knows"
+    return ""
+
+
+def _readable(path: Path) -> Iterator[JournalBatch]:
+    """The batches before the damage."""
+    try:
+        yield from read_batches(path)
+    except (CorruptJournal, StorageFailed):
+        return

@@ -1,32 +1,29 @@
-"""Verify: hashes what is held, again and again, what was checked least recently first."""
+"""Verify: reads what is held, again and again, what was checked least recently first."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
-from archec.audit.entries import key_of
-from archec.audit.findings import Finding, Tally
-from archec.audit.fixity import Inspector
+from archec.audit.disk import MOST, known_tists, report_unknown_files, under_way, walk
+from archec.audit.expected import key_of
+from archec.audit.findings import Finding, Report, Tally
+from archec.audit.fixity import Inspector, Pace
+from archec.audit.journals import KEPT, Journals
 from archec.audit.memory import Bad, Memory, memory_path
-from archec.audit.opening import Audited, follow
-from archec.audit.pace import Pace
-from archec.audit.passes import Pass, Scope
+from archec.audit.opening import Audited
+from archec.audit.partitioned_diff import KEY, PartitionedDiff
+from archec.audit.passes import Chunk, Pass, Scope, Seen
 from archec.audit.repair import Repair
-from archec.audit.sieve import KEY, Sieve
-from archec.audit.strangers import MOST, known_tists, tell_strangers, under_way
-from archec.audit.walk import Tell, walk
-from archec.audit.workers import Chunk, Seen
 from archec.errors import ArchecError
 from archec.progress import Meter
 from archec.store.journalfile import journals
 from archec.store.layout import RUNS
 from archec.units import human_size
 
-__all__ = ["Scope", "Summary", "verify"]
-
-_FROM_JOURNALS, _FROM_DISK = 0, 1
+_EXPECTED, _THERE = 0, 1
 _AT_ONCE = 1000
 
 
@@ -48,7 +45,7 @@ class Summary:
         """Whether nothing is wrong, or nothing any more."""
         return not self.tally.wrong and not self.bad
 
-    def as_value(self) -> dict[str, object]:
+    def as_value(self) -> dict[str, Any]:
         """The last JSON line."""
         return {
             "summary": "verify",
@@ -57,94 +54,80 @@ class Summary:
             "files": self.files,
             "bytes": self.read,
             "seconds": round(self.seconds, 3),
-            "wrong": self.tally.wrong,
-            "mended": self.tally.mended,
-            "notes": self.tally.notes,
-            "by_code": dict(sorted(self.tally.by_code.items())),
+            **self.tally.as_value(),
             "bad": self.bad,
             "oldest": self.oldest,
         }
 
 
-def verify(archive: Audited, scope: Scope, meter: Meter, tell: Tell, repair: Repair | None = None) -> Summary:
-    """Checks what ``scope`` says, tells every finding as it comes, and remembers what was checked.
+def verify(archive: Audited, scope: Scope, meter: Meter, report: Report, repair: Repair | None = None) -> Summary:
+    """Checks what ``scope`` says, reports every finding as it comes, and remembers what was checked.
 
-    With ``repair``, what is bad is told when its repair has been tried. Where an exception stops it, what
-    was done until then is remembered. Raises :class:`archec.errors.LockHeld` where something is to be
-    repaired while a run is at work.
+    With ``repair``, what is bad is reported when its repair has been tried. Where an exception stops it, what was done
+    until then is remembered. Raises :class:`archec.errors.LockHeld` where something is to be repaired while a run is
+    at work.
     """
     summary = Summary()
     began = time.monotonic()
     with (
         Memory(memory_path(archive.config)) as memory,
         Inspector(archive.layout, archive.catalogue, Pace(scope.rate)) as inspector,
-        Sieve(archive.config.work_path, (KEY, KEY)) as sieve,
+        PartitionedDiff(archive.config.work_path, (KEY, KEY)) as names,
     ):
-        work = _Verification(archive, scope, meter, tell, repair, memory, inspector, sieve, summary)
-        work.go()
+        _Verification(archive, scope, meter, report, repair, memory, inspector, names, summary, Journals(archive)).go()
         summary.bad = memory.count_bad()
-        summary.oldest = min((stretch.at for stretch in memory.stretches()), default=0)
+        summary.oldest = memory.oldest() or 0
     summary.seconds = time.monotonic() - began
     return summary
 
 
 @dataclass(slots=True)
 class _Verification:
-    """One verification: what it works with, and what it knows so far."""
+    """One verification: what it works with. ``names`` compares what is expected with what is there."""
 
     archive: Audited
     scope: Scope
     meter: Meter
-    tell: Tell
+    report_to: Report
     repair: Repair | None
     memory: Memory
     inspector: Inspector
-    sieve: Sieve
+    names: PartitionedDiff
     summary: Summary
+    reader: Journals
     now: int = 0
-    unread: dict[str, Finding] = field(default_factory=dict)
-    """Findings about journals that cannot be read to their end, by the path of the journal."""
 
     def go(self) -> None:
         known = known_tists(self.archive.catalogue)
         passed_over = under_way(self.archive.layout)
-        newest = max((stretch.at for stretch in self.memory.stretches()), default=0)
+        newest = max((max(row.whole, row.since) for row in self.memory.checked().values()), default=0)
         self.now = max(int(time.time()), newest + 1)
         for finding in self.archive.findings:
-            if finding.code in ("journal-damaged", "journal-missing"):
-                self.unread[finding.path] = finding
-            else:
-                self._told(finding)
-        self._forget_the_gone()
-        self._known_bad()
-        self._pass()
-        if self.repair is not None and self._repair_journals():
-            self._pass()
-        for finding in self.unread.values():
-            self._told(finding)
-        if self.repair is not None:
-            self._repair_new()
-        self.summary.whole = self.scope.everything and not self.unread
-        if self.scope.everything:
-            self._strangers(known, passed_over)
-
-    def _told(self, finding: Finding) -> None:
-        self.summary.tally.add(finding)
-        self.tell(finding)
-
-    # -- what is remembered -----------------------------------------------------------------------
-
-    def _forget_the_gone(self) -> None:
-        """What is remembered of runs that have no journal counts no more; the catalogue may miss one."""
+            if finding.code not in KEPT:  # the reader of the journals has those
+                self._report(finding)
         there = {journal.tist for journal in journals(self.archive.layout)}
         for run in self.memory.runs() - there:
             self.memory.forget_run(run)
-        if self.archive.catalogue is not None:
-            for item in self.archive.catalogue.runs():
-                if item.tist not in there:
-                    path = f"{RUNS}/{item.tist}.jsonl.gz"
-                    message = "the catalogue knows of this run, and its journal is not there"
-                    self.unread.setdefault(path, Finding("journal-missing", path, message))
+        self.reader.find_missing()
+        self._known_bad()
+        self._pass()
+        if self.repair is not None and self._repair_journals(self.repair):
+            self._pass()
+        remembered = {run: ends for run, (_, ends) in self.memory.journals().items()}
+        for finding in (*self.reader.unread.values(), *self.reader.breaks(remembered)):
+            self._report(finding)
+        self._repair_new()
+        self.summary.whole = self.scope.everything and not self.reader.unread
+        if self.summary.whole:
+            self.memory.complete(self.now)
+        if self.scope.everything:
+            self._unknown_files(known, passed_over)
+
+    def _report(self, finding: Finding) -> None:
+        self.summary.tally.add(finding)
+        self.report_to(finding)
+
+    # -- what is expected -------------------------------------------------------------------------
 
     def _known_bad(self) -> None:
         """Looks at what is known to be bad, and repairs it if asked."""
@@ -159,38 +142,34 @@ class _Verification:
                 self.memory.remember_bad(bad._replace(seen=0))
             else:
                 self.memory.remember_bad(bad._replace(seen=self.now, code=finding.code))
-                self._told(finding)
+                self._report(finding)
         self._repair_new()
 
-    # -- what a pass brings -----------------------------------------------------------------------
-
     def _pass(self) -> None:
-        reading = Pass(self.archive, self.scope, self.memory, self.inspector, self.meter, self.now)
-        reading.go(self._take)
-        self.unread |= reading.unread
+        Pass(self.archive, self.scope, self.memory, self.inspector, self.reader, self.meter, self.now).go(self._take)
 
     def _take(self, chunk: Chunk, seen: Seen) -> None:
-        """What a chunk came to: told, and remembered."""
+        """Reports and remembers what a chunk came to."""
         self.summary.files += seen.files
         self.summary.read += seen.read
         if seen.keys:
-            self.sieve.add(_FROM_JOURNALS, seen.keys)
+            self.names.add(_EXPECTED, seen.keys)
         for entry, finding in seen.findings:
             if entry is None:
-                self._told(finding)
+                self._report(finding)
             elif self.memory.seen_bad(entry.tist, entry.id) != self.now:
                 self.memory.remember_bad(Bad(entry, finding.code, chunk.run, 0 if self.repair else self.now))
                 if self.repair is None:
-                    self._told(finding)
+                    self._report(finding)
         last = chunk.last if chunk.whole else chunk.last - 1
-        if last >= chunk.first:
-            self.memory.checked(chunk.run, chunk.first, last, self.now)
+        if last >= chunk.first or chunk.end:
+            self.memory.advance(chunk.run, chunk.first, last, self.now, end=chunk.end)
         self.meter.at(self.summary.files, f"{human_size(self.summary.read)}, run {chunk.run}")
 
     # -- repairing --------------------------------------------------------------------------------
 
     def _repair_new(self) -> None:
-        """Repairs what was found bad and has not been told yet."""
+        """Repairs what was found bad and has not been reported yet."""
         repair = self.repair
         if repair is None or not any(not bad.seen for bad in self.memory.bad()):
             return
@@ -200,7 +179,7 @@ class _Verification:
             self._mend(repair, last=True)
 
     def _mend(self, repair: Repair, *, last: bool) -> int:
-        """Tries to repair each; how many were. The ``last`` time, those that were not are told as well."""
+        """Tries to repair each; how many were. The ``last`` time, those that were not are reported as well."""
         mended = 0
         for bad in self.memory.bad():
             if bad.seen:
@@ -220,54 +199,51 @@ class _Verification:
             elif last:
                 self.memory.remember_bad(bad._replace(seen=self.now, code=finding.code))
             if finding is not None and (last or finding.mended):
-                self._told(finding)
+                self._report(finding)
         return mended
 
-    def _repair_journals(self) -> bool:
-        """Repairs journals that cannot be read; whether there was one."""
-        repair = self.repair
-        if repair is None or not self.unread:
+    def _repair_journals(self, repair: Repair) -> bool:
+        """Repairs journals that cannot be read; whether one was repaired."""
+        unread = self.reader.unread
+        if not unread:
             return False
         there = {f"{RUNS}/{journal.path.name}": journal for journal in journals(self.archive.layout)}
         repaired = False
         with repair.at_work():
-            for path, finding in list(self.unread.items()):
+            for path, finding in list(unread.items()):
                 ours = there.get(path)
                 run = int(path.removeprefix(f"{RUNS}/").partition(".")[0])
                 try:
                     mended = repair.journal(run, ours.path if ours is not None else None)
                 except ArchecError as error:
-                    self.unread[path] = replace(finding, message=f"{finding.message}; not repaired: {error.message}")
+                    unread[path] = replace(finding, message=f"{finding.message}; not repaired: {error.message}")
                     continue
-                del self.unread[path]
-                self._told(replace(finding, mended=mended))
+                self.reader.forget(run, path)
+                self._report(replace(finding, mended=mended))
                 repaired = True
             if repaired:
-                follow(self.archive)
+                self.archive.catch_up()
         return repaired
 
-    # -- what nobody named ------------------------------------------------------------------------
+    # -- what is there ----------------------------------------------------------------------------
 
-    def _strangers(self, known: frozenset[int], passed_over: frozenset[int]) -> None:
+    def _unknown_files(self, known: frozenset[int], passed_over: frozenset[int]) -> None:
         """Finds the names on disk that no journal names."""
         layout = self.archive.layout
-        if self.unread:
+        if self.reader.unread:
             message = "what lies there is not compared with the journals, as some of these cannot be read"
-            self._told(Finding("not-compared", ".", message))
+            self._report(Finding("not-compared", ".", message))
             return
         self.meter.phase("comparing names", None)
         number = 0
-        places = walk(layout, self._told)
+        places = walk(layout, self._report)
         while some := list(islice(places, _AT_ONCE)):
-            keys = [key_of(f"{place.directory}/{place.name}") for place in some if place.kind != "temp"]
-            self.sieve.add(_FROM_DISK, b"".join(keys))
+            self.names.add(_THERE, b"".join(key_of(place.path) for place in some if place.kind != "temp"))
             number += len(some)
             self.meter.at(number)
-        strange: set[bytes] = set()
-        for named, there in self.sieve.parts():
-            extra = set(self.sieve.split(_FROM_DISK, there)).difference(self.sieve.split(_FROM_JOURNALS, named))
-            strange |= set(islice(extra, max(0, MOST - len(strange))))
+        unknown: set[bytes] = set()
+        for expected, there in self.names.parts():
+            unknown.update(islice(set(there).difference(expected), MOST - len(unknown)))
         now = known_tists(self.archive.catalogue)
-        tell_strangers(
-            layout, strange, known=now, passed_over=passed_over | under_way(layout) | (now - known), tell=self._told
-        )
+        passed_over = passed_over | under_way(layout) | (now - known)
+        report_unknown_files(layout, unknown, known=now, passed_over=passed_over, report=self._report)

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import click
 
-from archec.audit.checks import CheckSummary, check_layout
-from archec.audit.checks import check as check_archive
-from archec.audit.fixes import Fixes
+from archec.audit.check import CheckSummary, check_layout
+from archec.audit.check import check as check_archive
 from archec.audit.opening import opened_for_audit
 from archec.cli.options import config_option, json_option
-from archec.cli.verify import conclude, teller
+from archec.cli.verify import conclude, printer
 from archec.config import load
 from archec.terminal.progress import meter_for
 from archec.units import human_duration
@@ -29,11 +28,11 @@ def check(context: click.Context, fix: bool, as_json: bool, config_file: Path | 
     nothing that has a final name is removed, and no run can start meanwhile. Exits with 6 if something is wrong.
     """
     config = load(config_file)
-    tell = teller(as_json=as_json)
-    summary = check_layout(config, tell)
+    report = printer(as_json=as_json)
+    summary = check_layout(config, report)
     if summary is None:
         with meter_for() as meter, opened_for_audit(config, following=fix, lock="check" if fix else "") as archive:
-            summary = check_archive(archive, meter, tell, Fixes(archive.layout) if fix else None)
+            summary = check_archive(archive, meter, report, fix=fix)
     conclude(context, summary, _lines(summary), as_json=as_json)
 
 
@@ -43,4 +42,4 @@ def _lines(summary: CheckSummary) -> list[str]:
         f"Checked {summary.journals:,} journals with {summary.lines:,} lines, and {summary.names:,} names, in "
         f"{human_duration(summary.seconds)}: {tally.wrong:,} wrong, {tally.mended:,} mended, {tally.notes:,} notes."
     )
-    return [head, *(f"  {code}: {count:,}" for code, count in sorted(tally.by_code.items()))]
+    return [head, *tally.as_lines()]

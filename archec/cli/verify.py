@@ -7,15 +7,14 @@ from pathlib import Path
 
 import click
 
-from archec.audit.checks import CheckSummary
-from archec.audit.copies import open_copy
-from archec.audit.findings import Finding
+from archec.archive.opening import Archive
+from archec.audit.check import CheckSummary
+from archec.audit.findings import Finding, Report
 from archec.audit.opening import opened_for_audit
 from archec.audit.passes import Scope
 from archec.audit.repair import Repair
 from archec.audit.verify import Summary
 from archec.audit.verify import verify as verify_archive
-from archec.audit.walk import Tell
 from archec.cli.options import config_option, json_option
 from archec.config import load
 from archec.errors import CatalogueError, Exit, UsageError
@@ -63,23 +62,25 @@ def verify(
         if copy is not None:
             if archive.catalogue is None:
                 raise CatalogueError(archive.findings[-1].message, hint="a repair needs the catalogue")
+            from archec.audit.copies import open_copy  # imports an HTTP client, which few need
+
             source = context.with_resource(open_copy(copy, archive.layout))
-            repair = Repair(archive.config, archive.layout, archive.catalogue, source)
+            repair = Repair(Archive(archive.config, archive.layout, archive.catalogue), source)
         with meter_for() as meter:
-            summary = verify_archive(archive, scope, meter, teller(as_json=as_json), repair)
+            summary = verify_archive(archive, scope, meter, printer(as_json=as_json), repair)
     conclude(context, summary, _lines(summary), as_json=as_json)
 
 
-def teller(*, as_json: bool) -> Tell:
+def printer(*, as_json: bool) -> Report:
     """A function that prints each finding, as a line of text or JSON."""
 
-    def tell(finding: Finding) -> None:
+    def report(finding: Finding) -> None:
         if as_json:
             echo_json(finding.as_value())
         else:
             echo(str(finding))
 
-    return tell
+    return report
 
 
 def conclude(
@@ -101,7 +102,7 @@ def _lines(summary: Summary) -> list[str]:
         f"Checked {summary.files:,} files, {human_size(summary.read)}, in {human_duration(summary.seconds)}: "
         f"{tally.wrong:,} wrong, {tally.mended:,} mended, {tally.notes:,} notes."
     )
-    lines = [head, *(f"  {code}: {count:,}" for code, count in sorted(tally.by_code.items()))]
+    lines = [head, *tally.as_lines()]
     if summary.oldest:
         lines.append(f"The oldest check is of {iso(summary.oldest)}.")
     return lines

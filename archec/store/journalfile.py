@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from archec.errors import ConfigError, CorruptJournal
+from archec.errors import BrokenChain, ConfigError, CorruptJournal
 from archec.store.durable import failure
 from archec.store.layout import Layout
 
@@ -185,9 +185,14 @@ class Scanner:
                 if lines:
                     self._torn(number, "the batch that begins here has no end")
                 return
-            if end.n != n or end.lines != len(lines) or (head and end.prev != head) or not end.fits(lines):
+            if end.lines != len(lines) or not end.fits(lines):
                 self._damaged(file, number, lines, end)
                 return
+            if end.n != n or (head and end.prev != head):
+                raise BrokenChain(
+                    f"{self._path}:{number}: batch {end.n} does not follow batch {n - 1}: "
+                    "a batch was removed, swapped or rewritten"
+                )
             start = self.valid
             self.valid += sum(map(len, lines)) + end.size
             yield JournalBatch(n, end.stamp, [line[:-1] for line in lines], start, end.prev, end.sha256)

@@ -13,10 +13,10 @@ from pathlib import Path
 from gather_site import Site, moved, page, pdf
 from gather_support import Member, make, run, tarball, template, write_papers
 
-from archec.audit.checks import CheckSummary, check
+from archec.archive.opening import Archive
+from archec.audit.check import CheckSummary, check
 from archec.audit.copies import open_copy
 from archec.audit.findings import Finding
-from archec.audit.fixes import Fixes
 from archec.audit.opening import opened_for_audit
 from archec.audit.passes import Scope
 from archec.audit.repair import Repair
@@ -119,7 +119,7 @@ def verified(
             return verify(archive, scope or Scope(), Silent(), findings.append), findings
         assert archive.catalogue is not None
         with open_copy(str(copy), archive.layout) as source:
-            repair = Repair(world.config, archive.layout, archive.catalogue, source)
+            repair = Repair(Archive(world.config, archive.layout, archive.catalogue), source)
             return verify(archive, scope or Scope(), Silent(), findings.append, repair), findings
 
 
@@ -127,7 +127,7 @@ def checked(world: World, *, fix: bool = False) -> tuple[CheckSummary, list[Find
     """``archec check`` in this process."""
     findings: list[Finding] = []
     with opened_for_audit(world.config, following=fix, lock="check" if fix else "") as archive:
-        return check(archive, Silent(), findings.append, Fixes(archive.layout) if fix else None), findings
+        return check(archive, Silent(), findings.append, fix=fix), findings
 
 
 def codes(findings: list[Finding], path: str = "") -> list[str]:

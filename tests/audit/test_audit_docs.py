@@ -13,7 +13,7 @@ import pytest
 from audit_support import World, checked, codes, flip, rewrite, tree, verified
 from gather_support import ROOT, environment
 
-from archec.audit.checks import CheckSummary
+from archec.audit.check import CheckSummary
 from archec.audit.findings import CODES, Finding
 from archec.audit.verify import Summary
 from archec.config import load

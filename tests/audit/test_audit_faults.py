@@ -16,11 +16,10 @@ import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, run_sql, tree, verified
 from gather_support import Member, run, tarball, template
 
-from archec.audit.checks import check_layout
-from archec.audit.entries import Entry
+from archec.audit.check import check_layout
+from archec.audit.expected import Entry
 from archec.audit.findings import Finding
-from archec.audit.fixity import Inspector
-from archec.audit.pace import Pace
+from archec.audit.fixity import Inspector, Pace
 
 Damage = Callable[[World], None]
 

@@ -10,64 +10,75 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.audit import entries as entries_module
-from archec.audit.entries import Entry, Told, key_of, told_by
-from archec.audit.memory import Bad, Memory, Stretch
-from archec.audit.pace import Pace
-from archec.audit.plan import parts_of
-from archec.audit.sieve import KEY, Sieve
+from archec.audit import expected
+from archec.audit.expected import Entry, Statement, key_of, statement_of
+from archec.audit.fixity import Pace
+from archec.audit.journals import Ends
+from archec.audit.memory import Bad, Checked, Memory, Part, parts_of
+from archec.audit.partitioned_diff import KEY, PartitionedDiff
 from archec.catalogue.model import KINDS, Kind, Note, Refipo, Version
 from archec.catalogue.records import ObiChange, encode
 from archec.errors import CorruptJournal, StorageFailed
 from archec.store.journalfile import JournalFile
 from archec.tist import MAX_TIST
 
-checks = st.lists(
-    st.tuples(st.integers(1, 3), st.integers(1, 30), st.integers(0, 10)).map(lambda c: (c[0], c[1], c[1] + c[2])),
-    max_size=25,
-)
+SIZES = {1: 7, 2: 1, 3: 12}
+"""Batches of three finished journals."""
 
 
-@settings(max_examples=40)
-@given(checks)
-def test_stretches_say_when_each_batch_was_checked_last(
-    tmp_path_factory: pytest.TempPathFactory, done: list[tuple[int, int, int]]
-) -> None:
-    oracle: dict[tuple[int, int], int] = {}
+def finished() -> list[JournalFile]:
+    return [JournalFile(run, Path(f"{run}.jsonl.gz"), True) for run in SIZES]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(1, 25), st.integers(1, 4)), max_size=15))
+def test_sessions_of_checks(tmp_path_factory: pytest.TempPathFactory, sessions: list[tuple[int, int]]) -> None:
+    """Sessions that stop after so many batches, in steps: each plan has all, the oldest first; memory never says that
+    a batch was checked later than it was, and nothing is checked again before all was."""
+    checked_at = {(run, batch): 0 for run, size in SIZES.items() for batch in range(1, size + 1)}
     with Memory(tmp_path_factory.mktemp("memory") / "fixity.sqlite") as memory:
-        for at, (run, first, last) in enumerate(done, 100):
-            memory.checked(run, first, last, at)
-            oracle.update(((run, batch), at) for batch in range(first, last + 1))
-        said: dict[tuple[int, int], int] = {}
-        for stretch in memory.stretches():
-            for batch in range(stretch.first, stretch.last + 1):
-                assert (stretch.run, batch) not in said
-                said[stretch.run, batch] = stretch.at
-        assert said == oracle
+        for now, (budget, step) in enumerate(sessions, 100):
+            known = memory.checked()
+            parts = parts_of(finished(), known, now)
+            assert [part.at for part in parts] == sorted(part.at for part in parts)
+            batches = [
+                (part.journal.tist, batch, part.at, part.last is None)
+                for part in parts
+                for batch in range(part.first, (part.last or SIZES[part.journal.tist]) + 1)
+            ]
+            assert sorted(batch[:2] for batch in batches) == sorted(checked_at)
+            assert all(at <= checked_at[run, batch] for run, batch, at, _ in batches)
+            unchecked = [place for place, at in checked_at.items() if not at]
+            assert [batch[:2] for batch in batches[: len(unchecked)]] == unchecked
+            while batches and budget > 0:
+                run, first, at, tail = batches[0]
+                chunk = [batch for batch in batches[:step] if batch[0] == run and batch[2:] == (at, tail)]
+                last = chunk[-1][1]
+                memory.advance(run, first, last, now, end=tail and last == SIZES[run])
+                checked_at.update(((run, batch), now) for batch in range(first, last + 1))
+                del batches[: len(chunk)]
+                budget -= len(chunk)
+            if not batches:
+                memory.complete(now)
+                assert {row.oldest for row in memory.checked().values()} == {now}
+            assert (memory.oldest() or 0) <= min((at for at in checked_at.values() if at), default=0)
+        assert len(memory.checked()) <= len(SIZES)
 
 
-@given(checks, st.integers(0, 40))
-def test_the_plan_has_everything_once_and_the_oldest_first(done: list[tuple[int, int, int]], end: int) -> None:
-    oracle = {(run, batch): 0 for run in (1, 2, 3) for batch in range(1, 42)}
-    for at, (run, first, last) in enumerate(done, 100):
-        oracle.update(((run, batch), at) for batch in range(first, last + 1))
-    known = [Stretch(run, batch, batch, at) for (run, batch), at in oracle.items() if at]
-    journals = [JournalFile(run, Path(f"{run}.jsonl.gz"), True) for run in (1, 2, 3)]
-    parts = parts_of(journals, known, {1: 41, 2: 41}, 10**9)
-    planned = [
-        (part.at, part.journal.tist, batch)
-        for part in parts
-        for batch in range(part.first, (part.last or 41) + 1)
-    ]
-    assert planned == sorted((at, run, batch) for (run, batch), at in oracle.items())
-    assert all(part.at < 110 for part in parts_of(journals, known, {}, 110))
-
-
-def test_consecutive_checks_are_one_row(tmp_path: Path) -> None:
+def test_a_journal_that_grows(tmp_path: Path) -> None:
+    """What a run has added to its journal since it was checked was never checked, and comes first."""
+    (done, growing) = JournalFile(1, Path("1.jsonl.gz"), True), JournalFile(2, Path("2.jsonl"), False)
     with Memory(tmp_path / "fixity.sqlite") as memory:
-        for first in range(1, 1001, 10):
-            memory.checked(7, first, first + 9, 100)
-        assert memory.stretches() == [Stretch(7, 1, 1000, 100)]
+        memory.advance(1, 1, 5, 100, end=True)
+        memory.advance(2, 1, 3, 100, end=False)
+        assert memory.checked() == {1: Checked(1, 100), 2: Checked(2, 0, 3, 100)}
+        parts = parts_of([done, growing], memory.checked(), 200)
+        assert parts == [Part(growing, 4, None, 0), Part(done, 1, None, 100), Part(growing, 1, 3, 100)]
+        finished = growing._replace(finished=True)
+        memory.advance(2, 4, 6, 200, end=True)
+        assert parts_of([finished], memory.checked(), 300) == [Part(finished, 1, None, 100)]
+        memory.advance(2, 1, 2, 300, end=False)
+        assert memory.checked()[2] == Checked(2, 100, 2, 300)
 
 
 def test_bad_entries(tmp_path: Path) -> None:
@@ -82,8 +93,8 @@ def test_bad_entries(tmp_path: Path) -> None:
         assert memory.seen_bad(4, "RePEc:a:b:4") == 100
     with Memory(tmp_path / "new" / "fixity.sqlite") as memory:
         assert memory.count_bad() == 1199
-        memory.know_journal(9, 4, 1200)
-        assert memory.journals() == {9: (4, 1200)}
+        memory.know_journal(9, 1200, Ends("0" * 64, "1" * 64, 4))
+        assert memory.journals() == {9: (1200, Ends("0" * 64, "1" * 64, 4))}
         memory.forget_run(9)
         assert (memory.count_bad(), memory.journals(), memory.runs()) == (0, {}, set())
 
@@ -104,17 +115,17 @@ def test_a_file_that_is_something_else(tmp_path: Path) -> None:
     st.lists(st.binary(min_size=KEY, max_size=KEY), max_size=60),
     st.integers(1, 400),
 )
-def test_the_sieve_keeps_every_record_in_order(
+def test_the_diff_keeps_every_record_in_order(
     tmp_path_factory: pytest.TempPathFactory, one: list[bytes], two: list[bytes], in_memory: int
 ) -> None:
-    folder = tmp_path_factory.mktemp("sieve")
-    with Sieve(folder, (KEY, KEY + 1), in_memory=in_memory) as sieve:
+    folder = tmp_path_factory.mktemp("diff")
+    with PartitionedDiff(folder, (KEY, KEY + 1), in_memory=in_memory) as diff:
         for key in one:
-            sieve.add(0, key)
-        sieve.add(1, b"".join(key + b"!" for key in two))
-        parts = list(sieve.parts())
-    for side, given_keys, width in ((0, one, KEY), (1, two, KEY + 1)):
-        kept = [part[side][i : i + KEY] for part in parts for i in range(0, len(part[side]), width)]
+            diff.add(0, key)
+        diff.add(1, b"".join(key + b"!" for key in two))
+        parts = list(diff.parts())
+    for side, given_keys in ((0, one), (1, two)):
+        kept = [record[:KEY] for part in parts for record in part[side]]
         assert kept == sorted(given_keys, key=lambda key: key[0])
     assert list(folder.iterdir()) == []
 
@@ -157,24 +168,24 @@ def test_lines_are_read_as_the_journal_has_them(
     notes = {tist: Note(1, "new", path=handle, target=target) for tist in put}
     version = Version(sha256, md5, size, md5, "ReDIF-Paper", handle)
     line = encode(ObiChange(kind, obi, handle, put, version=version, notes=notes))
-    told = told_by(line, "a test")
-    if told is None:
+    said = statement_of(line, "a test")
+    if said is None:
         assert set(put.values()) == {None}
         return
-    assert (told.id, told.put, told.sha256, told.size, told.target, told.md5) == (obi, put, sha256, size, target, md5)
-    assert [entry.tist for entry in told.entries()] == [tist for tist, state in put.items() if state is not None]
+    assert (said.id, said.put, said.sha256, said.size, said.target, said.md5) == (obi, put, sha256, size, target, md5)
+    assert [entry.tist for entry in said.entries()] == [tist for tist, state in put.items() if state is not None]
 
 
 def test_the_usual_line_is_read_without_json(monkeypatch: pytest.MonkeyPatch) -> None:
     """A template that is new: the pattern for such lines follows what the journal writes."""
-    monkeypatch.setattr(entries_module, "_told_by_json", None)
+    monkeypatch.setattr(expected, "_parsed", None)
     sha256, md5 = "1" * 64, "2" * 32
     for text, refs in (("3" * 32, (Refipo("http://h/a"),)), (None, ())):
         version = Version(sha256, md5, 7, text, "ReDIF-Paper 1.0", "A title", refs)
         notes = {5: Note(9, "new", path="RePEc/a/b.rdf", line=3, encoding="utf-8")}
         for handle in ("RePEc:A:b:1", ""):
             line = encode(ObiChange("tobi", "RePEc:a:b:1", handle, {5: sha256}, version=version, notes=notes))
-            assert told_by(line, "a test") == Told("RePEc:a:b:1", {5: sha256}, sha256, 7, "", md5)
+            assert statement_of(line, "a test") == Statement("RePEc:a:b:1", {5: sha256}, sha256, 7, "", md5)
 
 
 @pytest.mark.parametrize(
@@ -194,4 +205,4 @@ def test_the_usual_line_is_read_without_json(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_lines_that_make_no_sense(line: bytes) -> None:
     with pytest.raises(CorruptJournal, match="a test"):
-        told_by(line, "a test")
+        statement_of(line, "a test")

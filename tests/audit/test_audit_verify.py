@@ -13,7 +13,7 @@ from gather_site import Site, pdf
 from gather_support import Member, archec_cli, killing, make, run, start_cli, tarball, template, until
 
 from archec.audit import passes
-from archec.audit.memory import Memory, Stretch, memory_path, oldest_check
+from archec.audit.memory import Checked, Memory, memory_path, oldest_check
 from archec.audit.opening import opened_for_audit
 from archec.audit.passes import Scope
 from archec.audit.verify import Summary, verify
@@ -27,9 +27,9 @@ from archec.store.layout import open_layout
 from archec.store.lock import RunLock
 
 
-def remembered(config: Config) -> list[Stretch]:
+def remembered(config: Config) -> dict[int, Checked]:
     with Memory(memory_path(config)) as memory:
-        return memory.stretches()
+        return memory.checked()
 
 
 def test_goes_on_where_it_stopped(world: World) -> None:
@@ -45,12 +45,17 @@ def test_goes_on_where_it_stopped(world: World) -> None:
         sessions += 1
     assert checked_files == whole
     assert sessions > 2
-    times = [stretch.at for stretch in remembered(world.config)]
-    assert len(set(times)) == sessions
-    first = min(times)
+    rows = remembered(world.config)
+    assert sorted(rows) == [journal.tist for journal in journals(world.layout)]
+    assert all(row.whole and not row.cursor for row in rows.values())
+    assert len({row.whole for row in rows.values()}) > 1
+    first = min(row.whole for row in rows.values())
     verified(world, scope=Scope(share=0.01))
-    assert oldest_check(world.config) == min(stretch.at for stretch in remembered(world.config)) >= first
-    assert max(stretch.at for stretch in remembered(world.config)) > max(times)
+    again = remembered(world.config)
+    assert oldest_check(world.config) == min(row.oldest for row in again.values()) >= first
+    assert max(max(row.whole, row.since) for row in again.values()) > max(row.whole for row in rows.values())
+    assert verified(world)[0].whole
+    assert {(row.whole, row.cursor) for row in remembered(world.config).values()} == {(oldest_check(world.config), 0)}
 
 
 def test_a_time_that_is_too_short_still_gets_on(world: World) -> None:
@@ -92,9 +97,9 @@ def test_losing_the_memory_only_means_to_start_anew(world: World) -> None:
 
 def test_what_is_remembered_of_a_run_that_has_gone(world: World) -> None:
     with Memory(memory_path(world.config)) as memory:
-        memory.checked(5, 1, 9, 1)
+        memory.advance(5, 1, 9, 1, end=False)
     verified(world)
-    assert 5 not in {stretch.run for stretch in remembered(world.config)}
+    assert 5 not in remembered(world.config)
 
 
 def test_a_bad_file_is_never_overwritten_twice(world: World, pristine: World) -> None:
@@ -297,11 +302,13 @@ def test_interrupted_it_remembers(many: World, memory_folder: Callable[[], Path]
         child.kill()
         child.communicate()
     assert child.returncode == 130
-    (stretch, *_) = remembered(world.config)
-    assert stretch.first == 1
+    (before, *_) = remembered(world.config).values()
+    assert before.cursor or before.whole
     summary, findings = verified(world, scope=Scope(share=0.01))
     assert findings == []
-    assert remembered(world.config)[0] == stretch
+    after = remembered(world.config)[before.run]
+    assert after.oldest == before.oldest
+    assert after.whole or after.cursor > before.cursor
 
 
 def test_a_worker_that_is_killed_costs_nothing(many: World, memory_folder: Callable[[], Path]) -> None:

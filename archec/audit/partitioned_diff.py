@@ -1,7 +1,8 @@
-"""Sieve: compares streams too large for memory, by cutting them into parts that are not.
+"""Comparing streams that are too large for memory, one 256th of them after the other.
 
-Each side gives records of one width that begin with a 16-byte key (:func:`archec.audit.entries.key_of`).
-Records go into 256 parts by the first byte of their key; beyond some 64 MB the parts lie in files.
+Each side gives records of one width that begin with a 16-byte key (:func:`archec.audit.expected.key_of`). They are
+divided by the first byte of their key, so that records with one key meet in one part, whatever order they came in.
+Beyond some 64 MB the parts lie in files.
 """
 
 from __future__ import annotations
@@ -14,15 +15,13 @@ from types import TracebackType
 from archec.errors import StorageFailed
 from archec.store.durable import failure
 
-__all__ = ["KEY", "Sieve"]
-
 KEY = 16
 _PARTS = 256
 _IN_MEMORY = 64 << 20
 
 
-class Sieve:
-    """``widths`` are the sizes in bytes of a record of each side; files go below ``folder``. A context manager."""
+class PartitionedDiff:
+    """``widths`` are the bytes of a record of each side; files go below ``folder``. A context manager."""
 
     def __init__(self, folder: Path, widths: Sequence[int], *, in_memory: int = _IN_MEMORY) -> None:
         self._folder, self._widths, self._in_memory = folder, tuple(widths), in_memory
@@ -31,7 +30,7 @@ class Sieve:
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def add(self, side: int, records: bytes) -> None:
-        """More records of a side, one after the other."""
+        """Adds records of a side, one after the other in ``records``."""
         width, parts = self._widths[side], self._parts[side]
         for start in range(0, len(records), width):
             parts[records[start]] += records[start : start + width]
@@ -39,15 +38,14 @@ class Sieve:
         if self._size >= self._in_memory:
             self._spill()
 
-    def parts(self) -> Iterator[tuple[bytes, ...]]:
+    def parts(self) -> Iterator[tuple[list[bytes], ...]]:
         """For each part the records of every side, in the order in which they were added."""
         for number in range(_PARTS):
-            yield tuple(self._whole(side, number) for side in range(len(self._widths)))
+            yield tuple(self._records(side, number) for side in range(len(self._widths)))
 
-    def split(self, side: int, records: bytes) -> Iterator[bytes]:
-        """The records of a side one by one."""
-        width = self._widths[side]
-        return (records[start : start + width] for start in range(0, len(records), width))
+    def _records(self, side: int, number: int) -> list[bytes]:
+        records, width = self._whole(side, number), self._widths[side]
+        return [records[start : start + width] for start in range(0, len(records), width)]
 
     def _whole(self, side: int, number: int) -> bytes:
         rest = bytes(self._parts[side][number])
@@ -89,7 +87,7 @@ class Sieve:
             except OSError as error:
                 raise StorageFailed(f"{scratch.name}: {error.strerror}") from error
 
-    def __enter__(self) -> Sieve:
+    def __enter__(self) -> PartitionedDiff:
         return self
 
     def __exit__(

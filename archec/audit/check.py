@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from archec.archive.follow import last_run
-from archec.audit.comparison import Comparison, tell_differences
-from archec.audit.findings import Finding, Tally
-from archec.audit.fixes import Fixes, temporary_in
-from archec.audit.journalcheck import JournalCheck, tell_of_names
-from archec.audit.links import judge
+from archec.audit.comparison import Comparison, report_differences
+from archec.audit.disk import judge, report_unknown_files, under_way, walk
+from archec.audit.findings import Finding, Report, Tally
+from archec.audit.journals import KEPT, JournalCheck, check_names
 from archec.audit.opening import Audited
-from archec.audit.strangers import tell_strangers, under_way
-from archec.audit.walk import Place, Tell, walk
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import KINDS
 from archec.config import Config
@@ -23,10 +23,11 @@ from archec.errors import CatalogueError, CatalogueGone, CorruptArchive, Corrupt
 from archec.progress import Meter
 from archec.redif.problems import shown
 from archec.store.directories import Directories
-from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, open_store
+from archec.store.durable import failure, is_temp
+from archec.store.journal import tidy
+from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, Layout, open_store
 from archec.store.lock import holder
-
-__all__ = ["CheckSummary", "check", "check_layout"]
+from archec.store.temp import sweep_parts, sweep_runs
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class CheckSummary:
         """Whether nothing is wrong, or nothing any more."""
         return not self.tally.wrong
 
-    def as_value(self) -> dict[str, object]:
+    def as_value(self) -> dict[str, Any]:
         """The last JSON line."""
         return {
             "summary": "check",
@@ -55,31 +56,29 @@ class CheckSummary:
             "lines": self.lines,
             "names": self.names,
             "seconds": round(self.seconds, 3),
-            "wrong": self.tally.wrong,
-            "mended": self.tally.mended,
-            "notes": self.tally.notes,
-            "by_code": dict(sorted(self.tally.by_code.items())),
+            **self.tally.as_value(),
         }
 
 
-def check(archive: Audited, meter: Meter, tell: Tell, fixes: Fixes | None = None) -> CheckSummary:
-    """Checks the whole structure, and tells every finding as it comes; ``fixes`` mends what is safe to mend."""
+def check(archive: Audited, meter: Meter, report: Report, *, fix: bool = False) -> CheckSummary:
+    """Checks the whole structure, and reports every finding as it comes.
+
+    ``fix``: mends what is provably safe to mend; nothing that has a final name goes. Only for who holds the run lock.
+    """
     summary = CheckSummary()
     began = time.monotonic()
 
-    def told(finding: Finding) -> None:
+    def reported(finding: Finding) -> None:
         summary.tally.add(finding)
-        tell(finding)
+        report(finding)
 
-    for finding in archive.findings:
-        told(finding)
     with Comparison(archive.layout, archive.config.work_path) as comparison:
-        _Check(archive, meter, told, fixes, comparison, summary).go()
+        _Check(archive, meter, reported, fix, comparison, summary).go()
     summary.seconds = time.monotonic() - began
     return summary
 
 
-def check_layout(config: Config, tell: Tell) -> CheckSummary | None:
+def check_layout(config: Config, report: Report) -> CheckSummary | None:
     """The summary of a check that ends where it begins, since ``layout.json`` is damaged; None where it is not.
 
     Raises :class:`archec.errors.ConfigError` where there is no archive at all.
@@ -90,41 +89,43 @@ def check_layout(config: Config, tell: Tell) -> CheckSummary | None:
         summary = CheckSummary()
         finding = Finding("layout", DESCRIPTOR, error.message)
         summary.tally.add(finding)
-        tell(finding)
+        report(finding)
         return summary
     return None
 
 
 @dataclass(slots=True)
 class _Check:
-    """One check: what it works with."""
+    """One check: what it works with, and the temporary files that it has seen by tist (-1: none) and directory."""
 
     archive: Audited
     meter: Meter
-    tell: Tell
-    fixes: Fixes | None
+    report: Report
+    fix: bool
     comparison: Comparison
     summary: CheckSummary
     leftovers: Counter[tuple[int, str]] = field(default_factory=Counter)
 
     def go(self) -> None:
         layout, catalogue = self.archive.layout, self.archive.catalogue
+        for finding in self.archive.findings:
+            if finding.code not in KEPT:  # those come with what reading the journals finds
+                self.report(finding)
         passed_over = under_way(layout)
         self._notice()
-        if self.fixes is not None:
-            for finding in self.fixes.tidy():
-                self.tell(finding)
-        temporary = tell_of_names(layout, self.tell) + temporary_in(layout.root)
+        if self.fix:
+            self._tidy()
+        temporary = check_names(layout, self.report) + _temporary_in(layout.root)
         if temporary:
             self.leftovers[-1, RUNS] = temporary
-        # The walk before the journals: what is written before it is named must not seem strange.
+        # The walk comes before the journals: a file is written before it is named, and must not seem unknown.
         self._walk(passed_over)
-        reading = JournalCheck(self.archive, self.tell, self.meter, self._at_work())
+        reading = JournalCheck(self.archive, self.report, self.meter, self._at_work())
         for change in reading.changes():
             try:
                 self.comparison.journalled(change)
             except ValueError as error:
-                self.tell(Finding("journal-line", RUNS, f"{change.record.id}: {error}"))
+                self.report(Finding("journal-line", RUNS, f"{change.record.id}: {error}"))
         self.summary.batches, self.summary.lines = reading.batches, reading.lines
         self.summary.journals = len(reading.runs)
         comparable = catalogue is not None and self._catalogue(catalogue)
@@ -132,7 +133,7 @@ class _Check:
             comparable = False
         elif comparable and (reading.at_work or self._moved()):
             comparable = False
-            self.tell(Finding("not-compared", ".", "the catalogue is not compared, as a run is at work"))
+            self.report(Finding("not-compared", ".", "the catalogue is not compared, as a run is at work"))
         self._compare(reading, comparable, passed_over)
         self._leftovers()
 
@@ -151,91 +152,124 @@ class _Check:
         try:
             same = path.read_text(encoding="utf-8", errors="replace") == NOTICE
         except OSError as error:
-            self.tell(Finding("notice", NAMASTE, f"cannot be read: {error.strerror}"))
+            self.report(Finding("notice", NAMASTE, f"cannot be read: {error.strerror}"))
             return
         if not same:
-            self.tell(Finding("notice", NAMASTE, "does not say what this archec writes there"))
+            self.report(Finding("notice", NAMASTE, "does not say what this archec writes there"))
 
     # -- the three sides --------------------------------------------------------------------------
 
     def _walk(self, passed_over: frozenset[int]) -> None:
         layout = self.archive.layout
         self.meter.phase("walking the store", None)
-        with Directories(layout) as folders:
-            for place in walk(layout, self.tell):
+        with Directories(layout) as directories:
+            for place in walk(layout, self.report):
                 if place.kind == "temp":
                     if place.tist not in passed_over:
                         self.leftovers[place.tist, place.directory] += 1
                     continue
                 self.comparison.on_disk(place.path)
                 if place.kind == "link":
-                    self._link(folders, place)
+                    wrong = judge(directories, place.path)
+                    if wrong is not None:
+                        self.report(Finding(wrong[0], shown(place.path), wrong[1]))
                 elif place.kind == "other":
-                    self.tell(Finding("not-a-file", shown(place.path), "is neither a file nor a link"))
+                    self.report(Finding("not-a-file", shown(place.path), "is neither a file nor a link"))
                 if not self.comparison.names & 1023:
                     self.meter.at(self.comparison.names)
         self.summary.names = self.comparison.names
 
-    def _link(self, folders: Directories, place: Place) -> None:
-        wrong = judge(folders, place.path)
-        if wrong is not None:
-            self.tell(Finding(wrong[0], shown(place.path), wrong[1]))
-
     def _catalogue(self, catalogue: Catalogue) -> bool:
         """Reads all documents; whether that could be done."""
-        counted = [0, 0, 0, 0, 0]
+        held, lost, never = Counter[str](), Counter[str](), 0
         number = 0
         try:
             self.meter.phase("reading the catalogue", sum(catalogue.counts()))
-            for kind, first in zip(KINDS, (0, 2), strict=True):
+            for kind in KINDS:
                 for obi in catalogue.all(kind):
                     self.comparison.catalogued(obi.id, obi.history)
-                    never = kind == "fobi" and not obi.history
-                    counted[4 if never else first + (not obi.history.held)] += 1
+                    if kind == "fobi" and not obi.history:
+                        never += 1
+                    else:
+                        (held if obi.history.held else lost)[kind] += 1
                     number += 1
                     self.meter.at(number)
             said = catalogue.counts()
         except CatalogueGone:
             raise
         except (CatalogueError, ValueError) as error:
-            self.tell(Finding("catalogue-unreadable", catalogue.url, str(error)))
+            self.report(Finding("catalogue-unreadable", catalogue.url, str(error)))
             return False
-        if said != Counts(*counted):
-            message = f"says {_shown(said)}, and holds {_shown(Counts(*counted))}"
-            self.tell(Finding("catalogue-counts", catalogue.url, message))
+        counted = Counts(held["tobi"], lost["tobi"], held["fobi"], lost["fobi"], never)
+        if said != counted:
+            message = f"says {_shown(said)}, and holds {_shown(counted)}"
+            self.report(Finding("catalogue-counts", catalogue.url, message))
         return True
 
     def _compare(self, reading: JournalCheck, comparable: bool, passed_over: frozenset[int]) -> None:
         layout = self.archive.layout
         self.meter.phase("comparing", None)
         found = self.comparison.differences(with_catalogue=comparable)
-        tell_differences(layout, self.archive.catalogue, found, self.tell)
+        report_differences(layout, self.archive.catalogue, found, self.report)
         if reading.unread:
             message = "what lies there, and the catalogue, are not compared with journals that cannot be read"
-            self.tell(Finding("not-compared", ".", message))
+            self.report(Finding("not-compared", ".", message))
         else:
             others = passed_over | under_way(layout)
-            tell_strangers(
-                layout, found.strange, known=reading.tists, passed_over=others, tell=self.tell, judged=True
+            report_unknown_files(
+                layout, found.unknown, known=reading.tists, passed_over=others, report=self.report, judged=True
             )
         if found.more:
-            self.tell(Finding("not-compared", ".", f"{found.more} more differences like these are not told"))
+            self.report(Finding("not-compared", ".", f"{found.more} more differences like these are not reported"))
 
     # -- leftovers --------------------------------------------------------------------------------
+
+    def _tidy(self) -> None:
+        """Settles what a kill left beside the journals: temporary files, and two forms of one journal."""
+        layout = self.archive.layout
+        plain = (packed.with_suffix("") for packed in layout.runs.glob("*.jsonl.gz"))
+        twice = sorted(path.name for path in plain if path.exists())
+        left = _temporary_in(layout.runs) + _temporary_in(layout.root)
+        try:
+            tidy(layout)
+        except CorruptJournal:
+            twice = []  # the two forms differ: reported with the names beside the journals
+        mended = "the form that is not compressed was removed, after both were compared"
+        for name in twice:
+            self.report(Finding("journal-twice", f"{RUNS}/{name}", "was there twice", mended=mended))
+        if left:
+            self.report(Finding("leftover", RUNS, f"temporary files: {left}", mended="removed"))
 
     def _leftovers(self) -> None:
         resumable: int | None = None
         with suppress(CorruptJournal):
             last = last_run(self.archive.layout)
             resumable = last.journal.tist if last is not None and last.resumable else None
-        for (tist, directory), count in sorted(self.leftovers.items()):
+        fixing = self.fix and resumable is None
+        if fixing:
+            _sweep(self.archive.layout, {tist for tist, _ in self.leftovers})
+        for (_, directory), count in sorted(self.leftovers.items()):
             message = f"{count} temporary {'file' if count == 1 else 'files'}"
-            mended = ""
             if resumable is not None:
                 message += f"; the next run sweeps what run {resumable} left, which can be resumed"
-            elif self.fixes is not None:
-                mended = self.fixes.sweep(tist)
-            self.tell(Finding("leftover", directory, message, mended=mended))
+            self.report(Finding("leftover", directory, message, mended="removed" if fixing else ""))
+
+
+def _sweep(layout: Layout, tists: set[int]) -> None:
+    """Removes temporary files below the directories of tists (-1: those beside the journals)."""
+    if -1 in tists:
+        sweep_runs(layout)
+    sweep_parts(layout, tists - {-1})
+
+
+def _temporary_in(directory: Path) -> int:
+    """How many temporary files lie in a directory; 0 where there is none."""
+    try:
+        return sum(map(is_temp, os.listdir(directory)))
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise failure(error, directory) from error
 
 
 def _shown(counts: Counts) -> str:

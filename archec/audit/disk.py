@@ -1,0 +1,228 @@
+"""What is there: every name in the obi store as it lies on the disk, and those that no journal names.
+
+No link is followed. ``quarantine/`` and ``lost+found`` are passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Collection, Iterator
+from typing import Literal, NamedTuple
+
+from archec.archive.follow import last_run
+from archec.audit.expected import key_of
+from archec.audit.findings import Finding, Report
+from archec.catalogue.interface import Catalogue
+from archec.errors import ArchecError, BadName, StorageFailed
+from archec.ids import file_name
+from archec.redif.problems import shown
+from archec.store.directories import Directories, open_root
+from archec.store.durable import failure, is_temp
+from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, Layout
+from archec.store.links import follow, id_of_name
+from archec.store.lock import LOCK, holder
+from archec.tist import tist_of_path
+
+QUARANTINE = "quarantine"
+"""The directory in the archive folder where a bad file goes before a good copy takes its place."""
+
+MOST = 100_000
+"""Maximum number of differences of a kind that are reported, so that memory stays flat; the rest is counted."""
+
+_OURS = frozenset({DESCRIPTOR, NAMASTE, LOCK, RUNS, QUARANTINE, "lost+found"})
+_THREE = re.compile(r"[0-9]{3}")
+_DIGITS = re.compile(r"[0-9]{1,12}")
+_FAN = re.compile(r"[0-9a-f]{2}")
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+Kind = Literal["file", "link", "temp", "other"]
+
+
+class Place(NamedTuple):
+    """A name where obis lie: its tist, its directory (relative), its name, what it is."""
+
+    tist: int
+    directory: str
+    name: str
+    kind: Kind
+
+    @property
+    def path(self) -> str:
+        """The relative path."""
+        return f"{self.directory}/{self.name}"
+
+
+def walk(layout: Layout, report: Report) -> Iterator[Place]:
+    """All names at the depth of obis, directory by directory; what lies elsewhere is reported.
+
+    Raises :class:`archec.errors.StorageFailed` where the disk refuses to list a directory.
+    """
+    root = open_root(layout)
+    try:
+        yield from _descend(layout, root, "", 0, report)
+    finally:
+        os.close(root)
+
+
+def _descend(layout: Layout, fd: int, directory: str, depth: int, report: Report) -> Iterator[Place]:
+    if depth == layout.depth:
+        yield from _places(layout, fd, directory)
+        return
+    for name in _names(layout, fd, directory):
+        path = f"{directory}/{name}" if directory else name
+        if not depth and (name in _OURS or is_temp(name)):
+            continue
+        wrong = _misfit(layout, fd, name, path, depth)
+        if wrong is not None:
+            report(Finding(wrong[0], shown(path), wrong[1]))
+            continue
+        try:
+            inner = os.open(name, _DIRECTORY, dir_fd=fd)
+        except OSError as error:
+            raise failure(error, f"{layout.root}/{path}") from error
+        try:
+            yield from _descend(layout, inner, path, depth + 1, report)
+        finally:
+            os.close(inner)
+
+
+def _names(layout: Layout, fd: int, directory: str) -> list[str]:
+    """The names in a directory of directories; there are at most some thousand."""
+    try:
+        with os.scandir(fd) as entries:
+            return sorted(entry.name for entry in entries)
+    except OSError as error:
+        raise failure(error, f"{layout.root}/{directory}") from error
+
+
+def _misfit(layout: Layout, fd: int, name: str, path: str, depth: int) -> tuple[str, str] | None:
+    """Why a name is not that of a directory of the store; None where it is."""
+    pattern = (_THREE, _THREE, _DIGITS, _FAN)[depth]
+    fits = pattern.fullmatch(name) is not None
+    if fits and depth == 2:
+        try:
+            tist_of_path(path)
+        except (BadName, ValueError):
+            fits = False
+    try:
+        mode = os.lstat(name, dir_fd=fd).st_mode
+    except OSError as error:
+        raise failure(error, f"{layout.root}/{path}") from error
+    if not fits:
+        return "unexpected", f"{_kind(mode)} that is no part of the store"
+    if not stat.S_ISDIR(mode):
+        return "directory-link", f"{_kind(mode)} where a directory of the store should be"
+    return None
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISLNK(mode):
+        return "a link"
+    return "a directory" if stat.S_ISDIR(mode) else "a file" if stat.S_ISREG(mode) else "a device, pipe or socket"
+
+
+def _places(layout: Layout, fd: int, directory: str) -> Iterator[Place]:
+    tist = tist_of_path("/".join(directory.split("/")[:3]))
+    try:
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                name = entry.name
+                if entry.is_file(follow_symlinks=False):
+                    kind: Kind = "temp" if name.startswith(".+") and is_temp(name) else "file"
+                    yield Place(tist, directory, name, kind)
+                elif entry.is_symlink():
+                    yield Place(tist, directory, name, "link")
+                else:
+                    yield Place(tist, directory, name, "other")
+    except OSError as error:
+        raise failure(error, f"{layout.root}/{directory}") from error
+
+
+def judge(directories: Directories, path: str) -> tuple[str, str] | None:
+    """What is wrong with the link at a relative path: code and message of a finding, or None."""
+    try:
+        fault = follow(directories, path, id_of_name(path.rpartition("/")[2])).fault
+    except StorageFailed as error:
+        return "unreadable", error.message
+    except ArchecError as error:
+        return "link-dangling", error.message
+    if fault is None:
+        return None
+    return "link-escapes" if fault.kind == "escapes" else "link-dangling", fault.message
+
+
+# -- what no journal names --------------------------------------------------------------------------
+
+
+def known_tists(catalogue: Catalogue | None) -> frozenset[int]:
+    """The tists at which the archive notes obis: those of runs and of data sets."""
+    if catalogue is None:
+        return frozenset()
+    tists = {tist for run in catalogue.runs() for tist in (run.tist, run.data_set)}
+    return frozenset(tists | {data_set.tist for data_set in catalogue.data_sets()})
+
+
+def under_way(layout: Layout) -> frozenset[int]:
+    """The tists at which a run that is at work now may be writing; empty where there is none."""
+    who = holder(layout)
+    if who is None or who.what != "gather":
+        return frozenset()
+    last = last_run(layout)
+    if last is None:
+        return frozenset()
+    return frozenset({last.journal.tist, last.start.data_set if last.start is not None else last.journal.tist})
+
+
+def report_unknown_files(
+    layout: Layout,
+    keys: Collection[bytes],
+    *,
+    known: Collection[int],
+    passed_over: Collection[int],
+    report: Report,
+    judged: bool = False,
+) -> None:
+    """Walks the store and reports every name whose key is among ``keys``, with what it looks like.
+
+    ``known`` are the tists of runs and data sets; those in ``passed_over`` are another run's affair. ``judged``: what
+    is wrong with links, and what is neither file nor link, has been reported already.
+    """
+    if not keys:
+        return
+    with Directories(layout) as directories:
+        for place in walk(layout, lambda finding: None):
+            if place.kind != "temp" and place.tist not in passed_over and key_of(place.path) in keys:
+                finding = _unknown(layout, directories, place, known)
+                if not judged or not (finding.code.startswith("link-") or place.kind == "other"):
+                    report(finding)
+
+
+def _unknown(layout: Layout, directories: Directories, place: Place, known: Collection[int]) -> Finding:
+    path = shown(place.path)
+    if place.kind == "other":
+        return Finding("unexpected", path, "neither a file nor a link")
+    obi = _id_of(layout, place)
+    if place.kind == "link":
+        wrong = judge(directories, place.path)
+        if wrong is not None:
+            return Finding(wrong[0], path, f"no journal names it, and it {wrong[1]}")
+    if obi is None:
+        return Finding("misnamed", path, "no journal names it, and its name is not that of an id in this directory")
+    if place.tist not in known:
+        return Finding("unexpected", path, f"no journal names it, and no run noted anything at {place.tist}")
+    return Finding("orphan", path, "no journal names it", place.tist, obi)
+
+
+def _id_of(layout: Layout, place: Place) -> str | None:
+    """The id that a name stands for (empty where it was cut), None where it cannot be one's in this directory."""
+    if not place.name.isascii():
+        return None
+    obi = id_of_name(place.name)
+    if obi is None:
+        cut = len(place.name) > 200 and place.name[-33:-32] == "~"
+        return "" if cut else None
+    if file_name(obi) != place.name or layout.directory(place.tist, obi) != place.directory:
+        return None
+    return obi

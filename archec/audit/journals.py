@@ -1,0 +1,262 @@
+"""The journals of an archive under audit: are they all there, are batches and lines sound, do they form one chain?
+
+All of an audit reads journals by :class:`Journals`, which keeps what is wrong with them as a whole until the end: a
+repair may still mend it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from archec.audit.findings import Finding, Report
+from archec.audit.opening import Audited
+from archec.catalogue.records import DataSetRead, ObiChange, Record, RunStart, decode
+from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
+from archec.progress import Meter
+from archec.redif.problems import shown
+from archec.store.durable import failure, is_temp
+from archec.store.journalfile import NO_BATCH, JournalBatch, JournalFile, Scanner, journals, open_plain
+from archec.store.layout import RUNS, Layout
+
+_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
+_CHUNK = 1 << 18
+
+KEPT = ("journal-damaged", "journal-missing", "journal-chain")
+"""Codes of what :class:`Journals` keeps, also where it came up in opening the archive."""
+
+
+class Ends(NamedTuple):
+    """A journal's place in the chain: the sha256 before its first batch, that of its last one, and how many there
+    are. One without batches is no link of the chain."""
+
+    prev: str
+    head: str
+    batches: int
+
+
+class Journals:
+    """Reads journals, and keeps what is wrong with them.
+
+    ``unread`` are findings about journals that are missing or cannot be read to their end, by relative path; ``ends``
+    are the ends of those that were read whole, by run; ``torn`` is how many bytes at the end of an unfinished one are
+    no batch.
+    """
+
+    def __init__(self, archive: Audited) -> None:
+        self._archive = archive
+        self._replaced: dict[str, Finding] = {}
+        self.unread: dict[str, Finding] = {}
+        self.ends: dict[int, Ends] = {}
+        self.torn: dict[str, int] = {}
+        for finding in archive.findings:
+            if finding.code in ("journal-damaged", "journal-missing"):
+                self.unread[finding.path] = finding
+            elif finding.code == "journal-chain":
+                self._replaced[finding.path] = finding
+
+    def find_missing(self) -> set[int] | None:
+        """Adds to ``unread`` the runs that the catalogue knows and that have no journal.
+
+        The runs that it knows; None where there is no catalogue, or one that cannot be read.
+        """
+        if self._archive.catalogue is None:
+            return None
+        try:
+            known = {run.tist for run in self._archive.catalogue.runs()}
+        except CatalogueGone:
+            raise
+        except CatalogueError:
+            return None  # reported where all of the catalogue is read
+        # Listed after the catalogue was asked: a run has a journal before the catalogue knows it.
+        for run in sorted(known - {journal.tist for journal in journals(self._archive.layout)}):
+            path = f"{RUNS}/{run}.jsonl.gz"
+            message = "the catalogue knows of this run, and its journal is not there"
+            self.unread.setdefault(path, Finding("journal-missing", path, message))
+        return known
+
+    def batches(self, journal: JournalFile, last: int | None = None) -> Iterator[JournalBatch]:
+        """The batches of a journal, up to number ``last``; where it cannot be read on, ``unread`` says why."""
+        path, scanner, position = f"{RUNS}/{journal.path.name}", Scanner(journal.path), self._archive.position
+        prev, head, n = "", "", 0
+        try:
+            for batch in scanner.batches():
+                if last is not None and batch.n > last:
+                    return
+                prev, head, n = prev or batch.prev, batch.sha256, batch.n
+                if (journal.tist, n) == (position.run, position.batch):
+                    self._compare(path, batch)
+                yield batch
+        except CorruptJournal as error:
+            code = "journal-chain" if isinstance(error, BrokenChain) else "journal-damaged"
+            self._replaced.pop(path, None)
+            self.unread[path] = Finding(code, path, f"after batch {n}: {error.message}")
+            return
+        if journal.tist == position.run and n < position.batch:
+            message = f"ends with batch {n}, and the catalogue has followed it to batch {position.batch}"
+            self.unread.setdefault(path, Finding("journal-damaged", path, message))
+        self.ends[journal.tist] = Ends(prev, head, n)
+        self.torn[path] = 0 if journal.finished else size_of(journal) - scanner.valid
+
+    def _compare(self, path: str, batch: JournalBatch) -> None:
+        """The last batch that the catalogue has followed must be the one that lies here."""
+        position = self._archive.position
+        self._replaced.pop(path, None)
+        if position.head and batch.sha256 != position.head:
+            message = f"batch {batch.n} of run {position.run} is not the one that the catalogue has followed"
+            self._replaced[path] = Finding("journal-chain", path, message)
+
+    def forget(self, run: int, path: str) -> None:
+        """The journal of a run was repaired."""
+        self.ends.pop(run, None)
+        self.unread.pop(path, None)
+        self._replaced.clear()  # what was found in opening may have come of it; reading finds the rest again
+
+    def breaks(self, remembered: Mapping[int, Ends]) -> list[Finding]:
+        """Where the chain of batches is broken between journals, as far as their ends are known: by reading them
+        now, or ``remembered``. A break within a journal is among ``unread``."""
+        found = dict(self._replaced)
+        head: str | None = NO_BATCH
+        before = "the beginning of the archive"
+        for journal in journals(self._archive.layout):
+            ends = self.ends.get(journal.tist) or remembered.get(journal.tist)
+            path = f"{RUNS}/{journal.path.name}"
+            if ends is None or path in self.unread:
+                head = None  # unknown: what follows it cannot be judged
+                continue
+            if not ends.batches:
+                continue
+            if head not in (None, ends.prev):
+                message = f"batch 1 of run {journal.tist} does not follow {before}"
+                found[path] = Finding("journal-chain", path, f"{message}: a journal is missing or was replaced")
+            head, before = ends.head, f"batch {ends.batches} of run {journal.tist}"
+        return list(found.values())
+
+
+class Change(NamedTuple):
+    """A record that changes a history, and whether the catalogue has followed the journals so far."""
+
+    record: ObiChange
+    followed: bool
+
+
+@dataclass(slots=True)
+class JournalCheck:
+    """Reads every journal once, each line of it; reports what is wrong with them and gives what changes histories.
+
+    ``unread`` is whether a journal is missing or cannot be read to its end; ``at_work`` whether a run is at work now,
+    whose journal is then longer than what the catalogue has followed; ``tists`` are those at which obis are noted.
+    """
+
+    archive: Audited
+    report: Report
+    meter: Meter
+    at_work: bool
+    unread: bool = False
+    batches: int = 0
+    lines: int = 0
+    runs: set[int] = field(default_factory=set)
+    tists: set[int] = field(default_factory=set)
+
+    def changes(self) -> Iterator[Change]:
+        """All changes of histories, in the order of the journals."""
+        reader = Journals(self.archive)
+        files = journals(self.archive.layout)
+        self.meter.phase("reading journals", sum(map(size_of, files)) or None)
+        done = behind = 0
+        for journal in files:
+            path = f"{RUNS}/{journal.path.name}"
+            for batch in reader.batches(journal):
+                followed = self.archive.followed(journal.tist, batch.n)
+                behind += not followed
+                for record in self._records(journal, path, batch):
+                    if isinstance(record, ObiChange) and (record.put or record.drop):
+                        yield Change(record, followed)
+                self.meter.at(done + min(batch.offset, size_of(journal)), f"{self.lines:,} lines")
+            torn = reader.torn.get(path, 0)
+            if torn > 0 and not self.at_work:
+                self.report(Finding("journal-torn", path, f"its last {torn} bytes are not a whole batch"))
+            done += size_of(journal)
+        known = reader.find_missing()
+        for finding in (*reader.unread.values(), *reader.breaks({})):
+            self.report(finding)
+        self.unread |= bool(reader.unread)
+        for run in sorted(self.runs - known) if known is not None else ():
+            if self.archive.followed(run, 1):
+                self.report(Finding("catalogue-lacks", f"{RUNS}/{run}", "the catalogue does not know of this run"))
+        if behind and not self.at_work and self.archive.catalogue is not None:
+            message = f"lacks {behind} {'batch' if behind == 1 else 'batches'} of the journals"
+            self.report(Finding("catalogue-behind", self.archive.catalogue.url, message))
+
+    def _records(self, journal: JournalFile, path: str, batch: JournalBatch) -> Iterator[Record]:
+        """The records of a batch; a line that is none is reported."""
+        self.batches += 1
+        self.lines += len(batch.lines)
+        for line in batch.lines:
+            try:
+                record = decode(line, f"batch {batch.n}")
+            except CorruptJournal as error:
+                self.report(Finding("journal-line", path, error.message))
+                continue
+            if isinstance(record, RunStart):
+                if journal.tist not in self.runs and record.tist != journal.tist:
+                    message = f"says that it is the journal of run {record.tist}"
+                    self.report(Finding("journal-misnamed", path, message))
+                    self.unread = True
+                self.runs.add(journal.tist)
+                self.tists |= {record.tist, record.data_set}
+            elif isinstance(record, DataSetRead):
+                self.tists.add(record.data_set.tist)
+            yield record
+
+
+def check_names(layout: Layout, report: Report) -> int:
+    """Reports what lies beside the journals and should not; the number of temporary files."""
+    temporary = 0
+    try:
+        names = sorted(os.listdir(layout.runs))
+    except FileNotFoundError:
+        report(Finding("missing", RUNS, "there is no directory of journals"))
+        return 0
+    except OSError as error:
+        raise failure(error, layout.runs) from error
+    for name in names:
+        path = f"{RUNS}/{shown(name)}"
+        match = _NAME.fullmatch(name)
+        if is_temp(name):
+            temporary += 1
+        elif match is None:
+            report(Finding("unexpected", path, "is not the name of a journal"))
+        elif (layout.runs / name).is_symlink() or not (layout.runs / name).is_file():
+            report(Finding("journal-damaged", path, "is not a file"))
+        elif not match[2] and f"{name}.gz" in names:
+            if _same(layout, name):
+                report(Finding("journal-twice", path, "its compressed form is there, too, and the same"))
+            else:
+                report(Finding("journal-damaged", path, "its compressed form is there, too, and is not the same"))
+    return temporary
+
+
+def _same(layout: Layout, name: str) -> bool:
+    """Whether the two forms of a journal hold the same bytes."""
+    try:
+        with open_plain(layout.runs / name) as one, open_plain(layout.runs / f"{name}.gz") as two:
+            while True:
+                data = one.read(_CHUNK)
+                if data != two.read(len(data) or 1):
+                    return False
+                if not data:
+                    return True
+    except (CorruptJournal, EOFError, OSError, ValueError):
+        return False
+
+
+def size_of(journal: JournalFile) -> int:
+    """The bytes of a journal's file."""
+    try:
+        return journal.path.stat().st_size
+    except OSError as error:
+        raise failure(error, journal.path) from error
