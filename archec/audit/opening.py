@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from archec.archive.follow import CATCH_UP, catch_up, is_behind
 from archec.audit.findings import Finding
-from archec.catalogue.interface import Catalogue
+from archec.catalogue.interface import Catalogue, redact
 from archec.catalogue.model import Position
 from archec.catalogue.open import is_read_only, open_catalogue
-from archec.catalogue.url import redact
 from archec.config import Config
 from archec.errors import (
     BrokenChain,

@@ -8,6 +8,7 @@ anything else it refuses :class:`archec.errors.CatalogueError`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -27,6 +28,9 @@ from archec.catalogue.model import (
     TobiFiles,
 )
 
+_USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.S)
+_SECRET_OPTION = re.compile(r"([^?&=;]*password[^?&=;]*=)[^&;]*", re.I)
+
 
 class Counts(NamedTuple):
     """How much the catalogue holds; ``held`` and ``lost`` speak of the newest state."""
@@ -40,7 +44,7 @@ class Counts(NamedTuple):
 
 @runtime_checkable
 class Catalogue(Protocol):
-    """See the module's docstring."""
+    """See the module's docstring. ``url`` is fit for messages: :func:`redact` has been at it."""
 
     url: str
 
@@ -135,3 +139,11 @@ class Catalogue(Protocol):
     def close(self) -> None:
         """Lets go of the database."""
         ...
+
+
+def redact(url: str) -> str:
+    """``url`` fit for a message: what stands between its scheme and its last ``@``, and the values of
+    options whose names speak of a password, are cut out. It errs on the side of cutting too much."""
+    found = _USERINFO.match(url)
+    shown = f"{found[1] or ''}***@{url[found.end() :]}" if found else url
+    return _SECRET_OPTION.sub(r"\1***", shown)

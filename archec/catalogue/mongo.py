@@ -20,9 +20,10 @@ from typing import Any
 from pymongo import DeleteOne, ReadPreference, ReplaceOne, UpdateOne, WriteConcern
 
 from archec.catalogue.codec import built, history_text, plain
-from archec.catalogue.interface import Counts
+from archec.catalogue.interface import Counts, redact
 from archec.catalogue.model import (
     COLLECTION,
+    KINDS,
     START,
     Changes,
     DataSet,
@@ -40,11 +41,22 @@ from archec.catalogue.model import (
     TobiFiles,
     Version,
     Visit,
+    Visited,
 )
-from archec.catalogue.mongo_pages import Document, Pages, is_text
-from archec.catalogue.mongo_server import connect, ping, translated
-from archec.catalogue.rows import Content, HistoryEntry, notes_of, parts_of, tobi_files_of, versions_of
-from archec.catalogue.url import redact
+from archec.catalogue.mongo_server import Document, Pages, connect, ping, translated
+from archec.catalogue.rows import (
+    Content,
+    Head,
+    HistoryEntry,
+    gone,
+    is_text,
+    notes_of,
+    parts_of,
+    tobi_files_of,
+    versions_of,
+    written_obis,
+    written_visits,
+)
 from archec.errors import CatalogueError
 from archec.history import History
 
@@ -111,10 +123,9 @@ class MongoCatalogue:
         """Applies one batch's changes; the position comes last."""
         self._refuse_if_read_only()
         with translated(self._shown):
-            for kind in COLLECTION:
-                obis = {obi.id: obi for obi in changes.obis if obi.kind == kind}
-                self._put(kind, [obis[obi] for obi in sorted(obis)])
-            self._put_visits([*changes.visits, *((o.id, o.visit, o.due) for o in changes.obis if o.visit is not None)])
+            for kind in KINDS:
+                self._put(kind, written_obis(changes, kind))
+            self._put_visits(written_visits(changes))
             mentioned = sorted(set(changes.mentioned))
             self._bulk("mo", [UpdateOne({"_id": url}, {"$setOnInsert": _MENTIONED}, upsert=True) for url in mentioned])
             self._bulk("sets", chain.from_iterable(map(_set_writes, changes.sets)))
@@ -126,31 +137,28 @@ class MongoCatalogue:
         """Writes obis of one kind; what they consisted of before and no longer do goes. Heads come last."""
         old = self.obis(kind, [obi.id for obi in obis])
         new = [parts_of(obi) for obi in obis]
-        gone: defaultdict[str, list[DeleteOne]] = defaultdict(list)
+        removed: defaultdict[str, list[DeleteOne]] = defaultdict(list)
         refs: list[_Write] = []
         for obi in obis:
             before, own = old.get(obi.id, Obi(obi.id, kind)), {"obi": obi.id, "kind": kind}
+            was = gone(before, obi)
             refs += [_replace({"url": url, "obi": obi.id}, {}) for url in sorted(obi.names - before.names)]
-            refs += [DeleteOne({"url": url, "obi": obi.id}) for url in sorted(before.names - obi.names)]
-            tists = set(before.history.tists) - set(obi.history.tists)
-            gone["entries"] += [DeleteOne({**own, "tist": tist}) for tist in tists]
-            states = before.versions.keys() - obi.versions.keys()
-            gone["versions"] += [DeleteOne({**own, "sha256": state}) for state in states]
+            refs += [DeleteOne({"url": url, "obi": obi.id}) for url in sorted(was.names)]
+            removed["entries"] += [DeleteOne({**own, "tist": tist}) for tist in was.tists]
+            removed["versions"] += [DeleteOne({**own, "sha256": state}) for state in was.versions]
         self._bulk("refs", refs)  # first, as they follow from the versions that are still to be replaced
         self._bulk("versions", [_content_write(kind, content) for parts in new for content in parts.contents])
         self._bulk("entries", [_entry_write(kind, entry) for parts in new for entry in parts.entries])
-        for name, writes in gone.items():
+        for name, writes in removed.items():
             self._bulk(name, writes)
-        heads = [_replace({"_id": obi.id}, _head(obi)) for obi in obis]
+        heads = [_replace({"_id": obi.id}, _head(obi, parts.head)) for obi, parts in zip(obis, new, strict=True)]
         self._bulk(COLLECTION[kind], heads)
 
-    def _put_visits(self, visits: Iterable[tuple[str, Visit, int]]) -> None:
-        latest = {obi: (visit, due) for obi, visit, due in visits}
-        self._bulk("visits", [_replace({"_id": obi}, plain(latest[obi][0])) for obi in sorted(latest)])
+    def _put_visits(self, visits: Sequence[Visited]) -> None:
+        self._bulk("visits", [_replace({"_id": obi}, plain(visit)) for obi, visit, _ in visits])
         rest = {key: value for key, value in _MENTIONED.items() if key != "due"}
         due = [
-            UpdateOne({"_id": obi}, {"$set": {"due": latest[obi][1]}, "$setOnInsert": rest}, upsert=True)
-            for obi in sorted(latest)
+            UpdateOne({"_id": obi}, {"$set": {"due": due}, "$setOnInsert": rest}, upsert=True) for obi, _, due in visits
         ]
         self._bulk("mo", due)
 
@@ -321,7 +329,7 @@ class MongoCatalogue:
             versions = self._versions("tobi", [head["_id"] for head in page])
             for head in page:
                 history = _history(head)
-                files = tobi_files_of(head["_id"], history, versions_of(history, versions[head["_id"]]))
+                files = tobi_files_of(head["_id"], history, versions[head["_id"]])
                 if files is not None:
                     yield files
 
@@ -387,22 +395,21 @@ def _replace(key: Document, rest: Document) -> ReplaceOne[Document]:
     return ReplaceOne(key, {**rest, **key}, upsert=True)
 
 
-def _head(obi: Obi) -> Document:
+def _head(obi: Obi, head: Head) -> Document:
     """The document of ``mi`` or ``mo``: ``h`` is in the paper's shape, entries in time order."""
-    newest, history = obi.newest, obi.history
-    head: Document = {
-        "h": {str(tist): state for tist, state in history},
-        "state": history.states[-1] if history else None,
-        "due": obi.due,
-        "stamp": obi.stamp,
+    document: Document = {
+        "h": {str(tist): state for tist, state in obi.history},
+        "state": head.state,
+        "due": head.due,
+        "stamp": head.stamp,
     }
-    if obi.handle:
-        head["handle"] = obi.handle
-    if newest is not None:
-        head["type"] = newest.type
-    if history.lost is not None:
-        head["lost"] = history.lost
-    return head
+    if head.handle:
+        document["handle"] = head.handle
+    if head.type:
+        document["type"] = head.type
+    if obi.history.lost is not None:
+        document["lost"] = obi.history.lost
+    return document
 
 
 def _history(head: Document) -> History:

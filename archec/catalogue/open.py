@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from archec.catalogue.interface import Catalogue
-from archec.catalogue.url import redact
+from archec.catalogue.interface import Catalogue, redact
 from archec.config import plain_path
 from archec.errors import ConfigError
 

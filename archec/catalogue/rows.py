@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from archec.catalogue.model import Note, Obi, TobiFiles, Version
+from archec.catalogue.model import Changes, Kind, Note, Obi, TobiFiles, Version, Visited
 from archec.errors import CatalogueError
 from archec.history import History
 
@@ -93,6 +93,45 @@ def _first(obi: Obi, sha256: str) -> int | None:
     return None
 
 
+class Gone(NamedTuple):
+    """What an obi consisted of and no longer does: tists of entries, sha256 of versions, URLs that it named."""
+
+    tists: set[int]
+    versions: set[str]
+    names: set[str]
+
+
+def gone(before: Obi, after: Obi) -> Gone:
+    """What is to be removed when ``after`` takes the place of ``before``."""
+    return Gone(
+        set(before.history.tists).difference(after.history.tists),
+        before.versions.keys() - after.versions.keys(),
+        before.names - after.names,
+    )
+
+
+def written_obis(changes: Changes, kind: Kind) -> list[Obi]:
+    """The obis of one kind that a batch writes, each once, by id: databases like keys in order."""
+    obis = {obi.id: obi for obi in changes.obis if obi.kind == kind}
+    return [obis[obi] for obi in sorted(obis)]
+
+
+def written_visits(changes: Changes) -> list[Visited]:
+    """The visits that a batch writes, one for each fobi, by id."""
+    own = [Visited(obi.id, obi.visit, obi.due) for obi in changes.obis if obi.visit is not None]
+    latest = {visited.id: visited for visited in (*changes.visits, *own)}
+    return [latest[obi] for obi in sorted(latest)]
+
+
+def is_text(obi: str) -> bool:
+    """Whether a database can hold this id at all: a lone surrogate is not text, and so never known."""
+    try:
+        obi.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def notes_of(history: History, notes: Iterable[tuple[int, Note]]) -> dict[int, Note]:
     """The notes of a history's entries, in time order."""
     known = dict(notes)
@@ -105,8 +144,9 @@ def versions_of(history: History, versions: Iterable[Version]) -> dict[str, Vers
     return {version.sha256: version for version in sorted(versions, key=lambda v: v.sha256) if version.sha256 in states}
 
 
-def tobi_files_of(id: str, history: History, versions: dict[str, Version]) -> TobiFiles | None:  # noqa: A002
+def tobi_files_of(id: str, history: History, known: Iterable[Version]) -> TobiFiles | None:  # noqa: A002
     """The files that a tobi names; None where it never was held."""
+    versions = versions_of(history, known)
     newest = history.last_held
     if newest is None or history.last is None:
         return None

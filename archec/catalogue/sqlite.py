@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,10 @@ from typing import Any
 import msgspec
 
 from archec.catalogue.codec import history_of, history_text, read, text_of
-from archec.catalogue.interface import Counts
+from archec.catalogue.interface import Counts, redact
 from archec.catalogue.model import (
     COLLECTION,
+    KINDS,
     START,
     Changes,
     DataSet,
@@ -46,9 +47,19 @@ from archec.catalogue.model import (
     TobiFiles,
     Version,
     Visit,
+    Visited,
 )
-from archec.catalogue.rows import Parts, notes_of, parts_of, tobi_files_of, versions_of
-from archec.catalogue.url import redact
+from archec.catalogue.rows import (
+    Parts,
+    gone,
+    is_text,
+    notes_of,
+    parts_of,
+    tobi_files_of,
+    versions_of,
+    written_obis,
+    written_visits,
+)
 from archec.errors import CatalogueError
 from archec.history import History
 from archec.sqlite import Database, Role
@@ -175,11 +186,9 @@ class SQLiteCatalogue(Database):
     def write(self, changes: Changes) -> None:
         """Applies one batch's changes as one transaction."""
         with self.transaction() as db:
-            for kind, table in COLLECTION.items():
-                obis = {obi.id: obi for obi in changes.obis if obi.kind == kind}
-                self._put(db, kind, table, [obis[obi] for obi in sorted(obis)])
-            visits = [(obi.id, obi.visit, obi.due) for obi in changes.obis if obi.visit is not None]
-            self._put_visits(db, [*changes.visits, *visits])
+            for kind in KINDS:
+                self._put(db, kind, written_obis(changes, kind))
+            self._put_visits(db, written_visits(changes))
             mention = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, 0) ON CONFLICT (id) DO NOTHING"
             db.executemany(mention, ((url,) for url in sorted(set(changes.mentioned))))
             db.executemany("REPLACE INTO runs VALUES (?, ?)", ((run.tist, _doc(run)) for run in changes.runs))
@@ -188,11 +197,12 @@ class SQLiteCatalogue(Database):
             db.executemany("REPLACE INTO sets VALUES (?, ?)", changes.sets)
             db.execute("REPLACE INTO position VALUES (1, ?, ?, ?, ?)", changes.position)
 
-    def _put(self, db: sqlite3.Connection, kind: Kind, table: str, obis: Sequence[Obi]) -> None:
+    def _put(self, db: sqlite3.Connection, kind: Kind, obis: Sequence[Obi]) -> None:
         """Writes obis of one kind; what they consisted of before and no longer do goes."""
         old = self._obis(kind, [obi.id for obi in obis])
         new = [parts_of(obi) for obi in obis]
-        db.executemany(_HEAD.format(table), (_head_row(obi, parts) for obi, parts in zip(obis, new, strict=True)))
+        heads = (_head_row(obi, parts) for obi, parts in zip(obis, new, strict=True))
+        db.executemany(_HEAD.format(COLLECTION[kind]), heads)
         entries = chain.from_iterable(parts.entries for parts in new)
         db.executemany(
             "REPLACE INTO entries VALUES (?, ?, ?, ?, ?)",
@@ -211,11 +221,10 @@ class SQLiteCatalogue(Database):
             if before is not None:
                 _remove(db, before, obi)
 
-    def _put_visits(self, db: sqlite3.Connection, visits: Iterable[tuple[str, Visit, int]]) -> None:
-        latest = {obi: (visit, due) for obi, visit, due in visits}
+    def _put_visits(self, db: sqlite3.Connection, visits: Sequence[Visited]) -> None:
         due = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, ?) ON CONFLICT (id) DO UPDATE SET due = excluded.due"
-        db.executemany(due, ((obi, latest[obi][1]) for obi in sorted(latest)))
-        rows = ((obi, latest[obi][0].outcome, _doc(latest[obi][0])) for obi in sorted(latest))
+        db.executemany(due, ((obi, due_at) for obi, _, due_at in visits))
+        rows = ((obi, visit.outcome, _doc(visit)) for obi, visit, _ in visits)
         db.executemany("REPLACE INTO visits VALUES (?, ?, ?)", rows)
 
     def clear(self) -> None:
@@ -228,7 +237,7 @@ class SQLiteCatalogue(Database):
 
     def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
         """Those of ``ids`` that are known."""
-        return self._obis(kind, [obi for obi in ids if _is_text(obi)])
+        return self._obis(kind, [obi for obi in ids if is_text(obi)])
 
     def _obis(self, kind: Kind, ids: Sequence[str]) -> dict[str, Obi]:
         found: dict[str, Obi] = {}
@@ -369,7 +378,7 @@ class SQLiteCatalogue(Database):
         """At most ``limit`` of the tobis that name each of these URLs, by id."""
         named: dict[str, list[str]] = {}
         sql = "SELECT id FROM refs WHERE url = ? ORDER BY id LIMIT ?"
-        for url in filter(_is_text, dict.fromkeys(urls)):
+        for url in filter(is_text, dict.fromkeys(urls)):
             listed = [obi for (obi,) in self.fetch(sql, (url, limit))]
             if listed:
                 named[url] = listed
@@ -386,7 +395,7 @@ class SQLiteCatalogue(Database):
             versions = self._versions("tobi", [row[0] for row in page])
             for obi, last, state, h in page:
                 history = _history(last, state, h)
-                files = tobi_files_of(obi, history, versions_of(history, versions[obi]))
+                files = tobi_files_of(obi, history, versions[obi])
                 if files is not None:
                     yield files
             page = self.fetch(sql, (page[-1][0], *rest, _OBI_PAGE))
@@ -394,7 +403,7 @@ class SQLiteCatalogue(Database):
     def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
         """Those of ``urls`` that are known."""
         found: dict[str, FileState] = {}
-        for part in _parts([url for url in urls if _is_text(url)]):
+        for part in _parts([url for url in urls if is_text(url)]):
             sql = "SELECT id, last, state, type, outcome FROM mo LEFT JOIN visits USING (id) WHERE id IN"
             for obi, last, state, kind, outcome in self.fetch(f"{sql} ({_marks(part)})", tuple(part)):
                 held = None if last is None else state is not None
@@ -435,13 +444,12 @@ def _history(last: int | None, state: bytes | None, h: str | None) -> History:
 
 def _remove(db: sqlite3.Connection, before: Obi, after: Obi) -> None:
     """Removes the entries, versions and references that an obi no longer has."""
-    own = (before.id, before.kind)
-    tists = [(*own, tist) for tist in before.history.tists if tist not in after.history.tists]
+    own, old = (before.id, before.kind), gone(before, after)
+    tists = [(*own, tist) for tist in old.tists]
     db.executemany("DELETE FROM entries WHERE id = ? AND kind = ? AND tist = ?", tists)
-    gone = [(*own, bytes.fromhex(sha256)) for sha256 in before.versions.keys() - after.versions.keys()]
-    db.executemany("DELETE FROM versions WHERE id = ? AND kind = ? AND sha256 = ?", gone)
-    names = [(url, before.id) for url in before.names - after.names]
-    db.executemany("DELETE FROM refs WHERE url = ? AND id = ?", names)
+    states = [(*own, bytes.fromhex(sha256)) for sha256 in old.versions]
+    db.executemany("DELETE FROM versions WHERE id = ? AND kind = ? AND sha256 = ?", states)
+    db.executemany("DELETE FROM refs WHERE url = ? AND id = ?", [(url, before.id) for url in old.names])
 
 
 def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -452,12 +460,3 @@ def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
 def _marks(part: Collection[object]) -> str:
     """The question marks of an IN list."""
     return ",".join("?" * len(part))
-
-
-def _is_text(obi: str) -> bool:
-    """Whether SQLite can hold this id at all: a lone surrogate is not text, and so never known."""
-    try:
-        obi.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
