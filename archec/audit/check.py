@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def check(archive: Audited, meter: Meter, report: Report, *, fix: bool = False) 
         summary.tally.add(finding)
         report(finding)
 
-    with Comparison(archive.layout, archive.config.work_path) as comparison:
+    with closing(Comparison(archive.layout, archive.config.work_path)) as comparison:
         _Check(archive, meter, reported, fix, comparison, summary).go()
     summary.seconds = time.monotonic() - began
     return summary

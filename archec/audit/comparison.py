@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 
 from archec.audit.disk import MOST
 from archec.audit.expected import Entry, entry_at, histories, key_of, objection, statement_of
@@ -52,7 +51,7 @@ class Differences:
 
 
 class Comparison:
-    """Takes the three sides one after the other, then says how they differ. A context manager."""
+    """Takes the three sides one after the other, then says how they differ. To be closed."""
 
     def __init__(self, layout: Layout, scratch: Path) -> None:
         self._layout = layout
@@ -148,14 +147,6 @@ class Comparison:
     def close(self) -> None:
         """Removes what lies in scratch space."""
         self._diff.close()
-
-    def __enter__(self) -> Comparison:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def report_differences(layout: Layout, catalogue: Catalogue | None, found: Differences, report: Report) -> None:

@@ -8,7 +8,6 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Sequence
 from os import close, readv
-from types import TracebackType
 
 from archec.audit.disk import judge
 from archec.audit.expected import Entry, Objection, entry_at, histories, objection
@@ -58,7 +57,7 @@ class Pace:
 
 
 class Inspector:
-    """Reads what entries name, and compares: one for each process, a context manager. ``read`` counts bytes.
+    """Reads what entries name, and compares: one for each process, to be closed. ``read`` counts bytes.
 
     Without a catalogue the journal's checksums alone count.
     """
@@ -98,14 +97,6 @@ class Inspector:
     def refresh(self) -> None:
         """Forgets open directories: something was moved."""
         self._directories.forget()
-
-    def __enter__(self) -> Inspector:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- one entry --------------------------------------------------------------------------------
 

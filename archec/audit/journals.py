@@ -19,11 +19,12 @@ from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJou
 from archec.progress import Meter
 from archec.redif.problems import shown
 from archec.store.durable import failure, is_temp
-from archec.store.journalfile import NO_BATCH, JournalBatch, JournalFile, Scanner, journals, open_plain
+from archec.store.journal import same_text
+from archec.store.journalfile import NO_BATCH, JournalBatch, JournalFile, Scanner, journals
 from archec.store.layout import RUNS, Layout
 
 _NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
-_CHUNK = 1 << 18
+
 
 KEPT = ("journal-damaged", "journal-missing", "journal-chain")
 """Codes of what :class:`Journals` keeps, also where it came up in opening the archive."""
@@ -233,25 +234,11 @@ def check_names(layout: Layout, report: Report) -> int:
         elif (layout.runs / name).is_symlink() or not (layout.runs / name).is_file():
             report(Finding("journal-damaged", path, "is not a file"))
         elif not match[2] and f"{name}.gz" in names:
-            if _same(layout, name):
+            if same_text(layout.runs / name, layout.runs / f"{name}.gz"):
                 report(Finding("journal-twice", path, "its compressed form is there, too, and the same"))
             else:
                 report(Finding("journal-damaged", path, "its compressed form is there, too, and is not the same"))
     return temporary
-
-
-def _same(layout: Layout, name: str) -> bool:
-    """Whether the two forms of a journal hold the same bytes."""
-    try:
-        with open_plain(layout.runs / name) as one, open_plain(layout.runs / f"{name}.gz") as two:
-            while True:
-                data = one.read(_CHUNK)
-                if data != two.read(len(data) or 1):
-                    return False
-                if not data:
-                    return True
-    except (CorruptJournal, EOFError, OSError, ValueError):
-        return False
 
 
 def size_of(journal: JournalFile) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from archec.errors import StorageFailed
 from archec.store.durable import failure
@@ -21,7 +20,7 @@ _IN_MEMORY = 64 << 20
 
 
 class PartitionedDiff:
-    """``widths`` are the bytes of a record of each side; files go below ``folder``. A context manager."""
+    """``widths`` are the bytes of a record of each side; files go below ``folder``. To be closed."""
 
     def __init__(self, folder: Path, widths: Sequence[int], *, in_memory: int = _IN_MEMORY) -> None:
         self._folder, self._widths, self._in_memory = folder, tuple(widths), in_memory
@@ -86,11 +85,3 @@ class PartitionedDiff:
                 scratch.cleanup()
             except OSError as error:
                 raise StorageFailed(f"{scratch.name}: {error.strerror}") from error
-
-    def __enter__(self) -> PartitionedDiff:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

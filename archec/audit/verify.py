@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from math import ceil
 from typing import Any
 
+from archec.audit.chunks import Chunk, Seen, Tools, chunks_of, inspectors
 from archec.audit.disk import MOST, known_tists, report_unknown_files, under_way, walk
-from archec.audit.expected import key_of
+from archec.audit.expected import key_of, names_something
 from archec.audit.findings import Finding, Report, Tally
 from archec.audit.fixity import Inspector, Pace
 from archec.audit.journals import KEPT, Journals
-from archec.audit.memory import Bad, Memory, memory_path
+from archec.audit.memory import Bad, Memory, memory_path, parts_of
 from archec.audit.opening import Audited
 from archec.audit.partitioned_diff import KEY, PartitionedDiff
-from archec.audit.passes import Chunk, Pass, Scope, Seen
 from archec.audit.repair import Repair
 from archec.errors import ArchecError
 from archec.progress import Meter
-from archec.store.journalfile import journals
+from archec.store.journalfile import JournalFile, journals
 from archec.store.layout import RUNS
 from archec.units import human_size
 
 _EXPECTED, _THERE = 0, 1
 _AT_ONCE = 1000
+_AHEAD = 4
+"""Maximum number of chunks under way for each worker."""
+_HINT = "out of memory? What was checked is remembered: run it again"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How much to check: a share of the files, or for so many seconds, or (neither) everything; ``rate`` in
+    bytes a second, 0 for no limit. What is known to be bad is always checked, and first."""
+
+    share: float | None = None
+    seconds: float = 0.0
+    rate: int = 0
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is left for another time."""
+        return self.share is None and not self.seconds
 
 
 @dataclass(slots=True)
@@ -71,8 +93,8 @@ def verify(archive: Audited, scope: Scope, meter: Meter, report: Report, repair:
     began = time.monotonic()
     with (
         Memory(memory_path(archive.config)) as memory,
-        Inspector(archive.layout, archive.catalogue, Pace(scope.rate)) as inspector,
-        PartitionedDiff(archive.config.work_path, (KEY, KEY)) as names,
+        closing(Inspector(archive.layout, archive.catalogue, Pace(scope.rate))) as inspector,
+        closing(PartitionedDiff(archive.config.work_path, (KEY, KEY))) as names,
     ):
         _Verification(archive, scope, meter, report, repair, memory, inspector, names, summary, Journals(archive)).go()
         summary.bad = memory.count_bad()
@@ -146,7 +168,57 @@ class _Verification:
         self._repair_new()
 
     def _pass(self) -> None:
-        Pass(self.archive, self.scope, self.memory, self.inspector, self.reader, self.meter, self.now).go(self._take)
+        """Checks what was not checked at or after ``now``, least recently checked first, until the scope is used up.
+
+        At least one batch is checked, so that every call gets on; none where the share is 0.
+        """
+        files, share = journals(self.archive.layout), self.scope.share
+        counted = {run: named for run, (named, _) in self.memory.journals().items()}
+        if share is not None:
+            counted |= self._survey([journal for journal in files if journal.tist not in counted])
+        total = self._total(files, counted)
+        most = ceil(share * total) if share is not None else None
+        if most == 0:
+            return
+        self.meter.phase("checking files", most or total or None)
+        deadline = time.monotonic() + self.scope.seconds if self.scope.seconds else None
+        archive, config = self.archive, self.archive.config
+        count = config.workers or min(4, os.cpu_count() or 1)
+        url = config.database if archive.catalogue is not None else ""
+        tools = Tools(archive.layout, url, config.base, self.scope.rate / count, self.scope.everything)
+        parts = parts_of(files, self.memory.checked(), self.now)
+        chunks = (chunk for part in parts for chunk in chunks_of(part, archive, self.reader, self.memory))
+        named = 0
+        with inspectors(tools, self.inspector, count) as workers, closing(chunks):
+            for chunk in chunks:
+                named += len(chunk.lines)
+                workers.submit(chunk, chunk.weight)
+                for done in workers.results(at_most=_AHEAD * count):
+                    self._take(done.item, done.result(_HINT))
+                late = deadline is not None and time.monotonic() >= deadline
+                if chunk.whole and (late or (most is not None and named >= most)):
+                    break
+            for done in workers.results(at_most=0):
+                self._take(done.item, done.result(_HINT))
+
+    def _survey(self, files: Sequence[JournalFile]) -> dict[int, int]:
+        """Counts about how many files each of these journals names."""
+        self.meter.phase("reading journals", len(files))
+        counted: dict[int, int] = {}
+        for number, journal in enumerate(files):
+            self.meter.at(number)
+            named = sum(sum(map(names_something, batch.lines)) for batch in self.reader.batches(journal))
+            counted[journal.tist] = named
+            if journal.finished and journal.tist in self.reader.ends:
+                self.memory.know_journal(journal.tist, named, self.reader.ends[journal.tist])
+        return counted
+
+    def _total(self, files: Sequence[JournalFile], counted: Mapping[int, int]) -> int:
+        """About how many files there are; where not all journals were counted, as many as there are obis."""
+        if all(journal.tist in counted for journal in files):
+            return sum(counted[journal.tist] for journal in files)
+        catalogue = self.archive.catalogue
+        return sum(catalogue.counts()[:4]) if catalogue is not None else 0
 
     def _take(self, chunk: Chunk, seen: Seen) -> None:
         """Reports and remembers what a chunk came to."""

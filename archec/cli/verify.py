@@ -11,9 +11,8 @@ from archec.archive.opening import Archive
 from archec.audit.check import CheckSummary
 from archec.audit.findings import Finding, Report
 from archec.audit.opening import opened_for_audit
-from archec.audit.passes import Scope
 from archec.audit.repair import Repair
-from archec.audit.verify import Summary
+from archec.audit.verify import Scope, Summary
 from archec.audit.verify import verify as verify_archive
 from archec.cli.options import config_option, json_option
 from archec.config import load

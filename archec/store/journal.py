@@ -199,7 +199,7 @@ def _pack(plain: Path, packed: Path, disk: Disk) -> None:
                 raise failure(error, packed) from error
             finally:
                 os.close(fd)
-            if not _same(plain, plain.parent / temp):
+            if not same_text(plain, plain.parent / temp):
                 raise CorruptJournal(f"{plain}: its compressed form does not read back the same")
             hit("journal.mid-finish")
             if disk.rename_noreplace(temp, dir_fd, packed.name, dir_fd, str(packed)) != "done":
@@ -230,7 +230,7 @@ def tidy(layout: Layout) -> int:
         plain = packed.with_suffix("")
         if not plain.exists():
             continue
-        if not _same(plain, packed):
+        if not same_text(plain, packed):
             raise CorruptJournal(f"{plain}: differs from its finished form beside it", hint="keep both and compare")
         try:
             dir_fd = os.open(plain.parent, _DIR)
@@ -254,12 +254,12 @@ def _compress(plain: Path, fd: int) -> None:
             sink.write(data)
 
 
-def _same(plain: Path, packed: Path) -> bool:
+def same_text(plain: Path, packed: Path) -> bool:
     """Whether the packed form holds exactly the plain one's bytes."""
     try:
         with open_plain(plain, packed=False) as one, open_plain(packed, packed=True) as two:
             return _hash(one) == _hash(two)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
+    except (CorruptJournal, EOFError, zlib.error, gzip.BadGzipFile):
         return False
     except OSError as error:
         raise failure(error, packed) from error

@@ -18,9 +18,8 @@ from archec.audit.check import CheckSummary, check
 from archec.audit.copies import open_copy
 from archec.audit.findings import Finding
 from archec.audit.opening import opened_for_audit
-from archec.audit.passes import Scope
 from archec.audit.repair import Repair
-from archec.audit.verify import Summary, verify
+from archec.audit.verify import Scope, Summary, verify
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, load
 from archec.progress import Silent

@@ -15,8 +15,7 @@ from gather_support import archec_cli
 from archec.audit.check import CheckSummary
 from archec.audit.findings import Finding
 from archec.audit.memory import Memory, memory_path
-from archec.audit.passes import Scope
-from archec.audit.verify import Summary
+from archec.audit.verify import Scope, Summary
 from archec.store.journalfile import JournalBatch, journals, read_batches
 
 Edit = Callable[[list[JournalBatch]], list[JournalBatch]]

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -294,7 +295,7 @@ def test_an_md5_of_the_journal_that_is_not_that_of_the_bytes(world: World) -> No
     data = world.path("template").read_bytes()
     sha256, md5 = hashlib.sha256(data).hexdigest(), hashlib.md5(data).hexdigest()
     tist, obi = int(Path(world.places["journal"]).name.partition(".")[0]), "RePEc:aaa:sss:0"
-    with Inspector(world.layout, None, Pace(0)) as inspector:
+    with closing(Inspector(world.layout, None, Pace(0))) as inspector:
         for told in (md5, ""):
             assert inspector.inspect_one(Entry(tist, obi, sha256, len(data), "", told)) is None
         finding = inspector.inspect_one(Entry(tist, obi, sha256, len(data), "", "0" * 32))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,7 @@ def test_the_diff_keeps_every_record_in_order(
     tmp_path_factory: pytest.TempPathFactory, one: list[bytes], two: list[bytes], in_memory: int
 ) -> None:
     folder = tmp_path_factory.mktemp("diff")
-    with PartitionedDiff(folder, (KEY, KEY + 1), in_memory=in_memory) as diff:
+    with closing(PartitionedDiff(folder, (KEY, KEY + 1), in_memory=in_memory)) as diff:
         for key in one:
             diff.add(0, key)
         diff.add(1, b"".join(key + b"!" for key in two))

@@ -12,11 +12,10 @@ from audit_support import World, checked, clone, codes, flip, rewrite, tree, ver
 from gather_site import Site, pdf
 from gather_support import Member, archec_cli, killing, make, run, start_cli, tarball, template, until
 
-from archec.audit import passes
+from archec.audit import chunks
 from archec.audit.memory import Checked, Memory, memory_path, oldest_check
 from archec.audit.opening import opened_for_audit
-from archec.audit.passes import Scope
-from archec.audit.verify import Summary, verify
+from archec.audit.verify import Scope, Summary, verify
 from archec.cli.main import cli
 from archec.config import Config
 from archec.errors import ArchecError, LockHeld, UsageError
@@ -330,7 +329,7 @@ def test_nothing_changes_between_two_engines_of_the_audit(many: World) -> None:
     summaries: list[Summary] = []
     for inline in (0, 10**9):
         with pytest.MonkeyPatch.context() as patch, opened_for_audit(many.config, following=True) as archive:
-            patch.setattr(passes, "_INLINE", inline)
+            patch.setattr(chunks, "_INLINE", inline)
             summaries.append(verify(archive, Scope(), Silent(), lambda finding: None))
     one, two = summaries
     assert (one.files, one.read, one.tally) == (two.files, two.read, two.tally)
@@ -342,7 +341,7 @@ def test_with_mongodb(mongodb_url: str, tmp_path: Path, monkeypatch: pytest.Monk
     text = "\n".join(template(f"RePEc:aaa:sss:{n}") for n in range(50))
     run(config, tarball(tmp_path / "RePEc_2001-01-01.tar", [Member("aaa/sss/1.rdf", text.encode())]))
     world = World(config, {})
-    monkeypatch.setattr(passes, "_INLINE", 0)
+    monkeypatch.setattr(chunks, "_INLINE", 0)
     summary, findings = verified(world)
     assert (summary.files, findings) == (50, [])
     assert checked(world)[1] == []
