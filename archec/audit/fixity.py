@@ -170,6 +170,8 @@ class Inspector:
         directory, _, name = located.path.rpartition("/")
         try:
             folder = self._directories.find(directory)
+            if folder is None:  # gone since it was located; without a directory the name would be sought elsewhere
+                return [_finding("unreadable", entry, path, f"{located.path}: has gone")]
             fd = os.open(name, _OPEN, dir_fd=folder)
         except OSError as error:
             return [_finding("unreadable", entry, path, f"{located.path}: {error.strerror}")]

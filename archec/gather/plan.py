@@ -15,8 +15,6 @@ from archec.catalogue.model import DueFobi
 from archec.gather.spool import Spool
 from archec.ids import host_of
 
-__all__ = ["Feeder", "make_plan"]
-
 _BATCH = 5000
 _PAGE = 64
 
