@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-__all__ = ["Digests", "md5_hex", "sha256_hex"]
-
 
 class Digests:
     """MD5, SHA-256 and size of a stream that is fed in pieces; SHA-1 as well where a format asks for it (WARC).

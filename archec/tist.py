@@ -14,17 +14,6 @@ from datetime import datetime, timezone
 
 from archec.errors import BadName
 
-__all__ = [
-    "MAX_TIST",
-    "date_in_name",
-    "invert",
-    "iso",
-    "parse_when",
-    "stamp",
-    "tist_of_path",
-    "tist_path",
-]
-
 MAX_TIST = 253402300799
 """9999-12-31T23:59:59Z, the last second that :func:`iso` can print."""
 

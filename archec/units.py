@@ -6,8 +6,6 @@ import re
 
 from archec.errors import UsageError
 
-__all__ = ["human_duration", "human_size", "parse_duration", "parse_share", "parse_size"]
-
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?\s*", re.I)
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|sec|m|min|h|d|w)", re.I)
 _SECONDS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}

@@ -20,7 +20,7 @@ from archec.store.failpoints import hit
 from archec.store.interface import CommitResult, HardLink, Journal, Link, ObiStore, Placement
 
 
-class Item(NamedTuple):
+class CommitItem(NamedTuple):
     """One record and what must be on disk before it: a file, symlinks, hard links."""
 
     record: Record
@@ -34,13 +34,13 @@ _MOST_WEIGHT = 12_000_000
 """Approximate characters of journal lines after which a batch is committed, however few its items are. JSON may turn a
 character into six bytes; that many, and one more line, still fit into a batch of the journal."""
 
-OnRefused = Callable[[Item, CommitResult], None]
+OnRefused = Callable[[CommitItem, CommitResult], None]
 
 
 class Commits(Protocol):
     """What the phases of a run hand their items to: a :class:`Committer`, or a :class:`DryCommitter`."""
 
-    def add(self, item: Item) -> None: ...
+    def add(self, item: CommitItem) -> None: ...
 
     def tick(self) -> None: ...
 
@@ -54,7 +54,7 @@ class Commits(Protocol):
 class DryCommitter:
     """Keeps nothing: for a dry run."""
 
-    def add(self, item: Item) -> None:
+    def add(self, item: CommitItem) -> None:
         """Drops the item."""
 
     def tick(self) -> None:
@@ -94,8 +94,8 @@ class Committer:
     ) -> None:
         self._store, self._journal, self._catalogue = store, journal, catalogue
         self._run, self._most, self._seconds, self._clock = run, most, seconds, clock
-        self._items: list[Item] = []
-        self._failing: list[Item] = []
+        self._items: list[CommitItem] = []
+        self._failing: list[CommitItem] = []
         self._weight = 0
         self._since = clock()
         # A run's tist may be ahead of the clock, but a stamp is never less than the tist of its run: readers that
@@ -114,7 +114,7 @@ class Committer:
         """Batches of at most ``most`` items, committed after ``seconds`` at the latest."""
         self._most, self._seconds = most, seconds
 
-    def add(self, item: Item) -> None:
+    def add(self, item: CommitItem) -> None:
         """Adds an item; commits when a batch is full."""
         if not self._items:
             self._since = self._clock()
@@ -135,7 +135,7 @@ class Committer:
             self._commit(items)
 
     @property
-    def unkept(self) -> list[Item]:
+    def unkept(self) -> list[CommitItem]:
         """What waits, and the batch whose commit failed: nothing of it is in the journal."""
         return [*self._failing, *self._items]
 
@@ -144,7 +144,7 @@ class Committer:
         self._items, self._failing, self._weight = [], [], 0
         self._record([record])
 
-    def _commit(self, items: list[Item]) -> None:
+    def _commit(self, items: list[CommitItem]) -> None:
         self._failing = items
         self._check_space()
         items = self._place(items)
@@ -184,7 +184,7 @@ class Committer:
                 hint="make room (or lower min_free), then 'archec gather --resume'",
             )
 
-    def _place(self, items: list[Item]) -> list[Item]:
+    def _place(self, items: list[CommitItem]) -> list[CommitItem]:
         placing = [item for item in items if item.placement is not None]
         placements = [item.placement for item in placing if item.placement is not None]
         links = [link for item in items for link in item.links]

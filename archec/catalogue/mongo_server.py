@@ -61,7 +61,7 @@ _TOO_LARGE = {10334, 17419, 17420}
 """A document over 16 MB."""
 
 
-class Server(NamedTuple):
+class MongoServer(NamedTuple):
     """A client, the name of its database, and its hosts as messages show them."""
 
     client: MongoClient[dict[str, Any]]
@@ -69,7 +69,7 @@ class Server(NamedTuple):
     shown: str
 
 
-def connect(url: str) -> Server:
+def connect(url: str) -> MongoServer:
     """A client for ``url``; nothing is sent yet. Raises :class:`ConfigError`, :class:`CatalogueGone`."""
     shown = redact(url)
     try:
@@ -85,10 +85,10 @@ def connect(url: str) -> Server:
             f"{shown!r} cannot be used as a MongoDB URL{reason}",
             hint="mongodb://USER:PASSWORD@HOST:27017/DATABASE; in user and password, / : ? # [ ] @ % are escaped",
         ) from None
-    return Server(client, database, shown)
+    return MongoServer(client, database, shown)
 
 
-def ping(server: Server) -> None:
+def ping(server: MongoServer) -> None:
     """Waits for the server's first answer, at most 5 s (less if the URL's ``serverSelectionTimeoutMS``
     is less), and refuses one that is too old."""
     patience = min(_OPEN_TIMEOUT, server.client.options.server_selection_timeout)

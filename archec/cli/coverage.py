@@ -15,7 +15,7 @@ from archec.cli.archive import opened, warn_if_unknown
 from archec.cli.options import config_option, json_option
 from archec.export.units import Selection, selection
 from archec.progress import Silent
-from archec.report.coverage import Coverage, Tell, coverage_of_all
+from archec.report.coverage import CoverageRow, Tell, coverage_of_all
 from archec.report.coverage import coverage as coverage_of
 from archec.terminal.output import LineWriter, fit, note, terminal_width
 from archec.terminal.progress import meter_for
@@ -58,17 +58,17 @@ def coverage(archive: str | None, series: str | None, as_json: bool, config_file
             _show(_rows(opened_archive, wanted, tell), as_json=as_json)
 
 
-def _rows(archive: Archive, wanted: Selection, tell: Tell) -> Iterator[Coverage]:
+def _rows(archive: Archive, wanted: Selection, tell: Tell) -> Iterator[CoverageRow]:
     if wanted.archive:
         return coverage_of(archive.catalogue, archive=wanted.archive, series=wanted.series, tell=tell)
     config = archive.config
     return coverage_of_all(archive.catalogue, config.database, config.base, tell=tell)
 
 
-def _show(rows: Iterator[Coverage], *, as_json: bool) -> None:
+def _show(rows: Iterator[CoverageRow], *, as_json: bool) -> None:
     width, lines = terminal_width(), LineWriter()
 
-    def tell(of: str, name: str, row: Coverage) -> None:
+    def tell(of: str, name: str, row: CoverageRow) -> None:
         if as_json:
             lines.json({"of": of, **asdict(row)})
         else:
@@ -79,8 +79,8 @@ def _show(rows: Iterator[Coverage], *, as_json: bool) -> None:
         if left_out:
             note(f"the terminal is too narrow for: {', '.join(left_out)} (--json has them)")
         lines.text("".join([f"{'archive, series':<{_NAME}}", *(f"  {label}" for label, _ in _columns(width))]))
-    everything = Coverage("", "")
-    archive = Coverage("", "")
+    everything = CoverageRow("", "")
+    archive = CoverageRow("", "")
     here = 0
     for row in rows:
         if here and archive.archive != row.archive:
@@ -88,7 +88,7 @@ def _show(rows: Iterator[Coverage], *, as_json: bool) -> None:
                 tell("archive", f"{archive.archive} (all)", archive)
             here = 0
         if not here:
-            archive = Coverage(row.archive, "")
+            archive = CoverageRow(row.archive, "")
         here += 1
         archive.add(row)
         everything.add(row)
@@ -98,7 +98,7 @@ def _show(rows: Iterator[Coverage], *, as_json: bool) -> None:
     tell("all", "total", everything)
 
 
-def _line(name: str, row: Coverage, width: int | None) -> str:
+def _line(name: str, row: CoverageRow, width: int | None) -> str:
     head = f"{fit(name, None if width is None else _NAME):<{_NAME}}"
     return "".join([head, *(f"  {getattr(row, field):>{len(label)},}" for label, field in _columns(width))])
 

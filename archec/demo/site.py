@@ -38,7 +38,7 @@ class DemoSite:
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self._where = (host, port)
-        self._server: _Server | None = None
+        self._server: _SiteServer | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._stage = 1
@@ -75,7 +75,7 @@ class DemoSite:
 
     def __enter__(self) -> DemoSite:
         try:
-            self._server = _Server(self._where, self)
+            self._server = _SiteServer(self._where, self)
         except OSError as error:
             raise ArchecError(f"the web site of the demo cannot listen on {self._where[0]}: {error}") from error
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="demo site", daemon=True)
@@ -94,7 +94,7 @@ class DemoSite:
             server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
+class _SiteServer(ThreadingHTTPServer):
     """A server that keeps track of its connections, to end them when it closes."""
 
     daemon_threads = False
@@ -135,7 +135,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     """Answers GET and HEAD from :func:`archec.demo.papers.answer`."""
 
-    server: _Server
+    server: _SiteServer
     protocol_version = "HTTP/1.1"
     server_version = "archec-demo"
     sys_version = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from archec.archive.commit import Item
+from archec.archive.commit import CommitItem
 from archec.catalogue.model import Version
 from archec.errors import CorruptArchive, NotHeld
 from archec.gather.visits import Effect, VisitResult
@@ -63,16 +63,16 @@ class Bodies:
         with open(self._path(hop.temp or self._layout.path(self._run, hop.url)), "rb") as file:
             return sniff(file.read(_HEAD), hop.content_type, encoding)
 
-    def item(self, effect: Effect, seen: VisitResult) -> Item:
+    def item(self, effect: Effect, seen: VisitResult) -> CommitItem:
         """A visit's record with what must be on the disk before it: a body, a link to one, or an orphan."""
         record, hop = effect.record, seen.hop
         if not effect.keep:
-            return Item(record)
+            return CommitItem(record)
         if seen.target and seen.place is not None:
-            return Item(record, links=(Link(self._run, record.id, *seen.place),))
+            return CommitItem(record, links=(Link(self._run, record.id, *seen.place),))
         if hop.temp:
-            return Item(record, Placement(hop.temp, self._run, record.id, hop.sha256))
-        return Item(record, restated=(HardLink(self._run, record.id, self._run, record.id),))
+            return CommitItem(record, Placement(hop.temp, self._run, record.id, hop.sha256))
+        return CommitItem(record, restated=(HardLink(self._run, record.id, self._run, record.id),))
 
     def _path(self, relative: str) -> str:
         return os.path.join(self._layout.root, relative)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from archec import __version__
-from archec.archive.commit import Committer, DryCommitter, Item
+from archec.archive.commit import CommitItem, Committer, DryCommitter
 from archec.archive.follow import CATCH_UP, LastRun, catch_up, last_run
 from archec.archive.opening import Archive
 from archec.archive.report import Report, Totals
@@ -139,7 +139,7 @@ def _run(
             raise
         committer.commit()
         report.totals = _totals(catalogue, report)
-        committer.add(Item(RunEnd(report.run, report.state, report.as_value())))
+        committer.add(CommitItem(RunEnd(report.run, report.state, report.as_value())))
         committer.commit()
         if report.state != "budget":
             journal.finish()
@@ -156,7 +156,7 @@ def _announce(committer: Committer, report: Report, options: Options, chosen: Ch
         options=options.as_value(),
         software=__version__,
     )
-    committer.add(Item(start))
+    committer.add(CommitItem(start))
     committer.commit()
 
 
@@ -201,7 +201,7 @@ def close_interrupted_run(archive: Archive, last: LastRun) -> None:
             report.message = _message_of(last)
             report.totals = _totals(catalogue, report)
             committer = Committer(writer, journal, catalogue, run=run)
-            committer.add(Item(RunEnd(run, report.state, report.as_value())))
+            committer.add(CommitItem(RunEnd(run, report.state, report.as_value())))
             committer.commit()
         journal.finish()
 
@@ -224,7 +224,7 @@ def _record_failure(committer: Committer, report: Report, error: ArchecError) ->
         committer.note(RunEnd(report.run, report.state, report.as_value()))
 
 
-def _refused(report: Report, item: Item, outcome: CommitResult) -> None:
+def _refused(report: Report, item: CommitItem, outcome: CommitResult) -> None:
     """Something could not be kept, because other bytes are held in its place; says so in the report."""
     report.conflicts += 1
     message = "what it would state again is not held" if outcome.kind == "missing" else "other bytes are held there"

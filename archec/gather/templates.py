@@ -10,7 +10,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from archec.archive.commit import Commits, Item
+from archec.archive.commit import CommitItem, Commits
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.model import Coverage, DataSet, Note, Version
@@ -198,7 +198,7 @@ class TemplatePhase:
                     self.report.problem(problem)
                 self.committer.add(self._present(present, change, row, written))
 
-    def _present(self, item: Present, change: Change, row: SeenRow, written: Written) -> Item:
+    def _present(self, item: Present, change: Change, row: SeenRow, written: Written) -> CommitItem:
         kind = _kind(item.history, self.tist, written.how)
         self.report.tobis[kind] += 1
         self.report.stored_bytes += written.size
@@ -216,7 +216,7 @@ class TemplatePhase:
         notes: dict[int, Note],
         version: Version | None,
         placement: Placement | None,
-    ) -> Item:
+    ) -> CommitItem:
         restated: list[HardLink] = []
         entry = history.entry_at(self.tist)
         for tist, state in change.put.items():
@@ -231,7 +231,7 @@ class TemplatePhase:
             placement = None
         notes = {tist: note for tist, note in notes.items() if tist in change.put}
         record = ObiChange("tobi", obi, handle, dict(change.put), change.drop, version, notes)
-        return Item(record, placement, (), tuple(restated), fresh=not len(history))
+        return CommitItem(record, placement, (), tuple(restated), fresh=not len(history))
 
     # -- losses -----------------------------------------------------------------------------------
 
@@ -288,11 +288,11 @@ class TemplatePhase:
         )
         for item in (*sets, coverage):
             if self.archive.catalogue.keyed(item.key) is None:
-                self.committer.add(Item(SetAdded.of(item)))
+                self.committer.add(CommitItem(SetAdded.of(item)))
         record = DataSetRead(DataSet(self.tist, self.report.run, name, coverage.key))
         # In this order: a run that is known to be merged has its report.
-        self.committer.add(Item(RunEnd(self.report.run, "running", self.report.as_value())))
-        self.committer.add(Item(record))
+        self.committer.add(CommitItem(RunEnd(self.report.run, "running", self.report.as_value())))
+        self.committer.add(CommitItem(record))
 
 
 def _hashes(numbers: Iterable[int] = ()) -> array[int]:

@@ -15,7 +15,7 @@ from archec import __version__
 from archec.archive.hosts import HostFigures
 from archec.monitor.plots import KINDS, Series, coverage_plot, growth_plot, hosts_plot, incidences_plot
 from archec.monitor.runs import SHOWN, RunView
-from archec.report.coverage import Coverage
+from archec.report.coverage import CoverageRow
 from archec.tist import iso
 from archec.units import human_duration, human_size
 
@@ -40,7 +40,7 @@ class Account:
     now: int
     run: RunView
     series: Series
-    coverage: tuple[Coverage, ...]
+    coverage: tuple[CoverageRow, ...]
 
     @property
     def hosts(self) -> tuple[HostFigures, ...]:
@@ -97,7 +97,7 @@ def _sections(account: Account) -> Iterator[str]:
             ((p.run, human_size(p.stored_bytes), p.tobis_held, p.fobis_held) for p in account.series.growth[::-1]),
         )
     yield from _hosts(account)
-    yield "<h2>Coverage by archive</h2>"
+    yield "<h2>CoverageRow by archive</h2>"
     if account.coverage:
         shown = account.coverage[:_MOST_BARS]
         caption = f"Archives with the most works: {len(shown)} of {len(account.coverage)}."

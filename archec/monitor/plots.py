@@ -17,7 +17,7 @@ from archec.archive.hosts import FAULTS, HostFigures
 from archec.catalogue.interface import Catalogue
 from archec.errors import ConfigError
 from archec.monitor.runs import RunView
-from archec.report.coverage import Coverage, Tell, coverage, total
+from archec.report.coverage import CoverageRow, Tell, coverage, total
 from archec.tist import MAX_TIST
 from archec.units import human_size
 
@@ -84,7 +84,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _PlottedRun:
     run: int
     data_set: int
     tobis: dict[str, int]
@@ -96,7 +96,7 @@ class _Run:
 def series_of(views: Iterable[RunView]) -> Series:
     """The series of runs, given newest first. Only figures of a run are kept: some hundred bytes each."""
     runs = [
-        _Run(
+        _PlottedRun(
             view.run,
             view.data_set,
             _incidences(view.counts("tobis")),
@@ -110,9 +110,9 @@ def series_of(views: Iterable[RunView]) -> Series:
     return Series(_bins(runs), _growth(runs))
 
 
-def coverage_by_archive(catalogue: Catalogue, tell: Tell = lambda works: None) -> list[Coverage]:
+def coverage_by_archive(catalogue: Catalogue, tell: Tell = lambda works: None) -> list[CoverageRow]:
     """The coverage of each archive, those with the most works first."""
-    archives: dict[str, list[Coverage]] = {}
+    archives: dict[str, list[CoverageRow]] = {}
     for row in coverage(catalogue, tell=tell):
         known = archives.get(row.archive)
         archives[row.archive] = [total([*known, row]) if known else row]
@@ -129,7 +129,7 @@ def _incidences(counts: dict[str, int]) -> dict[str, int]:
     return found
 
 
-def _bins(runs: list[_Run]) -> tuple[Bin, ...]:
+def _bins(runs: list[_PlottedRun]) -> tuple[Bin, ...]:
     times = [tist for run in runs for tist in (run.run, run.data_set) if 0 < tist <= MAX_TIST]
     if not times:
         return ()
@@ -143,7 +143,7 @@ def _bins(runs: list[_Run]) -> tuple[Bin, ...]:
     return tuple(bins)
 
 
-def _growth(runs: list[_Run]) -> tuple[Growth, ...]:
+def _growth(runs: list[_PlottedRun]) -> tuple[Growth, ...]:
     found: list[Growth] = []
     stored = 0
     for run in runs:
@@ -231,7 +231,7 @@ def hosts_plot(hosts: Sequence[HostFigures], prefix: str) -> str:
     return _svg(draw, prefix, height=0.9 + 0.24 * max(len(hosts), 3))
 
 
-def coverage_plot(rows: Sequence[Coverage], prefix: str) -> str:
+def coverage_plot(rows: Sequence[CoverageRow], prefix: str) -> str:
     """One bar an archive: works with a file that is held, and without."""
 
     def draw(axes: Sequence[Axes]) -> None:

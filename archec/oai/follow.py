@@ -30,7 +30,7 @@ from archec.oai.sets import SetRules
 _log = logging.getLogger("archec.oai")
 
 
-class Step(NamedTuple):
+class FollowStep(NamedTuple):
     """What one step did: how many items changed in the index, and whether it has caught up with the catalogue."""
 
     changed: int
@@ -68,7 +68,7 @@ class Follower:
         """Raises :class:`CatalogueError` if the index is that of another archive than the catalogue."""
         self._check_archive(self._index.state(), self._catalogue.position())
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[FollowStep]:
         """One pass, chunk by chunk; only the last step is done.
 
         Raises :class:`CatalogueError` as its engines do, and for the catalogue of another archive.
@@ -81,7 +81,7 @@ class Follower:
             # The sets of every item are computed again; an item whose sets differ gets a new datestamp.
             state = _from_start(state)._replace(rules=self._rules.checksum)
         if state.seen == goal and state.ready and not state.whole:
-            yield Step(0, True)
+            yield FollowStep(0, True)
             return
         if state.seen.run and not self._has_run(state.seen.run):
             if not state.whole:
@@ -91,7 +91,7 @@ class Follower:
             if not state.whole:
                 _log.info("the catalogue is behind the OAI index, which waits for it")
                 self._publish([], _from_start(state))
-            yield Step(0, True)
+            yield FollowStep(0, True)
             return
         # From the least id of the stamp reached: a later batch of that second may have lesser ids.
         state = state._replace(cursors=tuple(cursor._replace(id="") for cursor in state.cursors))
@@ -105,10 +105,10 @@ class Follower:
         self._publish([], state)
         if state.whole:
             yield from self._delete_unknown(state)
-        yield Step(0, True)
+        yield FollowStep(0, True)
 
-    def _publish(self, entries: Sequence[IndexEntry], state: IndexState) -> Step:
-        return Step(self._index.publish(entries, state, self._clock), False)
+    def _publish(self, entries: Sequence[IndexEntry], state: IndexState) -> FollowStep:
+        return FollowStep(self._index.publish(entries, state, self._clock), False)
 
     def _changed(self, kind: Kind, cursor: Cursor, last: int) -> Iterator[list[Obi]]:
         """Chunks of what changed behind ``cursor``, up to the stamp ``last``."""
@@ -134,7 +134,7 @@ class Follower:
         self._is_ours = bool(archive)
         return state._replace(archive=state.archive or archive)
 
-    def _delete_unknown(self, state: IndexState) -> Iterator[Step]:
+    def _delete_unknown(self, state: IndexState) -> Iterator[FollowStep]:
         """Items that the catalogue does not know become deleted records. Put off if it may be incomplete."""
         after: SortKey | None = None
         while rows := self._index.page(ListQuery(KINDS, "", 0, END_OF_TIME), after, self._chunk):

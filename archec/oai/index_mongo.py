@@ -15,7 +15,7 @@ import msgspec
 from pymongo import MongoClient, ReadPreference, ReplaceOne, UpdateOne, WriteConcern
 
 from archec.catalogue.model import KINDS
-from archec.catalogue.mongo_server import Server, connect, ping, translated
+from archec.catalogue.mongo_server import MongoServer, connect, ping, translated
 from archec.errors import CatalogueError
 from archec.oai.index import Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
 from archec.oai.sets import with_ancestors
@@ -30,7 +30,10 @@ class MongoIndex(Index):
     another version are emptied. ``client`` is for tests."""
 
     def __init__(self, url: str, *, client: MongoClient[Document] | None = None) -> None:
-        server = connect(url) if client is None else Server(client, client.get_default_database("archec").name, url)
+        if client is None:
+            server = connect(url)
+        else:
+            server = MongoServer(client, client.get_default_database("archec").name, url)
         self._client, database, self.name = server
         try:
             if client is None:

@@ -38,7 +38,7 @@ Tell = Callable[[int], None]
 
 
 @dataclass(slots=True)
-class Coverage:
+class CoverageRow:
     """The figures of one series; of the works of an archive that are in none where ``series`` is empty.
 
     ``with_file`` works have a file that is held now. ``files`` are all that works name; each is one of ``held``,
@@ -60,13 +60,13 @@ class Coverage:
     never: int = 0
     other: int = 0
 
-    def add(self, other: Coverage) -> None:
+    def add(self, other: CoverageRow) -> None:
         """Adds the figures of another one."""
         for name in _FIGURES:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-_FIGURES = tuple(field.name for field in fields(Coverage) if field.name not in ("archive", "series"))
+_FIGURES = tuple(field.name for field in fields(CoverageRow) if field.name not in ("archive", "series"))
 _NEVER = FileState()
 
 
@@ -78,7 +78,7 @@ def coverage(
     after: str = "",
     before: str = "",
     tell: Tell = lambda works: None,
-) -> Iterator[Coverage]:
+) -> Iterator[CoverageRow]:
     """The figures of each series that has works, by archive and series code.
 
     ``archive`` and ``series`` (a code within ``archive``) select a part. ``after`` and ``before`` limit it to the ids
@@ -88,9 +88,9 @@ def coverage(
         after, before = f"RePEc:{archive}:", f"RePEc:{archive};"
         if series:
             after, before = f"{after}{series}:", f"{after}{series};"
-    row: Coverage | None = None  # of the series that is being read
-    loose: Coverage | None = None  # of the works of its archive that are in no series
-    without = Coverage("", "")  # of works that have no handle of RePEc's form; they stand before and after the others
+    row: CoverageRow | None = None  # of the series that is being read
+    loose: CoverageRow | None = None  # of the works of its archive that are in no series
+    without = CoverageRow("", "")  # of works without a handle of RePEc's form, which stand before and after the others
     for works in _in_chunks(_works(catalogue.tobi_files(after, before), tell)):
         states = catalogue.file_states({url for work in works for url in work.files})
         for work in works:
@@ -105,17 +105,17 @@ def coverage(
                 _count(without, work, states)
             elif not within:
                 # It may stand in the midst of a series: "RePEc:aaa:x" before "RePEc:aaa:x-y:1" before "RePEc:aaa:x:1".
-                loose = loose or Coverage(code, "")
+                loose = loose or CoverageRow(code, "")
                 _count(loose, work, states)
             else:
-                row = row or Coverage(code, within)
+                row = row or CoverageRow(code, within)
                 _count(row, work, states)
     yield from (last for last in (row, loose) if last is not None)
     if without.works:
         yield without
 
 
-class Part(NamedTuple):
+class CoveragePart(NamedTuple):
     """The ids between which a worker process looks."""
 
     after: str
@@ -130,7 +130,7 @@ def coverage_of_all(
     workers: int | None = None,
     least: int = _LEAST,
     tell: Tell = lambda works: None,
-) -> Iterator[Coverage]:
+) -> Iterator[CoverageRow]:
     """As :func:`coverage` over everything, by several processes, in order.
 
     The catalogue is parted between archives. This process reads the first part, so that rows come from the start,
@@ -142,11 +142,11 @@ def coverage_of_all(
     if not cuts:
         yield from coverage(catalogue, tell=tell)
         return
-    first, *others = (Part(after, before) for after, before in pairwise(["", *cuts, ""]))
-    pool: Pool[Part, list[Coverage]] = Pool(
-        "archec.report.coverage:reading", [url, base], list[Coverage], workers=workers, ordered=True, prefetch=0
+    first, *others = (CoveragePart(after, before) for after, before in pairwise(["", *cuts, ""]))
+    pool: Pool[CoveragePart, list[CoverageRow]] = Pool(
+        "archec.report.coverage:reading", [url, base], list[CoverageRow], workers=workers, ordered=True, prefetch=0
     )
-    without = Coverage("", "")
+    without = CoverageRow("", "")
     with pool:
         for part in others:
             pool.submit(part)
@@ -159,7 +159,9 @@ def coverage_of_all(
         yield without
 
 
-def _joined(first: Iterator[Coverage], pool: Pool[Part, list[Coverage]], tell: Tell) -> Iterator[Coverage]:
+def _joined(
+    first: Iterator[CoverageRow], pool: Pool[CoveragePart, list[CoverageRow]], tell: Tell
+) -> Iterator[CoverageRow]:
     yield from first
     for done in pool.results(at_most=0):
         rows = done.result("out of memory? try again with less beside it")
@@ -172,10 +174,10 @@ def _between_archives(ids: list[str]) -> list[str]:
     return sorted({f"RePEc:{archive_of(obi)};" for obi in ids if archive_of(obi)})
 
 
-def reading(url: str, base: Path) -> Callable[[Part], list[Coverage]]:
+def reading(url: str, base: Path) -> Callable[[CoveragePart], list[CoverageRow]]:
     """In a worker: what gives the rows of a part."""
 
-    def read(part: Part) -> list[Coverage]:
+    def read(part: CoveragePart) -> list[CoverageRow]:
         catalogue = open_catalogue(url, base=base, read_only=True)
         try:
             return list(coverage(catalogue, after=part.after, before=part.before))
@@ -185,9 +187,9 @@ def reading(url: str, base: Path) -> Callable[[Part], list[Coverage]]:
     return read
 
 
-def total(rows: Iterable[Coverage]) -> Coverage:
+def total(rows: Iterable[CoverageRow]) -> CoverageRow:
     """The sum of rows."""
-    summed = Coverage("", "")
+    summed = CoverageRow("", "")
     for row in rows:
         summed.add(row)
     return summed
@@ -213,7 +215,7 @@ def _in_chunks(works: Iterator[TobiFiles]) -> Iterator[list[TobiFiles]]:
         yield chunk
 
 
-def _count(row: Coverage, work: TobiFiles, states: dict[str, FileState]) -> None:
+def _count(row: CoverageRow, work: TobiFiles, states: dict[str, FileState]) -> None:
     row.works += 1
     row.files += len(work.files)
     some = False

@@ -43,7 +43,7 @@ def text_md5(path: str, media_type: str, content_encoding: str = "", limits: Tex
     try:
         with open_body(path, limits) as body:
             digest = TextDigest()
-            _digest(_Source(body, path, content_encoding, limits), media_type, digest)
+            _digest(_BodySource(body, path, content_encoding, limits), media_type, digest)
             md5 = digest.md5()
     except NoText as error:
         return TextResult(None, error.reason)
@@ -52,7 +52,7 @@ def text_md5(path: str, media_type: str, content_encoding: str = "", limits: Tex
     return TextResult(md5, "" if md5 else "empty")
 
 
-class _Source:
+class _BodySource:
     """A body that can be read several times from its beginning."""
 
     def __init__(self, body: BinaryIO, path: str, encoding: str, limits: TextLimits, packed: bool = False) -> None:
@@ -72,15 +72,15 @@ class _Source:
         """Whether the file contains the bytes as they are."""
         return not self._packed and self._encoding.strip().lower() in ("", "identity")
 
-    def inside(self) -> _Source:
+    def inside(self) -> _BodySource:
         """The contents of a gzip file."""
-        return _Source(self._body, self.path, self._encoding, self.limits, packed=True)
+        return _BodySource(self._body, self.path, self._encoding, self.limits, packed=True)
 
     def head(self) -> bytes:
         return next(self(), b"")[: 2 * HEAD]
 
 
-def _digest(source: _Source, media_type: str, digest: TextDigest) -> None:
+def _digest(source: _BodySource, media_type: str, digest: TextDigest) -> None:
     kind = sniff(source.head(), media_type)
     if kind in GZIP:
         source = source.inside()
@@ -95,7 +95,7 @@ def _digest(source: _Source, media_type: str, digest: TextDigest) -> None:
         raise NoText("no-text-type")
 
 
-def _digest_characters(source: _Source, content_type: str, page: bool, digest: TextDigest) -> None:
+def _digest_characters(source: _BodySource, content_type: str, page: bool, digest: TextDigest) -> None:
     for reading in decoded(source, content_type, page):
         try:
             _read(reading, page, digest)

@@ -49,12 +49,12 @@ class _Owner:
 
     __slots__ = ("open", "seat")
 
-    def __init__(self, seat: _Seat) -> None:
+    def __init__(self, seat: _FetchSeat) -> None:
         self.seat = seat
         self.open = 0
 
 
-class _Seat:
+class _FetchSeat:
     """A place for a worker process; processes may follow each other in it."""
 
     def __init__(self, index: int, concurrency: int) -> None:
@@ -102,7 +102,7 @@ class FetchPool:
         self._tuning = tuning or Tuning()
         self._silence = silence
         self._decode = decoder(wire.FromWorker).decode
-        self._seats: list[_Seat] = []
+        self._seats: list[_FetchSeat] = []
         self._selector = selectors.DefaultSelector()
         self._open: dict[int, _Pending] = {}
         self._owners: dict[str, _Owner] = {}
@@ -117,7 +117,7 @@ class FetchPool:
         count = min(self._config.workers, self._config.concurrency)
         try:
             for number, share in enumerate(shares(self._config.concurrency, [self._config.concurrency] * count)):
-                self._seats.append(_Seat(number, share))
+                self._seats.append(_FetchSeat(number, share))
                 self._start(self._seats[-1])
         except BaseException:
             self.stop()
@@ -227,7 +227,7 @@ class FetchPool:
 
     # -- workers ----------------------------------------------------------------------------------
 
-    def _start(self, seat: _Seat) -> None:
+    def _start(self, seat: _FetchSeat) -> None:
         order = (
             self._config, self._agent, self._sink, self._tuning, seat.concurrency, self._silence / 4,
         )  # fmt: skip
@@ -240,15 +240,15 @@ class FetchPool:
         seat.alive, seat.heard, seat.delivered, seat.stopped = False, time.monotonic(), 0, False
         self._selector.register(seat.process.socket, selectors.EVENT_READ, seat)
 
-    def _send(self, seat: _Seat, message: wire.Tasks | wire.Concurrency | wire.Stop) -> None:
+    def _send(self, seat: _FetchSeat, message: wire.Tasks | wire.Concurrency | wire.Stop) -> None:
         if seat.process is not None:
             seat.process.send(encode(message))
 
-    def _send_tasks(self, seat: _Seat, batch: list[tuple[int, FetchTask]]) -> None:
+    def _send_tasks(self, seat: _FetchSeat, batch: list[tuple[int, FetchTask]]) -> None:
         for start in range(0, len(batch), _MESSAGE):
             self._send(seat, wire.Tasks(batch[start : start + _MESSAGE]))
 
-    def _read(self, seat: _Seat, restart: bool = True) -> None:
+    def _read(self, seat: _FetchSeat, restart: bool = True) -> None:
         """Takes in what the process of a seat has sent; replaces one that has come to its end."""
         process = seat.process
         if process is None:
@@ -273,7 +273,7 @@ class FetchPool:
                 self._remove(seat)
                 self._replace(seat)
 
-    def _take(self, seat: _Seat, message: wire.Hops | wire.Fatal | wire.Stopped) -> None:
+    def _take(self, seat: _FetchSeat, message: wire.Hops | wire.Fatal | wire.Stopped) -> None:
         if isinstance(message, wire.Hops):
             self.received += message.received
             seat.delivered += len(message.items)
@@ -298,13 +298,13 @@ class FetchPool:
         if not owner.open:
             owner.seat.busy -= 1
 
-    def _remove(self, seat: _Seat, grace: float = 0.0) -> None:
+    def _remove(self, seat: _FetchSeat, grace: float = 0.0) -> None:
         if seat.process is not None:
             self._selector.unregister(seat.process.socket)
             seat.process.end(grace)
             seat.process = None
 
-    def _replace(self, seat: _Seat) -> None:
+    def _replace(self, seat: _FetchSeat) -> None:
         """Starts a process in place of one that was lost and gives it the open tasks, each of them once."""
         seat.barren = 0 if seat.delivered else seat.barren + 1
         orphans = [(serial, pending) for serial, pending in self._open.items() if pending.owner.seat is seat]
@@ -353,7 +353,7 @@ def shares(total: int, wants: Sequence[int]) -> list[int]:
     return result
 
 
-def _load(seat: _Seat) -> tuple[bool, int, int]:
+def _load(seat: _FetchSeat) -> tuple[bool, int, int]:
     return seat.process is None, seat.busy, seat.hosts
 
 

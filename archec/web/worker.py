@@ -67,11 +67,11 @@ def _loop() -> asyncio.AbstractEventLoop:
 async def _serve(pipe: socket.socket, make: Callable[..., Fetcher], tuning: Tuning, beat: float) -> None:
     pipe.setblocking(False)
     loop = asyncio.get_running_loop()
-    _, server = await loop.create_connection(lambda: _Server(loop, make, tuning, beat), sock=pipe)
+    _, server = await loop.create_connection(lambda: _OrderServer(loop, make, tuning, beat), sock=pipe)
     await server.ended
 
 
-class _Server(asyncio.Protocol):
+class _OrderServer(asyncio.Protocol):
     """Reads tasks, writes hops: many in one message, none later than ``tuning.flush`` seconds."""
 
     def __init__(

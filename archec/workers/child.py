@@ -68,7 +68,7 @@ def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits:
 
     ``function`` is called with ``arguments`` and gives the function that is called for each item.
     """
-    pool = _Pool(pipe)
+    pool = _Parent(pipe)
     items: SimpleQueue[bytes] = SimpleQueue()
     Thread(target=_listen, args=(pipe, pool, items, beat), daemon=True).start()
     os.nice(_BEHIND)
@@ -97,7 +97,7 @@ def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits:
             return
 
 
-class _Pool:
+class _Parent:
     """The pool at the other end, for two threads: that of the work and that of the signs of life."""
 
     def __init__(self, pipe: socket.socket) -> None:
@@ -116,7 +116,7 @@ class _Pool:
             self._lock.release()
 
 
-def _listen(pipe: socket.socket, pool: _Pool, items: SimpleQueue[bytes], beat: float) -> None:
+def _listen(pipe: socket.socket, pool: _Parent, items: SimpleQueue[bytes], beat: float) -> None:
     """Takes in items while others are worked on, so that the pool can always send; ends with the pool."""
     while True:
         if not select.select([pipe], [], [], beat)[0]:

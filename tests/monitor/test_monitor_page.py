@@ -19,7 +19,7 @@ from archec.archive.hosts import HostFigures, Hosts
 from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, hosts_plot, series_of
 from archec.monitor.runs import RunView
-from archec.report.coverage import Coverage
+from archec.report.coverage import CoverageRow
 
 EVIL = "</title></svg><script>alert('x')</script><img src=x onerror=alert(1)>&\"'$x^2$\x00\x1b[31m\u202e\udc80"
 
@@ -82,7 +82,7 @@ def account_of(text: str, count: int = 3) -> Account:
         "stored_bytes": 77,
     }
     view = RunView(1_700_000_000, "done", "done", 1_300_000_000, "gather", "tarball", text, text, report)
-    rows = tuple(Coverage(text, "", 3, 2) for _ in range(count))
+    rows = tuple(CoverageRow(text, "", 3, 2) for _ in range(count))
     return Account(text, 1_700_000_001, view, series_of([view] * 3), rows)
 
 

@@ -1,4 +1,4 @@
-"""Coverage: figures, order, parts, over both engines; against a count by hand."""
+"""CoverageRow: figures, order, parts, over both engines; against a count by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from report_data import PAPER, Place, file, lot, work
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
-from archec.report.coverage import Coverage, coverage, coverage_of_all, total
+from archec.report.coverage import CoverageRow, coverage, coverage_of_all, total
 
 
 def test_every_file_counts_once_for_each_work(catalogue: Catalogue) -> None:
@@ -39,8 +39,8 @@ def test_every_file_counts_once_for_each_work(catalogue: Catalogue) -> None:
     ]  # fmt: skip
     catalogue.write(lot(1, obis=[*tobis, *fobis], mentioned=["http://h/none"]))
     assert list(coverage(catalogue)) == [
-        Coverage("a", "s", 4, 2, files=9, held=3, pdfs=2, lost=1, unreachable=2, forbidden=1, never=1, other=1),
-        Coverage("a", "t", 1, 1, files=1, held=1, pdfs=1),
+        CoverageRow("a", "s", 4, 2, files=9, held=3, pdfs=2, lost=1, unreachable=2, forbidden=1, never=1, other=1),
+        CoverageRow("a", "t", 1, 1, files=1, held=1, pdfs=1),
     ]
 
 
@@ -133,4 +133,4 @@ def test_a_reader_that_stops_early(place: Place) -> None:
 
 def test_nothing(catalogue: Catalogue, tmp_path: Path) -> None:
     assert list(coverage(catalogue)) == list(coverage_of_all(catalogue, "", tmp_path)) == []
-    assert total([]) == Coverage("", "")
+    assert total([]) == CoverageRow("", "")
