@@ -28,6 +28,26 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+__all__ = [
+    "ArchecError",
+    "BadName",
+    "BrokenChain",
+    "CatalogueError",
+    "CatalogueGone",
+    "ConfigError",
+    "CorruptArchive",
+    "CorruptJournal",
+    "DataSetError",
+    "Exit",
+    "LockHeld",
+    "NotHeld",
+    "Occupied",
+    "StdoutFailed",
+    "StorageFailed",
+    "StorageFull",
+    "UsageError",
+]
+
 
 class Exit(IntEnum):
     """The exit codes of every archec command; ``docs/operations.md`` has the same table."""
