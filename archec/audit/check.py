@@ -25,9 +25,9 @@ from archec.redif.problems import shown
 from archec.store.directories import Directories
 from archec.store.durable import failure, is_temp
 from archec.store.journal import tidy
-from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, Layout, open_store
+from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, open_store
 from archec.store.lock import holder
-from archec.store.temp import sweep_parts, sweep_runs
+from archec.store.temp import sweep_parts
 
 
 @dataclass(slots=True)
@@ -225,7 +225,7 @@ class _Check:
     # -- leftovers --------------------------------------------------------------------------------
 
     def _tidy(self) -> None:
-        """Settles what a kill left beside the journals: temporary files, and two forms of one journal."""
+        """Removes what a kill left beside the journals and in the root: temporary files, and a journal's second form."""
         layout = self.archive.layout
         plain = (packed.with_suffix("") for packed in layout.runs.glob("*.jsonl.gz"))
         twice = sorted(path.name for path in plain if path.exists())
@@ -247,19 +247,12 @@ class _Check:
             resumable = last.journal.tist if last is not None and last.resumable else None
         fixing = self.fix and resumable is None
         if fixing:
-            _sweep(self.archive.layout, {tist for tist, _ in self.leftovers})
+            sweep_parts(self.archive.layout, {tist for tist, _ in self.leftovers if tist >= 0})
         for (_, directory), count in sorted(self.leftovers.items()):
             message = f"{count} temporary {'file' if count == 1 else 'files'}"
             if resumable is not None:
                 message += f"; the next run sweeps what run {resumable} left, which can be resumed"
             self.report(Finding("leftover", directory, message, mended="removed" if fixing else ""))
-
-
-def _sweep(layout: Layout, tists: set[int]) -> None:
-    """Removes temporary files below the directories of tists (-1: those beside the journals)."""
-    if -1 in tists:
-        sweep_runs(layout)
-    sweep_parts(layout, tists - {-1})
 
 
 def _temporary_in(directory: Path) -> int:
