@@ -13,7 +13,7 @@ from typing import Any
 from archec.archive.follow import last_run
 from archec.audit.comparison import Comparison, report_differences
 from archec.audit.disk import judge, report_unknown_files, under_way, walk
-from archec.audit.findings import Finding, Report, Tally
+from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.journals import KEPT, JournalCheck, check_names
 from archec.audit.opening import Audited
 from archec.catalogue.interface import Catalogue, Counts
@@ -60,7 +60,7 @@ class CheckSummary:
         }
 
 
-def check(archive: Audited, meter: Meter, report: Report, *, fix: bool = False) -> CheckSummary:
+def check(archive: Audited, meter: Meter, report: Reporter, *, fix: bool = False) -> CheckSummary:
     """Checks the whole structure, and reports every finding as it comes.
 
     ``fix``: mends what is provably safe to mend; nothing that has a final name goes. Only for who holds the run lock.
@@ -78,7 +78,7 @@ def check(archive: Audited, meter: Meter, report: Report, *, fix: bool = False) 
     return summary
 
 
-def check_layout(config: Config, report: Report) -> CheckSummary | None:
+def check_layout(config: Config, report: Reporter) -> CheckSummary | None:
     """The summary of a check that ends where it begins, since ``layout.json`` is damaged; None where it is not.
 
     Raises :class:`archec.errors.ConfigError` where there is no archive at all.
@@ -100,7 +100,7 @@ class _Check:
 
     archive: Audited
     meter: Meter
-    report: Report
+    report: Reporter
     fix: bool
     comparison: Comparison
     summary: CheckSummary
@@ -225,7 +225,7 @@ class _Check:
     # -- leftovers --------------------------------------------------------------------------------
 
     def _tidy(self) -> None:
-        """Removes what a kill left beside the journals and in the root: temporary files, and a journal's second form."""
+        """Removes what a kill left beside the journals: temporary files, and the second form of a journal."""
         layout = self.archive.layout
         plain = (packed.with_suffix("") for packed in layout.runs.glob("*.jsonl.gz"))
         twice = sorted(path.name for path in plain if path.exists())

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from archec.audit.disk import MOST
 from archec.audit.expected import Entry, entry_at, histories, key_of, objection, statement_of
-from archec.audit.findings import Finding, Report
-from archec.audit.journals import Change
+from archec.audit.findings import Finding, Reporter
+from archec.audit.journals import JournalledChange
 from archec.audit.partitioned_diff import KEY, PartitionedDiff
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS
@@ -60,7 +60,7 @@ class Comparison:
 
     # -- the sides --------------------------------------------------------------------------------
 
-    def journalled(self, change: Change) -> None:
+    def journalled(self, change: JournalledChange) -> None:
         """What a journal says; raises ValueError where its values make no sense."""
         record, layout = change.record, self._layout
         target = next((note.target for note in record.notes.values() if note.target), "")
@@ -149,7 +149,7 @@ class Comparison:
         self._diff.close()
 
 
-def report_differences(layout: Layout, catalogue: Catalogue | None, found: Differences, report: Report) -> None:
+def report_differences(layout: Layout, catalogue: Catalogue | None, found: Differences, report: Reporter) -> None:
     """Reads the journals again, and the catalogue where that is needed, to name what does not agree."""
     missing, twice, differing = set(found.missing), set(found.twice), set(found.catalogue)
     if missing or twice or differing:

@@ -55,7 +55,7 @@ def open_copy(where: str, layout: Layout) -> Iterator[Copy]:
 
 
 class DirectoryCopy:
-    """An archive folder; it is read as safely as one's own."""
+    """An archive folder; read with the same care as the archive itself."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout

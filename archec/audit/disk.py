@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from archec.archive.follow import last_run
 from archec.audit.expected import key_of
-from archec.audit.findings import Finding, Report
+from archec.audit.findings import Finding, Reporter
 from archec.catalogue.interface import Catalogue
 from archec.errors import ArchecError, BadName, StorageFailed
 from archec.ids import file_name
@@ -37,16 +37,16 @@ _DIGITS = re.compile(r"[0-9]{1,12}")
 _FAN = re.compile(r"[0-9a-f]{2}")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-Kind = Literal["file", "link", "temp", "other"]
+NameKind = Literal["file", "link", "temp", "other"]
 
 
-class Place(NamedTuple):
+class DiskName(NamedTuple):
     """A name where obis lie: its tist, its directory (relative), its name, what it is."""
 
     tist: int
     directory: str
     name: str
-    kind: Kind
+    kind: NameKind
 
     @property
     def path(self) -> str:
@@ -54,7 +54,7 @@ class Place(NamedTuple):
         return f"{self.directory}/{self.name}"
 
 
-def walk(layout: Layout, report: Report) -> Iterator[Place]:
+def walk(layout: Layout, report: Reporter) -> Iterator[DiskName]:
     """All names at the depth of obis, directory by directory; what lies elsewhere is reported.
 
     Raises :class:`archec.errors.StorageFailed` where the disk refuses to list a directory.
@@ -66,7 +66,7 @@ def walk(layout: Layout, report: Report) -> Iterator[Place]:
         os.close(root)
 
 
-def _descend(layout: Layout, fd: int, directory: str, depth: int, report: Report) -> Iterator[Place]:
+def _descend(layout: Layout, fd: int, directory: str, depth: int, report: Reporter) -> Iterator[DiskName]:
     if depth == layout.depth:
         yield from _places(layout, fd, directory)
         return
@@ -123,19 +123,19 @@ def _kind(mode: int) -> str:
     return "a directory" if stat.S_ISDIR(mode) else "a file" if stat.S_ISREG(mode) else "a device, pipe or socket"
 
 
-def _places(layout: Layout, fd: int, directory: str) -> Iterator[Place]:
+def _places(layout: Layout, fd: int, directory: str) -> Iterator[DiskName]:
     tist = tist_of_path("/".join(directory.split("/")[:3]))
     try:
         with os.scandir(fd) as entries:
             for entry in entries:
                 name = entry.name
                 if entry.is_file(follow_symlinks=False):
-                    kind: Kind = "temp" if name.startswith(".+") and is_temp(name) else "file"
-                    yield Place(tist, directory, name, kind)
+                    kind: NameKind = "temp" if name.startswith(".+") and is_temp(name) else "file"
+                    yield DiskName(tist, directory, name, kind)
                 elif entry.is_symlink():
-                    yield Place(tist, directory, name, "link")
+                    yield DiskName(tist, directory, name, "link")
                 else:
-                    yield Place(tist, directory, name, "other")
+                    yield DiskName(tist, directory, name, "other")
     except OSError as error:
         raise failure(error, f"{layout.root}/{directory}") from error
 
@@ -181,12 +181,12 @@ def report_unknown_files(
     *,
     known: Collection[int],
     passed_over: Collection[int],
-    report: Report,
+    report: Reporter,
     judged: bool = False,
 ) -> None:
     """Walks the store and reports every name whose key is among ``keys``, with what it looks like.
 
-    ``known`` are the tists of runs and data sets; those in ``passed_over`` are another run's affair. ``judged``: what
+    ``known`` are the tists of runs and data sets; those in ``passed_over`` belong to a run at work. ``judged``: what
     is wrong with links, and what is neither file nor link, has been reported already.
     """
     if not keys:
@@ -199,7 +199,7 @@ def report_unknown_files(
                     report(finding)
 
 
-def _unknown(layout: Layout, directories: Directories, place: Place, known: Collection[int]) -> Finding:
+def _unknown(layout: Layout, directories: Directories, place: DiskName, known: Collection[int]) -> Finding:
     path = shown(place.path)
     if place.kind == "other":
         return Finding("unexpected", path, "neither a file nor a link")
@@ -215,8 +215,8 @@ def _unknown(layout: Layout, directories: Directories, place: Place, known: Coll
     return Finding("orphan", path, "no journal names it", place.tist, obi)
 
 
-def _id_of(layout: Layout, place: Place) -> str | None:
-    """The id that a name stands for (empty where it was cut), None where it cannot be one's in this directory."""
+def _id_of(layout: Layout, place: DiskName) -> str | None:
+    """The id that a name stands for (empty where it was cut), None where it cannot be that of one in this directory."""
     if not place.name.isascii():
         return None
     obi = id_of_name(place.name)

@@ -92,7 +92,7 @@ class Finding:
         return f"{text}; {self.mended}" if self.mended else text
 
 
-Report = Callable[[Finding], None]
+Reporter = Callable[[Finding], None]
 """Called with each finding as it comes."""
 
 

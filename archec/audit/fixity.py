@@ -14,12 +14,11 @@ from archec.audit.expected import Entry, Objection, entry_at, histories, objecti
 from archec.audit.findings import Finding
 from archec.catalogue.interface import Catalogue
 from archec.digest import Digests
-from archec.errors import ArchecError, CorruptArchive, NotHeld
+from archec.errors import ArchecError, CorruptArchive
 from archec.ids import is_url, slash_variant
 from archec.store.directories import Directories
-from archec.store.interface import Located
 from archec.store.layout import Layout
-from archec.store.reader import locate
+from archec.store.links import Chain, follow
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _READ = 1 << 20
@@ -158,23 +157,20 @@ class Inspector:
         wrong = judge(self._directories, path)
         if wrong is not None:
             return [_finding(wrong[0], entry, path, wrong[1])]
-        try:
-            return self._at(entry, path, locate(self._layout, entry.tist, entry.id))
-        except (CorruptArchive, NotHeld) as error:
-            return [_finding("link-dangling", entry, path, error.message)]
+        return self._at(entry, path, follow(self._directories, path, entry.id))
 
-    def _at(self, entry: Entry, path: str, located: Located) -> Iterable[Finding]:
-        last = located.hops[-1] if located.hops else None
+    def _at(self, entry: Entry, path: str, chain: Chain) -> Iterable[Finding]:
+        last = chain.hops[-1] if chain.hops else None
         if last is not None and last.id is not None and self._holds(last.id, last.tist, entry.sha256):
             return ()  # a body with an entry of its own, which is read in its turn
-        directory, _, name = located.path.rpartition("/")
+        directory, _, name = chain.path.rpartition("/")
         try:
             folder = self._directories.find(directory)
             if folder is None:  # gone since it was located; without a directory the name would be sought elsewhere
-                return [_finding("unreadable", entry, path, f"{located.path}: has gone")]
+                return [_finding("unreadable", entry, path, f"{chain.path}: has gone")]
             fd = os.open(name, _OPEN, dir_fd=folder)
         except OSError as error:
-            return [_finding("unreadable", entry, path, f"{located.path}: {error.strerror}")]
+            return [_finding("unreadable", entry, path, f"{chain.path}: {error.strerror}")]
         return self._hash(entry, path, fd)
 
     def _holds(self, obi: str, tist: int, sha256: str) -> bool:
@@ -186,22 +182,19 @@ class Inspector:
     def _elsewhere(self, entry: Entry, path: str) -> Iterable[Finding]:
         """No such name: fine where the URL redirected to the one that differs by a final slash only."""
         variant = slash_variant(entry.id) if is_url(entry.id) else None
-        if variant is not None and variant == entry.target:
-            try:
-                return self._at(entry, path, self._variant(entry, variant))
-            except (CorruptArchive, NotHeld):
-                return [_finding("missing", entry, path, f"and neither is {variant}, to which it redirected")]
-        return [_finding("missing", entry, path, "is not there")]
-
-    def _variant(self, entry: Entry, variant: str) -> Located:
+        if variant is None or variant != entry.target:
+            return [_finding("missing", entry, path, "is not there")]
         try:
-            return locate(self._layout, entry.tist, entry.id)
-        except NotHeld:
-            fobi = self._catalogue.obis("fobi", [variant]).get(variant) if self._catalogue is not None else None
-            there = fobi.history.entry_at(entry.tist) if fobi is not None else None
-            if there is None or there[1] != entry.sha256:
-                raise
-            return locate(self._layout, there[0], variant)
+            chain = follow(self._directories, path, entry.id)
+            if chain.fault is not None and self._catalogue is not None:
+                there = entry_at(histories(self._catalogue, [variant]).get(variant), entry.tist)
+                if there is not None and there[1] == entry.sha256:  # noted earlier, and the same at this tist
+                    chain = follow(self._directories, self._layout.path(there[0], variant), variant)
+            if chain.fault is None:
+                return self._at(entry, path, chain)
+        except CorruptArchive:
+            pass  # a directory of the store is none: nothing can be there
+        return [_finding("missing", entry, path, f"and neither is {variant}, to which it redirected")]
 
 
 def _settled(entry: Entry, path: str, wrong: Iterable[Finding], theirs: Objection) -> Finding:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from archec.audit.findings import Finding, Report
+from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
 from archec.catalogue.records import DataSetRead, ObiChange, Record, RunStart, decode
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
@@ -137,7 +137,7 @@ class Journals:
         return list(found.values())
 
 
-class Change(NamedTuple):
+class JournalledChange(NamedTuple):
     """A record that changes a history, and whether the catalogue has followed the journals so far."""
 
     record: ObiChange
@@ -153,7 +153,7 @@ class JournalCheck:
     """
 
     archive: Audited
-    report: Report
+    report: Reporter
     meter: Meter
     at_work: bool
     unread: bool = False
@@ -162,7 +162,7 @@ class JournalCheck:
     runs: set[int] = field(default_factory=set)
     tists: set[int] = field(default_factory=set)
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[JournalledChange]:
         """All changes of histories, in the order of the journals."""
         reader = Journals(self.archive)
         files = journals(self.archive.layout)
@@ -175,7 +175,7 @@ class JournalCheck:
                 behind += not followed
                 for record in self._records(journal, path, batch):
                     if isinstance(record, ObiChange) and (record.put or record.drop):
-                        yield Change(record, followed)
+                        yield JournalledChange(record, followed)
                 self.meter.at(done + min(batch.offset, size_of(journal)), f"{self.lines:,} lines")
             torn = reader.torn.get(path, 0)
             if torn > 0 and not self.at_work:
@@ -214,7 +214,7 @@ class JournalCheck:
             yield record
 
 
-def check_names(layout: Layout, report: Report) -> int:
+def check_names(layout: Layout, report: Reporter) -> int:
     """Reports what lies beside the journals and should not; the number of temporary files."""
     temporary = 0
     try:

@@ -14,7 +14,7 @@ from typing import Any
 from archec.audit.chunks import Chunk, Seen, Tools, chunks_of, inspectors
 from archec.audit.disk import MOST, known_tists, report_unknown_files, under_way, walk
 from archec.audit.expected import key_of, names_something
-from archec.audit.findings import Finding, Report, Tally
+from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.fixity import Inspector, Pace
 from archec.audit.journals import KEPT, Journals
 from archec.audit.memory import Bad, Memory, memory_path, parts_of
@@ -82,7 +82,7 @@ class Summary:
         }
 
 
-def verify(archive: Audited, scope: Scope, meter: Meter, report: Report, repair: Repair | None = None) -> Summary:
+def verify(archive: Audited, scope: Scope, meter: Meter, report: Reporter, repair: Repair | None = None) -> Summary:
     """Checks what ``scope`` says, reports every finding as it comes, and remembers what was checked.
 
     With ``repair``, what is bad is reported when its repair has been tried. Where an exception stops it, what was done
@@ -110,7 +110,7 @@ class _Verification:
     archive: Audited
     scope: Scope
     meter: Meter
-    report_to: Report
+    report_to: Reporter
     repair: Repair | None
     memory: Memory
     inspector: Inspector

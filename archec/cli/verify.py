@@ -9,7 +9,7 @@ import click
 
 from archec.archive.opening import Archive
 from archec.audit.check import CheckSummary
-from archec.audit.findings import Finding, Report
+from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import opened_for_audit
 from archec.audit.repair import Repair
 from archec.audit.verify import Scope, Summary
@@ -70,7 +70,7 @@ def verify(
     conclude(context, summary, _lines(summary), as_json=as_json)
 
 
-def printer(*, as_json: bool) -> Report:
+def printer(*, as_json: bool) -> Reporter:
     """A function that prints each finding, as a line of text or JSON."""
 
     def report(finding: Finding) -> None:
