@@ -14,10 +14,11 @@ from archec.archive.follow import last_run
 from archec.audit.comparison import Comparison, report_differences
 from archec.audit.disk import judge, report_unknown_files, under_way, walk
 from archec.audit.findings import Finding, Reporter, Tally
-from archec.audit.journals import KEPT, JournalCheck, check_names
+from archec.audit.journals import KEPT, Journals, check_names, size_of
 from archec.audit.opening import Audited
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import KINDS
+from archec.catalogue.records import DataSetRead, ObiChange, RunStart, decode
 from archec.config import Config
 from archec.errors import CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.progress import Meter
@@ -25,6 +26,7 @@ from archec.redif.problems import shown
 from archec.store.directories import Directories
 from archec.store.durable import failure, is_temp
 from archec.store.journal import tidy
+from archec.store.journalfile import JournalBatch, JournalFile, journals
 from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, open_store
 from archec.store.lock import holder
 from archec.store.temp import sweep_parts
@@ -96,7 +98,11 @@ def check_layout(config: Config, report: Reporter) -> CheckSummary | None:
 
 @dataclass(slots=True)
 class _Check:
-    """One check: what it works with, and the temporary files that it has seen by tist (-1: none) and directory."""
+    """One check: what it works with, and what it has seen so far.
+
+    ``leftovers`` are numbers of temporary files by tist (-1: none) and directory, ``runs`` those that have a journal,
+    ``tists`` those at which obis are noted, ``unread`` whether a journal is missing or cannot be read to its end.
+    """
 
     archive: Audited
     meter: Meter
@@ -105,6 +111,9 @@ class _Check:
     comparison: Comparison
     summary: CheckSummary
     leftovers: Counter[tuple[int, str]] = field(default_factory=Counter)
+    runs: set[int] = field(default_factory=set)
+    tists: set[int] = field(default_factory=set)
+    unread: bool = False
 
     def go(self) -> None:
         layout, catalogue = self.archive.layout, self.archive.catalogue
@@ -120,21 +129,15 @@ class _Check:
             self.leftovers[-1, RUNS] = temporary
         # The walk comes before the journals: a file is written before it is named, and must not seem unknown.
         self._walk(passed_over)
-        reading = JournalCheck(self.archive, self.report, self.meter, self._at_work())
-        for change in reading.changes():
-            try:
-                self.comparison.journalled(change)
-            except ValueError as error:
-                self.report(Finding("journal-line", RUNS, f"{change.record.id}: {error}"))
-        self.summary.batches, self.summary.lines = reading.batches, reading.lines
-        self.summary.journals = len(reading.runs)
+        at_work = self._at_work()
+        self._journals(at_work)
         comparable = catalogue is not None and self._catalogue(catalogue)
-        if reading.unread:
+        if self.unread:
             comparable = False
-        elif comparable and (reading.at_work or self._moved()):
+        elif comparable and (at_work or self._moved()):
             comparable = False
             self.report(Finding("not-compared", ".", "the catalogue is not compared, as a run is at work"))
-        self._compare(reading, comparable, passed_over)
+        self._compare(comparable, passed_over)
         self._leftovers()
 
     def _at_work(self) -> bool:
@@ -179,6 +182,59 @@ class _Check:
                     self.meter.at(self.comparison.names)
         self.summary.names = self.comparison.names
 
+    def _journals(self, at_work: bool) -> None:
+        """Reads every journal, each line of it. While a run is at work its journal is longer than what was followed."""
+        reader, files = Journals(self.archive), journals(self.archive.layout)
+        self.meter.phase("reading journals", sum(map(size_of, files)) or None)
+        done = behind = 0
+        for journal in files:
+            path = f"{RUNS}/{journal.path.name}"
+            for batch in reader.batches(journal):
+                followed = self.archive.followed(journal.tist, batch.n)
+                behind += not followed
+                self._lines(journal, path, batch, followed=followed)
+                self.meter.at(done + min(batch.offset, size_of(journal)), f"{self.summary.lines:,} lines")
+            torn = reader.torn.get(path, 0)
+            if torn > 0 and not at_work:
+                self.report(Finding("journal-torn", path, f"its last {torn} bytes are not a whole batch"))
+            done += size_of(journal)
+        self.summary.journals = len(self.runs)
+        known = reader.find_missing()
+        for finding in (*reader.unread.values(), *reader.breaks({})):
+            self.report(finding)
+        self.unread |= bool(reader.unread)
+        for run in sorted(self.runs - known) if known is not None else ():
+            if self.archive.followed(run, 1):
+                self.report(Finding("catalogue-lacks", f"{RUNS}/{run}", "the catalogue does not know of this run"))
+        if behind and not at_work and self.archive.catalogue is not None:
+            message = f"lacks {behind} {'batch' if behind == 1 else 'batches'} of the journals"
+            self.report(Finding("catalogue-behind", self.archive.catalogue.url, message))
+
+    def _lines(self, journal: JournalFile, path: str, batch: JournalBatch, *, followed: bool) -> None:
+        """Reads the lines of a batch; one that is none is reported."""
+        self.summary.batches += 1
+        self.summary.lines += len(batch.lines)
+        for line in batch.lines:
+            try:
+                record = decode(line, f"batch {batch.n}")
+                if isinstance(record, ObiChange) and (record.put or record.drop):
+                    self.comparison.journalled(record, followed=followed)
+            except CorruptJournal as error:
+                self.report(Finding("journal-line", path, error.message))
+                continue
+            except ValueError as error:
+                self.report(Finding("journal-line", path, f"batch {batch.n}: {error}"))
+                continue
+            if isinstance(record, RunStart):
+                if journal.tist not in self.runs and record.tist != journal.tist:
+                    message = f"says that it is the journal of run {record.tist}"
+                    self.report(Finding("journal-misnamed", path, message))
+                    self.unread = True
+                self.runs.add(journal.tist)
+                self.tists |= {record.tist, record.data_set}
+            elif isinstance(record, DataSetRead):
+                self.tists.add(record.data_set.tist)
+
     def _catalogue(self, catalogue: Catalogue) -> bool:
         """Reads all documents; whether that could be done."""
         held, lost, never = Counter[str](), Counter[str](), 0
@@ -206,18 +262,18 @@ class _Check:
             self.report(Finding("catalogue-counts", catalogue.url, message))
         return True
 
-    def _compare(self, reading: JournalCheck, comparable: bool, passed_over: frozenset[int]) -> None:
+    def _compare(self, comparable: bool, passed_over: frozenset[int]) -> None:
         layout = self.archive.layout
         self.meter.phase("comparing", None)
         found = self.comparison.differences(with_catalogue=comparable)
         report_differences(layout, self.archive.catalogue, found, self.report)
-        if reading.unread:
+        if self.unread:
             message = "what lies there, and the catalogue, are not compared with journals that cannot be read"
             self.report(Finding("not-compared", ".", message))
         else:
             others = passed_over | under_way(layout)
             report_unknown_files(
-                layout, found.unknown, known=reading.tists, passed_over=others, report=self.report, judged=True
+                layout, found.unknown, known=self.tists, passed_over=others, report=self.report, judged=True
             )
         if found.more:
             self.report(Finding("not-compared", ".", f"{found.more} more differences like these are not reported"))

@@ -15,10 +15,10 @@ from pathlib import Path
 from archec.audit.disk import MOST
 from archec.audit.expected import Entry, entry_at, histories, key_of, objection, statement_of
 from archec.audit.findings import Finding, Reporter
-from archec.audit.journals import JournalledChange
 from archec.audit.partitioned_diff import KEY, PartitionedDiff
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS
+from archec.catalogue.records import ObiChange
 from archec.errors import CorruptArchive, CorruptJournal, NotHeld
 from archec.history import History
 from archec.ids import slash_variant
@@ -60,26 +60,27 @@ class Comparison:
 
     # -- the sides --------------------------------------------------------------------------------
 
-    def journalled(self, change: JournalledChange) -> None:
-        """What a journal says; raises ValueError where its values make no sense."""
-        record, layout = change.record, self._layout
+    def journalled(self, record: ObiChange, *, followed: bool) -> None:
+        """What a journal says, which the catalogue has ``followed`` so far or not; raises ValueError where its values
+        make no sense."""
+        layout = self._layout
         target = next((note.target for note in record.notes.values() if note.target), "")
         records: list[bytes] = []
-        if change.followed:
+        if followed:
             for tist in record.drop:
                 records += (key_of(layout.path(tist, record.id)), _DROPPED, _NO_STATE)
         for tist, state in record.put.items():
             key = key_of(layout.path(tist, record.id))
             if state is None:
-                if change.followed:
+                if followed:
                     records += (key, _LOST, _NO_STATE)
             else:
                 sha256 = _sha256(state)
                 implied = bool(target) and target == slash_variant(record.id)
                 if implied and self._found_by_variant(tist, record.id):
-                    records += (key, _IMPLIED if change.followed else _IMPLIED_LATER, sha256)
+                    records += (key, _IMPLIED if followed else _IMPLIED_LATER, sha256)
                 else:
-                    records += (key, _HELD if change.followed else _HELD_LATER, sha256)
+                    records += (key, _HELD if followed else _HELD_LATER, sha256)
         if records:
             self._diff.add(_JOURNALS, b"".join(records))
 

@@ -1,4 +1,4 @@
-"""The journals of an archive under audit: are they all there, are batches and lines sound, do they form one chain?
+"""The journals of an archive under audit: are they all there, are their batches sound, do they form one chain?
 
 All of an audit reads journals by :class:`Journals`, which keeps what is wrong with them as a whole until the end: a
 repair may still mend it.
@@ -9,14 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
-from archec.catalogue.records import DataSetRead, ObiChange, Record, RunStart, decode
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
-from archec.progress import Meter
 from archec.redif.problems import shown
 from archec.store.durable import failure, is_temp
 from archec.store.journal import same_text
@@ -135,83 +132,6 @@ class Journals:
                 found[path] = Finding("journal-chain", path, f"{message}: a journal is missing or was replaced")
             head, before = ends.head, f"batch {ends.batches} of run {journal.tist}"
         return list(found.values())
-
-
-class JournalledChange(NamedTuple):
-    """A record that changes a history, and whether the catalogue has followed the journals so far."""
-
-    record: ObiChange
-    followed: bool
-
-
-@dataclass(slots=True)
-class JournalCheck:
-    """Reads every journal once, each line of it; reports what is wrong with them and gives what changes histories.
-
-    ``unread`` is whether a journal is missing or cannot be read to its end; ``at_work`` whether a run is at work now,
-    whose journal is then longer than what the catalogue has followed; ``tists`` are those at which obis are noted.
-    """
-
-    archive: Audited
-    report: Reporter
-    meter: Meter
-    at_work: bool
-    unread: bool = False
-    batches: int = 0
-    lines: int = 0
-    runs: set[int] = field(default_factory=set)
-    tists: set[int] = field(default_factory=set)
-
-    def changes(self) -> Iterator[JournalledChange]:
-        """All changes of histories, in the order of the journals."""
-        reader = Journals(self.archive)
-        files = journals(self.archive.layout)
-        self.meter.phase("reading journals", sum(map(size_of, files)) or None)
-        done = behind = 0
-        for journal in files:
-            path = f"{RUNS}/{journal.path.name}"
-            for batch in reader.batches(journal):
-                followed = self.archive.followed(journal.tist, batch.n)
-                behind += not followed
-                for record in self._records(journal, path, batch):
-                    if isinstance(record, ObiChange) and (record.put or record.drop):
-                        yield JournalledChange(record, followed)
-                self.meter.at(done + min(batch.offset, size_of(journal)), f"{self.lines:,} lines")
-            torn = reader.torn.get(path, 0)
-            if torn > 0 and not self.at_work:
-                self.report(Finding("journal-torn", path, f"its last {torn} bytes are not a whole batch"))
-            done += size_of(journal)
-        known = reader.find_missing()
-        for finding in (*reader.unread.values(), *reader.breaks({})):
-            self.report(finding)
-        self.unread |= bool(reader.unread)
-        for run in sorted(self.runs - known) if known is not None else ():
-            if self.archive.followed(run, 1):
-                self.report(Finding("catalogue-lacks", f"{RUNS}/{run}", "the catalogue does not know of this run"))
-        if behind and not self.at_work and self.archive.catalogue is not None:
-            message = f"lacks {behind} {'batch' if behind == 1 else 'batches'} of the journals"
-            self.report(Finding("catalogue-behind", self.archive.catalogue.url, message))
-
-    def _records(self, journal: JournalFile, path: str, batch: JournalBatch) -> Iterator[Record]:
-        """The records of a batch; a line that is none is reported."""
-        self.batches += 1
-        self.lines += len(batch.lines)
-        for line in batch.lines:
-            try:
-                record = decode(line, f"batch {batch.n}")
-            except CorruptJournal as error:
-                self.report(Finding("journal-line", path, error.message))
-                continue
-            if isinstance(record, RunStart):
-                if journal.tist not in self.runs and record.tist != journal.tist:
-                    message = f"says that it is the journal of run {record.tist}"
-                    self.report(Finding("journal-misnamed", path, message))
-                    self.unread = True
-                self.runs.add(journal.tist)
-                self.tists |= {record.tist, record.data_set}
-            elif isinstance(record, DataSetRead):
-                self.tists.add(record.data_set.tist)
-            yield record
 
 
 def check_names(layout: Layout, report: Reporter) -> int:
