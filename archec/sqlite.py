@@ -52,8 +52,12 @@ class Database:
                 _uri(path, create=create and not read_only, read_only=read_only),
                 uri=True, timeout=_BUSY, isolation_level=None, check_same_thread=False,
             )  # fmt: skip
-            if read_only:
-                self.connection.execute("PRAGMA query_only = ON")
+            try:
+                if read_only:
+                    self.connection.execute("PRAGMA query_only = ON")
+            except sqlite3.Error:
+                self.connection.close()
+                raise
 
     def __enter__(self: _D) -> _D:
         return self

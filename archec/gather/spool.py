@@ -89,11 +89,15 @@ class Spool:
             raise StorageFailed(f"{folder}: cannot make the work directory: {error.strerror}") from error
         self._file = Database(folder / "spool.sqlite", _ROLE)
         self._db = self._file.connection
-        with self._file.translated():
-            self._db.executescript(
-                "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE; PRAGMA cache_size=-32000;"
-            )
-            self._db.executescript(_SCHEMA + SORTED_SCHEMA)
+        try:
+            with self._file.translated():
+                self._db.executescript(
+                    "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE; PRAGMA cache_size=-32000;"
+                )
+                self._db.executescript(_SCHEMA + SORTED_SCHEMA)
+        except BaseException:
+            self._file.close()
+            raise
         self._ids = SortedIds(self._db)
         self._texts: dict[int, int] = {}
 

@@ -16,8 +16,12 @@ SCHEMA = "CREATE TABLE words (word TEXT PRIMARY KEY);"
 
 def made(path: Path) -> Database:
     database = Database(path, ROLE)
-    database.use_wal()
-    database.make(SCHEMA, 7, 1)
+    try:
+        database.use_wal()
+        database.make(SCHEMA, 7, 1)
+    except BaseException:
+        database.close()
+        raise
     return database
 
 
