@@ -111,6 +111,7 @@ CREATE TABLE sets (key TEXT PRIMARY KEY, data BLOB NOT NULL);
 
 _NEW = "'archec init' makes one, 'archec rebuild' fills it from the archive folder"
 _REBUILD = "move the file away and run 'archec rebuild': the archive folder holds all that it said"
+_OLDER = "use the archec that made it; if the journals are of version 2, move the file away and run 'archec rebuild'"
 _ROLE = Role("the catalogue", CatalogueError, _REBUILD)
 
 Row = tuple[Any, ...]
@@ -172,7 +173,7 @@ class SQLiteCatalogue(Database):
         if version != SCHEMA_VERSION:
             raise CatalogueError(
                 f"{self.path}: this catalogue has schema version {version}, this archec works with {SCHEMA_VERSION}",
-                hint=_REBUILD if version < SCHEMA_VERSION else "use the archec that made it, or a newer one",
+                hint=_OLDER if version < SCHEMA_VERSION else "use the archec that made it, or a newer one",
             )
         # 64 MB, as checksums are written in random order; said after the page size, by which SQLite divides it.
         self.fetch("PRAGMA cache_size = -65536")

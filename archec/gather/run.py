@@ -31,7 +31,7 @@ from archec.redif.problems import Problem
 from archec.redif.source import open_source
 from archec.store.interface import CommitResult
 from archec.store.journal import JournalWriter, tidy
-from archec.store.journalfile import journals
+from archec.store.journalfile import journals, read_batches
 from archec.store.layout import Layout, open_store
 from archec.store.lock import RunLock, holder
 from archec.store.temp import sweep_parts, sweep_runs
@@ -256,6 +256,7 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
         source = stack.enter_context(open_source(chosen.path, max_file=config.max_template_file))
         spool = stack.enter_context(_scratch(config, run))
         if known:
+            next(read_batches(known[-1].path), None)  # refuses journals of another version, which no run would follow
             catalogue = open_catalogue(config.database, base=config.base, read_only=True)
         else:
             catalogue = open_catalogue("sqlite:///catalogue.sqlite", base=spool.folder, create=True)

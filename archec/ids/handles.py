@@ -16,11 +16,14 @@ def normalise_handle(raw: str) -> str:
     """The id of a tobi: white space removed, ``RePEc:`` prefix, the rest lower-case.
 
     A handle that does not begin with ``repec:`` (in any case) is kept without that prefix: archec does not invent
-    an identity. Raises BadName for an empty handle and for one of more than MAX_ID characters.
+    an identity. Raises BadName for an empty handle, for one of more than MAX_ID characters, and for a URL: ids of tobis
+    and of fobis never collide, and so neither do their names in the obi store.
     """
     text = "".join(raw.split()).lower()
     if not text or text == "repec:":
         raise BadName("the handle is empty")
+    if is_url(text):
+        raise BadName(f"the handle {text[:50]!r} is a URL")
     if len(text) > MAX_ID:
         raise BadName(f"the handle {text[:50]!r}... has {len(text)} characters, more than {MAX_ID}")
     return "RePEc:" + text[6:] if text.startswith("repec:") else text

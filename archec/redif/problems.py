@@ -31,7 +31,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "too-many-files": "more File-URLs in one template than archec follows: 100,000 characters of them",
         "cluster-without-key": "a cluster's field stands before the field that opens the cluster",
         "empty-url": "a File-URL without a value",
-        "no-handle": "a template without a handle; it is not stored",
+        "no-handle": "a template without a handle, or with a URL for one; it is not stored",
         "two-handles": "two handles in one template; the first one counts",
         # lint only
         "bad-handle": "a handle that does not follow the form RePEc:aaa:ssssss:item",

@@ -224,7 +224,7 @@ def _handle(canonical: list[str], raws: Sequence[str], values: Sequence[str], pl
 
 def _template_problems(path: str, line: int, obi: str, again: bool) -> Iterator[Problem]:
     if not obi:
-        yield Problem(path, line, "no-handle", "the template has no handle and is not stored")
+        yield Problem(path, line, "no-handle", "the template has no handle that archec takes, and is not stored")
     if again:
         yield Problem(path, line, "two-handles", f"more than one handle; {obi} is the first")
 

@@ -18,7 +18,7 @@ def test_a_handle_is_normalised_once_and_for_all(raw: str) -> None:
     try:
         handle = ids.normalise_handle(raw)
     except BadName:
-        assert not "".join(raw.split()).lower().removeprefix("repec:")
+        assert not "".join(raw.split()).lower().removeprefix("repec:") or ids.is_url(raw)
         return
     assert ids.normalise_handle(handle) == handle
     assert not any(c.isspace() for c in handle)
@@ -36,6 +36,12 @@ def test_a_handle_is_normalised_once_and_for_all(raw: str) -> None:
 )
 def test_handles(raw: str, handle: str) -> None:
     assert ids.normalise_handle(raw) == handle
+
+
+@pytest.mark.parametrize("raw", ["http://a.b/c", "HTTPS://A.B/", "ftp:x", " ht\ntp://a.b/c"])
+def test_a_url_is_no_handle(raw: str) -> None:
+    with pytest.raises(BadName, match="is a URL"):
+        ids.normalise_handle(raw)
 
 
 def test_the_parts_of_a_handle() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -339,6 +340,17 @@ def test_a_dry_run_over_what_a_killed_run_left(config: Config, folder: Path) -> 
     assert {path for path in before | after if before.get(path) != after.get(path)} <= {
         str(config.base / "data/catalogue.sqlite-shm")
     }
+
+
+def test_a_dry_run_refuses_journals_of_version_1(config: Config, folder: Path) -> None:
+    file = many(folder / "RePEc_2001-01-01.tar", 5)
+    run(config, file)
+    old = sorted((config.store_path / "runs").iterdir())[-1]
+    line = b'{"type":"run","tist":1}\n{"type":"batch","n":1,"lines":1,"stamp":1,"xxh3":"%032d"}\n' % 0
+    old.write_bytes(gzip.compress(line))
+    done = archec_cli(config, "gather", "-f", file, "--dry-run")
+    assert done.code == 1
+    assert f"{old}: is a journal of version 1" in done.err
 
 
 def test_a_dry_run_says_that_losses_would_be_held_back(config: Config, folder: Path) -> None:
