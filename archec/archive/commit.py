@@ -135,7 +135,7 @@ class Committer:
             self._commit(items)
 
     @property
-    def unkept(self) -> list[CommitItem]:
+    def uncommitted(self) -> list[CommitItem]:
         """What waits, and the batch whose commit failed: nothing of it is in the journal."""
         return [*self._failing, *self._items]
 

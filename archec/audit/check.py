@@ -65,7 +65,7 @@ class CheckSummary:
 def check(archive: Audited, meter: Meter, report: Reporter, *, fix: bool = False) -> CheckSummary:
     """Checks the whole structure, and reports every finding as it comes.
 
-    ``fix``: mends what is provably safe to mend; nothing that has a final name goes. Only for who holds the run lock.
+    ``fix``: mends what is provably safe to mend; nothing that has a final name goes. Only while holding the run lock.
     """
     summary = CheckSummary()
     began = time.monotonic()

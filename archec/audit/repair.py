@@ -192,7 +192,7 @@ def quarantine(layout: Layout, path: str, disk: Disk) -> str | None:
     """Moves what lies at a relative path to quarantine, durably; its new path, None where there was nothing.
 
     Where something was moved from this path before, ``again-2``, ``again-3`` ... stand before the path.
-    Only for who holds the run lock.
+    Only while holding the run lock.
     """
     directory, _, name = path.rpartition("/")
     with Directories(layout, disk) as directories:

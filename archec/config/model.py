@@ -129,7 +129,7 @@ class OaiConfig:
         "http://repec.org/", "Where the templates come from, in each record's provenance; empty: none."
     )
     description: t.Texts = setting((), "More description containers of Identify: XML, or the path of such a file.", [])
-    friends: t.Texts = setting((), "Base URLs of befriended repositories.", [])
+    friends: t.Texts = setting((), "Base URLs of related repositories.", [])
     content: t.Text = setting("", "eprints description: what the repository holds; text or URL.")
     metadataPolicy: t.Text = setting("", "eprints description: how metadata may be used; text or URL.")
     dataPolicy: t.Text = setting("", "eprints description: how files may be used; text or URL.")

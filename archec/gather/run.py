@@ -132,7 +132,7 @@ def _run(
             if options.fetch and phases.visit_files():
                 report.state = "budget"
         except BaseException as error:
-            for item in committer.unkept:
+            for item in committer.uncommitted:
                 report.forget(item.record)
             if isinstance(error, ArchecError):
                 _record_failure(committer, report, error)

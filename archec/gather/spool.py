@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from archec.errors import StorageFailed
 from archec.ids import host_of
+from archec.redif.winner import rank
 from archec.sqlite import Database, Role
 
 _SCHEMA = """
@@ -175,9 +176,9 @@ class Spool:
             if seen.member in superseded:
                 continue
             times += 1
-            rank = (seen.own, seen.path, seen.member, seen.number)
-            if best is None or rank > best:
-                best, sha256, row = rank, seen.sha256, candidate
+            this = rank(seen.own, seen.path, seen.member, seen.number)
+            if best is None or this > best:
+                best, sha256, row = this, seen.sha256, candidate
         if best is not None:
             yield Found(obi, sha256, row, times)
 

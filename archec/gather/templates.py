@@ -15,9 +15,8 @@ from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.model import Coverage, DataSet, Note, Version
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
-from archec.config import Config
+from archec.gather.losses import Observations, coverage_set, covers, handle_set, hash_of, is_held_back
 from archec.gather.merging import Merged, Present, merge
-from archec.gather.observations import Observations, coverage_set, covers, handle_set, hash_of
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
 from archec.gather.spool import SeenRow, Spool
 from archec.gather.writing import Job, Written, writing
@@ -31,17 +30,12 @@ from archec.store.temp import sweep_parts
 from archec.workers.pool import Done, Pool
 
 _ABSENT = "not in its archive's directory, which was read whole"
-_LOT = 500
+_CHUNK = 500
 _INLINE = 2 << 20
 _JOB_WEIGHT = 1000
 _AHEAD = 6
 """Chunks under way for each worker, at most."""
 _BATCH = 1000
-
-
-def is_held_back(config: Config, losses: int, held: int) -> bool:
-    """The guard of design section 4: too many of an archive's tobis would be lost at once."""
-    return losses >= config.max_loss_least and losses > config.max_loss * held
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +124,7 @@ class TemplatePhase:
                     self.meter.at(merged.distinct)
                 if isinstance(item, Present):
                     news.append(item)
-                    if len(news) >= _LOT:
+                    if len(news) >= _CHUNK:
                         write()
                         self._take(pool.results(at_most=_AHEAD * self.workers), waiting)
                         self.meter.at(merged.distinct)

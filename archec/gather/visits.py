@@ -10,6 +10,7 @@ from typing import NamedTuple
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.catalogue.records import ObiChange
 from archec.config import Config
+from archec.gather.schedule import is_lost, next_due
 from archec.text.sniff import is_page_instead_of_pdf
 from archec.web.task import Hop
 
@@ -161,47 +162,3 @@ def _suspect(fobi: Obi, version: Version, state: str | None) -> str:
     if before is not None and is_page_instead_of_pdf(before.type, version.type):
         return "page instead of PDF"
     return ""
-
-
-# -- when -------------------------------------------------------------------------------------------
-
-_DAY = 86400
-_HELD = frozenset({"new", "changed", "same", "not-modified", "cosmetic"})
-_REFUSED = frozenset({"forbidden", "robots", "too-large", "bad-url", "blocked-address"})
-
-
-def next_due(config: Config, visit: Visit, last_noted: int | None, *, lost: bool, deferred: bool = False) -> int:
-    """The tist from which the visited fobi is due again.
-
-    New and changed files after ``revisit_min``; unchanged ones after half the time for which they
-    have not changed, between ``revisit_min`` and ``revisit_max``; gone ones when their loss can be
-    confirmed; faults with a back-off that begins at one day, refusals with one that begins at
-    ``revisit_min``; ``deferred`` ones in the next run.
-    """
-    shortest, longest = int(config.fetch.revisit_min), int(config.fetch.revisit_max)
-    outcome = visit.outcome
-    if deferred:
-        wait = 1
-    elif outcome in ("new", "changed"):
-        wait = shortest
-    elif outcome in _HELD:
-        unchanged = visit.tist - last_noted if last_noted is not None else 0
-        wait = max(shortest, min(longest, unchanged // 2))
-    elif outcome == "gone" and not lost and visit.gone < config.lost_confirmations:
-        wait = max(int(config.lost_grace), 1)
-    elif outcome == "gone" and not lost:
-        wait = max(visit.gone_since + int(config.lost_grace) - visit.tist, 1)
-    else:
-        first = shortest if outcome in _REFUSED or outcome == "gone" else min(_DAY, shortest)
-        wait = min(longest, max(first, 1) << min(max(visit.fails - 1, 0), 12))
-    return visit.tist + max(wait, 1)
-
-
-def is_lost(config: Config, visit: Visit) -> bool:
-    """Whether this visit confirms a loss: gone in ``lost_confirmations`` visits, the first and the
-    last of them at least ``lost_grace`` apart."""
-    return (
-        visit.outcome == "gone"
-        and visit.gone >= config.lost_confirmations
-        and visit.tist - visit.gone_since >= config.lost_grace
-    )

@@ -97,7 +97,7 @@ def _sections(account: Account) -> Iterator[str]:
             ((p.run, human_size(p.stored_bytes), p.tobis_held, p.fobis_held) for p in account.series.growth[::-1]),
         )
     yield from _hosts(account)
-    yield "<h2>CoverageRow by archive</h2>"
+    yield "<h2>Coverage by archive</h2>"
     if account.coverage:
         shown = account.coverage[:_MOST_BARS]
         caption = f"Archives with the most works: {len(shown)} of {len(account.coverage)}."

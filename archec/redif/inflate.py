@@ -77,9 +77,9 @@ def _gunzip(raw: Raw) -> Iterator[bytes]:
     data = raw.read()
     while data:
         stream = inflater.decompressobj(31)
-        hungry = False
+        wants_more = False
         while not stream.eof:
-            if hungry and not data:
+            if wants_more and not data:
                 data = raw.read()
                 if not data:
                     raise Damaged("the gzip stream ends early")
@@ -88,7 +88,7 @@ def _gunzip(raw: Raw) -> Iterator[bytes]:
             except failures as error:
                 raise Damaged(f"the gzip stream is damaged: {error}") from error
             data = stream.unconsumed_tail
-            hungry = len(out) < CHUNK
+            wants_more = len(out) < CHUNK
             if out:
                 yield out
         data = _next_stream(raw, stream.unused_data, b"\x1f\x8b")

@@ -104,7 +104,7 @@ def coverage(
             if not code:
                 _count(without, work, states)
             elif not within:
-                # It may stand in the midst of a series: "RePEc:aaa:x" before "RePEc:aaa:x-y:1" before "RePEc:aaa:x:1".
+                # It may stand within a series: "RePEc:aaa:x" before "RePEc:aaa:x-y:1" before "RePEc:aaa:x:1".
                 loose = loose or CoverageRow(code, "")
                 _count(loose, work, states)
             else:

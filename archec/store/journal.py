@@ -219,7 +219,7 @@ def _pack(plain: Path, packed: Path, disk: Disk) -> None:
 def tidy(layout: Layout) -> int:
     """Settles what a kill in ``finish`` left: temporary files, and the plain form beside a finished one.
 
-    How many files it removed. Only for who holds the run lock. Raises :class:`CorruptJournal` where the
+    How many files it removed. Only while holding the run lock. Raises :class:`CorruptJournal` where the
     two forms differ; both stay then.
     """
     removed = sweep_runs(layout)

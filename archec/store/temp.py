@@ -88,7 +88,7 @@ class Temp:
 def sweep_parts(layout: Layout, tists: Iterable[int]) -> int:
     """Removes the temporary files in the directories of these tists; how many there were.
 
-    Only for who holds the run lock: another run's files on their way would go too.
+    Only while holding the run lock: another run's files on their way would go too.
     """
     disk = Disk()
     with Directories(layout) as directories:

@@ -51,8 +51,9 @@ class LogMeter:
         rate = done / max(now - self._began, 1e-9)
         line = f"{self._name}: {done:,}"
         if self._total:
-            left = max(self._total - done, 0) / rate if rate > 0 else 0
-            line += f" of {self._total:,}, {rate:,.0f}/s, about {left:,.0f} s left"
+            line += f" of {self._total:,}, {rate:,.0f}/s"
+            if rate > 0:
+                line += f", about {max(self._total - done, 0) / rate:,.0f} s left"
         else:
             line += f", {rate:,.0f}/s"
         self._stream.write(f"archec: {line}{', ' + note if note else ''}\n")

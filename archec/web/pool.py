@@ -31,7 +31,7 @@ from archec.workers.process import Process
 _MESSAGE = 512
 """Tasks in one message at most, so that a worker begins before it has read them all."""
 _RETUNE = 0.5
-_BARREN = 3
+_FAILED_STARTS = 3
 """Processes in a row that died without a single hop, after which a worker is not started again."""
 _LOST = "the fetching process was lost over it, and so was another one"
 _START_TIMEOUT = 120.0
@@ -67,7 +67,7 @@ class _FetchSeat:
         self.delivered = 0
         """Hops that came from this process."""
         self.stopped = False
-        self.barren = 0
+        self.failed_starts = 0
         self.busy = 0
         self.hosts = 0
         self.open = 0
@@ -306,10 +306,10 @@ class FetchPool:
 
     def _replace(self, seat: _FetchSeat) -> None:
         """Starts a process in place of one that was lost and gives it the open tasks, each of them once."""
-        seat.barren = 0 if seat.delivered else seat.barren + 1
+        seat.failed_starts = 0 if seat.delivered else seat.failed_starts + 1
         orphans = [(serial, pending) for serial, pending in self._open.items() if pending.owner.seat is seat]
         batch: list[tuple[int, FetchTask]] = []
-        alive = seat.barren < _BARREN
+        alive = seat.failed_starts < _FAILED_STARTS
         for serial, pending in orphans:
             if alive and not pending.again:
                 self._open[serial] = pending._replace(again=True)
@@ -340,14 +340,14 @@ def shares(total: int, wants: Sequence[int]) -> list[int]:
         return []
     result = [1] * len(wants)
     left = total - len(wants)
-    hungry = [number for number, want in enumerate(wants) if want > 1]
-    while left > 0 and hungry:
-        part = max(1, left // len(hungry))
-        for number in hungry:
+    wanting = [number for number, want in enumerate(wants) if want > 1]
+    while left > 0 and wanting:
+        part = max(1, left // len(wanting))
+        for number in wanting:
             gift = min(part, wants[number] - result[number], left)
             result[number] += gift
             left -= gift
-        hungry = [number for number in hungry if result[number] < wants[number]]
+        wanting = [number for number in wanting if result[number] < wants[number]]
     for number in range(max(0, left)):
         result[number % len(result)] += 1
     return result

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from archec.config import Config
 from archec.errors import DataSetError, Exit, UsageError
+from archec.gather.losses import is_held_back
 from archec.gather.run import exit_code
-from archec.gather.templates import is_held_back
 from archec.tist import parse_when
 
 T1, T2, T3 = (parse_when(f"2001-01-0{day}") for day in (1, 2, 3))

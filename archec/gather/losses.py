@@ -1,4 +1,4 @@
-"""What the known data sets say of a handle: which of them looked at it (invariants 4 and 6).
+"""Losses of templates: when one counts as lost, and when the losses of an archive are held back (invariants 4 and 6).
 
 A data set *observes* a handle where it covers it (the handle's archive directory was read whole)
 or where the handle was there although its archive is not covered. What it saw is what the history
@@ -17,9 +17,15 @@ from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
 from archec.catalogue.codec import canonical, read
 from archec.catalogue.model import CORE, Coverage, DataSet, KeyedSet
+from archec.config import Config
 from archec.ids import archive_of, item_of
 
 _coverage = msgspec.json.Decoder(Coverage)
+
+
+def is_held_back(config: Config, losses: int, held: int) -> bool:
+    """The guard of design section 4: whether too many of an archive's tobis would be lost at once."""
+    return losses >= config.max_loss_least and losses > config.max_loss * held
 
 
 def covers(coverage: Coverage, handle: str) -> bool:
