@@ -55,6 +55,7 @@ def test_a_mongodb_archive_rebuilds_to_the_same_on_either_engine(tmp_path: Path,
         assert dumped(url, config.base, everything=True) == before
 
 
+@pytest.mark.slow
 def test_real_tarballs_in_any_order_on_either_engine(tmp_path: Path, mongodb_url: str) -> None:
     if not HISTORY.is_dir():
         pytest.skip("the corpus of dated tarballs is not beside the project")
@@ -68,6 +69,7 @@ def test_real_tarballs_in_any_order_on_either_engine(tmp_path: Path, mongodb_url
     assert dumped(mongodb.database, mongodb.base) == dumped(sqlite.database, sqlite.base)
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_in_mid_run_costs_nothing(
     tmp_path: Path, mongod_binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

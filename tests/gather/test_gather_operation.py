@@ -86,6 +86,7 @@ def slow_run(config: Config, site: Site, *arguments: str) -> Iterator[subprocess
 # -- the lock -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_run_says_who_is_there_and_leaves(config: Config, site: Site) -> None:
     with slow_run(config, site) as child:
         for command in (["gather"], ["gather", "--no-fetch"], ["rebuild"]):
@@ -181,6 +182,7 @@ def test_a_budget_of_nothing_is_refused(config: Config, budget: tuple[str, objec
     assert budget[0] in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [("--max-files", "3"), ("--max-bytes", "70"), ("--max-time", "1ms")])
 def test_a_budget_stops_a_run_that_can_be_resumed(config: Config, site: Site, budget: tuple[str, str]) -> None:
     config = change(config, {"fetch.per_host": 1, "fetch.delay": "20ms"})
@@ -207,6 +209,7 @@ def test_a_budget_stops_a_run_that_can_be_resumed(config: Config, site: Site, bu
     check(config)
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_enough(config: Config, site: Site) -> None:
     for n in range(3):
         site[f"/{n}"] = pdf(str(n))

@@ -84,6 +84,7 @@ def test_the_crontab_names_commands_that_exist() -> None:
     assert len(lines) == 4
 
 
+@pytest.mark.slow
 def test_every_line_of_the_crontab_runs_and_says_nothing(home: Path) -> None:
     _, lines = crontab()
     for line in lines:

@@ -109,6 +109,7 @@ def test_labels_of_a_plot_are_harmless() -> None:
     assert "h-" in picture
 
 
+@pytest.mark.slow
 def test_a_page_is_of_bounded_size() -> None:
     account = account_of("x" * 300, 5000)
     text = page(account)
