@@ -102,7 +102,6 @@ class Committer:
         # follow the catalogue by stamps ask for what came after a run.
         self._stamp = max(catalogue.position().stamp, run)
         self.on_refused: OnRefused = lambda item, outcome: None
-        self.adopted = 0
         self._min_free = min_free
         self._behind = False
 
@@ -196,9 +195,7 @@ class Committer:
         owners = placing + linking + [item for item in items for _ in item.restated]
         refused: set[int] = set()
         for item, outcome in zip(owners, outcomes, strict=True):
-            if outcome.kind == "adopted":
-                self.adopted += 1
-            elif outcome.kind != "stored" and id(item) not in refused:
+            if outcome.kind not in ("stored", "adopted") and id(item) not in refused:
                 refused.add(id(item))
                 self.on_refused(item, outcome)
         return [item for item in items if id(item) not in refused] if refused else items

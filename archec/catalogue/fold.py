@@ -33,8 +33,8 @@ def changes_of(
 ) -> Changes:
     """What one journal batch writes into the catalogue.
 
-    ``fresh`` may name tobis that the caller knows to be absent, to save looking them up. A handle may read like a URL,
-    so that a tobi and a fobi of one id are two obis.
+    ``fresh`` may name tobis that the caller knows to be absent, to save looking them up. Obis are known by kind and
+    id: the fold does not rely on ids of different kinds being different.
     """
     changes = [record for record in records if isinstance(record, ObiChange)]
     obis = _known_obis([change for change in changes if change.kind == "fobi" or change.id not in fresh], known)

@@ -94,10 +94,10 @@ class Fetcher:
             self._runners.add(runner)
             runner.add_done_callback(partial(self._landed, queued, flight))
 
-    def drop_queued(self) -> list[int]:
-        """Forgets the tasks that are not in flight; their serials."""
+    def drop_queued(self) -> None:
+        """Forgets the tasks that are not in flight."""
         self._open = False
-        return [queued.serial for queued in self._hosts.clear()]
+        self._hosts.clear()
 
     async def aclose(self) -> None:
         """Cancels everything; temporary files of unfinished bodies are discarded."""
