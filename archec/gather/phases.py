@@ -89,8 +89,6 @@ class Phases:
                 pool.stop()
                 phase.abandon()
                 raise
-            finally:
-                pool.stop()
 
 
 @contextmanager
