@@ -16,6 +16,7 @@
      +-- CatalogueError             exit 1   the catalogue's engine refused or is not there
      |    +-- CatalogueGone         exit 1   the database server went away in mid-run
      +-- DataSetError               exit 1   a tarball or directory that cannot be read at all
+     |    +-- DamagedDataSet        exit 8   a data set that is not whole: nothing of it is noted
      +-- BadName                    exit 2   what was given is not a handle, a URL or a date
      +-- NotHeld                    exit 7   the archive holds no bytes of this obi at that time
 
@@ -26,6 +27,7 @@ about it, may be empty) and, by its class, an ``exit_code`` for the command line
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "ConfigError",
     "CorruptArchive",
     "CorruptJournal",
+    "DamagedDataSet",
     "DataSetError",
     "Exit",
     "LockHeld",
@@ -46,6 +49,7 @@ __all__ = [
     "StorageFailed",
     "StorageFull",
     "UsageError",
+    "gravest",
 ]
 
 
@@ -60,7 +64,28 @@ class Exit(IntEnum):
     BUDGET = 5
     CORRUPT = 6
     NOT_HELD = 7
+    DAMAGED = 8
+    NETWORK_DOWN = 9
     INTERRUPTED = 130
+
+
+_GRAVEST = (
+    Exit.CORRUPT,
+    Exit.OPERATOR_ERROR,
+    Exit.INTERRUPTED,
+    Exit.DAMAGED,
+    Exit.NETWORK_DOWN,
+    Exit.BUDGET,
+    Exit.LOSSES_HELD_BACK,
+)
+
+
+def gravest(codes: Iterable[Exit]) -> Exit:
+    """The exit code of a command to which several apply. A code without a rank (usage, lock) stands alone: a command
+    that ends with it has done nothing else."""
+    given = set(codes) - {Exit.DONE}
+    unranked = given.difference(_GRAVEST)
+    return min(unranked) if unranked else next((code for code in _GRAVEST if code in given), Exit.DONE)
 
 
 class ArchecError(Exception):
@@ -140,6 +165,15 @@ class CatalogueGone(CatalogueError):
 
 class DataSetError(ArchecError):
     """A data set that cannot be opened or read at all."""
+
+
+class DamagedDataSet(DataSetError):
+    """A data set that is not whole, or does not pass a check that it carries: it notes nothing.
+
+    The message names the file and the place of the damage: the byte on disk, and the member as far as it is known.
+    """
+
+    exit_code = Exit.DAMAGED
 
 
 class BadName(ArchecError):

@@ -21,7 +21,7 @@ from archec.terminal.streams import ReaderGone, guard
 _EPILOG = """\b
 Exit codes: 0 done; 1 operator error; 2 usage; 3 done, but losses are held
 back; 4 another run holds the lock; 5 stopped by its budget, resumable;
-6 corrupted archive; 7 not held then; 130 interrupted, state kept."""
+6 corrupted archive; 7 not held then; 8 damaged data set; 9 no network; 130 interrupted, state kept."""
 
 
 _COMMANDS = (
