@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
-from archec.catalogue.records import Record, RunEnd, RunStart, decode
+from archec.catalogue.records import DataSetRead, Record, RunEnd, RunStart, decode
 from archec.errors import BrokenChain, CorruptArchive, CorruptJournal
+from archec.store.directories import held_tists
 from archec.store.journalfile import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
 from archec.store.layout import Layout
 
 UNFINISHED = ("running", "failed", "budget")
 """The states of a run that ``--resume`` may carry on with while its journal is open."""
-CATCH_UP = "catch up"
-"""What the run lock says where a reader holds it for a moment."""
 
 _HEADS = (b'{"type":"run"', b'{"type":"end"', b'{"type":"data-set"')
 
@@ -123,6 +122,12 @@ def rebuild(
     All journals are read beforehand (with progress to ``checked``): where one of them is damaged, the catalogue stays
     as it is. Raises :class:`CorruptJournal`.
     """
+    foreign = not_of_this_store(layout)
+    if foreign:
+        raise CorruptArchive(
+            f"{layout.runs}: {foreign}: nothing was rebuilt, the catalogue is as it was",
+            hint="put the archive's own journals there, from a second copy",
+        )
     files = journals(layout)
     try:
         _check(files, checked)
@@ -133,6 +138,40 @@ def rebuild(
         ) from error
     catalogue.clear()
     return _follow(layout, catalogue, files, Position(), progress)
+
+
+def not_of_this_store(layout: Layout) -> str:
+    """Why the journals cannot be those of the obis that lie in the store: there are none, or none of them speaks of a
+    tist at which something lies there. Empty where nothing is wrong, or damage keeps from judging."""
+    held = set(held_tists(layout))
+    if not held:
+        return ""
+    files = journals(layout)
+    if not files:
+        return "there are obis in the store, and no journals"
+    for journal in files:
+        try:
+            if any(not held.isdisjoint(_tists(record)) for record in _heads(journal)):
+                return ""
+        except CorruptJournal:
+            return ""
+    return "these journals name none of the tists of what lies in the store: they are those of another archive"
+
+
+def _heads(journal: JournalFile) -> Iterator[RunStart | RunEnd | DataSetRead]:
+    """The records of a journal that speak of the run as a whole."""
+    for batch in read_batches(journal.path):
+        for line in batch.lines:
+            if line.startswith(_HEADS):
+                record = decode(line, f"{journal.path}, batch {batch.n}")
+                if isinstance(record, (RunStart, RunEnd, DataSetRead)):
+                    yield record
+
+
+def _tists(record: RunStart | RunEnd | DataSetRead) -> set[int]:
+    if isinstance(record, RunStart):
+        return {record.tist, record.data_set}
+    return {record.data_set.tist} if isinstance(record, DataSetRead) else set()
 
 
 def _check(files: Sequence[JournalFile], progress: Progress) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from archec.archive.follow import CATCH_UP, catch_up, is_behind
+from archec.archive.follow import is_behind
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.open import is_read_only, open_catalogue
+from archec.catalogue.open import open_catalogue
 from archec.config import Config
-from archec.errors import LockHeld, StorageFailed
 from archec.store.layout import Layout, open_store
-from archec.store.lock import RunLock
+from archec.store.lock import holder
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +32,17 @@ class Archive:
         """Whether there may be journal batches that the catalogue has not followed."""
         return is_behind(self.layout, self.catalogue)
 
+    def was_left_behind(self) -> bool:
+        """Whether there are such batches although no run is at work, which would bring the catalogue up to date."""
+        return self.is_behind() and holder(self.layout) is None and self.is_behind()
+
 
 @contextmanager
 def opened(config: Config) -> Iterator[Archive]:
-    """Opens the archive for reading.
+    """Opens the archive for reading; makes and changes nothing.
 
-    What a killed run left between journal and catalogue is applied first, if no run is under way and the catalogue
-    can be written; one that cannot is read as it is.
+    Raises :class:`archec.errors.CatalogueError` where there is no catalogue: only runs and rebuilds make one.
     """
     layout = open_store(config)
-    read_only = is_read_only(config.database, base=config.base)
-    catalogue = open_catalogue(config.database, base=config.base, create=True, read_only=read_only)
-    try:
-        if not read_only:
-            with suppress(LockHeld, StorageFailed):  # then it is read as far as it has come
-                if is_behind(layout, catalogue):
-                    with RunLock(layout, CATCH_UP):
-                        catch_up(layout, catalogue)
+    with closing(open_catalogue(config.database, base=config.base, read_only=True)) as catalogue:
         yield Archive(config, layout, catalogue)
-    finally:
-        catalogue.close()

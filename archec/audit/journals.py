@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from archec.archive.follow import not_of_this_store
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
@@ -57,10 +58,14 @@ class Journals:
                 self._replaced[finding.path] = finding
 
     def find_missing(self) -> set[int] | None:
-        """Adds to ``unread`` the runs that the catalogue knows and that have no journal.
+        """Adds to ``unread`` the runs that the catalogue knows and that have no journal, and whether the journals are
+        not those of this store at all.
 
         The runs that it knows; None where there is no catalogue, or one that cannot be read.
         """
+        foreign = not_of_this_store(self._archive.layout)
+        if foreign:
+            self.unread.setdefault(RUNS, Finding("journal-missing", RUNS, foreign))
         if self._archive.catalogue is None:
             return None
         try:

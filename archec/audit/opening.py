@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
-from archec.archive.follow import CATCH_UP, catch_up, is_behind
+from archec.archive.follow import catch_up, is_behind
 from archec.audit.findings import Finding
 from archec.catalogue.interface import Catalogue, redact
 from archec.catalogue.model import Position
@@ -18,8 +18,6 @@ from archec.errors import (
     CatalogueGone,
     CorruptArchive,
     CorruptJournal,
-    LockHeld,
-    StorageFailed,
 )
 from archec.store.journalfile import journals
 from archec.store.layout import RUNS, Layout, open_store
@@ -54,12 +52,12 @@ class Audited:
 
 
 @contextmanager
-def opened_for_audit(config: Config, *, following: bool, lock: str = "") -> Iterator[Audited]:
-    """Opens the archive; ``lock``, if given, is the name under which the run lock is held meanwhile.
+def opened_for_audit(config: Config, *, writable: bool = False, lock: str = "") -> Iterator[Audited]:
+    """Opens the archive; a catalogue or a journal that is not as it should be is a finding.
 
-    ``following``: lets the catalogue catch up with the journals, if no run is at work, and makes one where there is
-    none. Otherwise, and where the catalogue cannot be written, nothing is changed. A catalogue or a journal that
-    prevents this is a finding. Raises :class:`CorruptArchive` where ``layout.json`` is damaged, :class:`LockHeld`,
+    ``writable``: the catalogue may be written. ``lock``: the run lock is held under this name meanwhile, the catalogue
+    is made where there is none, and it catches up with the journals. Where it cannot be written, it is only read.
+    Raises :class:`CorruptArchive` where ``layout.json`` is damaged, :class:`archec.errors.LockHeld`,
     :class:`CatalogueGone` where a database server does not answer, and :class:`CatalogueError` where a catalogue on a
     read-only file system cannot be opened.
     """
@@ -69,10 +67,10 @@ def opened_for_audit(config: Config, *, following: bool, lock: str = "") -> Iter
             stack.enter_context(RunLock(layout, lock))
         archive = Audited(config, layout, None, locked=bool(lock))
         read_only = is_read_only(config.database, base=config.base)
-        following = following and not read_only
+        writable = (writable or bool(lock)) and not read_only
         try:
             archive.catalogue = open_catalogue(
-                config.database, base=config.base, create=following, read_only=not following
+                config.database, base=config.base, create=writable and bool(lock), read_only=not writable
             )
         except CatalogueGone:
             raise
@@ -82,7 +80,7 @@ def opened_for_audit(config: Config, *, following: bool, lock: str = "") -> Iter
             archive.findings.append(Finding("catalogue-unreadable", redact(config.database), _text(error)))
         if archive.catalogue is not None:
             stack.callback(archive.catalogue.close)
-            _follow(archive, archive.catalogue, following=following)
+            _follow(archive, archive.catalogue, following=writable and bool(lock))
         yield archive
 
 
@@ -103,15 +101,7 @@ def _follow(archive: Audited, catalogue: Catalogue, *, following: bool) -> None:
 
 
 def _catch_up(archive: Audited, catalogue: Catalogue) -> None:
-    try:
-        with ExitStack() as stack:
-            if not archive.locked:
-                stack.enter_context(RunLock(archive.layout, CATCH_UP))
-            applied = catch_up(archive.layout, catalogue)
-    except (LockHeld, StorageFailed):
-        if archive.locked:
-            raise
-        return
+    applied = catch_up(archive.layout, catalogue)
     if applied:
         message = f"lacked {applied} {'batch' if applied == 1 else 'batches'} of the journals"
         archive.findings.append(Finding("catalogue-behind", catalogue.url, message, mended="it has caught up"))

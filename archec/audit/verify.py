@@ -11,6 +11,7 @@ from itertools import islice
 from math import ceil
 from typing import Any
 
+from archec.archive.follow import not_of_this_store
 from archec.audit.chunks import Chunk, Seen, Tools, chunks_of, inspectors
 from archec.audit.disk import MOST, known_tists, report_unknown_files, under_way, walk
 from archec.audit.expected import key_of, names_something
@@ -283,6 +284,8 @@ class _Verification:
         repaired = False
         with repair.at_work():
             for path, finding in list(unread.items()):
+                if path == RUNS:
+                    continue  # about all of them: judged again when each was tried
                 ours = there.get(path)
                 run = int(path.removeprefix(f"{RUNS}/").partition(".")[0])
                 try:
@@ -295,6 +298,8 @@ class _Verification:
                 repaired = True
             if repaired:
                 self.archive.catch_up()
+                if not not_of_this_store(self.archive.layout):
+                    unread.pop(RUNS, None)
         return repaired
 
     # -- what is there ----------------------------------------------------------------------------

@@ -375,7 +375,7 @@ class MongoCatalogue:
             if not create:
                 raise CatalogueError(
                     f"{self._shown}: there is no catalogue in this database",
-                    hint="'archec init' makes one, 'archec rebuild' fills it from the archive folder",
+                    hint="'archec rebuild' makes it from the archive folder",
                 )
             self._make_indexes()
             self._db.state.replace_one({"_id": "schema"}, {"version": SCHEMA_VERSION}, upsert=True)

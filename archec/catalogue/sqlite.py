@@ -109,7 +109,7 @@ CREATE TABLE data_sets (tist INTEGER, run INTEGER, doc TEXT NOT NULL, PRIMARY KE
 CREATE TABLE sets (key TEXT PRIMARY KEY, data BLOB NOT NULL);
 """
 
-_NEW = "'archec init' makes one, 'archec rebuild' fills it from the archive folder"
+_NEW = "'archec rebuild' makes it from the archive folder"
 _REBUILD = "move the file away and run 'archec rebuild': the archive folder holds all that it said"
 _OLDER = "use the archec that made it; if the journals are of version 2, move the file away and run 'archec rebuild'"
 _ROLE = Role("the catalogue", CatalogueError, _REBUILD)

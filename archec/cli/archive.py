@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from archec.archive import opening
@@ -13,9 +14,17 @@ from archec.export.units import Selection, units
 from archec.terminal.output import note
 
 
-def opened(config_file: Path | None) -> AbstractContextManager[Archive]:
-    """The archive that a configuration describes, open for reading (:func:`archec.archive.opening.opened`)."""
-    return opening.opened(load(config_file))
+@contextmanager
+def opened(config_file: Path | None) -> Iterator[Archive]:
+    """The archive that a configuration describes, open for reading (:func:`archec.archive.opening.opened`).
+
+    Says on stderr where its catalogue may be out of date.
+    """
+    with opening.opened(load(config_file)) as archive:
+        if archive.was_left_behind():
+            note(f"warning: the catalogue {archive.catalogue.url} has not followed the journals to their end")
+            note("    the next run lets it catch up, and so does 'archec check --fix'")
+        yield archive
 
 
 def warn_if_unknown(catalogue: Catalogue, wanted: Selection) -> None:

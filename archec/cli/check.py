@@ -31,7 +31,7 @@ def check(context: click.Context, fix: bool, as_json: bool, config_file: Path | 
     report = printer(as_json=as_json)
     summary = check_layout(config, report)
     if summary is None:
-        with meter_for() as meter, opened_for_audit(config, following=fix, lock="check" if fix else "") as archive:
+        with meter_for() as meter, opened_for_audit(config, lock="check" if fix else "") as archive:
             summary = check_archive(archive, meter, report, fix=fix)
     conclude(context, summary, _lines(summary), as_json=as_json)
 

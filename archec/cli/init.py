@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
+from archec.catalogue.open import open_catalogue
 from archec.config import DEFAULT_FILE, Config, as_yaml, load, parse
-from archec.errors import ConfigError, StorageFailed, UsageError
+from archec.errors import CatalogueError, ConfigError, StorageFailed, UsageError
 from archec.store.layout import create
+from archec.terminal.output import note
 
 
 @click.command()
@@ -51,10 +53,20 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
             config.data_path.mkdir(parents=True)
     except OSError as error:
         raise StorageFailed(f"{error.filename or directory}: {error.strerror}") from error
+    _make_catalogue(config)
     click.echo(f"A new archive in {directory.absolute()}.")
     click.echo(f"  {path}: set fetch.contact, so that webmasters can reach you")
     click.echo(f"  {config.data_path}: put the RePEc data set here, or a link to it")
     click.echo(f"Then: archec gather --config {path}")
+
+
+def _make_catalogue(config: Config) -> None:
+    """Makes the catalogue, if it can be reached; else the first run does."""
+    try:
+        open_catalogue(config.database, base=config.base, create=True).close()
+    except CatalogueError as error:
+        note(f"warning: {error}")
+        note("    the first run makes the catalogue")
 
 
 def _checked(text: str, path: Path) -> Config:

@@ -56,7 +56,7 @@ def verify(
         parse_duration(max_time) if max_time is not None else 0.0,
         parse_size(rate),
     )
-    with opened_for_audit(load(config_file), following=True) as archive:
+    with opened_for_audit(load(config_file), writable=copy is not None) as archive:
         repair = None
         if copy is not None:
             if archive.catalogue is None:
@@ -101,7 +101,7 @@ def _lines(summary: Summary) -> list[str]:
         f"Checked {summary.files:,} files, {human_size(summary.read)}, in {human_duration(summary.seconds)}: "
         f"{tally.wrong:,} wrong, {tally.mended:,} mended, {tally.notes:,} notes."
     )
-    lines = [head, *tally.as_lines()]
+    lines = [head, *tally.as_lines()] if summary.files or tally.by_code else ["Nothing was checked."]
     if summary.oldest:
         lines.append(f"The oldest check is of {iso(summary.oldest)}.")
     return lines

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer, DryCommitter
-from archec.archive.follow import CATCH_UP, LastRun, catch_up, last_run
+from archec.archive.follow import LastRun, catch_up, last_run
 from archec.archive.opening import Archive
 from archec.archive.report import Report, Totals
 from archec.archive.runs import recounted, stored_before
@@ -43,8 +43,6 @@ Begun = Callable[[Report], None]
 
 _TEMPLATES = (8000, 10.0)
 """Items and seconds after which templates are committed: they are small."""
-_PATIENCE = 60.0
-"""Seconds to wait for a reader that is just bringing the catalogue up to date."""
 
 
 def exit_code(report: Report) -> Exit:
@@ -161,18 +159,17 @@ def _announce(committer: Committer, report: Report, options: Options, chosen: Ch
 
 
 def _lock(stack: ExitStack, layout: Layout, meter: Meter, *, wait: bool) -> None:
-    """Takes the run lock. A reader that catches up is always waited for, another run only with ``wait``."""
-    deadline = time.monotonic() + _PATIENCE
+    """Takes the run lock; with ``wait`` as soon as nobody else has it."""
     waiting_for = ""
     while True:
         try:
             stack.enter_context(RunLock(layout, "gather"))
             return
         except LockHeld:
-            who = holder(layout)
-            if not wait and (time.monotonic() > deadline or (who is not None and who.what != CATCH_UP)):
+            if not wait:
                 raise
-            if wait and who is not None and who.what != waiting_for:
+            who = holder(layout)
+            if who is not None and who.what != waiting_for:
                 waiting_for = who.what
                 meter.phase(f"waiting for {who.what}", None)
             time.sleep(0.02)

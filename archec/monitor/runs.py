@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 import orjson
 
-from archec.archive.follow import CATCH_UP, UNFINISHED, last_run
+from archec.archive.follow import UNFINISHED, last_run
 from archec.archive.opening import Archive
 from archec.archive.runs import newest_first, recounted
 from archec.catalogue.model import Run
 from archec.errors import BadName, NotHeld
 from archec.store.journalfile import journals
 from archec.store.layout import Layout
-from archec.store.lock import Holder, holder
+from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso, parse_when
 
 Shown = Literal["running", "done", "held-back", "budget", "interrupted", "failed"]
@@ -144,12 +144,6 @@ def run_named(archive: Archive, name: str) -> RunView:
     if found is None or found.run != tist:
         raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
     return found
-
-
-def at_work(layout: Layout) -> Holder | None:
-    """Who gathers or checks under the run lock now; a reader that catches up for a moment does not count."""
-    who = holder(layout)
-    return None if who is None or who.what == CATCH_UP else who
 
 
 def _stopped(layout: Layout, view: RunView) -> RunView:

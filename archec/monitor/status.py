@@ -16,9 +16,10 @@ from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import DueFobi
 from archec.config import Config
 from archec.errors import StorageFailed
-from archec.monitor.runs import RunView, at_work, runs
+from archec.monitor.runs import RunView, runs
 from archec.sqlite import unwritable
 from archec.store.layout import Layout
+from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso
 
 DUE_AT_MOST = 10_000
@@ -106,7 +107,7 @@ def status(archive: Archive, *, now: int | None = None) -> Status:
     success = next((run for run in recent if run.recorded in ("done", "held-back", "budget")), None)
     fetched = next((run for run in recent if run.part("hosts").get("visited")), None)
     hosts = fetched.part("hosts") if fetched is not None else {}
-    who = at_work(archive.layout)
+    who = holder(archive.layout)
     return Status(
         now=moment,
         name=config.name,

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 
-from archec.errors import CorruptArchive
-from archec.store.durable import Disk, failure
+from archec.errors import BadName, CorruptArchive
+from archec.store.durable import Disk, failure, is_temp
 from archec.store.layout import Layout
+from archec.tist import tist_of_path
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _INNER = _FLAGS | os.O_NOFOLLOW
@@ -108,6 +112,32 @@ class Directories:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def held_tists(layout: Layout) -> Iterator[int]:
+    """The tists that have a directory with anything in it but temporary files; directories of other names, and such
+    as cannot be read, are passed over."""
+    for first in _three_digits(layout.root):
+        for second in _three_digits(first):
+            for directory in _listed(second):
+                with suppress(BadName, ValueError):
+                    tist = tist_of_path(str(directory.relative_to(layout.root)))
+                    if any(not is_temp(path.name) for path in _listed(directory)):
+                        yield tist
+
+
+def _three_digits(directory: Path) -> Iterator[Path]:
+    return (path for path in _listed(directory) if len(path.name) == 3 and path.name.isdigit())
+
+
+def _listed(directory: Path) -> Iterator[Path]:
+    """What is in a directory; nothing where it is none, or cannot be read."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                yield directory / entry.name
+    except OSError:
+        return
 
 
 def _step(fd: int, part: str, where: str, make: Disk | None) -> int | None:

@@ -113,7 +113,7 @@ def verified(
 ) -> tuple[Summary, list[Finding]]:
     """``archec verify`` in this process."""
     findings: list[Finding] = []
-    with opened_for_audit(world.config, following=True) as archive:
+    with opened_for_audit(world.config, writable=copy is not None) as archive:
         if copy is None:
             return verify(archive, scope or Scope(), Silent(), findings.append), findings
         assert archive.catalogue is not None
@@ -125,7 +125,7 @@ def verified(
 def checked(world: World, *, fix: bool = False) -> tuple[CheckSummary, list[Finding]]:
     """``archec check`` in this process."""
     findings: list[Finding] = []
-    with opened_for_audit(world.config, following=fix, lock="check" if fix else "") as archive:
+    with opened_for_audit(world.config, lock="check" if fix else "") as archive:
         return check(archive, Silent(), findings.append, fix=fix), findings
 
 

@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, run_sql, tree, verified
-from gather_support import Member, run, tarball, template
+from gather_support import Member, archec_inline, make, run, tarball, template
 
 from archec.audit.check import check_layout
 from archec.audit.expected import Entry
 from archec.audit.findings import Finding
 from archec.audit.fixity import Inspector, Pace
+from archec.audit.verify import Scope
 
 Damage = Callable[[World], None]
 
@@ -218,10 +219,38 @@ def test_the_database_is_gone(world: World, pristine: World) -> None:
     assert tree(world.config.store_path) == before
 
 
-def test_verify_makes_a_catalogue_that_is_gone(world: World) -> None:
+def test_verify_makes_no_catalogue(world: World) -> None:
     (world.config.base / "data" / "catalogue.sqlite").unlink()
     summary, findings = verified(world)
-    assert (summary.clean, codes(findings)) == (True, ["catalogue-behind"])
+    assert (summary.clean, codes(findings)) == (False, ["catalogue-unreadable"])
+    assert not (world.config.base / "data" / "catalogue.sqlite").exists()
+
+
+@pytest.mark.parametrize("swapped", [False, True], ids=["absent", "another archive's"])
+@pytest.mark.parametrize("catalogue", [False, True], ids=["no catalogue", "a catalogue"])
+def test_journals_that_are_not_those_of_the_store(
+    world: World, tmp_path: Path, memory_folder: Callable[[], Path], swapped: bool, catalogue: bool
+) -> None:
+    copy, other = clone(world, tmp_path / "copy"), make(memory_folder() / "other")
+    member = Member("bbb/sss/1.rdf", template("RePEc:bbb:sss:1").encode())
+    run(other, tarball(tmp_path / "RePEc_1999-01-01.tar", [member]))
+    shutil.rmtree(world.layout.runs)
+    if swapped:
+        shutil.copytree(other.store_path / "runs", world.layout.runs)
+    if not catalogue:
+        (world.config.base / "data" / "catalogue.sqlite").unlink()
+    for scope in (Scope(), Scope(share=0.0), Scope(share=0.5), Scope(seconds=60)):
+        summary, findings = verified(world, scope=scope)
+        assert not summary.clean
+        assert "journal-missing" in codes(findings)
+    assert "journal-missing" in codes(checked(world)[1])
+    done = archec_inline(world.config, "rebuild")
+    assert done.code == 6, done
+    assert "nothing was rebuilt" in done.err
+    if catalogue and not swapped:
+        world.layout.runs.mkdir(exist_ok=True)
+        assert verified(world, copy=copy.config.store_path)[0].clean
+        assert verified(world)[1] == []
 
 
 def test_a_damaged_database(world: World) -> None:

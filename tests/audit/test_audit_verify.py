@@ -328,7 +328,7 @@ def test_nothing_changes_between_two_engines_of_the_audit(many: World) -> None:
     """Inline and in workers: the same numbers."""
     summaries: list[Summary] = []
     for inline in (0, 10**9):
-        with pytest.MonkeyPatch.context() as patch, opened_for_audit(many.config, following=True) as archive:
+        with pytest.MonkeyPatch.context() as patch, opened_for_audit(many.config) as archive:
             patch.setattr(chunks, "_INLINE", inline)
             summaries.append(verify(archive, Scope(), Silent(), lambda finding: None))
     one, two = summaries

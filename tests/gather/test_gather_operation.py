@@ -19,6 +19,7 @@ from gather_site import Answer, Site, moved, pdf
 from gather_support import (
     Member,
     archec_cli,
+    archec_inline,
     change,
     check,
     end,
@@ -36,7 +37,7 @@ from gather_support import (
     write_papers,
 )
 
-from archec.archive.follow import CATCH_UP, is_behind
+from archec.archive.follow import is_behind
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.report.changes import changes_of_runs
@@ -114,17 +115,46 @@ def test_a_run_that_was_asked_to_waits_for_another(config: Config, folder: Path)
     assert len(histories(config)) == 3
 
 
-def test_a_run_waits_for_a_reader_that_catches_up(config: Config, folder: Path) -> None:
-    file = many(folder / "RePEc_2001-01-01.tar", 3)
-    layout = open_layout(config.store_path)
-    lock = RunLock(layout, CATCH_UP)
-    lock.__enter__()
-    child = start_cli(config, "gather", "-f", str(file), "--no-fetch")
-    timer = threading.Timer(1.5, lock.__exit__, (None, None, None))
-    timer.start()
-    child.communicate(timeout=60)
-    timer.join()
-    assert child.returncode == 0
+READING = (
+    "history RePEc:aaa:sss:1", "get RePEc:aaa:sss:1", "dump", "lost", "changes", "coverage", "runs", "status",
+    "metrics",
+)  # fmt: skip
+
+
+def test_reading_commands_never_make_a_catalogue(config: Config, folder: Path) -> None:
+    run(config, many(folder / "RePEc_2001-01-01.tar", 3))
+    for path in config.base.glob("data/catalogue.sqlite*"):
+        path.unlink()
+    before = everything(folder)
+    for command in (*READING, "serve --port 0", "verify --sample 5%"):
+        done = archec_inline(config, *command.split())
+        assert done.code in (1, 6), (command, done)
+        assert "archec rebuild" in done.err + done.out.decode(), command
+    for path in config.base.glob("data/fixity.sqlite*"):
+        path.unlink()
+    assert everything(folder) == before
+    assert archec_inline(config, "rebuild").code == 0
+    assert archec_inline(config, "history", "RePEc:aaa:sss:1").code == 0
+
+
+def test_reading_commands_warn_of_a_catalogue_that_is_behind_and_read_on(config: Config, folder: Path) -> None:
+    run(config, many(folder / "RePEc_2001-01-01.tar", 3))
+    older = {path: path.read_bytes() for path in config.base.glob("data/catalogue.sqlite*")}
+    run(config, many(folder / "RePEc_2001-02-01.tar", 3, "Another"))
+    for path in config.base.glob("data/catalogue.sqlite*"):
+        path.unlink()
+    for path, data in older.items():
+        path.write_bytes(data)
+    for command in READING:
+        done = archec_inline(config, *command.split())
+        assert (done.code, "has not followed the journals" in done.err) == (0, True), (command, done)
+    with RunLock(open_layout(config.store_path), "gather"):
+        done = archec_inline(config, "history", "RePEc:aaa:sss:1")
+        assert (done.code, done.err) == (0, ""), "behind a run at work"
+    assert _is_behind(config)
+    assert archec_inline(config, "check", "--fix").code == 0
+    assert not _is_behind(config)
+    assert archec_inline(config, "history", "RePEc:aaa:sss:1").err == ""
 
 
 def test_what_a_run_noted_is_found_though_its_tist_is_ahead_of_the_clock(config: Config, folder: Path) -> None:
@@ -479,7 +509,8 @@ def test_a_catalogue_that_is_gone_is_made_again(config: Config, folder: Path) ->
     before = lines(config, everything=True)
     for path in (config.base / "data").glob("catalogue.sqlite*"):
         path.unlink()
-    assert archec_cli(config, "history", "RePEc:aaa:sss:1").code == 0
+    assert archec_inline(config, "history", "RePEc:aaa:sss:1").code == 1
+    assert archec_inline(config, "rebuild").code == 0
     assert lines(config, everything=True) == before
 
 

@@ -30,6 +30,7 @@ from gather_support import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
+from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.store.layout import open_layout
 from archec.store.lock import holder
@@ -103,6 +104,7 @@ def test_a_run_that_is_not_there(demo: Config, name: str, code: int) -> None:
 
 
 def test_an_archive_without_runs(config: Config) -> None:
+    open_catalogue(config.database, base=config.base, create=True).close()
     assert archec_inline(config, "runs", "last").code == 7
     assert archec_inline(config, "runs").out.count(b"\n") == 1
     found = told(config, "status")
@@ -165,6 +167,7 @@ def test_losses_await_a_decision_until_there_is_one(config: Config, folder_of_ta
 def test_what_is_due(config: Config, site: Site) -> None:
     site["/a"] = pdf("a")
     write_papers(config, [site.url("/a"), site.url("/b")])
+    open_catalogue(config.database, base=config.base, create=True).close()
     assert told(config, "status")["due"] == {"now": 0, "more": False, "next": None}
     run(config, fetch=False)
     assert told(config, "status")["due"] == {"now": 2, "more": False, "next": 0}
