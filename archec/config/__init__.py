@@ -15,12 +15,13 @@ from archec.config.model import (
     plain_path,
     setting_names,
 )
-from archec.config.types import Collection, FormatConfig
+from archec.config.types import Collection, Denial, FormatConfig
 
 __all__ = [
     "DEFAULT_FILE",
     "Collection",
     "Config",
+    "Denial",
     "FetchConfig",
     "FormatConfig",
     "OaiConfig",

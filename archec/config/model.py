@@ -51,6 +51,15 @@ class FetchConfig:
         300.0, "With a Retry-After or Crawl-delay longer than this, the host waits for the next run.", "5m"
     )
     robots: t.Robots = setting("obey", "obey or ignore robots.txt.")
+    robots_tags: t.RobotsTags = setting(
+        "record", "record or obey 'noarchive' in X-Robots-Tag and robots meta elements: then such files are not kept."
+    )
+    deny: t.Denials = setting(
+        (),
+        "What is never fetched, e.g. [{hosts: [example.org], reason: asked by mail}]; also urls: ['*/private/*'] and "
+        "networks: [192.0.2.0/24].",
+        [],
+    )
     connect_timeout: t.Duration = setting(20.0, "Maximum time to resolve a name, connect and agree on TLS.", "20s")
     idle_timeout: t.Duration = setting(30.0, "Maximum time without a byte from the server.", "30s")
     total_timeout: t.Duration = setting(600.0, "Maximum time for one file.", "10m")
@@ -65,6 +74,11 @@ class FetchConfig:
     )
     revisit_min: t.Duration = setting(7 * 86400.0, "A known file is visited again after this at the earliest ...", "7d")
     revisit_max: t.Duration = setting(365 * 86400.0, "... and after this at the latest.", "365d")
+    reverify: t.Duration = setting(
+        365 * 86400.0,
+        "A server's word that a file did not change is believed for this long; then the file is read again.",
+        "365d",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,18 @@ def _networks(value: Any) -> Any:
         raise ValueError(f"must be a list of networks such as [10.1.0.0/16]: {error}") from error
 
 
+def _denials(value: Any) -> Any:
+    """Groups whose hosts, urls and networks are lists; hosts in lower case, networks without the bits of a host."""
+    if not isinstance(value, list) or not all(isinstance(group, dict) for group in value):
+        return value
+    readers: dict[str, Callable[[Any], Any]] = {"hosts": _lower, "urls": _listed, "networks": _listed_networks}
+    return [{key: readers[key](item) if key in readers else item for key, item in group.items()} for group in value]
+
+
+def _listed_networks(value: Any) -> Any:
+    return _networks(_listed(value))
+
+
 def _formats(value: Any) -> Any:
     """The groups of formats from groups and the names of archec's own."""
     if not isinstance(value, list):
@@ -74,6 +86,16 @@ class FormatConfig(Struct, frozen=True, forbid_unknown_fields=True):
     metadataFormatClass: str  # noqa: N815
     metadataFormatSchema: str = ""  # noqa: N815
     metadataFormatNamespace: str = ""  # noqa: N815
+
+
+class Denial(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is not to be fetched, and why: hosts (domains, with all below them), patterns of URLs, in which ``*`` stands
+    for anything, and networks."""
+
+    hosts: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    reason: str = ""
 
 
 class Collection(Struct, frozen=True, forbid_unknown_fields=True):
@@ -128,6 +150,11 @@ Stamp = Annotated[
 ]
 Email = Annotated[str, _must_be("a mail address", r"[^\s@<>&]+@([^\s@.<>&]+\.)+[^\s@.<>&]+")]
 
+RobotsTags = Annotated[Literal["record", "obey"], _must_be("'record' or 'obey'")]
+Denials = Annotated[
+    tuple[Denial, ...],
+    _must_be("a list of groups with hosts, urls, networks (each a list) and a reason", read=_denials),
+]
 Robots = Annotated[Literal["obey", "ignore"], _must_be("'obey' or 'ignore'")]
 Deleted = Annotated[Literal["persistent", "transient"], _must_be("persistent or transient")]
 Items = Annotated[Literal["both", "tobi", "fobi"], _must_be("both or tobi or fobi")]

@@ -13,7 +13,7 @@ import httpx
 
 from archec.config import FetchConfig
 from archec.web.guard import allowed
-from archec.web.headers import kept, location_of, raw_headers, retry_after
+from archec.web.headers import kept, location_of, raw_headers, wait_asked
 from archec.web.limits import Flight, Tuning
 from archec.web.outcome import EXPECTED, Blocked, Outcome, Truncated, fault_of, of_status
 from archec.web.task import HEAD, FetchTask, Hop, HopKind, Sink, TempLike
@@ -31,12 +31,11 @@ _BLANKS = bytes(32 if code < 32 or code == 127 else code for code in range(256))
 class Attempt(NamedTuple):
     """The result of an attempt.
 
-    ``retry_after``: seconds that the host asked for, None if it did not; ``lasting``: another try in this run
-    would end the same way; ``slow_down``: the host says that it gets too many requests.
+    ``lasting``: another try in this run would end the same way; ``slow_down``: the host says that it gets too many
+    requests.
     """
 
     hop: Hop
-    retry_after: float | None = None
     lasting: bool = True
     slow_down: bool = False
 
@@ -71,7 +70,7 @@ class _Exchange:
 
 
 class Client:
-    """Makes attempts. ``progress`` is called with the number of bytes received.
+    """Makes attempts. ``progress`` is called with bytes received and requests sent since it was called last.
 
     With ``transports.whole_urls`` the request's URL is the file's. Otherwise it is that of the origin, and the
     extension ``target`` has the rest: httpx then need not parse every URL, and the target is sent exactly as it
@@ -85,7 +84,7 @@ class Client:
         agent: str,
         sink: Sink,
         transports: Transports,
-        progress: Callable[[int], None],
+        progress: Callable[[int, int], None],
     ) -> None:
         self._config = config
         self._tuning = tuning
@@ -143,6 +142,7 @@ class Client:
 
         def sent() -> None:
             flight.sent = loop.time()
+            self._progress(0, 1)
 
         whole = self._transports.whole_urls
         try:
@@ -188,9 +188,9 @@ class Client:
             async for chunk in response.stream:  # type: ignore[union-attr]
                 flight.received += len(chunk)
                 flight.last = loop.time()
+                self._progress(len(chunk), 0)
                 if flight.received > limit:
                     return Attempt(exchange.hop("failed", Outcome.TOO_LARGE, f"larger than {limit} bytes"))
-                self._progress(len(chunk))
                 if len(head) < HEAD:
                     head += chunk[: HEAD - len(head)]
                 unwritten.append(chunk)
@@ -220,6 +220,7 @@ class Client:
             async for chunk in response.stream:  # type: ignore[union-attr]
                 flight.received += len(chunk)
                 flight.last = asyncio.get_running_loop().time()
+                self._progress(len(chunk), 0)
                 if flight.received > self._tuning.drain:
                     return
 
@@ -244,8 +245,9 @@ def _without_body(exchange: _Exchange, response: httpx.Response) -> Attempt:
         message += ": a part that was not asked for"
     hop = exchange.hop("failed", outcome, str(response.extensions.get("message") or message))
     slow_down = status in (429, 503)
-    wait = retry_after(fields["retry-after"], time.time()) if slow_down and "retry-after" in fields else None
-    return Attempt(hop, wait, not outcome.is_transient, slow_down)
+    if slow_down:
+        hop = hop._replace(wait=wait_asked(fields, time.time()))
+    return Attempt(hop, not outcome.is_transient, slow_down)
 
 
 async def close(response: httpx.Response) -> None:

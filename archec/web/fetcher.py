@@ -39,7 +39,7 @@ class Fetcher:
         tuning: Tuning | None = None,
         carriers: Transports | None = None,
         fatal: Callable[[StorageFull | StorageFailed], None] | None = None,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self._config = config
         self._tuning = tuning or Tuning()
@@ -70,6 +70,13 @@ class Fetcher:
         """Sets how many requests may be in flight."""
         self._concurrency = max(1, concurrency)
         self.start()
+
+    def know(self, key: str, faults: int, wait: float) -> None:
+        """Takes over what is known of a host: faults in a row, and seconds for which it is not to be asked."""
+        host = self._hosts.host(key)
+        host.faults = faults
+        if wait > 0:
+            self._hosts.pause(host, self._loop.time() + wait)
 
     def submit(self, serial: int, task: FetchTask) -> None:
         """Takes a task; call ``start`` after a batch of them."""
@@ -217,12 +224,11 @@ class Fetcher:
             self._emit(queued.serial, hop)
             return
         now = self._loop.time()
-        wait = attempt.retry_after
-        if wait is not None and wait > self._config.max_delay:
-            reason = GivenUp(outcome, f"{host.key} asks to come back in {wait:.0f} s")
+        if hop.wait > self._config.max_delay:
+            reason = GivenUp(outcome, f"{host.key} asks to come back in {hop.wait:.0f} s")
             self._defer(self._hosts.give_up(host, reason), reason)
-        elif wait is not None:
-            self._hosts.pause(host, now + wait)
+        elif hop.wait:
+            self._hosts.pause(host, now + hop.wait)
         elif attempt.slow_down:
             self._hosts.slow_down(host, now)
         dropped = self._hosts.failed(host, GivenUp(outcome, hop.message))
@@ -246,5 +252,5 @@ class Fetcher:
             self._fatal(error)
 
 
-def _no_op(_: int) -> None:
+def _no_op(size: int, requests: int) -> None:
     return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from datetime import datetime, timezone
+from collections.abc import Iterable, Mapping
+from datetime import timezone
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
@@ -63,18 +63,20 @@ def _public(name: str, value: str) -> str:
     return without_user(value) if name == "location" else without_userinfo(value)
 
 
-def retry_after(value: str, now: float) -> float | None:
-    """Seconds to wait, from a Retry-After header (seconds or an HTTP date); None if it is invalid.
+def wait_asked(fields: Mapping[str, str], now: float) -> float:
+    """Seconds to wait by the Retry-After of an answer, 0 if it has none: a date is relative to the answer's own."""
+    asked = fields.get("retry-after", "")
+    if asked.isascii() and asked.isdecimal():
+        return float(asked[:12])
+    until, since = http_date(asked), http_date(fields.get("date", ""))
+    return 0.0 if until is None else max(0.0, until - (now if since is None else since))
 
-    ``now`` is the Unix time. A date in the past gives 0.
-    """
-    if value.isascii() and value.isdecimal():
-        return float(value[:12])
+
+def http_date(value: str) -> float | None:
+    """The Unix time of an HTTP date, None if it is none."""
     try:
         when = parsedate_to_datetime(value)
-        if when.tzinfo is None:
-            when = when.replace(tzinfo=timezone.utc)
-        return max(0.0, (when - datetime.fromtimestamp(now, timezone.utc)).total_seconds())
+        return (when if when.tzinfo is not None else when.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 

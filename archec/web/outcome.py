@@ -5,6 +5,7 @@ The exceptions are httpx's, so that any httpx transport can be used, and three o
     httpx.TransportError
      +-- ConnectError            unreachable      no name, no route, refused, TLS failed
      |    +-- Blocked            blocked-address  the guard refuses the address
+     |    +-- Denied             denied           fetch.deny has the address
      |    +-- Distrusted         unreachable      the certificate does not verify; not tried again
      +-- ConnectTimeout, ...     timeout
      +-- ReadError               unreachable      closed or reset before an answer
@@ -49,6 +50,8 @@ class Outcome(str, Enum):
     ROBOTS = "robots"
     BAD_URL = "bad-url"
     BLOCKED_ADDRESS = "blocked-address"
+    DENIED = "denied"
+    """The operator's configuration (``fetch.deny``) says not to."""
     REDIRECT_LOOP = "redirect-loop"
     TOO_MANY_REDIRECTS = "too-many-redirects"
     TRUNCATED = "truncated"
@@ -102,6 +105,10 @@ class Blocked(httpx.ConnectError):
     """The guard does not allow connections to the host's address."""
 
 
+class Denied(httpx.ConnectError):
+    """The operator's configuration says not to connect to the host's address."""
+
+
 class Distrusted(httpx.ConnectError):
     """The server's certificate does not verify."""
 
@@ -123,6 +130,7 @@ EXPECTED = (httpx.TransportError, httpx.InvalidURL, httpx.StreamError)
 
 _FAULTS: tuple[tuple[type[Exception], Outcome, bool], ...] = (
     (Blocked, Outcome.BLOCKED_ADDRESS, True),
+    (Denied, Outcome.DENIED, True),
     (Distrusted, Outcome.UNREACHABLE, True),
     (Truncated, Outcome.TRUNCATED, False),
     (httpx.TimeoutException, Outcome.TIMEOUT, False),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import selectors
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from archec.errors import ArchecError, StorageFailed, StorageFull
 from archec.ids import host_of
 from archec.web import wire
 from archec.web.connect import Proxies
+from archec.web.deny import Deny
 from archec.web.limits import Tuning
 from archec.web.outcome import Outcome
 from archec.web.task import FetchTask, Hop, failure
@@ -96,6 +97,7 @@ class FetchPool:
         of the configuration or environment is none.
         """
         Proxies(config.proxy)
+        self._deny = Deny(config.deny)
         self._config = config
         self._agent = agent
         self._sink = sink
@@ -110,8 +112,9 @@ class FetchPool:
         self._error: StorageFull | StorageFailed | None = None
         self._serial = 0
         self._retuned = 0.0
-        self.received = 0
-        """Bytes of bodies that came in so far, those of unfinished and failed ones too; ``collect`` counts."""
+        self.requests = self.received = 0
+        """Requests that were sent, robots.txt and repeats among them, and bytes of bodies that came in so far, those of
+        unfinished and failed ones too; ``collect`` counts."""
 
     def __enter__(self) -> FetchPool:
         count = min(self._config.workers, self._config.concurrency)
@@ -134,18 +137,17 @@ class FetchPool:
     def submit(self, tasks: Sequence[FetchTask]) -> None:
         """Hands tasks over. Their URLs are normalised; the same URL twice is fetched twice."""
         batches: dict[int, list[tuple[int, FetchTask]]] = {}
-        serial = self._serial
-        owners, pending = self._owners, self._open
+        serial, pending = self._serial, self._open
         for task in tasks:
             try:
                 host = host_of(task.url)
             except IndexError:
                 self._ready.append(failure(task.url, Outcome.BAD_URL, "not a normalised URL"))
                 continue
-            owner = owners.get(host)
-            if owner is None:
-                owner = owners[host] = _Owner(min(self._seats, key=_load))
-                owner.seat.hosts += 1
+            if reason := self._deny.reason(task.url):
+                self._ready.append(failure(task.url, Outcome.DENIED, reason))
+                continue
+            owner = self._owner(host)
             seat = owner.seat
             if seat.process is None:
                 self._ready.append(failure(task.url, Outcome.INTERNAL, _LOST, deferred=True))
@@ -160,6 +162,22 @@ class FetchPool:
         self._serial = serial
         for index, batch in batches.items():
             self._send_tasks(self._seats[index], batch)
+
+    def know(self, hosts: Iterable[tuple[str, int, float]]) -> None:
+        """Tells what is known of hosts from before: their names, faults in a row, and seconds for which they are not to
+        be asked (up to ``max_delay``: longer ones are not for a pool to wait for)."""
+        by_seat: dict[int, list[tuple[str, int, float]]] = {}
+        for known in hosts:
+            by_seat.setdefault(self._owner(known[0]).seat.index, []).append(known)
+        for index, items in by_seat.items():
+            self._send(self._seats[index], wire.HostsKnown(items))
+
+    def _owner(self, host: str) -> _Owner:
+        owner = self._owners.get(host)
+        if owner is None:
+            owner = self._owners[host] = _Owner(min(self._seats, key=_load))
+            owner.seat.hosts += 1
+        return owner
 
     def collect(self, timeout: float) -> list[Hop]:
         """The hops that are there; waits up to ``timeout`` seconds for the first, [] where none came.
@@ -240,7 +258,7 @@ class FetchPool:
         seat.alive, seat.heard, seat.delivered, seat.stopped = False, time.monotonic(), 0, False
         self._selector.register(seat.process.socket, selectors.EVENT_READ, seat)
 
-    def _send(self, seat: _FetchSeat, message: wire.Tasks | wire.Concurrency | wire.Stop) -> None:
+    def _send(self, seat: _FetchSeat, message: wire.Tasks | wire.Concurrency | wire.HostsKnown | wire.Stop) -> None:
         if seat.process is not None:
             seat.process.send(encode(message))
 
@@ -276,6 +294,7 @@ class FetchPool:
     def _take(self, seat: _FetchSeat, message: wire.Hops | wire.Fatal | wire.Stopped) -> None:
         if isinstance(message, wire.Hops):
             self.received += message.received
+            self.requests += message.requests
             seat.delivered += len(message.items)
             for serial, temp, hop in message.items:
                 if temp:

@@ -9,7 +9,7 @@ from archec.web.outcome import Outcome
 HEAD = 1536
 """Bytes of a body that come with its hop, enough to recognise its media type."""
 
-HopKind = Literal["body", "redirect", "not-modified", "failed"]
+HopKind = Literal["body", "redirect", "not-modified", "failed", "doubtful"]
 
 
 class FetchTask(NamedTuple):
@@ -30,7 +30,9 @@ class Hop(NamedTuple):
 
     ``kind`` is ``body`` (``temp``, ``md5``, ``sha256``, ``size`` are set; the caller owns the temporary
     file from then on), ``redirect``, ``not-modified`` or ``failed`` (``outcome`` and ``message`` say
-    why). ``outcome`` is None for a body and a redirect: what they mean is the caller's decision.
+    why). ``outcome`` is None for a body and a redirect: what they mean is the caller's decision. A ``doubtful`` hop
+    takes back an earlier one of the same URL, whose connection later proved to be out of step, so that it may have
+    answered another request; it ends no task.
     ``deferred``: the host was given up for this run, nothing was learnt about this file.
     No field ever contains a user name or password of a URL.
     """
@@ -57,6 +59,8 @@ class Hop(NamedTuple):
     elapsed: float = 0.0
     """Seconds of the last attempt, from its start to the last byte."""
     deferred: bool = False
+    wait: float = 0.0
+    """Seconds for which the host asks not to be asked again: the Retry-After of its 429 or 503."""
     head: bytes = b""
     """The first :data:`HEAD` bytes of a body."""
 

@@ -20,6 +20,7 @@ import httpx
 
 from archec.config import FetchConfig
 from archec.web.connect import Connector, Proxies, Proxy
+from archec.web.deny import Deny, DenyingResolver
 from archec.web.ftp import FtpTransport
 from archec.web.guard import Guard, Resolver, SystemResolver
 from archec.web.h1 import H1Connection, Stale
@@ -157,6 +158,7 @@ def transports(
     guard = Guard(config.allow_networks)
     if resolver is None:
         resolver = SystemResolver(tuning.dns_threads, tuning.dns_ttl)
+    resolver = DenyingResolver(resolver, Deny(config.deny))
     proxies = Proxies(config.proxy)
     keep = max(2 * concurrency, min(_MAX_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
     http = DirectTransport(Connector(guard, resolver, tuning), proxies, keep, tuning.keep_idle)

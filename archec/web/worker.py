@@ -85,7 +85,7 @@ class _OrderServer(asyncio.Protocol):
         self._inbox = Inbox()
         self._decode = decoder(wire.ToWorker).decode
         self._hops: list[tuple[int, bytes, Hop]] = []
-        self._received = 0
+        self._received = self._requests = 0
         self._timer: asyncio.TimerHandle | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._fetcher = make(emit=self._emit, fatal=self._fatal, progress=self._progress)
@@ -102,6 +102,9 @@ class _OrderServer(asyncio.Protocol):
                 self._fetcher.start()
             elif isinstance(message, wire.Concurrency):
                 self._fetcher.retune(message.number)
+            elif isinstance(message, wire.HostsKnown):
+                for host, faults, wait in message.items:
+                    self._fetcher.know(host, faults, wait)
             elif self._stopping is None:
                 self._stopping = self._loop.create_task(self._stop(message.finish))
 
@@ -125,17 +128,18 @@ class _OrderServer(asyncio.Protocol):
         elif self._timer is None:
             self._timer = self._loop.call_later(self._tuning.flush, self._flush)
 
-    def _progress(self, size: int) -> None:
+    def _progress(self, size: int, requests: int) -> None:
         self._received += size
+        self._requests += requests
 
     def _flush(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if not self._transport.is_closing():
-            self._send(wire.Hops(self._hops, self._received))
+            self._send(wire.Hops(self._hops, self._received, self._requests))
         self._hops = []
-        self._received = 0
+        self._received = self._requests = 0
 
     def _fatal(self, error: StorageFull | StorageFailed) -> None:
         self._flush()
@@ -155,6 +159,6 @@ class _OrderServer(asyncio.Protocol):
 
     def _tick(self) -> None:
         """Reports the bytes of large bodies, and that this process is alive."""
-        if self._received or self._loop.time() - self._sent >= self._beat:
+        if self._received or self._requests or self._loop.time() - self._sent >= self._beat:
             self._flush()
         self._loop.call_later(self._tuning.tick, self._tick)

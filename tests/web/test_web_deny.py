@@ -1,0 +1,64 @@
+"""What the operator denies: hosts with all below them, patterns of URLs, networks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from archec.config import Config, parse
+from archec.errors import ConfigError
+from archec.web.deny import Deny, DenyingResolver
+from archec.web.outcome import Denied, Outcome, fault_of
+
+
+def config(text: str) -> Config:
+    return parse(text, Path("config.yaml"))
+
+
+RULES = """
+fetch:
+  deny:
+    - {hosts: [Example.org, "[2001:db8::1]"], reason: asked by mail}
+    - {urls: "http://*/private/*"}
+    - {networks: [192.0.2.0/24, "2001:db8::/32"], reason: theirs}
+"""
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("http://example.org/", "asked by mail"),
+        ("https://example.org:8443/x", "asked by mail"),
+        ("ftp://a.b.example.org/x", "asked by mail"),
+        ("http://[2001:db8::1]:8080/x", "asked by mail"),
+        ("http://notexample.org/", ""),
+        ("http://example.org.uk/", ""),
+        ("http://a.edu/private/x", "by fetch.deny"),
+        ("http://a.edu/PRIVATE/x", "by fetch.deny"),
+        ("https://a.edu/private/x", ""),
+        ("http://a.edu/privates", ""),
+    ],
+)
+def test_urls(url: str, reason: str) -> None:
+    assert Deny(config(RULES).fetch.deny).reason(url) == reason
+
+
+def test_addresses() -> None:
+    class Resolver:
+        async def resolve(self, host: str, port: int) -> Sequence[str]:
+            return {"one": ("192.0.2.1",), "two": ("::ffff:192.0.2.1", "198.18.0.1")}[host]
+
+    resolver = DenyingResolver(Resolver(), Deny(config(RULES).fetch.deny))
+    assert asyncio.run(resolver.resolve("two", 80)) == ["198.18.0.1"]
+    with pytest.raises(Denied) as raised:
+        asyncio.run(resolver.resolve("one", 80))
+    assert fault_of(raised.value)[:2] == (Outcome.DENIED, "one is 192.0.2.1: theirs")
+
+
+@pytest.mark.parametrize("text", ["a", "[a]", "[{host: [a]}]", "[{networks: [a.b]}]", "[{hosts: {a: b}}]"])
+def test_what_is_not_understood(text: str) -> None:
+    with pytest.raises(ConfigError, match="deny"):
+        config(f"fetch: {{deny: {text}}}")
