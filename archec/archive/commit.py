@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
-from archec.catalogue.records import ObiChange, Record, SetAdded, encode
+from archec.catalogue.records import ManifestNoted, ObiChange, Record, SetAdded, encode
 from archec.errors import StorageFailed, StorageFull
 from archec.store.failpoints import hit
 from archec.store.interface import CommitResult, HardLink, Journal, Link, ObiStore, Placement
@@ -205,6 +205,8 @@ def _weight(record: Record) -> int:
     """Roughly the characters of a record's journal line."""
     if isinstance(record, SetAdded):
         return 200 + 2 * len(record.data)
+    if isinstance(record, ManifestNoted):
+        return sum(800 + len(file.path) + len(file.platform_url or "") for file in record.part.files)
     if not isinstance(record, ObiChange):
         return 1000
     weight = 600 + len(record.id) + len(record.handle)

@@ -45,8 +45,9 @@ class LastRun:
 
     @property
     def resumable(self) -> bool:
-        """Whether ``--resume`` would carry on with it."""
-        return not self.journal.finished and self.start is not None and self.state in UNFINISHED
+        """Whether ``gather --resume`` would carry on with it."""
+        ours = self.start is not None and self.start.kind == "gather"
+        return ours and not self.journal.finished and self.state in UNFINISHED
 
 
 def last_run(layout: Layout) -> LastRun | None:

@@ -72,6 +72,11 @@ def find(catalogue: Catalogue, raw: str) -> Obi:
     Raises BadName for what is no id, NotHeld where the archive has never heard of it.
     """
     kind, obi = normalise(typed(raw))
+    if kind == "fileset":
+        fileset = catalogue.obis("fileset", [obi]).get(obi)
+        if fileset is not None:
+            return fileset
+        raise NotHeld(f"{raw.strip()}: the archive has never heard of it")
     if kind == "tobi":
         tobi = catalogue.obis("tobi", [obi]).get(obi)
         if tobi is not None:

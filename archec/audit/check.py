@@ -17,7 +17,7 @@ from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.journals import KEPT, Journals, check_names, size_of
 from archec.audit.opening import Audited
 from archec.catalogue.interface import Catalogue, Counts
-from archec.catalogue.model import KINDS
+from archec.catalogue.model import EVERY_KIND
 from archec.catalogue.records import DataSetRead, ObiChange, RunStart, decode
 from archec.config import Config
 from archec.errors import CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
@@ -241,7 +241,7 @@ class _Check:
         number = 0
         try:
             self.meter.phase("reading the catalogue", sum(catalogue.counts()))
-            for kind in KINDS:
+            for kind in EVERY_KIND:
                 for obi in catalogue.all(kind):
                     self.comparison.catalogued(obi.id, obi.history)
                     if kind == "fobi" and not obi.history:

@@ -17,7 +17,7 @@ from archec.audit.expected import Entry, entry_at, histories, key_of, objection,
 from archec.audit.findings import Finding, Reporter
 from archec.audit.partitioned_diff import KEY, PartitionedDiff
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import KINDS
+from archec.catalogue.model import EVERY_KIND
 from archec.catalogue.records import ObiChange
 from archec.errors import CorruptArchive, CorruptJournal, NotHeld
 from archec.history import History
@@ -202,7 +202,7 @@ def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: s
 
 
 def _documents(catalogue: Catalogue) -> Iterator[tuple[str, History]]:
-    for kind in KINDS:
+    for kind in EVERY_KIND:
         for obi in catalogue.all(kind):
             yield obi.id, obi.history
 

@@ -19,6 +19,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import ObiState
 from archec.errors import CatalogueError, CorruptJournal
 from archec.history import History
+from archec.ids import is_fileset
 from archec.tist import MAX_TIST
 
 _NEW_TEMPLATE = re.compile(
@@ -131,6 +132,8 @@ def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
     if len(tobis) < len(ids):
         others = [obi for obi in ids if not obi.startswith(_TOBI)]
         found.update((obi, fobi.history) for obi, fobi in catalogue.obis("fobi", others).items() if fobi.history)
+        filesets = [obi for obi in others if is_fileset(obi)]
+        found.update((obi, fileset.history) for obi, fileset in catalogue.obis("fileset", filesets).items())
         # Handles need not begin with RePEc:; what is no fobi may be a template with such a handle.
         odd = [obi for obi in others if obi not in found]
         found.update((obi, tobi.history) for obi, tobi in catalogue.obis("tobi", odd).items())

@@ -13,7 +13,7 @@ import msgspec
 
 from archec.catalogue.codec import canonical, plain, read
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import COLLECTION, KINDS, TEXTS, Coverage, Kind, Obi
+from archec.catalogue.model import COLLECTION, EVERY_KIND, KINDS, TEXTS, Coverage, Kind, Obi
 from archec.errors import CatalogueError
 
 _coverage = msgspec.json.Decoder(Coverage)
@@ -22,11 +22,12 @@ _coverage = msgspec.json.Decoder(Coverage)
 def dump(catalogue: Catalogue, *, everything: bool) -> Iterator[str]:
     """One line (without its end) for each document, by collection and id.
 
-    The collections come as mi, mo, vi, vo and, with ``everything``, data_sets, runs, sets, state;
-    then mi and mo are whole obis, else the histories of all obis that ever were held: ``h`` maps tists to md5, ``s`` to
-    sha256, null where the obi is lost. Holds one page in memory. Raises :class:`CatalogueError` as reading does.
+    The collections come as mi, mo, mf, vi, vo and, with ``everything``, data_sets, runs, sets, manifests, ingests,
+    state; then mi, mo and mf are whole obis, else the histories of all obis that ever were held:
+    ``h`` maps tists to md5, ``s`` to sha256, null where the obi is lost. Holds one page in memory. Raises
+    :class:`CatalogueError` as reading does.
     """
-    for kind in KINDS:
+    for kind in EVERY_KIND:
         for obi in catalogue.all(kind):
             if everything:
                 yield _line(COLLECTION[kind], _whole(obi))
@@ -64,7 +65,7 @@ def _whole(obi: Obi) -> dict[str, Any]:
     }
     if obi.kind == "tobi":
         whole["handle"] = obi.handle
-    else:
+    elif obi.kind == "fobi":
         whole |= {"visit": None if obi.visit is None else plain(obi.visit), "due": obi.due}
     return whole
 
@@ -82,6 +83,10 @@ def _rest(catalogue: Catalogue) -> Iterator[str]:
     for run in catalogue.runs():
         yield _line("runs", {"id": run.tist, **plain(run)})
     yield from _sets(catalogue, coverages - {""})
+    for sha256, number, file in catalogue.manifests():
+        yield _line("manifests", {"id": [sha256, number], **plain(file)})
+    for ingest in catalogue.ingests():
+        yield _line("ingests", {"id": [ingest.base_url, ingest.ingest_type], **plain(ingest)})
     yield _line("state", {"id": "position", **catalogue.position()._asdict()})
 
 

@@ -14,7 +14,16 @@ import msgspec
 
 from archec.catalogue.codec import text_of
 from archec.catalogue.model import Changes, DataSet, KeyedSet, Kind, Obi, Position, Run, Visited
-from archec.catalogue.records import DataSetRead, ObiChange, Record, RunEnd, RunStart, SetAdded
+from archec.catalogue.records import (
+    DataSetRead,
+    IngestDone,
+    ManifestNoted,
+    ObiChange,
+    Record,
+    RunEnd,
+    RunStart,
+    SetAdded,
+)
 from archec.history import Change
 
 _Key = tuple[Kind, str]
@@ -37,7 +46,7 @@ def changes_of(
     id: the fold does not rely on ids of different kinds being different.
     """
     changes = [record for record in records if isinstance(record, ObiChange)]
-    obis = _known_obis([change for change in changes if change.kind == "fobi" or change.id not in fresh], known)
+    obis = _known_obis([change for change in changes if change.kind != "tobi" or change.id not in fresh], known)
     changed: dict[_Key, None] = {}
     visited: dict[_Key, None] = {}
     mentioned: dict[str, None] = {}
@@ -60,6 +69,8 @@ def changes_of(
         runs=runs,
         data_sets=data_sets,
         sets=sets,
+        manifests=[record.part for record in records if isinstance(record, ManifestNoted)],
+        ingests=[record.ingest for record in records if isinstance(record, IngestDone)],
     )
 
 

@@ -17,11 +17,14 @@ from archec.catalogue.model import (
     Changes,
     DataSet,
     DueFobi,
+    FilesetManifestFile,
     FileState,
+    Ingest,
     Kind,
     Moment,
     Obi,
     ObiState,
+    Place,
     Position,
     Run,
     TextPlace,
@@ -125,6 +128,26 @@ class Catalogue(Protocol):
 
     def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
         """Those of ``urls`` that are known."""
+        ...
+
+    def holding(self, checksum: str) -> Place | None:
+        """The first place, by (tist, id), of held bytes with this sha256 or md5 (in lower-case hex digits)."""
+        ...
+
+    def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:
+        """The files of the manifest with this sha256, in its order; none where it is not known."""
+        ...
+
+    def manifests(self) -> Iterator[tuple[str, int, FilesetManifestFile]]:
+        """Every file of every manifest, with the manifest's sha256 and the file's number in it, by these two."""
+        ...
+
+    def ingest(self, ingest_type: str, base_url: str) -> Ingest | None:
+        """What the newest ingest of a base URL came to."""
+        ...
+
+    def ingests(self) -> Iterator[Ingest]:
+        """The newest ingest of every base URL, by (base_url, ingest_type)."""
         ...
 
     def split(self, parts: int, least: int) -> list[str]:

@@ -1,7 +1,8 @@
 """What the catalogue holds: one :class:`Obi` per object, and the runs and data sets behind them.
 
-``mi`` is the collection of the obis of kind ``tobi``, ``mo`` that of kind ``fobi``; ``vi`` and ``vo`` map text
-checksums to the :class:`TextPlace` where that text is held (Fort Lee paper, "caching database").
+``mi`` is the collection of the obis of kind ``tobi``, ``mo`` that of kind ``fobi``, ``mf`` that of kind ``fileset``;
+``vi`` and ``vo`` map text checksums to the :class:`TextPlace` where that text is held (Fort Lee paper, "caching
+database").
 All of it derives from the run journals (design, invariant 3): :mod:`archec.catalogue.fold`.
 """
 
@@ -9,17 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
 from archec.history import History
 
-Kind = Literal["tobi", "fobi"]
+Kind = Literal["tobi", "fobi", "fileset"]
 KINDS: tuple[Kind, ...] = ("tobi", "fobi")
+"""The kinds of obis that RePEc's data names."""
+EVERY_KIND: tuple[Kind, ...] = (*KINDS, "fileset")
+"""Filesets are kept as well: data sets of several files, whose states are their manifests."""
 
-COLLECTION: Mapping[Kind, str] = {"tobi": "mi", "fobi": "mo"}
-"""The paper's names of the collections."""
+COLLECTION: Mapping[Kind, str] = {"tobi": "mi", "fobi": "mo", "fileset": "mf"}
+"""The collections; ``mi`` and ``mo`` are the paper's names."""
 
 TEXTS: Mapping[Kind, str] = {"tobi": "vi", "fobi": "vo"}
 
@@ -261,6 +265,76 @@ class Run(Struct, frozen=True):
     report: str = ""
 
 
+class FilesetManifestFile(Struct, frozen=True):
+    """One file of a fileset, as the platform told of it and as it was found to be; None: not known.
+
+    ``path`` is as the platform sent it, ``size`` in bytes, the checksums in lower-case hex digits. ``platform_url`` is
+    where the platform says that the file is, and the id of its fobi; ``terminal_url`` where its redirects led, without
+    signatures, at ``terminal_dt`` (14 digits). ``extra`` has ``safe_path``, which exports use, and what else is known.
+    """
+
+    path: str
+    size: int | None = None
+    md5: str | None = None
+    sha1: str | None = None
+    sha256: str | None = None
+    mimetype: str | None = None
+    extra: dict[str, Any] | None = None
+    status: str | None = None
+    platform_url: str | None = None
+    terminal_url: str | None = None
+    terminal_dt: str | None = None
+
+
+class ManifestPart(Struct, frozen=True):
+    """Consecutive files of the manifest with this sha256; ``first`` is the number of the first of them, from 0."""
+
+    sha256: str
+    first: int
+    files: tuple[FilesetManifestFile, ...]
+
+
+class Ingest(Struct, frozen=True, omit_defaults=True):
+    """What the newest ingest of a base URL came to; ``ingest_type`` and ``base_url`` are as they were asked for.
+
+    ``tist`` is the software tist of its run, ``fileset`` the id of the obi and ``state`` the sha256 of its manifest
+    (both empty where there is none), ``due`` the tist from which on it is worth another try (0: never). ``landing`` is
+    the fobi of the landing page, ``answers`` those of what the platform said. The rest is as in the result.
+    """
+
+    ingest_type: str
+    base_url: str
+    tist: int
+    status: str
+    platform_name: str = ""
+    platform_domain: str = ""
+    platform_id: str = ""
+    platform_base_url: str = ""
+    ingest_strategy: str = ""
+    ingest_strategy_preferred: str = ""
+    fileset: str = ""
+    state: str = ""
+    file_count: int | None = None
+    total_size: int | None = None
+    archiveorg_item_name: str = ""
+    archiveorg_bundle_path: str = ""
+    web_bundle_url: str = ""
+    web_bundle_dt: str = ""
+    landing: str = ""
+    answers: tuple[str, ...] = ()
+    message: str = ""
+    due: int = 0
+
+
+class Place(NamedTuple):
+    """Where bytes are held: the obi's entry at ``tist``, which is its first one with these bytes."""
+
+    kind: Kind
+    id: str
+    tist: int
+    size: int
+
+
 class Position(NamedTuple):
     """How far the catalogue has followed the journals: run, number of its last batch, its stamp, and its sha256, which
     is the head of the chain of batches."""
@@ -286,3 +360,5 @@ class Changes:
     runs: Sequence[Run] = ()
     data_sets: Sequence[DataSet] = ()
     sets: Sequence[KeyedSet] = ()
+    manifests: Sequence[ManifestPart] = ()
+    ingests: Sequence[Ingest] = ()

@@ -1,9 +1,9 @@
 """The catalogue on a MongoDB server, for operators who run one.
 
-Collections ``mi mo entries versions refs visits runs data_sets sets state``. No document grows with the number of an
-obi's versions, references or visits (:mod:`archec.catalogue.rows`). Names of fields are words of archec and tists,
-never outside data. Writes are acknowledged by a majority and journaled (``w: majority, j: true``), so that an
-acknowledged batch survives a restart of the server.
+Collections ``mi mo mf entries versions refs visits runs data_sets sets manifests ingests state``. No document
+grows with the number of an obi's versions, references or visits (:mod:`archec.catalogue.rows`). Names of fields are
+words of archec and tists, never outside data. Writes are acknowledged by a majority and journaled (``w: majority, j:
+true``), so that an acknowledged batch survives a restart of the server.
 
 A standalone server has no transactions: an obi's head is written after its other parts, and the position after the rest
 of its batch. A batch that was cut off in the middle is applied again, which changes nothing that is there already.
@@ -17,24 +17,28 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice, takewhile
 from typing import Any
 
+import msgspec
 from pymongo import DeleteOne, ReadPreference, ReplaceOne, UpdateOne, WriteConcern
 
-from archec.catalogue.codec import built, history_text, plain
+from archec.catalogue.codec import built, history_text, plain, read, text_of
 from archec.catalogue.interface import Counts, redact
 from archec.catalogue.model import (
     COLLECTION,
-    KINDS,
+    EVERY_KIND,
     START,
     Changes,
     DataSet,
     DueFobi,
+    FilesetManifestFile,
     FileState,
+    Ingest,
     KeyedSet,
     Kind,
     Moment,
     Note,
     Obi,
     ObiState,
+    Place,
     Position,
     Run,
     TextPlace,
@@ -60,13 +64,15 @@ from archec.catalogue.rows import (
 from archec.errors import CatalogueError
 from archec.history import History
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """To be raised with every change of what the documents look like."""
 
-_COLLECTIONS = ("mi", "mo", "entries", "versions", "refs", "visits", "runs", "data_sets", "sets")
+_COLLECTIONS = ("mi", "mo", "entries", "versions", "refs", "visits", "runs", "data_sets", "sets",
+                "mf", "manifests", "ingests")  # fmt: skip
 _INDEXES: Sequence[tuple[str, tuple[str, ...], dict[str, Any]]] = (
-    *((name, ("stamp", "_id"), {}) for name in ("mi", "mo")),
-    *((name, ("lost", "_id"), {"partialFilterExpression": {"lost": {"$exists": True}}}) for name in ("mi", "mo")),
+    *((name, ("stamp", "_id"), {}) for name in ("mi", "mo", "mf")),
+    *((name, ("lost", "_id"), {"partialFilterExpression": {"lost": {"$exists": True}}})
+      for name in ("mi", "mo", "mf")),
     ("mo", ("due", "_id"), {}),
     ("entries", ("obi", "kind", "tist"), {"unique": True}),
     ("entries", ("kind", "tist", "obi"), {}),
@@ -77,6 +83,8 @@ _INDEXES: Sequence[tuple[str, tuple[str, ...], dict[str, Any]]] = (
     ("versions", ("kind", "text", "first", "obi"), {}),
     ("refs", ("url", "obi"), {"unique": True}),
     ("data_sets", ("tist", "run"), {"unique": True}),
+    ("manifests", ("sha256", "n"), {"unique": True}),
+    ("ingests", ("base_url", "ingest_type"), {"unique": True}),
 )
 _PAGE = 5000
 _OBI_PAGE = 500
@@ -87,6 +95,8 @@ _SET_PART = 8_000_000
 _WRITE_TIMEOUT = 60_000
 """Milliseconds that a majority may take to acknowledge."""
 _MENTIONED: Document = {"h": {}, "state": None, "due": 0, "stamp": 0}
+
+_file = msgspec.json.Decoder(FilesetManifestFile)
 
 _Write = ReplaceOne[Document] | UpdateOne | DeleteOne
 
@@ -123,13 +133,20 @@ class MongoCatalogue:
         """Applies one batch's changes; the position comes last."""
         self._refuse_if_read_only()
         with translated(self._shown):
-            for kind in KINDS:
+            for kind in EVERY_KIND:
                 self._put(kind, written_obis(changes, kind))
             self._put_visits(written_visits(changes))
             mentioned = sorted(set(changes.mentioned))
             self._bulk("mo", [UpdateOne({"_id": url}, {"$setOnInsert": _MENTIONED}, upsert=True) for url in mentioned])
             self._bulk("sets", chain.from_iterable(map(_set_writes, changes.sets)))
             self._bulk("data_sets", [_replace({"tist": d.tist, "run": d.run}, plain(d)) for d in changes.data_sets])
+            self._bulk("manifests", (
+                _replace({"sha256": part.sha256, "n": n}, {"file": text_of(file).decode()})
+                for part in changes.manifests for n, file in enumerate(part.files, part.first)
+            ))  # fmt: skip
+            self._bulk("ingests", [
+                _replace({"base_url": i.base_url, "ingest_type": i.ingest_type}, plain(i)) for i in changes.ingests
+            ])  # fmt: skip
             self._bulk("runs", [_replace({"_id": run.tist}, plain(run)) for run in changes.runs])
             self._db.state.replace_one({"_id": "position"}, changes.position._asdict(), upsert=True)
 
@@ -278,6 +295,39 @@ class MongoCatalogue:
             return None
         parts = [first, *(self._pages.one("sets", f"{key}/{i}") for i in range(1, first["of"]))]
         return None if None in parts else b"".join(part["data"] for part in parts if part)
+
+    # -- filesets ---------------------------------------------------------------------------------
+
+    def holding(self, checksum: str) -> Place | None:
+        """The first place, by (tist, id), of held bytes with this sha256 or md5."""
+        where = {"sha256" if len(checksum) == 64 else "md5": checksum, "first": {"$gt": -1}}
+        for found in self._pages.page("versions", where, ("first", "obi"), 1):
+            return Place(found["kind"], found["obi"], found["first"], found["size"])
+        return None
+
+    def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:
+        """The files of the manifest with this sha256, in its order."""
+        last = -1
+        while page := self._pages.page("manifests", {"sha256": sha256, "n": {"$gt": last}}, ("n",), _PAGE):
+            yield from (read(_file, document["file"]) for document in page)
+            last = page[-1]["n"]
+
+    def manifests(self) -> Iterator[tuple[str, int, FilesetManifestFile]]:
+        """Every file of every manifest."""
+        rows = self._pages.by_pair("manifests", ("sha256", "n"), ("", -1), _PAGE)
+        return ((row["sha256"], row["n"], read(_file, row["file"])) for row in rows)
+
+    def ingest(self, ingest_type: str, base_url: str) -> Ingest | None:
+        """What the newest ingest of a base URL came to."""
+        if not (is_text(base_url) and is_text(ingest_type)):
+            return None
+        where = {"base_url": base_url, "ingest_type": ingest_type}
+        return next((built(Ingest, found) for found in self._pages.page("ingests", where, ("base_url",), 1)), None)
+
+    def ingests(self) -> Iterator[Ingest]:
+        """The newest ingest of every base URL."""
+        rows = self._pages.by_pair("ingests", ("base_url", "ingest_type"), ("", ""), _OBI_PAGE)
+        return (built(Ingest, row) for row in rows)
 
     def counts(self) -> Counts:
         """Counts by newest state; the server reads the collections whole."""

@@ -197,7 +197,7 @@ class Pages:
         self,
         name: str,
         pair: tuple[str, str],
-        start: tuple[int, str],
+        start: tuple[Any, Any],
         size: int,
         *,
         most: int | None = None,
@@ -211,7 +211,7 @@ class Pages:
         """
         first, second = pair
 
-        def page(key: tuple[int, str]) -> list[Document]:
+        def page(key: tuple[Any, Any]) -> list[Document]:
             value, obi = key
             if most is not None and value > most:
                 return []

@@ -8,6 +8,8 @@ not what was computed on the way. One JSON object a line, with its ``type``:
 ``obi``        entries put into and dropped from an obi's history, the version they speak of, a visit
 ``set``        bytes under a key: the handles of an archive that a data set does not cover, or a coverage
 ``data-set``   the data set was read and merged: from now on its absences count
+``manifest``   files of a fileset's manifest, some hundred at a time
+``ingest``     what an ingest of a base URL came to
 ``end``        the run ended (or paused): state and report
 =============  =====================================================================================
 
@@ -24,7 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from archec.catalogue.codec import text_of
-from archec.catalogue.model import DataSet, KeyedSet, Kind, Note, Version, Visit
+from archec.catalogue.model import DataSet, Ingest, KeyedSet, Kind, ManifestPart, Note, Version, Visit
 from archec.errors import CorruptJournal
 
 JOURNAL_VERSION = 2
@@ -82,6 +84,18 @@ class DataSetRead(Struct, frozen=True, tag_field="type", tag="data-set"):
     data_set: DataSet
 
 
+class ManifestNoted(Struct, frozen=True, tag_field="type", tag="manifest"):
+    """A :class:`ManifestPart`."""
+
+    part: ManifestPart
+
+
+class IngestDone(Struct, frozen=True, tag_field="type", tag="ingest"):
+    """An :class:`Ingest`."""
+
+    ingest: Ingest
+
+
 class RunEnd(Struct, frozen=True, tag_field="type", tag="end"):
     """A run ended in ``state`` (see :class:`archec.catalogue.model.Run`), with its report."""
 
@@ -90,7 +104,7 @@ class RunEnd(Struct, frozen=True, tag_field="type", tag="end"):
     report: dict[str, Any]
 
 
-Record = RunStart | ObiChange | SetAdded | DataSetRead | RunEnd
+Record = RunStart | ObiChange | SetAdded | DataSetRead | ManifestNoted | IngestDone | RunEnd
 
 _decoder = msgspec.json.Decoder(Record)
 

@@ -30,17 +30,20 @@ from archec.catalogue.codec import history_of, history_text, read, text_of
 from archec.catalogue.interface import Counts, redact
 from archec.catalogue.model import (
     COLLECTION,
-    KINDS,
+    EVERY_KIND,
     START,
     Changes,
     DataSet,
     DueFobi,
+    FilesetManifestFile,
     FileState,
+    Ingest,
     Kind,
     Moment,
     Note,
     Obi,
     ObiState,
+    Place,
     Position,
     Run,
     TextPlace,
@@ -67,10 +70,11 @@ from archec.sqlite import Database, Role
 APPLICATION = 0x61726368
 """``PRAGMA application_id``: "arch" in ASCII."""
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """``PRAGMA user_version`` of the tables below; to be raised with every change of theirs."""
 
-TABLES = ("position", "mi", "mo", "entries", "versions", "refs", "visits", "runs", "data_sets", "sets")
+TABLES = ("position", "mi", "mo", "entries", "versions", "refs", "visits", "runs", "data_sets", "sets",
+          "mf", "manifests", "ingests")  # fmt: skip
 
 _SCHEMA = """
 CREATE TABLE position (
@@ -89,6 +93,15 @@ CREATE TABLE mo (
 CREATE INDEX mo_stamp ON mo (stamp, id);
 CREATE INDEX mo_lost ON mo (last, id) WHERE state IS NULL AND last IS NOT NULL;
 CREATE INDEX mo_due ON mo (due, id);
+CREATE TABLE mf (
+    id TEXT PRIMARY KEY, last INTEGER, state BLOB, h TEXT, handle TEXT, type TEXT, stamp INTEGER NOT NULL,
+    due INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX mf_stamp ON mf (stamp, id);
+CREATE INDEX mf_lost ON mf (last, id) WHERE state IS NULL AND last IS NOT NULL;
+CREATE TABLE manifests (sha256 BLOB, n INTEGER, doc TEXT NOT NULL, PRIMARY KEY (sha256, n)) WITHOUT ROWID;
+CREATE TABLE ingests (base_url TEXT, ingest_type TEXT, doc TEXT NOT NULL, PRIMARY KEY (base_url, ingest_type))
+    WITHOUT ROWID;
 CREATE TABLE entries (
     id TEXT, tist INTEGER, kind TEXT NOT NULL, back INTEGER NOT NULL, note TEXT, PRIMARY KEY (id, kind, tist)
 ) WITHOUT ROWID;
@@ -128,6 +141,8 @@ _version = msgspec.json.Decoder(Version)
 _visit = msgspec.json.Decoder(Visit)
 _run = msgspec.json.Decoder(Run)
 _data_set = msgspec.json.Decoder(DataSet)
+_file = msgspec.json.Decoder(FilesetManifestFile)
+_ingest = msgspec.json.Decoder(Ingest)
 
 _HEAD = (
     "INSERT INTO {} (id, last, state, h, handle, type, stamp, due) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -187,7 +202,7 @@ class SQLiteCatalogue(Database):
     def write(self, changes: Changes) -> None:
         """Applies one batch's changes as one transaction."""
         with self.transaction() as db:
-            for kind in KINDS:
+            for kind in EVERY_KIND:
                 self._put(db, kind, written_obis(changes, kind))
             self._put_visits(db, written_visits(changes))
             mention = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, 0) ON CONFLICT (id) DO NOTHING"
@@ -196,6 +211,12 @@ class SQLiteCatalogue(Database):
             sets = ((item.tist, item.run, _doc(item)) for item in changes.data_sets)
             db.executemany("REPLACE INTO data_sets VALUES (?, ?, ?)", sets)
             db.executemany("REPLACE INTO sets VALUES (?, ?)", changes.sets)
+            db.executemany("REPLACE INTO manifests VALUES (?, ?, ?)", (
+                (bytes.fromhex(part.sha256), n, _doc(file))
+                for part in changes.manifests for n, file in enumerate(part.files, part.first)
+            ))  # fmt: skip
+            ingests = ((ingest.base_url, ingest.ingest_type, _doc(ingest)) for ingest in changes.ingests)
+            db.executemany("REPLACE INTO ingests VALUES (?, ?, ?)", ingests)
             db.execute("REPLACE INTO position VALUES (1, ?, ?, ?, ?)", changes.position)
 
     def _put(self, db: sqlite3.Connection, kind: Kind, obis: Sequence[Obi]) -> None:
@@ -347,6 +368,43 @@ class SQLiteCatalogue(Database):
         """The bytes of one keyed set."""
         found = self.fetch("SELECT data FROM sets WHERE key = ?", (key,))
         return bytes(found[0][0]) if found else None
+
+    # -- filesets ---------------------------------------------------------------------------------
+
+    def holding(self, checksum: str) -> Place | None:
+        """The first place, by (tist, id), of held bytes with this sha256 or md5."""
+        column = "sha256" if len(checksum) == 64 else "md5"
+        sql = f"SELECT kind, id, first, doc FROM versions WHERE {column} = ? AND first IS NOT NULL ORDER BY first, id"
+        for kind, obi, first, doc in self.fetch(f"{sql} LIMIT 1", (bytes.fromhex(checksum),)):
+            return Place(kind, obi, first, read(_version, doc).size)
+        return None
+
+    def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:
+        """The files of the manifest with this sha256, in its order."""
+        sql = "SELECT n, doc FROM manifests WHERE sha256 = ? AND n > ? ORDER BY n LIMIT ?"
+        key = bytes.fromhex(sha256)
+        return (read(_file, doc) for _, doc in self._paged(sql, (key, -1), lambda row: (key, row[0]), _PAGE))
+
+    def manifests(self) -> Iterator[tuple[str, int, FilesetManifestFile]]:
+        """Every file of every manifest."""
+        sql = "SELECT sha256, n, doc FROM manifests WHERE (sha256, n) > (?, ?) ORDER BY sha256, n LIMIT ?"
+        rows = self._paged(sql, (b"", -1), lambda row: row[:2], _PAGE)
+        return ((sha256.hex(), n, read(_file, doc)) for sha256, n, doc in rows)
+
+    def ingest(self, ingest_type: str, base_url: str) -> Ingest | None:
+        """What the newest ingest of a base URL came to."""
+        if not (is_text(base_url) and is_text(ingest_type)):
+            return None
+        found = self.fetch("SELECT doc FROM ingests WHERE base_url = ? AND ingest_type = ?", (base_url, ingest_type))
+        return read(_ingest, found[0][0]) if found else None
+
+    def ingests(self) -> Iterator[Ingest]:
+        """The newest ingest of every base URL."""
+        sql = (
+            "SELECT base_url, ingest_type, doc FROM ingests WHERE (base_url, ingest_type) > (?, ?)"
+            " ORDER BY base_url, ingest_type LIMIT ?"
+        )
+        return (read(_ingest, doc) for _, _, doc in self._paged(sql, ("", ""), lambda row: row[:2], _OBI_PAGE))
 
     def counts(self) -> Counts:
         """Counts by newest state; reads the narrow tables whole (0.1 s a million)."""

@@ -14,10 +14,10 @@ from pathlib import Path
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer, DryCommitter
 from archec.archive.follow import LastRun, catch_up, last_run
+from archec.archive.interrupted import close_interrupted_run, totals
 from archec.archive.opening import Archive
-from archec.archive.report import Report, Totals
-from archec.archive.runs import recounted, stored_before
-from archec.catalogue.interface import Catalogue
+from archec.archive.report import Report
+from archec.archive.runs import recounted
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
@@ -136,7 +136,7 @@ def _run(
                 _record_failure(committer, report, error)
             raise
         committer.commit()
-        report.totals = _totals(catalogue, report)
+        report.totals = totals(catalogue, report)
         committer.add(CommitItem(RunEnd(report.run, report.state, report.as_value())))
         committer.commit()
         if report.state != "budget":
@@ -184,33 +184,6 @@ def _sweep(config: Config, layout: Layout, last: LastRun) -> None:
         if last.start is not None and last.start.data_set:
             tists.add(last.start.data_set)
         sweep_parts(layout, tists)
-
-
-def close_interrupted_run(archive: Archive, last: LastRun) -> None:
-    """Closes the journal of a run that is not resumed."""
-    run, catalogue = last.journal.tist, archive.catalogue
-    with ExitStack() as stack:
-        journal = stack.enter_context(JournalWriter(archive.layout, run, head=catalogue.position().head))
-        writer = stack.enter_context(Writer(archive.layout))
-        if last.start is not None and last.state in ("running", "failed"):
-            report = recounted(last, last.start)
-            report.state = "interrupted"
-            report.message = _message_of(last)
-            report.totals = _totals(catalogue, report)
-            committer = Committer(writer, journal, catalogue, run=run)
-            committer.add(CommitItem(RunEnd(run, report.state, report.as_value())))
-            committer.commit()
-        journal.finish()
-
-
-def _message_of(last: LastRun) -> str:
-    """Why the run failed, where it could say so."""
-    return str(last.report.get("message", "")) if last.state == "failed" else ""
-
-
-def _totals(catalogue: Catalogue, report: Report) -> Totals:
-    """What the archive holds now that this run is over."""
-    return Totals(stored_before(catalogue, report.run) + report.stored_bytes, catalogue.counts())
 
 
 def _record_failure(committer: Committer, report: Report, error: ArchecError) -> None:

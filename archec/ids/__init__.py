@@ -1,11 +1,13 @@
 """Ids of obis, their names on disk and their keys in an index: pure functions, idempotent where they normalise.
 
 The id of a tobi is its normalised handle (``handles``), the id of a fobi its normalised URL (``urls``). ``names``
-gives the name of an id in the obi store, ``urlkey`` its key in a CDXJ index. Import from here.
+gives the name of an id in the obi store, ``urlkey`` its key in a CDXJ index; ``filesets`` has the ids of
+filesets. Import from here.
 """
 
 from __future__ import annotations
 
+from archec.ids.filesets import FilesetId, is_fileset, parse_fileset
 from archec.ids.handles import archive_of, item_of, normalise, normalise_handle, series_of, typed
 from archec.ids.names import MAX_ID, MAX_NAME, escape, fan, file_name, unescape
 from archec.ids.urlkey import target_uri, urlkey
@@ -14,16 +16,19 @@ from archec.ids.urls import host_of, is_url, normalise_url, slash_variant, witho
 __all__ = [
     "MAX_ID",
     "MAX_NAME",
+    "FilesetId",
     "archive_of",
     "escape",
     "fan",
     "file_name",
     "host_of",
+    "is_fileset",
     "is_url",
     "item_of",
     "normalise",
     "normalise_handle",
     "normalise_url",
+    "parse_fileset",
     "series_of",
     "slash_variant",
     "target_uri",

@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 
 from archec.errors import BadName
+from archec.ids.filesets import is_fileset, parse_fileset
 from archec.ids.names import MAX_ID, unescape
 from archec.ids.urls import is_url, normalise_url
 
@@ -16,14 +17,16 @@ def normalise_handle(raw: str) -> str:
     """The id of a tobi: white space removed, ``RePEc:`` prefix, the rest lower-case.
 
     A handle that does not begin with ``repec:`` (in any case) is kept without that prefix: archec does not invent
-    an identity. Raises BadName for an empty handle, for one of more than MAX_ID characters, and for a URL: ids of tobis
-    and of fobis never collide, and so neither do their names in the obi store.
+    an identity. Raises BadName for an empty handle, for one of more than MAX_ID characters, for a URL and for
+    the id of a fileset: ids of tobis, fobis and filesets never collide, and so neither do their names in the obi store.
     """
     text = "".join(raw.split()).lower()
     if not text or text == "repec:":
         raise BadName("the handle is empty")
     if is_url(text):
         raise BadName(f"the handle {text[:50]!r} is a URL")
+    if is_fileset(text):
+        raise BadName(f"the handle {text[:50]!r} is the id of a fileset")
     if len(text) > MAX_ID:
         raise BadName(f"the handle {text[:50]!r}... has {len(text)} characters, more than {MAX_ID}")
     return "RePEc:" + text[6:] if text.startswith("repec:") else text
@@ -48,7 +51,9 @@ def item_of(handle: str) -> str:
 
 
 def normalise(raw: str) -> tuple[str, str]:
-    """``("tobi", id)`` or ``("fobi", id)`` of any spelling of a handle or a URL."""
+    """``("tobi", id)``, ``("fobi", id)`` or ``("fileset", id)`` of any spelling of a handle, a URL, a fileset's id."""
+    if is_fileset(raw):
+        return "fileset", parse_fileset(raw).obi
     if is_url(raw):
         return "fobi", normalise_url(raw)
     return "tobi", normalise_handle(raw)

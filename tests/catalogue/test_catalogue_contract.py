@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,13 +19,17 @@ from archec.catalogue.model import (
     KINDS,
     DataSet,
     DueFobi,
+    FilesetManifestFile,
     FileState,
+    Ingest,
     KeyedSet,
     Kind,
+    ManifestPart,
     Moment,
     Note,
     Obi,
     ObiState,
+    Place,
     Position,
     Refipo,
     Run,
@@ -510,3 +515,40 @@ def test_a_closed_catalogue_says_so(opener: Opener) -> None:
     catalogue.close()
     with pytest.raises(CatalogueError):
         catalogue.position()
+
+
+# -- filesets -------------------------------------------------------------------------------------
+
+
+def test_filesets_manifests_and_ingests_come_back_as_they_were(catalogue: Catalogue) -> None:
+    manifest = state("manifest")
+    kept = Version(manifest, checksum("manifest"), 9, type="application/json", title="Data")
+    history = History.of({5: manifest})
+    fileset = Obi("fileset:zenodo:zenodo.org:7", "fileset", history, {manifest: kept}, {5: Note(5, "new")}, stamp=2)
+    files = tuple(FilesetManifestFile(f"d/{n}", n, extra={"k.$": [None]}, status="success") for n in range(7))
+    parts = [ManifestPart(manifest, 0, files[:4]), ManifestPart(manifest, 4, files[4:])]
+    ingests = [Ingest("dataset", f"https://zenodo.org/records/{n}", 5, "success", state=manifest) for n in (2, 1)]
+    for number in (1, 1, 2):  # again is as well as once
+        catalogue.write(lot(number, fileset, manifests=parts, ingests=ingests))
+    assert catalogue.obis("fileset", [fileset.id]) == {fileset.id: fileset}
+    assert list(catalogue.manifest(manifest)) == list(files)
+    assert list(catalogue.manifest(state("none"))) == []
+    assert list(catalogue.manifests()) == [(manifest, n, file) for n, file in enumerate(files)]
+    assert list(catalogue.ingests()) == ingests[::-1]
+    assert catalogue.ingest("dataset", ingests[0].base_url) == ingests[0]
+    assert catalogue.ingest("other", ingests[0].base_url) is None
+    assert [json.loads(line)["collection"] for line in dump(catalogue, everything=False)] == ["mf"]
+    collections = {json.loads(line)["collection"] for line in everything(catalogue)}
+    assert collections == {"mf", "manifests", "ingests", "state"}
+    changed = msgspec.structs.replace(ingests[0], status="platform-404")
+    catalogue.write(lot(3, ingests=[changed]))
+    assert catalogue.ingest("dataset", changed.base_url) == changed
+    catalogue.clear()
+    assert [*catalogue.manifests(), *catalogue.ingests(), *catalogue.all("fileset")] == []
+
+
+def test_held_bytes_are_found_by_their_checksums(catalogue: Catalogue) -> None:
+    catalogue.write(lot(1, fobi("http://h/b", 7), fobi("http://h/a", 9, 11)))
+    text = "http://h/a@11"
+    assert catalogue.holding(state(text)) == catalogue.holding(checksum(text)) == Place("fobi", "http://h/a", 11, 5)
+    assert catalogue.holding(state("none")) is None

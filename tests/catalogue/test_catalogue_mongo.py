@@ -321,7 +321,7 @@ def test_a_foreign_database_is_refused_and_left_alone(mongodb_url: str, raw: Any
 
 def test_another_schema_version_is_refused(catalogue: MongoCatalogue, mongodb_url: str, raw: Any) -> None:
     raw.state.update_one({"_id": "schema"}, {"$set": {"version": 99}})
-    with pytest.raises(CatalogueError, match="version 99, this archec works with 3"):
+    with pytest.raises(CatalogueError, match="version 99, this archec works with 4"):
         MongoCatalogue(mongodb_url, create=True)
 
 

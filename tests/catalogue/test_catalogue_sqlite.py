@@ -91,7 +91,7 @@ def test_another_schema_version_is_refused(catalogue: SQLiteCatalogue, path: Pat
     with sqlite3.connect(path) as db:
         db.execute(f"PRAGMA user_version = {version}")
     db.close()
-    with pytest.raises(CatalogueError, match=f"version {version}, this archec works with 3") as caught:
+    with pytest.raises(CatalogueError, match=f"version {version}, this archec works with 4") as caught:
         opened(path)
     assert advice in caught.value.hint
 
