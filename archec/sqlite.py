@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
-from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from archec.errors import ArchecError, StorageFull
@@ -62,9 +61,7 @@ class Database:
     def __enter__(self: _D) -> _D:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

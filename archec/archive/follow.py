@@ -12,7 +12,7 @@ from archec.catalogue.model import Position
 from archec.catalogue.records import DataSetRead, Record, RunEnd, RunStart, decode
 from archec.errors import BrokenChain, CorruptArchive, CorruptJournal
 from archec.store.directories import held_tists
-from archec.store.journalfile import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
+from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
 from archec.store.layout import Layout
 
 UNFINISHED = ("running", "failed", "budget")

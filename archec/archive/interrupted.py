@@ -11,7 +11,7 @@ from archec.archive.report import Report, Totals
 from archec.archive.runs import recounted, stored_before
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.records import RunEnd
-from archec.store.journal import JournalWriter
+from archec.store.journal_writer import JournalWriter
 from archec.store.writer import Writer
 
 

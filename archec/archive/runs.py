@@ -11,7 +11,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
 from archec.catalogue.records import ObiChange, RunEnd, RunStart, decode
 from archec.errors import CatalogueError
-from archec.store.journalfile import read_batches
+from archec.store.journal_reader import read_batches
 from archec.tist import MAX_TIST
 
 _PAGE = 50

@@ -25,11 +25,11 @@ from archec.progress import Meter
 from archec.redif.problems import shown
 from archec.store.directories import Directories
 from archec.store.durable import failure, is_temp
-from archec.store.journal import tidy
-from archec.store.journalfile import JournalBatch, JournalFile, journals
+from archec.store.journal_reader import JournalBatch, JournalFile, journals
+from archec.store.journal_writer import tidy
 from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, open_store
 from archec.store.lock import holder
-from archec.store.temp import sweep_parts
+from archec.store.writer import sweep_parts
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from archec.audit.opening import Audited
 from archec.catalogue.open import open_catalogue
 from archec.errors import CorruptJournal
 from archec.ids import file_name
-from archec.store.journalfile import JournalBatch
+from archec.store.journal_reader import JournalBatch
 from archec.store.layout import RUNS, Layout
 from archec.workers.pool import Pool
 

@@ -22,7 +22,7 @@ from archec.catalogue.records import ObiChange
 from archec.errors import CorruptArchive, CorruptJournal, NotHeld
 from archec.history import History
 from archec.ids import slash_variant
-from archec.store.journalfile import journals, read_batches
+from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import Layout
 from archec.store.reader import locate
 

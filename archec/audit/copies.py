@@ -14,8 +14,8 @@ from urllib.parse import quote
 import httpx
 
 from archec.errors import ArchecError, ConfigError, NotHeld, StorageFailed
-from archec.store.durable import failure
-from archec.store.journalfile import open_plain
+from archec.store.durable import storage_errors
+from archec.store.journal_reader import open_plain
 from archec.store.layout import DESCRIPTOR, RUNS, Layout, open_layout
 from archec.store.reader import open_obi
 
@@ -75,11 +75,9 @@ class DirectoryCopy:
             yield from self._read(file, f"{RUNS}/{name}")
 
     def _read(self, file: BinaryIO, path: str) -> Iterator[bytes]:
-        try:
+        with storage_errors(self._layout.root / path):
             while data := file.read(_CHUNK):
                 yield data
-        except OSError as error:
-            raise failure(error, self._layout.root / path) from error
 
 
 class UrlCopy:

@@ -19,10 +19,10 @@ from archec.errors import ArchecError, BadName, StorageFailed
 from archec.ids import file_name
 from archec.redif.problems import shown
 from archec.store.directories import Directories, open_root
-from archec.store.durable import failure, is_temp
+from archec.store.durable import is_temp, storage_errors
 from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, Layout
-from archec.store.links import follow, id_of_name
 from archec.store.lock import LOCK, holder
+from archec.store.reader import follow, id_of_name
 from archec.tist import tist_of_path
 
 QUARANTINE = "quarantine"
@@ -78,10 +78,8 @@ def _descend(layout: Layout, fd: int, directory: str, depth: int, report: Report
         if wrong is not None:
             report(Finding(wrong[0], shown(path), wrong[1]))
             continue
-        try:
+        with storage_errors(f"{layout.root}/{path}"):
             inner = os.open(name, _DIRECTORY, dir_fd=fd)
-        except OSError as error:
-            raise failure(error, f"{layout.root}/{path}") from error
         try:
             yield from _descend(layout, inner, path, depth + 1, report)
         finally:
@@ -90,11 +88,8 @@ def _descend(layout: Layout, fd: int, directory: str, depth: int, report: Report
 
 def _names(layout: Layout, fd: int, directory: str) -> list[str]:
     """The names in a directory of directories; there are at most some thousand."""
-    try:
-        with os.scandir(fd) as entries:
-            return sorted(entry.name for entry in entries)
-    except OSError as error:
-        raise failure(error, f"{layout.root}/{directory}") from error
+    with storage_errors(f"{layout.root}/{directory}"), os.scandir(fd) as entries:
+        return sorted(entry.name for entry in entries)
 
 
 def _misfit(layout: Layout, fd: int, name: str, path: str, depth: int) -> tuple[str, str] | None:
@@ -106,10 +101,8 @@ def _misfit(layout: Layout, fd: int, name: str, path: str, depth: int) -> tuple[
             tist_of_path(path)
         except (BadName, ValueError):
             fits = False
-    try:
+    with storage_errors(f"{layout.root}/{path}"):
         mode = os.lstat(name, dir_fd=fd).st_mode
-    except OSError as error:
-        raise failure(error, f"{layout.root}/{path}") from error
     if not fits:
         return "unexpected", f"{_kind(mode)} that is no part of the store"
     if not stat.S_ISDIR(mode):
@@ -125,19 +118,16 @@ def _kind(mode: int) -> str:
 
 def _places(layout: Layout, fd: int, directory: str) -> Iterator[DiskName]:
     tist = tist_of_path("/".join(directory.split("/")[:3]))
-    try:
-        with os.scandir(fd) as entries:
-            for entry in entries:
-                name = entry.name
-                if entry.is_file(follow_symlinks=False):
-                    kind: NameKind = "temp" if name.startswith(".+") and is_temp(name) else "file"
-                    yield DiskName(tist, directory, name, kind)
-                elif entry.is_symlink():
-                    yield DiskName(tist, directory, name, "link")
-                else:
-                    yield DiskName(tist, directory, name, "other")
-    except OSError as error:
-        raise failure(error, f"{layout.root}/{directory}") from error
+    with storage_errors(f"{layout.root}/{directory}"), os.scandir(fd) as entries:
+        for entry in entries:
+            name = entry.name
+            if entry.is_file(follow_symlinks=False):
+                kind: NameKind = "temp" if name.startswith(".+") and is_temp(name) else "file"
+                yield DiskName(tist, directory, name, kind)
+            elif entry.is_symlink():
+                yield DiskName(tist, directory, name, "link")
+            else:
+                yield DiskName(tist, directory, name, "other")
 
 
 def judge(directories: Directories, path: str) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ from archec.errors import ArchecError, CorruptArchive
 from archec.ids import is_url, slash_variant
 from archec.store.directories import Directories
 from archec.store.layout import Layout
-from archec.store.links import Chain, follow
+from archec.store.reader import Chain, follow
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _READ = 1 << 20

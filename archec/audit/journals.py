@@ -16,9 +16,9 @@ from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
 from archec.redif.problems import shown
-from archec.store.durable import failure, is_temp
-from archec.store.journal import same_text
-from archec.store.journalfile import NO_BATCH, JournalBatch, JournalFile, Scanner, journals
+from archec.store.durable import failure, is_temp, storage_errors
+from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, Scanner, journals
+from archec.store.journal_writer import same_text
 from archec.store.layout import RUNS, Layout
 
 _NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
@@ -168,7 +168,5 @@ def check_names(layout: Layout, report: Reporter) -> int:
 
 def size_of(journal: JournalFile) -> int:
     """The bytes of a journal's file."""
-    try:
+    with storage_errors(journal.path):
         return journal.path.stat().st_size
-    except OSError as error:
-        raise failure(error, journal.path) from error

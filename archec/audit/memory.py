@@ -15,7 +15,7 @@ from archec.audit.journals import Ends
 from archec.config import Config
 from archec.errors import StorageFailed
 from archec.sqlite import Database, Role, unwritable
-from archec.store.journalfile import JournalFile
+from archec.store.journal_reader import JournalFile
 
 _APPLICATION = 0x61726669
 _VERSION = 3

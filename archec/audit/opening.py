@@ -19,7 +19,7 @@ from archec.errors import (
     CorruptArchive,
     CorruptJournal,
 )
-from archec.store.journalfile import journals
+from archec.store.journal_reader import journals
 from archec.store.layout import RUNS, Layout, open_store
 from archec.store.lock import RunLock
 

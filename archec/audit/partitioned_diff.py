@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from archec.errors import StorageFailed
-from archec.store.durable import failure
+from archec.store.durable import storage_errors
 
 KEY = 16
 _PARTS = 256
@@ -51,14 +51,12 @@ class PartitionedDiff:
         if self._scratch is None:
             return rest
         path = self._path(self._scratch, side, number)
-        try:
+        with storage_errors(path):
             return path.read_bytes() + rest if path.exists() else rest
-        except OSError as error:
-            raise failure(error, path) from error
 
     def _spill(self) -> None:
         path = self._folder
-        try:
+        with storage_errors(path):
             if self._scratch is None:
                 path.mkdir(parents=True, exist_ok=True)
                 self._scratch = tempfile.TemporaryDirectory(prefix="audit-", dir=path)
@@ -69,8 +67,6 @@ class PartitionedDiff:
                         with open(path, "ab") as file:
                             file.write(part)
                         part.clear()
-        except OSError as error:
-            raise failure(error, path) from error
         self._size = 0
 
     @staticmethod

@@ -23,9 +23,9 @@ from archec.catalogue.records import RunEnd, RunStart, decode
 from archec.errors import ArchecError, CorruptArchive, CorruptJournal, NotHeld, StorageFailed, StorageFull
 from archec.ids import is_url
 from archec.store.directories import Directories
-from archec.store.durable import Disk, create_temp, failure
+from archec.store.durable import Disk, failure, open_directory, storage_errors, temporary_file
 from archec.store.interface import Link, Placement
-from archec.store.journalfile import JournalBatch, read_batches
+from archec.store.journal_reader import JournalBatch, read_batches
 from archec.store.layout import RUNS, Layout
 from archec.store.lock import RunLock
 from archec.store.reader import locate
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from archec.audit.copies import Copy  # imports an HTTP client, which few repairs need
 
 _BY_COPY = frozenset({"missing", "corrupt", "unreadable", "not-a-file", "link-escapes", "link-dangling"})
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _HEADS = (b'{"type":"run"', b'{"type":"end"')
 
 
@@ -136,7 +135,7 @@ class Repair:
 
         Raises an ArchecError that says why it could not be. Only within :meth:`at_work`.
         """
-        try:
+        with storage_errors(self._archive.work):
             self._archive.work.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="audit-", dir=self._archive.work) as scratch:
                 candidate = self._fetched(tist, Path(scratch))
@@ -145,8 +144,6 @@ class Repair:
                 if objection:
                     raise CorruptArchive(f"the copy's journal does not fit: {objection}")
                 return self._placed(candidate, ours)
-        except OSError as error:
-            raise failure(error, self._archive.work) from error
 
     def _fetched(self, tist: int, scratch: Path) -> Path:
         for name in (f"{tist}.jsonl.gz", f"{tist}.jsonl"):
@@ -161,26 +158,17 @@ class Repair:
 
     def _placed(self, candidate: Path, ours: Path | None) -> str:
         runs, disk = self._layout.runs, self._disk
-        dir_fd = os.open(runs, _DIRECTORY)
-        try:
-            fd, temp = create_temp(disk, dir_fd, str(runs))
-            try:
-                try:
-                    with candidate.open("rb") as file:
-                        while data := file.read(1 << 18):
-                            disk.write(fd, data, str(runs / temp))
-                    os.fchmod(fd, 0o444 if candidate.suffix == ".gz" else 0o644)
-                    disk.fsync(fd, str(runs / temp))
-                finally:
-                    os.close(fd)
+        with open_directory(runs) as dir_fd:
+            with temporary_file(disk, dir_fd, str(runs)) as (fd, temp):
+                with candidate.open("rb") as file:
+                    while data := file.read(1 << 18):
+                        disk.write(fd, data, str(runs / temp))
+                os.fchmod(fd, 0o444 if candidate.suffix == ".gz" else 0o644)
+                disk.fsync(fd, str(runs / temp))
                 moved = quarantine(self._layout, f"{RUNS}/{ours.name}", disk) if ours is not None else None
                 if disk.rename_noreplace(temp, dir_fd, candidate.name, dir_fd, str(runs / candidate.name)) != "done":
                     raise CorruptArchive(f"{runs / candidate.name}: is there already")
-            finally:
-                disk.unlink(temp, dir_fd, str(runs / temp))
             disk.fsync_dir(dir_fd, str(runs))
-        finally:
-            os.close(dir_fd)
         return f"repaired from {self._copy.where}{_moved_to(moved)}"
 
 

@@ -24,7 +24,7 @@ from archec.audit.partitioned_diff import KEY, PartitionedDiff
 from archec.audit.repair import Repair
 from archec.errors import ArchecError
 from archec.progress import Meter
-from archec.store.journalfile import JournalFile, journals
+from archec.store.journal_reader import JournalFile, journals
 from archec.store.layout import RUNS
 from archec.units import human_size
 

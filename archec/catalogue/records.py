@@ -14,7 +14,7 @@ not what was computed on the way. One JSON object a line, with its ``type``:
 =============  =====================================================================================
 
 Lines come in batches; each batch is closed by a line of type ``batch``
-(:mod:`archec.store.journal`), whose stamp is the moment at which it became visible.
+(:mod:`archec.store.journal_writer`), whose stamp is the moment at which it became visible.
 """
 
 from __future__ import annotations

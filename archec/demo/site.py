@@ -11,7 +11,6 @@ import threading
 from datetime import datetime, timezone
 from email.utils import format_datetime, parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import NamedTuple
 
 from archec.demo.papers import STAGES, Answer, answer
@@ -82,9 +81,7 @@ class DemoSite:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         server, thread = self._server, self._thread
         self._server = self._thread = None
         if server is not None and thread is not None:

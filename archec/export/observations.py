@@ -10,7 +10,6 @@ import mmap
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 import orjson
@@ -22,8 +21,8 @@ from archec.catalogue.records import ObiChange, decode
 from archec.export.sorting import SortedLines
 from archec.export.units import Unit, tobis_of
 from archec.ids import target_uri
-from archec.store.durable import failure
-from archec.store.journalfile import journals, read_batches
+from archec.store.durable import storage_errors
+from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import Layout
 from archec.warc.cdxj import prefix
 from archec.warc.records import Observation, RecordKind
@@ -51,12 +50,10 @@ class Visits:
     """Looks up visits in a file of :func:`collect_visits`. A context manager."""
 
     def __init__(self, path: Path) -> None:
-        try:
+        with storage_errors(path):
             self._file = open(path, "rb")  # noqa: SIM115 - closed with this object
             self._count = path.stat().st_size // _WIDTH
             self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self._count else None
-        except OSError as error:
-            raise failure(error, path) from error
 
     def of(self, url: str) -> Iterator[Unchanged]:
         """The visits to a URL, oldest first."""
@@ -84,9 +81,7 @@ class Visits:
     def __enter__(self) -> Visits:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -111,11 +106,8 @@ def collect_visits(
                         _add(found, decode(line, f"{journal.path}, batch {batch.n}"))
                 lines += len(batch.lines)
                 reported(lines)
-        try:
-            with open(path, "wb") as file:
-                file.writelines(line + b"\n" for line in found)
-        except OSError as error:
-            raise failure(error, path) from error
+        with storage_errors(path), open(path, "wb") as file:
+            file.writelines(line + b"\n" for line in found)
     return path
 
 

@@ -20,7 +20,7 @@ from archec.export.units import Selection, Unit, units
 from archec.export.vault import open_vault, sweep
 from archec.progress import Meter
 from archec.sqlite import unwritable
-from archec.store.durable import failure
+from archec.store.durable import storage_errors
 from archec.store.layout import Layout
 from archec.store.lock import RunLock
 from archec.units import human_size
@@ -173,10 +173,8 @@ def _export_units(
 def _scratch_folder(config: Config) -> Iterator[Path]:
     """A folder for scratch files; where temporary files belong if the archive can only be read."""
     parent = Path(tempfile.gettempdir()) if unwritable(config.work_path / "scratch") else config.work_path
-    try:
+    with storage_errors(parent):
         parent.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(prefix="export-", dir=parent)
-    except OSError as error:
-        raise failure(error, parent) from error
     with folder as name:
         yield Path(name)

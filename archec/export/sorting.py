@@ -6,10 +6,9 @@ import heapq
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
-from archec.store.durable import failure
+from archec.store.durable import storage_errors
 
 _IN_MEMORY = 32 << 20
 _OVERHEAD = 80
@@ -60,12 +59,10 @@ class SortedLines:
 
     def _write(self, lines: list[bytes] | None) -> None:
         """Writes a run of these lines; for None, if there are too many runs, one that replaces them all."""
-        try:
+        with storage_errors(self._folder):
             run = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed with this object
             run.writelines(line + b"\n" for line in (self if lines is None else lines))
             run.flush()
-        except OSError as error:
-            raise failure(error, self._folder) from error
         if lines is None:
             self.close()
         self._runs.append(run)
@@ -79,9 +76,7 @@ class SortedLines:
     def __enter__(self) -> SortedLines:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

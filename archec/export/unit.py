@@ -19,7 +19,7 @@ from archec.export.observations import Visits, collect, observation_of
 from archec.export.sorting import SortedLines
 from archec.export.units import Unit
 from archec.export.vault import Member, TempFile, Vault, WarcFile
-from archec.store.durable import Disk, failure, fsync_dir
+from archec.store.durable import Disk, failure, fsync_dir, storage_errors
 from archec.store.failpoints import hit
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
@@ -199,10 +199,8 @@ class _UnitExport:
         else:
             self._number = self._vault.next_number(self._unit)
         path = self._vault.warc(self._unit, self._number + len(self._warcs))
-        try:
+        with storage_errors(path.parent):
             path.parent.mkdir(exist_ok=True)
-        except OSError as error:
-            raise failure(error, path.parent) from error
         if not self._warcs:
             fsync_dir(path.parent.parent, disk=self._disk)
         warc = WarcFile(path, self._disk)

@@ -19,7 +19,6 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, cast
 
 from warcio.recordloader import ArcWarcRecord
@@ -27,7 +26,7 @@ from warcio.warcwriter import WARCWriter
 
 from archec.errors import ConfigError, CorruptArchive, UsageError
 from archec.export.units import Unit
-from archec.store.durable import Data, Disk, atomic_write, create_temp, failure, is_temp
+from archec.store.durable import Data, Disk, atomic_write, create_temp, failure, is_temp, storage_errors
 from archec.store.failpoints import hit
 from archec.store.layout import Layout
 from archec.warc.cdxj import IndexLine, read_index
@@ -84,10 +83,8 @@ class TempFile:
     def __init__(self, path: Path, disk: Disk) -> None:
         self.path = path
         self._disk = disk
-        try:
+        with storage_errors(path.parent):
             self._directory = os.open(path.parent, _DIRECTORY)
-        except OSError as error:
-            raise failure(error, path.parent) from error
         try:
             self._fd, self._temp = create_temp(disk, self._directory, str(path.parent))
         except BaseException:
@@ -137,9 +134,7 @@ class TempFile:
     def __enter__(self) -> TempFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             if self._temp:
                 self._disk.unlink(self._temp, self._directory, str(self.path))
@@ -191,7 +186,7 @@ def open_vault(root: Path, store: Layout, *, dry: bool) -> Vault:
     root = root.absolute()
     if root.resolve() == store.root.resolve() or store.root.resolve() in root.resolve().parents:
         raise UsageError(f"{root}: lies in the obi store", hint="name a folder outside it")
-    try:
+    with storage_errors(root):
         names = sorted(os.listdir(root)) if os.path.lexists(root) else []
         if _DESCRIPTOR in names:
             _check(root / _DESCRIPTOR)
@@ -203,15 +198,13 @@ def open_vault(root: Path, store: Layout, *, dry: bool) -> Vault:
             if _DESCRIPTOR not in names:
                 text = {"type": "archec vault of WARC files", "version": _VERSION}
                 atomic_write(root / _DESCRIPTOR, json.dumps(text, indent=2).encode() + b"\n")
-    except OSError as error:
-        raise failure(error, root) from error
     return Vault(root)
 
 
 def sweep(vault: Vault) -> int:
     """Removes the temporary files of killed exports, and returns their number. The caller must hold the lock."""
     removed = 0
-    try:
+    with storage_errors(vault.root):
         folders = [vault.root, vault.root / "indexes"]
         with os.scandir(vault.root / "archive") as entries:
             folders += [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
@@ -221,8 +214,6 @@ def sweep(vault: Vault) -> int:
                     if is_temp(entry.name) and entry.is_file(follow_symlinks=False):
                         os.unlink(entry.path)
                         removed += 1
-    except OSError as error:
-        raise failure(error, vault.root) from error
     return removed
 
 

@@ -30,12 +30,11 @@ from archec.progress import Meter
 from archec.redif.problems import Problem
 from archec.redif.source import open_source
 from archec.store.interface import CommitResult
-from archec.store.journal import JournalWriter, tidy
-from archec.store.journalfile import journals, read_batches
+from archec.store.journal_reader import journals, read_batches
+from archec.store.journal_writer import JournalWriter, tidy
 from archec.store.layout import Layout, open_store
 from archec.store.lock import RunLock, holder
-from archec.store.temp import sweep_parts, sweep_runs
-from archec.store.writer import Writer
+from archec.store.writer import Writer, sweep_parts, sweep_runs
 from archec.tist import stamp
 from archec.workers.child import RARE_COLLECTIONS
 

@@ -6,8 +6,7 @@ A module of its own, as each fetching process imports it: it imports the store a
 from __future__ import annotations
 
 from archec.store.layout import Layout
-from archec.store.temp import Temp
-from archec.store.writer import Writer
+from archec.store.writer import Temp, Writer
 from archec.web.task import Sink, TempLike
 
 

@@ -26,7 +26,7 @@ from archec.progress import Meter
 from archec.redif.items import Source
 from archec.redif.problems import Problem
 from archec.store.interface import HardLink, Placement
-from archec.store.temp import sweep_parts
+from archec.store.writer import sweep_parts
 from archec.workers.pool import Done, Pool
 
 _ABSENT = "not in its archive's directory, which was read whole"

@@ -14,7 +14,7 @@ from archec.archive.opening import Archive
 from archec.archive.runs import newest_first, recounted
 from archec.catalogue.model import Run
 from archec.errors import BadName, NotHeld
-from archec.store.journalfile import journals
+from archec.store.journal_reader import journals
 from archec.store.layout import Layout
 from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso, parse_when

@@ -34,7 +34,7 @@ from archec.oai.repository import NOWHERE, Repository, make_repository, open_ind
 from archec.oai.request import LISTS, Argument, parse_arguments
 from archec.oai.sets import SetRules
 from archec.server.responses import PiecewiseResponse, choose_coding, encode
-from archec.store.journalfile import journals
+from archec.store.journal_reader import journals
 
 _log = logging.getLogger("archec.oai")
 _LIST_THREADS = 4

@@ -11,10 +11,9 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from archec.errors import BadName, CorruptArchive
-from archec.store.durable import Disk, failure, is_temp
+from archec.store.durable import Disk, failure, is_temp, storage_errors
 from archec.store.layout import Layout
 from archec.tist import tist_of_path
 
@@ -24,10 +23,8 @@ _INNER = _FLAGS | os.O_NOFOLLOW
 
 def open_root(layout: Layout) -> int:
     """The store's root, open."""
-    try:
+    with storage_errors(layout.root):
         return os.open(layout.root, _FLAGS)
-    except OSError as error:
-        raise failure(error, layout.root) from error
 
 
 class Directories:
@@ -108,9 +105,7 @@ class Directories:
     def __enter__(self) -> Directories:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -14,7 +14,8 @@ import ctypes
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -59,6 +60,22 @@ def failure(error: OSError, path: str | os.PathLike[str]) -> ArchecError:
     return StorageFailed(f"{where}: {error.strerror or error}")
 
 
+class storage_errors:  # noqa: N801 - it is used like a function
+    """``with storage_errors(path):`` an OSError within is raised as :func:`failure` has it."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise failure(error, self._path) from error
+
+
 def _libc_function(name: str, *argtypes: Any) -> Callable[..., int] | None:
     function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     if function is None:
@@ -94,28 +111,22 @@ class Disk:
 
     def write(self, fd: int, data: Data, path: str) -> None:
         """Writes all of ``data``."""
-        try:
+        with storage_errors(path):
             done = os.write(fd, data)
             if done != len(data):
                 rest = memoryview(data)[done:]
                 while rest:
                     rest = rest[os.write(fd, rest) :]
-        except OSError as error:
-            raise failure(error, path) from error
 
     def close(self, fd: int, path: str) -> None:
         """Closes; a network file system may say only now that a write failed."""
-        try:
+        with storage_errors(path):
             os.close(fd)
-        except OSError as error:
-            raise failure(error, path) from error
 
     def truncate(self, fd: int, size: int, path: str) -> None:
         """Cuts a file to ``size`` bytes."""
-        try:
+        with storage_errors(path):
             os.ftruncate(fd, size)
-        except OSError as error:
-            raise failure(error, path) from error
 
     # -- making it last ---------------------------------------------------------------------------
 
@@ -146,10 +157,8 @@ class Disk:
 
     def fsync(self, fd: int, path: str) -> None:
         """Brings one file to the disk."""
-        try:
+        with storage_errors(path):
             os.fsync(fd)
-        except OSError as error:
-            raise failure(error, path) from error
 
     def begin_sync(self, fd: int) -> None:
         """Sets the bytes of a file on their way to the disk without waiting: a hint, which may come to nothing.
@@ -161,10 +170,8 @@ class Disk:
 
     def fdatasync(self, fd: int, path: str) -> None:
         """Brings one file's bytes and size to the disk."""
-        try:
+        with storage_errors(path):
             os.fdatasync(fd)
-        except OSError as error:
-            raise failure(error, path) from error
 
     def fsync_dir(self, fd: int, path: str) -> None:
         """Brings the names in a directory to the disk."""
@@ -219,10 +226,8 @@ class Disk:
 
     def replace(self, old: str, new: str, dir_fd: int, path: str) -> None:
         """Renames within a directory, over what is there: never used on the name of an obi."""
-        try:
+        with storage_errors(path):
             os.replace(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
-        except OSError as error:
-            raise failure(error, path) from error
 
     def symlink(self, target: str, name: str, dir_fd: int, path: str) -> bool:
         """Makes a symbolic link; False if the name is taken."""
@@ -266,9 +271,11 @@ def _kernel() -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def create_temp(disk: Disk, dir_fd: int, directory: str) -> tuple[int, str]:
-    """A new temporary file in an open directory, and its name."""
-    for n in count():
+def create_temp(
+    disk: Disk, dir_fd: int, directory: str, numbers: Iterable[int] | None = None
+) -> tuple[int, str]:
+    """A new temporary file in an open directory, and its name, which has the next of ``numbers`` that is free."""
+    for n in numbers or count():
         name = temp_name(n)
         fd = disk.create(name, dir_fd, f"{directory}/{name}")
         if fd is not None:
@@ -276,17 +283,35 @@ def create_temp(disk: Disk, dir_fd: int, directory: str) -> tuple[int, str]:
     raise AssertionError("count() has no end")
 
 
-def fsync_dir(path: str | Path, *, disk: Disk | None = None) -> None:
-    """Brings the names in the directory at ``path`` to the disk."""
-    disk = disk or Disk()
-    try:
+@contextmanager
+def open_directory(path: str | Path) -> Iterator[int]:
+    """An open directory, closed at the end of the block."""
+    with storage_errors(path):
         fd = os.open(path, _DIRECTORY)
-    except OSError as error:
-        raise failure(error, path) from error
     try:
-        disk.fsync_dir(fd, os.fspath(path))
+        yield fd
     finally:
         os.close(fd)
+
+
+@contextmanager
+def temporary_file(disk: Disk, dir_fd: int, directory: str) -> Iterator[tuple[int, str]]:
+    """A new temporary file, open for writing, and its name. It is closed at the end of the block, which renames it;
+    after an exception it is removed."""
+    fd, name = create_temp(disk, dir_fd, directory)
+    try:
+        yield fd, name
+    except BaseException:
+        disk.unlink(name, dir_fd, f"{directory}/{name}")
+        raise
+    finally:
+        os.close(fd)
+
+
+def fsync_dir(path: str | Path, *, disk: Disk | None = None) -> None:
+    """Brings the names in the directory at ``path`` to the disk."""
+    with open_directory(path) as fd:
+        (disk or Disk()).fsync_dir(fd, os.fspath(path))
 
 
 def atomic_write(path: str | Path, data: bytes, *, disk: Disk | None = None) -> None:
@@ -294,25 +319,12 @@ def atomic_write(path: str | Path, data: bytes, *, disk: Disk | None = None) -> 
 
     Not for obis: those go through :class:`archec.store.writer.Writer`, which never replaces.
     """
-    disk = disk or Disk()
-    where = os.fspath(path)
-    directory, name = os.path.split(where)
-    try:
-        dir_fd = os.open(directory or ".", _DIRECTORY)
-    except OSError as error:
-        raise failure(error, where) from error
-    try:
-        fd, temp = create_temp(disk, dir_fd, directory or ".")
-        try:
-            try:
-                disk.write(fd, data, where)
-                disk.fsync(fd, where)
-            finally:
-                os.close(fd)
+    disk, where = disk or Disk(), os.fspath(path)
+    folder, name = os.path.split(where)
+    folder = folder or "."
+    with open_directory(folder) as dir_fd:
+        with temporary_file(disk, dir_fd, folder) as (fd, temp):
+            disk.write(fd, data, where)
+            disk.fsync(fd, where)
             disk.replace(temp, name, dir_fd, where)
-        except BaseException:
-            disk.unlink(temp, dir_fd, where)
-            raise
-        disk.fsync_dir(dir_fd, directory or ".")
-    finally:
-        os.close(dir_fd)
+        disk.fsync_dir(dir_fd, folder)

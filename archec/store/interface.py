@@ -1,8 +1,8 @@
 """The obi store and a run's journal, as those who commit to them see them; the words of a batch.
 
-:mod:`archec.store.writer` and :mod:`archec.store.journal` are the implementation, on a POSIX file system. What is
-promised here is what a run relies on: disk before journal before catalogue (invariant 2), held is held (invariant 1).
-Paths are relative to the store's root, with ``/`` between their parts.
+:mod:`archec.store.writer` and :mod:`archec.store.journal_writer` are the implementation, on a POSIX file system.
+What is promised here is what a run relies on: disk before journal before catalogue (invariant 2), held is held
+(invariant 1). Paths are relative to the store's root, with ``/`` between their parts.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 from archec.config import Config
 from archec.errors import ConfigError, CorruptArchive
 from archec.ids import MAX_NAME, fan, file_name
-from archec.store.durable import Disk, atomic_write, failure, fsync_dir, is_temp
+from archec.store.durable import Disk, atomic_write, failure, fsync_dir, is_temp, storage_errors
 from archec.tist import tist_path
 
 VERSION = 1
@@ -78,7 +78,7 @@ def create(root: str | Path, *, fanout: int = 0) -> Layout:
                 hint="the fan-out is chosen once and never changed",
             )
         return layout
-    try:
+    with storage_errors(root):
         _make(root, disk)
         ours = {NAMASTE, RUNS, "lost+found"}
         foreign = sorted(name for name in os.listdir(root) if name not in ours and not _harmless(name))
@@ -87,8 +87,6 @@ def create(root: str | Path, *, fanout: int = 0) -> Layout:
                 f"{root}: holds {foreign[0]!r} and is not an archive", hint="name an empty or a new directory"
             )
         _make(root / RUNS, disk)
-    except OSError as error:
-        raise failure(error, root) from error
     atomic_write(root / NAMASTE, NOTICE.encode(), disk=disk)
     text = json.dumps({**_FIXED, "fanout": fanout}, indent=2, sort_keys=True) + "\n"
     atomic_write(root / DESCRIPTOR, text.encode(), disk=disk)

@@ -13,11 +13,10 @@ import json
 import os
 import socket
 import time
-from types import TracebackType
 from typing import NamedTuple
 
 from archec.errors import LockHeld
-from archec.store.durable import failure
+from archec.store.durable import failure, storage_errors
 from archec.store.layout import Layout
 from archec.tist import MAX_TIST, iso
 
@@ -54,10 +53,8 @@ class RunLock:
     def __enter__(self) -> RunLock:
         if self._fd >= 0:
             raise LockHeld(f"{self._path}: this process has the lock already")
-        try:
+        with storage_errors(self._path):
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
-        except OSError as error:
-            raise failure(error, self._path) from error
         try:
             if not _take(fd):
                 who = _read(fd)
@@ -80,9 +77,7 @@ class RunLock:
         os.ftruncate(fd, 0)
         os.pwrite(fd, json.dumps(about._asdict()).encode() + b"\n", 0)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             fcntl.flock(fd, fcntl.LOCK_UN)

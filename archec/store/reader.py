@@ -1,30 +1,37 @@
 """Safe reading of the obi store: follows redirects inside it, and nothing out of it.
 
-Directories are opened without following links (:mod:`archec.store.directories`), a redirect's link is read as
-text (:mod:`archec.store.links`), and the file is opened by O_NOFOLLOW.
+Directories are opened without following links (:mod:`archec.store.directories`), a redirect's link is read as text,
+and the file is opened by O_NOFOLLOW. The text of a link must be relative and name a place where an obi can be. The
+kernel never follows one, so a planted link, absolute or through ``..``, is a fault and never a way to other files.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
-from types import TracebackType
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Literal, NamedTuple, TypeVar
 
 from archec.digest import Digests
-from archec.errors import CorruptArchive, NotHeld
-from archec.ids import file_name
+from archec.errors import BadName, CorruptArchive, NotHeld
+from archec.ids import MAX_NAME, file_name, is_url, slash_variant, unescape
 from archec.store.directories import Directories
-from archec.store.durable import failure
-from archec.store.interface import Digest, Located
+from archec.store.durable import failure, storage_errors
+from archec.store.interface import Digest, Located, Step
 from archec.store.layout import Layout
-from archec.store.links import follow, shown
+from archec.tist import tist_of_path
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # never waits for a pipe
 _BUFFER = 1 << 18
 
 _R = TypeVar("_R", bound="Reader")
+MAX_HOPS = 64
+"""Symbolic links and slash variants that are followed; no recorded chain of redirects is as long."""
+
+_CUT_NAME = re.compile(r".+~[0-9a-f]{32}", re.S)
+_FAN = re.compile(r"[0-9a-f]{2}")
+_NAME = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})+")
 
 
 class Reader:
@@ -79,11 +86,8 @@ class Reader:
             data = self._plain(directory, tist, id)
             if data is not None:
                 return data
-        with self.open(tist, id) as file:
-            try:
-                return file.read()
-            except OSError as error:
-                raise failure(error, self.layout.root / self.layout.path(tist, id)) from error
+        with self.open(tist, id) as file, storage_errors(self.layout.root / self.layout.path(tist, id)):
+            return file.read()
 
     def _plain(self, directory: int, tist: int, id: str) -> bytes | None:  # noqa: A002
         """The bytes of a regular file, None where there is anything else, or nothing."""
@@ -110,12 +114,9 @@ class Reader:
     def digest(self, tist: int, id: str) -> Digest:  # noqa: A002
         """The digests and the size of what was noted of an obi at ``tist``."""
         digests = Digests()
-        with self.open(tist, id) as file:
-            try:
-                while data := file.read(_BUFFER):
-                    digests.update(data)
-            except OSError as error:
-                raise failure(error, self.layout.root / self.layout.path(tist, id)) from error
+        with self.open(tist, id) as file, storage_errors(self.layout.root / self.layout.path(tist, id)):
+            while data := file.read(_BUFFER):
+                digests.update(data)
         return Digest(digests.md5, digests.sha256, digests.size)
 
     def close(self) -> None:
@@ -125,9 +126,7 @@ class Reader:
     def __enter__(self: _R) -> _R:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -156,3 +155,140 @@ def digest(layout: Layout, tist: int, id: str) -> Digest:  # noqa: A002
     """As :meth:`Reader.digest`, for a single obi."""
     with Reader(layout) as reader:
         return reader.digest(tist, id)
+
+
+# -- links ----------------------------------------------------------------------------------------
+
+
+class DeadLink(NamedTuple):
+    """Why a chain leads to no file. ``path`` is where: that of a link which escapes or of what is no file, else
+    the chain's first."""
+
+    kind: Literal["missing", "circle", "escapes", "not-a-file"]
+    path: str
+    message: str
+
+
+class Chain(NamedTuple):
+    """Where a path leads: ``path`` is that of a regular file, unless there is a ``fault``."""
+
+    path: str
+    hops: tuple[Step, ...]
+    fault: DeadLink | None = None
+
+
+def follow(directories: Directories, path: str, id: str | None) -> Chain:  # noqa: A002
+    """Follows links, and URLs that differ by a final slash, from the obi ``id`` at a relative path.
+
+    Raises :class:`CorruptArchive` where a directory of the store is none, :class:`StorageFailed` where the disk
+    does not read.
+    """
+    layout, start = directories.layout, path
+    hops: list[Step] = []
+    seen = {path}
+    goal: str | DeadLink | None
+    while True:
+        found = _look(directories, path)
+        if isinstance(found, str):
+            goal = _goal(layout, path, found)
+        elif found is None:
+            goal = _variant(directories, path, id)
+            if goal is None:
+                last = f"redirects to {hops[-1].name}, which is not held at {hops[-1].tist}" if hops else "is not there"
+                goal = DeadLink("missing", start, last)
+        elif stat.S_ISREG(found.st_mode):
+            return Chain(path, tuple(hops))
+        else:
+            goal = DeadLink("not-a-file", path, "is neither a file nor a link")
+        if not isinstance(goal, DeadLink) and (goal in seen or len(hops) >= MAX_HOPS):
+            goal = DeadLink("circle", start, "redirects in a circle")
+        if isinstance(goal, DeadLink):
+            return Chain(path, tuple(hops), goal)
+        seen.add(goal)
+        path = goal
+        directory, _, name = path.rpartition("/")
+        id = id_of_name(name)  # noqa: A001
+        hops.append(Step(tist_of_directory(layout, directory), id, name))
+
+
+def link_text(layout: Layout, tist: int, id: str, to_tist: int, to_id: str) -> str:  # noqa: A002
+    """The text of the symbolic link by which an obi redirects to another: relative, with ``/``."""
+    directory, goal = layout.directory(tist, id), layout.directory(to_tist, to_id)
+    if directory == goal:
+        return file_name(to_id)
+    return f"{'../' * layout.depth}{goal}/{file_name(to_id)}"
+
+
+def id_of_name(name: str) -> str | None:
+    """The id behind a name on disk; None where the name was cut, or is not one of an obi."""
+    if len(name) > MAX_NAME - 3 and _CUT_NAME.fullmatch(name):
+        return None
+    if name in ("%2E", "%2E%2E"):
+        return "." * (len(name) // 3)
+    try:
+        return unescape(name)
+    except BadName:
+        return None
+
+
+def tist_of_directory(layout: Layout, directory: str) -> int:
+    """The tist whose obis lie in a relative directory. Raises :class:`BadName` where it is none of a tist."""
+    parts = directory.split("/")
+    try:
+        if len(parts) == layout.depth and (not layout.fanout or _FAN.fullmatch(parts[3])):
+            return tist_of_path("/".join(parts[:3]))
+    except ValueError:  # digits of another script, or too many
+        pass
+    raise BadName(f"{directory!r} is not the directory of a tist")
+
+
+def _look(directories: Directories, path: str) -> str | os.stat_result | None:
+    """What is at a relative path: the text of a link, the state of anything else, or None for nothing."""
+    directory, _, name = path.rpartition("/")
+    fd = directories.find(directory)
+    if fd is None:
+        return None
+    try:
+        state = os.lstat(name, dir_fd=fd)
+        return os.readlink(name, dir_fd=fd) if stat.S_ISLNK(state.st_mode) else state
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise failure(error, f"{directories.layout.root}/{path}") from error
+
+
+def _variant(directories: Directories, path: str, id: str | None) -> str | None:  # noqa: A002
+    """The path of the same URL with or without its trailing slash, None where nothing is there."""
+    other = slash_variant(id) if id is not None and is_url(id) and id.count("/") > 2 else None
+    if other is None:
+        return None
+    layout = directories.layout
+    there = layout.path(tist_of_directory(layout, path.rpartition("/")[0]), other)
+    return there if _look(directories, there) is not None else None
+
+
+def _goal(layout: Layout, path: str, text: str) -> str | DeadLink:
+    """The path that a link at ``path`` leads to, by its text alone; directories are never links."""
+    if text.startswith("/"):
+        return DeadLink("escapes", path, f"is a link to an absolute path, {shown(text)}")
+    parts = path.split("/")[:-1]
+    for part in text.split("/"):
+        if part == "..":
+            if not parts:
+                return DeadLink("escapes", path, f"is a link out of the archive, {shown(text)}")
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    goal = "/".join(parts)
+    try:
+        if parts and _NAME.fullmatch(parts[-1]):
+            tist_of_directory(layout, goal.rpartition("/")[0])
+            return goal
+    except BadName:
+        pass
+    return DeadLink("escapes", path, f"is a link to {shown(goal)}, where no object can be")
+
+
+def shown(text: str) -> str:
+    """A text from outside, fit for a message: ASCII, and not too long."""
+    return ascii(text if len(text) <= 200 else text[:200] + "...")

@@ -1,9 +1,9 @@
 """Writing to the obi store: durable in batches, and never over what is held.
 
-The order of a batch (design, section 3): the bytes of all temporary files to the
-disk; every name, by a rename that never overwrites; the redirects' links and the restated contents;
-the directories, and those above them that are new. Only then may a journal or the catalogue name them.
-A process that dies in between leaves temporary files, or whole files that the next run adopts.
+The order of a durable batch (:meth:`Writer.commit`): the bytes of all temporary files to the disk; every name, by a
+rename that never overwrites; the redirects' links and the restated contents; the directories, and those above them that
+are new. Only then may a journal or the catalogue name them (:mod:`archec.archive.commit`). A process that dies in
+between leaves temporary files, or whole files that the next run adopts.
 """
 
 from __future__ import annotations
@@ -11,27 +11,87 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
+from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld, StorageFailed
 from archec.ids import MAX_NAME, escape, file_name, is_url, slash_variant
 from archec.store.directories import Directories
-from archec.store.durable import Data, Disk, failure, is_temp, temp_name
+from archec.store.durable import Data, Disk, create_temp, failure, is_temp, storage_errors
 from archec.store.failpoints import hit
 from archec.store.interface import CommitResult, HardLink, Link, Placement, Stored
-from archec.store.layout import Layout
-from archec.store.links import link_text
-from archec.store.reader import Reader
-from archec.store.temp import Temp
+from archec.store.layout import RUNS, Layout
+from archec.store.reader import Reader, link_text
+from archec.tist import tist_path
 
 if TYPE_CHECKING:  # it takes a while to import, and most file systems do without
     from concurrent.futures import ThreadPoolExecutor
 
+_LARGE = 1 << 17
+"""Bytes from which on a file is sent to the disk when it is whole, ahead of its batch."""
 _SYNC_THREADS = 16
 _MANY_DIRECTORIES = 16
 _BUFFER = 1 << 18
+
+
+class Temp:
+    """A temporary file that is being written. As a context manager it is discarded unless closed.
+
+    It lies in the directory of its final name, so that committing it is a rename. Any process may make one; what it
+    hands to the process that commits is plain data (:class:`Stored`).
+    """
+
+    __slots__ = ("_digests", "_fd", "_store", "_where", "path")
+
+    def __init__(self, store: Writer, path: str, fd: int) -> None:
+        self.path = path
+        """The relative path in the store."""
+        self._store, self._fd, self._where = store, fd, f"{store.layout.root}/{path}"
+        self._digests = Digests()
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._digests.size
+
+    def write(self, data: Data) -> None:
+        """Adds bytes. Raises StorageFull or StorageFailed; the file is then to be discarded."""
+        if self._fd < 0:
+            raise ValueError(f"{self.path} is closed")
+        self._store.disk.write(self._fd, data, self._where)
+        self._digests.update(data)
+
+    def close(self, *, sync: bool = False) -> Stored:
+        """Ends the file; ``sync`` also brings it to the disk, for a file that no batch will."""
+        if self._fd < 0:
+            raise ValueError(f"{self.path} is closed")
+        if sync:
+            self._store.disk.fsync(self._fd, self._where)
+        elif self._digests.size >= _LARGE:
+            self._store.disk.begin_sync(self._fd)
+        self._close()
+        return Stored(self.path, self._digests.md5, self._digests.sha256, self._digests.size)
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, -1
+        self._store.disk.close(fd, self._where)
+
+    def discard(self) -> None:
+        """Removes the file, open or closed; nothing happens where it has gone or has its final name."""
+        try:
+            if self._fd >= 0:
+                self._close()
+        finally:
+            self._store.discard(self.path)
+
+    def __enter__(self) -> Temp:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            self.discard()
 
 
 class Writer(Reader):
@@ -43,9 +103,9 @@ class Writer(Reader):
     """
 
     def __init__(self, layout: Layout, *, disk: Disk | None = None) -> None:
-        self._disk = disk or Disk()
-        super().__init__(layout, Directories(layout, self._disk, limit=64 + layout.fanout))
-        self._syncfs = self._disk.has_syncfs(self._directories.root)
+        self.disk = disk or Disk()
+        super().__init__(layout, Directories(layout, self.disk, limit=64 + layout.fanout))
+        self._syncfs = self.disk.has_syncfs(self._directories.root)
         self._numbers = count()
         self._anchored: set[str] = {""}
         self._pool: ThreadPoolExecutor | None = None
@@ -56,12 +116,8 @@ class Writer(Reader):
         """A new temporary file in the directory of (tist, id)."""
         directory = self.layout.directory(tist, id)
         dir_fd = self._directories.make(directory)
-        while True:
-            name = temp_name(next(self._numbers))
-            where = f"{self.layout.root}/{directory}/{name}"
-            fd = self._disk.create(name, dir_fd, where)
-            if fd is not None:
-                return Temp(fd, directory, name, where, self._directories, self._disk)
+        fd, name = create_temp(self.disk, dir_fd, f"{self.layout.root}/{directory}", self._numbers)
+        return Temp(self, f"{directory}/{name}", fd)
 
     def put(self, tist: int, id: str, data: Data) -> Stored:  # noqa: A002
         """A temporary file that holds ``data``, whole."""
@@ -72,19 +128,14 @@ class Writer(Reader):
     def discard(self, temp: str) -> None:
         """Removes a temporary file that is not needed, by its relative path; fine where it has gone."""
         directory, name = _temp_parts(temp)
-        self._disk.unlink(name, self._directories.make(directory), f"{self.layout.root}/{temp}")
+        self.disk.unlink(name, self._directories.make(directory), f"{self.layout.root}/{temp}")
 
     # -- committing -------------------------------------------------------------------------------
 
     def commit(
         self, placements: Sequence[Placement], links: Sequence[Link] = (), restated: Sequence[HardLink] = ()
     ) -> list[CommitResult]:
-        """Makes a batch durable; the outcomes stand in the order of placements, links, restated.
-
-        When it returns, all that is ``stored`` or ``adopted`` is on the disk under its name. Raises
-        :class:`StorageFull` or :class:`StorageFailed`; the batch may then be partly named, and giving
-        the same batch again later finishes it.
-        """
+        """Makes a batch durable (:meth:`archec.store.interface.ObiStore.commit`)."""
         if not (placements or links or restated):
             return []
         # The bytes come before the names: after a power cut a name may then be missing, but never stand for a file
@@ -110,7 +161,7 @@ class Writer(Reader):
         if self._syncfs:
             # Once for the whole batch: hundreds of small files cost one flush of the disk's cache. A fsync for each
             # is a flush for each, and halves the rate even with many of them waiting side by side.
-            self._disk.syncfs(self._directories.root, str(self.layout.root))
+            self.disk.syncfs(self._directories.root, str(self.layout.root))
             return
         if self._pool is None:
             from concurrent.futures import ThreadPoolExecutor
@@ -130,7 +181,7 @@ class Writer(Reader):
         except OSError as error:
             raise failure(error, where) from error
         try:
-            self._disk.fsync(fd, where)
+            self.disk.fsync(fd, where)
         finally:
             os.close(fd)
 
@@ -143,7 +194,7 @@ class Writer(Reader):
         touched[directory] = touched[old_directory] = None
         name = file_name(id)
         # A plain rename would silently put these bytes in the place of those that are held (invariant 1).
-        done = self._disk.rename_noreplace(old_name, old_fd, name, new_fd, f"{self.layout.root}/{directory}/{name}")
+        done = self.disk.rename_noreplace(old_name, old_fd, name, new_fd, f"{self.layout.root}/{directory}/{name}")
         if done == "done":
             return CommitResult("stored", tist, id, sha256)
         # A killed run may have come this far. What is there is hashed, not trusted: the catalogue does not know it yet.
@@ -163,7 +214,7 @@ class Writer(Reader):
         fd = self._directories.make(directory)
         touched[directory] = None
         where = f"{self.layout.root}/{directory}/{name}"
-        if self._disk.symlink(text, name, fd, where):
+        if self.disk.symlink(text, name, fd, where):
             return CommitResult("stored", tist, id, "")
         if _read_link(name, fd, where) == text:
             return CommitResult("adopted", tist, id, "")
@@ -180,7 +231,7 @@ class Writer(Reader):
         where = f"{self.layout.root}/{directory}/{name}"
         touched[directory] = None
         old_fd, new_fd = self._directories.make(old_directory), self._directories.make(directory)
-        done = self._disk.link(old_name, old_fd, name, new_fd, where)
+        done = self.disk.link(old_name, old_fd, name, new_fd, where)
         if done == "refused":
             return self._copy(source, tist, id, touched)
         if done == "gone":
@@ -194,11 +245,9 @@ class Writer(Reader):
     def _copy(self, source: str, tist: int, id: str, touched: dict[str, None]) -> CommitResult:  # noqa: A002
         """States contents again by a copy, where the file system makes no (more) hard links."""
         with self.open_path(source) as file, self.temp(tist, id) as temp:
-            try:
+            with storage_errors(f"{self.layout.root}/{source}"):
                 while data := file.read(_BUFFER):
                     temp.write(data)
-            except OSError as error:
-                raise failure(error, f"{self.layout.root}/{source}") from error
             stored = temp.close(sync=True)
         return self._place(Placement(stored.temp, tist, id, stored.sha256), touched)
 
@@ -210,7 +259,7 @@ class Writer(Reader):
                 sha256 = hashlib.sha256()
                 while data := file.read(_BUFFER):
                     sha256.update(data)
-                self._disk.fsync(file.fileno(), f"{self.layout.root}/{path}")
+                self.disk.fsync(file.fileno(), f"{self.layout.root}/{path}")
         except (NotHeld, CorruptArchive):
             return None
         except OSError as error:
@@ -228,10 +277,10 @@ class Writer(Reader):
                 directory = directory.rpartition("/")[0]
                 pending[directory] = None
         if self._syncfs and len(pending) > _MANY_DIRECTORIES:
-            self._disk.syncfs(self._directories.root, str(self.layout.root))
+            self.disk.syncfs(self._directories.root, str(self.layout.root))
         else:
             for directory in sorted(pending, reverse=True):  # a directory's contents before its own name
-                self._disk.fsync_dir(self._directories.make(directory), f"{self.layout.root}/{directory}")
+                self.disk.fsync_dir(self._directories.make(directory), f"{self.layout.root}/{directory}")
         self._anchored |= new
 
     def close(self) -> None:
@@ -272,3 +321,40 @@ def _implied(link: Link) -> bool:
         and slash_variant(link.id) == link.to_id
         and len(escape(link.id)) <= MAX_NAME
     )
+
+
+# -- what a killed run left ------------------------------------------------------------------------
+
+
+def sweep_parts(layout: Layout, tists: Iterable[int]) -> int:
+    """Removes the temporary files in the directories of these tists; how many there were.
+
+    Only while holding the run lock: another run's files on their way would go too.
+    """
+    disk = Disk()
+    with Directories(layout) as directories:
+        removed = 0
+        for tist in tists:
+            directory = tist_path(tist)
+            removed += _sweep(directories, directory, disk)
+            if layout.fanout:
+                removed += sum(_sweep(directories, f"{directory}/{n:02x}", disk) for n in range(layout.fanout))
+        return removed
+
+
+def sweep_runs(layout: Layout) -> int:
+    """Removes the temporary files beside the journals and in the root; how many there were."""
+    disk = Disk()
+    with Directories(layout) as directories:
+        return _sweep(directories, RUNS, disk) + _sweep(directories, "", disk)
+
+
+def _sweep(directories: Directories, directory: str, disk: Disk) -> int:
+    fd = directories.find(directory)
+    if fd is None:
+        return 0
+    where = f"{directories.layout.root}/{directory}"
+    with storage_errors(where):
+        with os.scandir(fd) as entries:
+            names = [entry.name for entry in entries if is_temp(entry.name) and entry.is_file(follow_symlinks=False)]
+        return sum(disk.unlink(name, fd, f"{where}/{name}") for name in names)

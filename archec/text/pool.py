@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 
 from archec.config import TextConfig
 from archec.text.result import REASONS, TextDone, TextResult, TextTask
@@ -73,9 +72,7 @@ class TextPool:
     def __enter__(self) -> TextPool:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _refusal(self, media_type: str) -> str:

@@ -16,7 +16,7 @@ from archec.audit.check import CheckSummary
 from archec.audit.findings import Finding
 from archec.audit.memory import Memory, memory_path
 from archec.audit.verify import Scope, Summary
-from archec.store.journalfile import JournalBatch, journals, read_batches
+from archec.store.journal_reader import JournalBatch, journals, read_batches
 
 Edit = Callable[[list[JournalBatch]], list[JournalBatch]]
 

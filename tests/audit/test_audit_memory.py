@@ -20,7 +20,7 @@ from archec.audit.partitioned_diff import KEY, PartitionedDiff
 from archec.catalogue.model import KINDS, Kind, Note, Refipo, Version
 from archec.catalogue.records import ObiChange, encode
 from archec.errors import CorruptJournal, StorageFailed
-from archec.store.journalfile import JournalFile
+from archec.store.journal_reader import JournalFile
 from archec.tist import MAX_TIST
 
 SIZES = {1: 7, 2: 1, 3: 12}

@@ -21,7 +21,7 @@ from archec.config import Config
 from archec.errors import ArchecError, LockHeld, UsageError
 from archec.gather.options import Budget
 from archec.progress import Silent
-from archec.store.journalfile import journals
+from archec.store.journal_reader import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock
 

@@ -11,7 +11,7 @@ import pytest
 from gather_support import archec_cli, archec_inline, environment, make, run
 
 from archec.config import Config
-from archec.store.journalfile import journals
+from archec.store.journal_reader import journals
 from archec.store.layout import open_layout
 
 HANDLE = "RePEc:aaa:sss:1"

@@ -32,7 +32,7 @@ from archec.config import Config, as_yaml, load
 from archec.gather.run import Options, gather
 from archec.progress import Silent
 from archec.store.durable import is_temp
-from archec.store.journalfile import journals, read_batches
+from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import Layout, create, open_layout
 
 QUICK: dict[str, object] = {

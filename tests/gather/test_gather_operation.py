@@ -41,7 +41,7 @@ from archec.archive.follow import is_behind
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.report.changes import changes_of_runs
-from archec.store.journalfile import journals
+from archec.store.journal_reader import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock, holder
 

@@ -18,8 +18,8 @@ from archec.catalogue.model import DataSet, KeyedSet, Note, Version
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import DataSetRead, ObiChange, Record, RunEnd, RunStart, SetAdded, encode
 from archec.errors import ConfigError, CorruptArchive, CorruptJournal
-from archec.store.journal import JournalWriter
-from archec.store.journalfile import NO_BATCH, JournalBatch, journals, read_batches
+from archec.store.journal_reader import NO_BATCH, JournalBatch, journals, read_batches
+from archec.store.journal_writer import JournalWriter
 from archec.store.layout import Layout, create
 
 RUNS = (1000, 2000, 3000)

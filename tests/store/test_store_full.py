@@ -13,8 +13,8 @@ import pytest
 
 from archec.errors import StorageFailed, StorageFull
 from archec.store.interface import Placement
-from archec.store.journal import JournalWriter
-from archec.store.journalfile import read_batches
+from archec.store.journal_reader import read_batches
+from archec.store.journal_writer import JournalWriter
 from archec.store.layout import create
 from archec.store.reader import digest
 from archec.store.writer import Writer

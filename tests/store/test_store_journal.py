@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from store_fakes import FakeDisk
 
 from archec.errors import CorruptJournal, Occupied, StorageFailed, StorageFull
-from archec.store.journal import JournalWriter, tidy
-from archec.store.journalfile import NO_BATCH, journals, newest_batch, read_batches
+from archec.store.journal_reader import NO_BATCH, journals, newest_batch, read_batches
+from archec.store.journal_writer import JournalWriter, tidy
 from archec.store.layout import Layout, create
 
 TIST = 1352481230

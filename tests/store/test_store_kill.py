@@ -17,7 +17,7 @@ from failpoint import killed_at
 import archec
 from archec.store import failpoints
 from archec.store.durable import is_temp
-from archec.store.journalfile import journals, read_batches
+from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import Layout, create
 from archec.store.reader import open_obi
 
@@ -28,13 +28,12 @@ SIZE = 12
 RUN = f"""
 import json, sys
 from pathlib import Path
-from archec.store.journal import JournalWriter, tidy
-from archec.store.journalfile import journals
+from archec.store.journal_writer import JournalWriter, tidy
+from archec.store.journal_reader import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock
-from archec.store.temp import sweep_parts
+from archec.store.writer import Writer, sweep_parts
 from archec.store.interface import HardLink, Link, Placement
-from archec.store.writer import Writer
 
 layout, tist = open_layout(Path(sys.argv[1])), {TIST}
 with RunLock(layout), Writer(layout) as writer:

@@ -16,8 +16,7 @@ from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.ids import escape, file_name
 from archec.store.interface import Digest, Link, Placement
 from archec.store.layout import Layout, create
-from archec.store.links import id_of_name
-from archec.store.reader import digest, locate, open_held, open_obi
+from archec.store.reader import digest, id_of_name, locate, open_held, open_obi
 from archec.store.writer import Writer
 
 TIST = 1352481230

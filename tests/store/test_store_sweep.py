@@ -8,8 +8,7 @@ from pathlib import Path
 from archec.store.interface import Placement
 from archec.store.layout import Layout
 from archec.store.reader import digest
-from archec.store.temp import sweep_parts, sweep_runs
-from archec.store.writer import Writer
+from archec.store.writer import Writer, sweep_parts, sweep_runs
 
 TIST = 1352481230
 

@@ -19,20 +19,18 @@ import os
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 from archec.errors import CorruptJournal, Occupied, StorageFailed
-from archec.store.durable import Disk, create_temp, failure, fsync_dir
+from archec.store.durable import Disk, failure, fsync_dir, open_directory, storage_errors, temporary_file
 from archec.store.failpoints import armed, hit
-from archec.store.journalfile import BATCH_PREFIX, MOST_BYTES, NO_BATCH, Scanner, open_plain
+from archec.store.journal_reader import BATCH_PREFIX, MOST_BYTES, NO_BATCH, Scanner, open_plain
 from archec.store.layout import Layout
-from archec.store.temp import sweep_runs
+from archec.store.writer import sweep_runs
 from archec.tist import MAX_TIST
 
 _LEVEL = 3
 _CHUNK = 1 << 18
-_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -60,14 +58,12 @@ class JournalWriter:
         self._fd = self._open()
 
     def _open(self) -> int:
-        try:
+        with storage_errors(self.path):
             self.path.parent.mkdir(exist_ok=True)
             try:
                 fd = os.open(self.path, _FLAGS)
             except FileNotFoundError:
                 fd = os.open(self.path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o644)
-        except OSError as error:
-            raise failure(error, self.path) from error
         try:
             self._recover(fd)
             fsync_dir(self.path.parent, disk=self._disk)
@@ -82,14 +78,12 @@ class JournalWriter:
         for batch in scanner.batches():
             self.batches, self.head = batch.n, batch.sha256
         self._size = scanner.valid
-        try:
+        with storage_errors(self.path):
             self.torn = os.fstat(fd).st_size - scanner.valid
             if self.torn:
                 self._disk.truncate(fd, scanner.valid, str(self.path))
                 self._disk.fsync(fd, str(self.path))
             os.lseek(fd, scanner.valid, os.SEEK_SET)
-        except OSError as error:
-            raise failure(error, self.path) from error
 
     def append(self, lines: Iterable[bytes | str], stamp: int) -> int:
         """Appends one batch of JSON texts, durably; its number. ``stamp`` is the tist of writing it.
@@ -148,7 +142,7 @@ class JournalWriter:
             raise
 
     def _undo(self) -> None:
-        """Takes back the part of a batch that was written; what fails here is mended when reopening."""
+        """Takes back the part of a batch that was written; what fails here is put right by reopening."""
         self._broken = True
         self._disk.truncate(self._fd, self._size, str(self.path))
         os.lseek(self._fd, self._size, os.SEEK_SET)
@@ -174,9 +168,7 @@ class JournalWriter:
     def __enter__(self) -> JournalWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -185,35 +177,22 @@ class JournalWriter:
 
 def _pack(plain: Path, packed: Path, disk: Disk) -> None:
     """Compresses ``plain`` to ``packed`` (gzip, no time in it, so the same bytes each time); removes it."""
-    try:
-        dir_fd = os.open(plain.parent, _DIR)
-    except OSError as error:
-        raise failure(error, plain.parent) from error
-    try:
-        fd, temp = create_temp(disk, dir_fd, str(plain.parent))
-        try:
-            try:
+    folder = str(plain.parent)
+    with open_directory(folder) as dir_fd:
+        with temporary_file(disk, dir_fd, folder) as (fd, temp):
+            with storage_errors(packed):
                 _compress(plain, fd)
-                disk.fsync(fd, str(packed))
-            except OSError as error:
-                raise failure(error, packed) from error
-            finally:
-                os.close(fd)
+            disk.fsync(fd, str(packed))
             if not same_text(plain, plain.parent / temp):
                 raise CorruptJournal(f"{plain}: its compressed form does not read back the same")
             hit("journal.mid-finish")
             if disk.rename_noreplace(temp, dir_fd, packed.name, dir_fd, str(packed)) != "done":
                 raise Occupied(f"{packed}: is there already")
-        except BaseException:
-            disk.unlink(temp, dir_fd, str(packed))
-            raise
         # The new name must be durable before the old one goes, or a power cut could take both.
-        disk.fsync_dir(dir_fd, str(plain.parent))
+        disk.fsync_dir(dir_fd, folder)
         hit("journal.after-finish-rename")
         disk.unlink(plain.name, dir_fd, str(plain))
-        disk.fsync_dir(dir_fd, str(plain.parent))
-    finally:
-        os.close(dir_fd)
+        disk.fsync_dir(dir_fd, folder)
 
 
 def tidy(layout: Layout) -> int:
@@ -222,25 +201,16 @@ def tidy(layout: Layout) -> int:
     How many files it removed. Only while holding the run lock. Raises :class:`CorruptJournal` where the
     two forms differ; both stay then.
     """
-    removed = sweep_runs(layout)
-    disk = Disk()
-    if not layout.runs.is_dir():
-        return removed
+    removed, disk = sweep_runs(layout), Disk()
     for packed in sorted(layout.runs.glob("*.jsonl.gz")):
         plain = packed.with_suffix("")
         if not plain.exists():
             continue
         if not same_text(plain, packed):
             raise CorruptJournal(f"{plain}: differs from its finished form beside it", hint="keep both and compare")
-        try:
-            dir_fd = os.open(plain.parent, _DIR)
-        except OSError as error:
-            raise failure(error, plain.parent) from error
-        try:
-            disk.fsync_dir(dir_fd, str(plain.parent))
+        with open_directory(layout.runs) as dir_fd:
+            disk.fsync_dir(dir_fd, str(layout.runs))
             removed += disk.unlink(plain.name, dir_fd, str(plain))
-        finally:
-            os.close(dir_fd)
     return removed
 
 

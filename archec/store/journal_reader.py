@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 from archec.errors import BrokenChain, ConfigError, CorruptJournal
-from archec.store.durable import failure
+from archec.store.durable import failure, storage_errors
 from archec.store.layout import Layout
 
 BATCH_PREFIX = b'{"type":"batch",'
@@ -84,23 +84,18 @@ def newest_batch(path: Path) -> int:
 
     0 where none is to be seen there: an empty journal, or a long torn tail.
     """
-    try:
-        with open_plain(path, packed=False) as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL))
-            tail = file.read(_TAIL)
-    except OSError as error:
-        raise failure(error, path) from error
+    with storage_errors(path), open_plain(path, packed=False) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        tail = file.read(_TAIL)
     ends = [match for match in _END.finditer(tail) if tail[match.end() : match.end() + 1] == b"\n"]
     return int(ends[-1][2]) if ends else 0
 
 
 def open_plain(path: Path, *, packed: bool | None = None) -> BinaryIO:
     """A journal's plain bytes, from either form (by its name, or as ``packed`` says); follows no link."""
-    try:
+    with storage_errors(path):
         fd = os.open(path, _OPEN)
-    except OSError as error:
-        raise failure(error, path) from error
     raw = open(fd, "rb", buffering=_BUFFER)  # noqa: SIM115 - the caller closes it
     if not (path.name.endswith(".gz") if packed is None else packed):
         return raw
