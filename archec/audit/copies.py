@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 from urllib.parse import quote
 
-import httpx
-
+from archec.config import Config
 from archec.errors import ArchecError, ConfigError, NotHeld, StorageFailed
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import open_plain
 from archec.store.layout import DESCRIPTOR, RUNS, Layout, open_layout
 from archec.store.reader import open_obi
+from archec.web.door import EXPECTED, BlockingClient, Policy, fault_of, named, open_blocking_client
 
 _CHUNK = 1 << 18
-_TIMEOUT = 60.0
 
 
 class Copy(Protocol):
@@ -38,14 +37,14 @@ class Copy(Protocol):
 
 
 @contextmanager
-def open_copy(where: str, layout: Layout) -> Iterator[Copy]:
+def open_copy(where: str, layout: Layout, config: Config) -> Iterator[Copy]:
     """The copy at a path or an http(s) URL of an archive folder.
 
-    ``layout`` is that of the archive to be repaired. Raises :class:`ConfigError` where there is no archive,
-    and where it is this very one.
+    ``layout`` is that of the archive to be repaired, ``config`` says how the web is reached. Raises
+    :class:`ConfigError` where there is no archive, and where it is this very one.
     """
     if where.startswith(("http://", "https://")):
-        with httpx.Client(headers={"Accept-Encoding": "identity"}, timeout=_TIMEOUT) as client:
+        with open_blocking_client(Policy.of(config.fetch, config.agent, "remote")) as client:
             yield UrlCopy(where, layout, client)
         return
     theirs = open_layout(Path(where))
@@ -83,7 +82,7 @@ class DirectoryCopy:
 class UrlCopy:
     """An archive folder behind a web server that serves its files as they are, and follows its links."""
 
-    def __init__(self, url: str, layout: Layout, client: httpx.Client) -> None:
+    def __init__(self, url: str, layout: Layout, client: BlockingClient) -> None:
         self._layout, self._client = layout, client
         self.where = url.rstrip("/")
         try:
@@ -105,11 +104,11 @@ class UrlCopy:
     def _get(self, path: str) -> Iterator[bytes]:
         url = f"{self.where}/{quote(path)}"
         try:
-            with self._client.stream("GET", url) as response:
+            with self._client.stream("GET", url, extensions=named(self.where)) as response:
                 if response.status_code in (404, 410):
                     raise NotHeld(f"{url}: is not held")
                 if response.status_code != 200:
                     raise StorageFailed(f"{url}: HTTP status {response.status_code}")
-                yield from response.iter_raw(_CHUNK)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise StorageFailed(f"{url}: {error or type(error).__name__}") from error
+                yield from response.iter_raw()
+        except EXPECTED as error:
+            raise StorageFailed(f"{url}: {fault_of(error).message}") from error

@@ -63,7 +63,7 @@ def verify(
                 raise CatalogueError(archive.findings[-1].message, hint="a repair needs the catalogue")
             from archec.audit.copies import open_copy  # imports an HTTP client, which few need
 
-            source = context.with_resource(open_copy(copy, archive.layout))
+            source = context.with_resource(open_copy(copy, archive.layout, archive.config))
             repair = Repair(Archive(archive.config, archive.layout, archive.catalogue), source)
         with meter_for() as meter:
             summary = verify_archive(archive, scope, meter, printer(as_json=as_json), repair)

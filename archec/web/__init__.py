@@ -1,6 +1,7 @@
-"""The one door to the outside: fetches one hop for each task, politely, over worker processes.
+"""The one door to the outside. A ``policy`` says what may be connected to, and within which limits.
 
-``FetchPool`` takes ``FetchTask`` and returns ``Hop``; redirects are returned, not followed. From the inside out:
+``door`` is an httpx client for everything but files. ``FetchPool`` (``pool``) is for files: it takes ``FetchTask`` and
+returns ``Hop``, politely, over worker processes; redirects are returned, not followed. From the inside out:
 
 * ``guard`` resolves names and says which addresses may be connected to;
 * ``h1`` speaks HTTP/1.1 on one connection, ``connect`` opens connections, through a proxy if there is one;

@@ -103,19 +103,23 @@ class Connector:
         context.set_alpn_protocols(["http/1.1"])
         return context
 
-    async def direct(self, scheme: str, host: str, port: int, timeout: float) -> H1Connection:
-        """A connection to the host itself.
+    async def direct(
+        self, scheme: str, host: str, port: int, timeout: float, *, exempt: bool = False
+    ) -> H1Connection:
+        """A connection to the host itself; ``exempt`` from the guard where the operator has named it.
 
         Raises:
             Blocked: the guard allows none of the host's addresses.
             Distrusted: its certificate does not verify.
             httpx.ConnectError, httpx.ConnectTimeout: it cannot be reached within ``timeout`` seconds.
         """
-        return await _within(timeout, self._direct(scheme, host, port, timeout), host)
+        return await _within(timeout, self._direct(scheme, host, port, timeout, exempt), host)
 
-    async def tunnel(self, proxy: Proxy, host: str, port: int, timeout: float) -> H1Connection:
+    async def tunnel(
+        self, proxy: Proxy, host: str, port: int, timeout: float, *, exempt: bool = False
+    ) -> H1Connection:
         """A TLS connection to the host through a proxy's CONNECT; raises as ``direct`` does, and ProxyError."""
-        return await _within(timeout, self._tunnel(proxy, host, port, timeout), host)
+        return await _within(timeout, self._tunnel(proxy, host, port, timeout, exempt), host)
 
     async def to_proxy(self, proxy: Proxy, timeout: float) -> H1Connection:
         """A connection to a proxy, whose own address is exempt from the guard.
@@ -138,14 +142,14 @@ class Connector:
                 if not self._guard.allows(address):
                     raise Blocked(refusal(host, address))
 
-    async def _direct(self, scheme: str, host: str, port: int, timeout: float) -> H1Connection:
+    async def _direct(self, scheme: str, host: str, port: int, timeout: float, exempt: bool) -> H1Connection:
         addresses = await self._resolver.resolve(host, port)
-        public = [address for address in addresses if self._guard.allows(address)]
+        public = [address for address in addresses if exempt or self._guard.allows(address)]
         if not public:
             raise Blocked(refusal(host, addresses[0]))
         context = self._context if scheme == "https" else None
         connection = await self._first(public[:_MAX_ADDRESSES], host, port, timeout, context)
-        if not self._guard.allows(connection.address):  # what the socket says counts, not what it was told
+        if not (exempt or self._guard.allows(connection.address)):  # what the socket says counts, not what it was told
             connection.abort()
             raise Blocked(refusal(host, connection.address))
         return connection
@@ -176,8 +180,9 @@ class Connector:
                 fault = error
         raise fault
 
-    async def _tunnel(self, proxy: Proxy, host: str, port: int, timeout: float) -> H1Connection:
-        await self.check(host, port, timeout)
+    async def _tunnel(self, proxy: Proxy, host: str, port: int, timeout: float, exempt: bool) -> H1Connection:
+        if not exempt:
+            await self.check(host, port, timeout)
         connection = await self.to_proxy(proxy, timeout)
         try:
             netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

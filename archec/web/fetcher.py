@@ -14,9 +14,10 @@ from archec.web.client import Attempt, Client
 from archec.web.hosts import GivenUp, HostQueues, Politeness, QueuedTask
 from archec.web.limits import Flight, Tuning
 from archec.web.outcome import Outcome
+from archec.web.policy import Policy
 from archec.web.robots import Robots, RobotsCache, Unknown
 from archec.web.task import FetchTask, Hop, Sink, failure
-from archec.web.transport import DirectTransport, Transports, transports
+from archec.web.transport import Transports, transports
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -47,7 +48,9 @@ class Fetcher:
         self._fatal = fatal
         self._loop = asyncio.get_running_loop()
         self._concurrency = concurrency or config.concurrency
-        self._carriers = carriers or transports(config, self._tuning, self._concurrency)
+        self._carriers = carriers or transports(
+            Policy.of(config, agent, "fetch"), self._tuning, self._concurrency
+        )
         self._client = Client(config, self._tuning, agent, sink, self._carriers, progress or _no_op)
         self._robots = RobotsCache(self._client, agent, self._tuning)
         self._hosts = HostQueues(
@@ -148,8 +151,6 @@ class Fetcher:
         for flight in self._flights:
             if flight.overdue(now, self._config, self._tuning) and flight.runner is not None:
                 flight.runner.cancel()
-        if isinstance(self._carriers.http, DirectTransport):
-            self._carriers.http.sweep(now)
         self._ticker = self._loop.call_later(self._tuning.tick, self._tick)
 
     # -- one task ---------------------------------------------------------------------------------

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import cast
+from collections.abc import AsyncIterator, Awaitable
+from typing import TypeVar, cast
 
 import httptools
 import httpx
 
 from archec.web.outcome import Truncated
+
+T = TypeVar("T")
 
 _HIGH_WATER = 1 << 18
 """Maximum number of buffered bytes of a body; with more, the socket is not read until they are taken."""
@@ -35,6 +38,8 @@ class H1Connection(asyncio.Protocol):
         self._parser: httptools.HttpResponseParser | None = None
         self._head: asyncio.Future[None] | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        """Set while the transport below takes no more bytes of a request."""
         self.address = ""
         """The numeric address at the other end."""
         self.lost = False
@@ -49,20 +54,33 @@ class H1Connection(asyncio.Protocol):
         self._chunks: list[bytes] = []
         self._buffered = 0
         self._overhead = 0  # bytes received in a row that were no part of a body: headers, trailers, 1xx answers
-        self._complete = self._keep = self._surplus = self._received = False
+        self._complete = self._keep = self._surplus = self._received = self._unsent = self._bodiless = False
         self._error: Exception | None = None
         self._paused = False
 
     # -- used by the transport --------------------------------------------------------------------
 
-    async def exchange(self, request: bytes) -> None:
+    async def exchange(
+        self,
+        request: bytes,
+        body: AsyncIterator[bytes] | None = None,
+        *,
+        bodiless: bool = False,
+        timeout: float | None = None,
+    ) -> None:
         """Sends a request and waits for the head of the answer: ``status`` and ``headers``.
+
+        ``body`` is what follows the head, as it stands on the line. An answer that comes before all of it was sent is
+        final: the rest is not sent. ``bodiless``: the answer has no body whatever its headers say (HEAD). ``timeout``
+        is how many seconds a piece may take to be sent, and the head of the answer to come.
 
         Raises:
             Stale: this connection was kept and turned out to be closed.
             httpx.ReadError, httpx.RemoteProtocolError: no answer, or one that is not HTTP.
+            httpx.WriteTimeout, httpx.ReadTimeout: the server took too long.
         """
         self._reset()
+        self._bodiless = bodiless
         reused = self.used > 0
         self.used += 1
         if self.lost or self._transport is None or self._transport.is_closing():
@@ -81,11 +99,28 @@ class H1Connection(asyncio.Protocol):
         )
         head = self._head = self._loop.create_future()
         self._transport.write(request)
-        await head
+        if body is not None:
+            await self._send(body, head, timeout)
+        if timeout is None:
+            await head
+        else:
+            await _within(timeout, head, httpx.ReadTimeout(f"no answer within {timeout:g} s"))
         if self._error is not None and not self.status:
             if reused and not self._received:
                 raise Stale(str(self._error))
             raise self._error
+
+    async def _send(self, body: AsyncIterator[bytes], head: asyncio.Future[None], timeout: float | None) -> None:
+        """Sends a body no faster than the server takes it, and no further once it has answered."""
+        async for piece in body:
+            if head.done() or self._transport is None:
+                self._unsent = True
+                return
+            self._transport.write(piece)
+            await asyncio.sleep(0)  # lets an answer in
+            if self._writable is not None:
+                late = httpx.WriteTimeout(f"the server took nothing for {timeout or 0:g} s")
+                await _within(timeout, asyncio.wait({self._writable, head}, return_when="FIRST_COMPLETED"), late)
 
     async def read(self) -> bytes:
         """The next piece of the body, ``b""`` at its end.
@@ -115,7 +150,7 @@ class H1Connection(asyncio.Protocol):
     def reusable(self) -> bool:
         """Whether the answer was read to its end and the connection can take another request."""
         return (
-            self._complete and self._keep and not self._chunks and not self._surplus
+            self._complete and self._keep and not self._chunks and not self._surplus and not self._unsent
             and self._error is None and not self.lost
         )
 
@@ -172,8 +207,17 @@ class H1Connection(asyncio.Protocol):
         else:
             self._overhead = 0
 
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is not None and not writable.done():
+            writable.set_result(None)
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
+        self.resume_writing()
         if self._transport is not None:
             self._transport.close()  # a TLS transport does not notice by itself
         if self._complete or self._error is not None:
@@ -206,10 +250,13 @@ class H1Connection(asyncio.Protocol):
         if self.status == 101:
             self._fail(httpx.RemoteProtocolError("the server switches to another protocol"))
         elif self.status >= 200 and self._head is not None and not self._head.done():
+            if self._bodiless:
+                self._complete, self._keep = True, self._parser.should_keep_alive()
             self._head.set_result(None)
 
     def on_body(self, data: bytes) -> None:
         if self._complete:
+            self._surplus = True
             return
         self._chunks.append(data)
         self._buffered += len(data)
@@ -246,3 +293,10 @@ class H1Connection(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+async def _within(timeout: float | None, doing: Awaitable[T], late: Exception) -> T:
+    try:
+        return await asyncio.wait_for(doing, timeout)
+    except asyncio.TimeoutError:
+        raise late from None

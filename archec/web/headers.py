@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from datetime import timezone
 from email.utils import parsedate_to_datetime
@@ -87,6 +88,19 @@ def location_of(url: str, location: str) -> str:
     Raises ValueError if ``location`` cannot be resolved.
     """
     return without_user(urljoin(url, location)).partition("#")[0]
+
+
+def unpack(content: bytes, encoding: str, limit: int) -> bytes | None:
+    """A body without its content coding, up to ``limit`` bytes; None if it cannot be undone, or is an unknown one."""
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return content
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        return None
+    try:
+        return zlib.decompressobj(32 + zlib.MAX_WBITS).decompress(content, limit)
+    except zlib.error:
+        return None
 
 
 def without_user(url: str) -> str:

@@ -1,6 +1,6 @@
 """What became of a request: the vocabulary of outcomes, and the exceptions that lead to one of them.
 
-The exceptions are httpx's, so that any httpx transport can be used, and three of our own::
+The exceptions are httpx's, so that any httpx transport can be used, and four of our own::
 
     httpx.TransportError
      +-- ConnectError            unreachable      no name, no route, refused, TLS failed
@@ -10,6 +10,7 @@ The exceptions are httpx's, so that any httpx transport can be used, and three o
      +-- ConnectTimeout, ...     timeout
      +-- ReadError               unreachable      closed or reset before an answer
      |    +-- Truncated          truncated        closed or reset within a body, or a wrong length
+     |    +-- TooLarge           too-large        more than a limit of ours
      +-- RemoteProtocolError     server-error     not HTTP, or larger than our limits
      +-- ProxyError              unreachable      the proxy refuses or is not there
      +-- UnsupportedProtocol     bad-url
@@ -117,6 +118,10 @@ class Truncated(httpx.ReadError):
     """A body ended before its end, or went on after it."""
 
 
+class TooLarge(httpx.ReadError):
+    """A body is larger than its limit."""
+
+
 class Fault(NamedTuple):
     """The outcome of a request without an answer; ``lasting``: another try in this run would fail too."""
 
@@ -125,14 +130,15 @@ class Fault(NamedTuple):
     lasting: bool
 
 
-EXPECTED = (httpx.TransportError, httpx.InvalidURL, httpx.StreamError)
-"""Everything that a transport raises because of what a server or a network does."""
+EXPECTED = (httpx.RequestError, httpx.InvalidURL, httpx.StreamError)
+"""Everything that is raised because of what a server or a network does."""
 
 _FAULTS: tuple[tuple[type[Exception], Outcome, bool], ...] = (
     (Blocked, Outcome.BLOCKED_ADDRESS, True),
     (Denied, Outcome.DENIED, True),
     (Distrusted, Outcome.UNREACHABLE, True),
     (Truncated, Outcome.TRUNCATED, False),
+    (TooLarge, Outcome.TOO_LARGE, True),
     (httpx.TimeoutException, Outcome.TIMEOUT, False),
     (httpx.RemoteProtocolError, Outcome.SERVER_ERROR, False),
     (httpx.UnsupportedProtocol, Outcome.BAD_URL, True),
@@ -140,6 +146,8 @@ _FAULTS: tuple[tuple[type[Exception], Outcome, bool], ...] = (
     (httpx.InvalidURL, Outcome.BAD_URL, True),
     (httpx.TransportError, Outcome.UNREACHABLE, False),
     (httpx.StreamError, Outcome.TRUNCATED, False),
+    (httpx.TooManyRedirects, Outcome.TOO_MANY_REDIRECTS, True),
+    (httpx.DecodingError, Outcome.SERVER_ERROR, False),
 )
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import zlib
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -27,7 +26,7 @@ from protego import Protego
 from archec.errors import BadName
 from archec.ids import normalise_url
 from archec.web.client import Client, close
-from archec.web.headers import location_of, raw_headers
+from archec.web.headers import location_of, raw_headers, unpack
 from archec.web.limits import Flight, Tuning
 from archec.web.outcome import EXPECTED, Outcome, fault_of, of_status
 
@@ -200,16 +199,3 @@ def _merged(match: re.Match[str], token: str) -> str:
     if agent == "*":
         return f"{match[1]}*"
     return f"{match[1]}{token if name == token else 'another'}"
-
-
-def unpack(content: bytes, encoding: str, limit: int) -> bytes | None:
-    """A robots.txt that was compressed without being asked to, up to ``limit`` bytes; None if it is unreadable."""
-    encoding = encoding.strip().lower()
-    if encoding in ("", "identity"):
-        return content
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        return None
-    try:
-        return zlib.decompressobj(32 + zlib.MAX_WBITS).decompress(content, limit)
-    except zlib.error:
-        return None

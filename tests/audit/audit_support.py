@@ -117,7 +117,7 @@ def verified(
         if copy is None:
             return verify(archive, scope or Scope(), Silent(), findings.append), findings
         assert archive.catalogue is not None
-        with open_copy(str(copy), archive.layout) as source:
+        with open_copy(str(copy), archive.layout, archive.config) as source:
             repair = Repair(Archive(world.config, archive.layout, archive.catalogue), source)
             return verify(archive, scope or Scope(), Silent(), findings.append, repair), findings
 

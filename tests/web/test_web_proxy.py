@@ -15,10 +15,12 @@ from web_proxyserver import ProxyServer
 from web_support import QUICK, fetch, fetch_one, settings
 from web_tls import certificate
 
+from archec.config import FetchConfig
 from archec.errors import ConfigError
 from archec.web.connect import Connector, Proxies
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
+from archec.web.policy import Policy
 from archec.web.transport import DirectTransport, Transports, transports
 
 
@@ -39,6 +41,10 @@ class Names:
 NAMES = Names(public_example="93.184.216.34", private_example="10.0.0.1", proxy_example="127.0.0.1")
 
 
+def real(config: FetchConfig) -> Transports:
+    return transports(Policy.of(config, "test", "fetch"), QUICK, 4, NAMES)
+
+
 @pytest.fixture
 def proxy() -> Iterator[ProxyServer]:
     server = ProxyServer()
@@ -51,7 +57,7 @@ def proxy() -> Iterator[ProxyServer]:
 def test_http_goes_through_in_absolute_form(hostile: Hostile, proxy: ProxyServer, tmp_path: Path) -> None:
     config = settings(proxy=f"http://us%40er:pa%3Ass@proxy.example:{proxy.port}", allow_networks=())
     urls = [f"http://public.example:{hostile.port}/ok/{n}%2F?q={n}" for n in range(3)]
-    hops = fetch(tmp_path, urls, config, carriers=transports(config, QUICK, 4, NAMES))
+    hops = fetch(tmp_path, urls, config, carriers=real(config))
     assert [hop.kind for hop in hops] == ["body"] * 3
     assert sorted(proxy.seen) == [f"GET {url} HTTP/1.1" for url in urls]
     assert "Proxy-Authorization: Basic " + base64.b64encode(b"us@er:pa:ss").decode() in proxy.heads[0]
@@ -63,7 +69,7 @@ def test_http_goes_through_in_absolute_form(hostile: Hostile, proxy: ProxyServer
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_private_hosts_are_not_handed_to_a_proxy(proxy: ProxyServer, tmp_path: Path, host: str, scheme: str) -> None:
     config = settings(proxy=f"http://127.0.0.1:{proxy.port}", allow_networks=(), retries=0)
-    hop = fetch_one(tmp_path, f"{scheme}://{host}/x", config, carriers=transports(config, QUICK, 4, NAMES))
+    hop = fetch_one(tmp_path, f"{scheme}://{host}/x", config, carriers=real(config))
     assert hop.outcome is (Outcome.UNREACHABLE if host == "unknown.example" else Outcome.BLOCKED_ADDRESS)
     assert not proxy.seen
 
@@ -71,7 +77,7 @@ def test_private_hosts_are_not_handed_to_a_proxy(proxy: ProxyServer, tmp_path: P
 def test_with_every_network_open_the_proxy_resolves(hostile: Hostile, proxy: ProxyServer, tmp_path: Path) -> None:
     config = settings(proxy=f"http://127.0.0.1:{proxy.port}", allow_networks=("0.0.0.0/0",))
     url = f"http://unknown.example:{hostile.port}/ok"
-    assert fetch_one(tmp_path, url, config, carriers=transports(config, QUICK, 4, NAMES)).kind == "body"
+    assert fetch_one(tmp_path, url, config, carriers=real(config)).kind == "body"
 
 
 def test_the_environment_names_proxies(

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from web_hostile import Hostile, hostile_server
 from web_support import fetch, fetch_one, settings
 
+from archec.web.headers import unpack
 from archec.web.outcome import Outcome
-from archec.web.robots import parse, product_token, unpack
+from archec.web.robots import parse, product_token
 
 OBEY = settings(robots="obey")
 URL = "http://h.example"

@@ -17,6 +17,7 @@ from archec.ids import normalise_url
 from archec.web.connect import Connector, Proxies
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
+from archec.web.policy import Policy
 from archec.web.transport import DirectTransport, Transports, transports
 
 CLOSED = settings(allow_networks=(), connect_timeout=2.0)
@@ -79,7 +80,7 @@ def test_a_redirect_to_a_private_address_is_handed_back_and_then_refused(hostile
 
 def _carriers(resolver: Rebinding, allow: Sequence[str]) -> Transports:
     config = settings(allow_networks=tuple(allow))
-    return transports(config, QUICK, 4, resolver)
+    return transports(Policy.of(config, "test", "fetch"), QUICK, 4, resolver)
 
 
 def test_a_name_that_is_resolved_anew_gets_no_further(hostile: Hostile, tmp_path: Path) -> None:

@@ -1,0 +1,300 @@
+"""The door under an httpx client: methods, bodies in both directions, ranges, redirects, limits, and the guard."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gzip
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from web_support import QUICK
+
+from archec.config import Denial, FetchConfig
+from archec.web.door import (
+    EXPECTED,
+    Client,
+    Policy,
+    TooLarge,
+    content,
+    fault_of,
+    named,
+    open_blocking_client,
+    open_client,
+)
+from archec.web.outcome import Blocked, Outcome
+
+POLICY = Policy("archec/0.1 (test)", idle_timeout=1.0, connect_timeout=2.0)
+
+
+class _Echo(BaseHTTPRequestHandler):
+    """Answers with what it was asked; some paths behave otherwise."""
+
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, status: int, body: bytes = b"", *headers: tuple[str, str]) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers:
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            found = b""
+            while size := int(self.rfile.readline(), 16):
+                found += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return found
+        return self.rfile.read(int(self.headers.get("Content-Length", "0")))
+
+    def handle_any(self) -> None:
+        self.server.seen.append((self.command, self.path, self.client_address[1], dict(self.headers)))  # type: ignore[attr-defined]
+        if self.path.startswith("/to/"):
+            self.answer(302, b"", ("Location", self.path[4:]), ("Set-Cookie", "session=1"))
+        elif self.path == "/refuse":
+            self.answer(413, b"no")
+            self.close_connection = True
+        elif self.path == "/slow":
+            self.send_response(200)
+            self.end_headers()
+            for _ in range(40):
+                self.wfile.write(b"x")
+                self.wfile.flush()
+                time.sleep(0.05)
+            self.close_connection = True
+        elif self.path == "/silent":
+            self.server.gate.wait(10)  # type: ignore[attr-defined]
+            self.close_connection = True
+        elif self.path == "/gzip":
+            self.answer(200, gzip.compress(b"0" * 1_000_000), ("Content-Encoding", "gzip"))
+        elif self.path == "/range":
+            first, last = (int(part) for part in self.headers["Range"].removeprefix("bytes=").split("-"))
+            self.answer(206, bytes(range(256))[first : last + 1], ("Content-Range", f"bytes {first}-{last}/256"))
+        else:
+            asked = {"method": self.command, "size": len(self.body()), "headers": dict(self.headers)}
+            self.answer(200, json.dumps(asked).encode())
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+for _method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"):
+    setattr(_Echo, f"do_{_method}", _Echo.handle_any)
+
+
+class EchoServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Echo)
+        self.seen: list[tuple[str, str, int, dict[str, str]]] = []
+        self.gate = threading.Event()
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+@pytest.fixture
+def echo() -> Iterator[EchoServer]:
+    with EchoServer() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.gate.set()
+        server.shutdown()
+
+
+def through(act: Callable[[Client], Coroutine[Any, Any, Any]], policy: Policy = POLICY) -> Any:
+    async def run() -> Any:
+        async with open_client(policy, tuning=dataclasses.replace(QUICK, rate_grace=0.2)) as client:
+            return await act(client)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+def test_any_method_with_json_and_headers(echo: EchoServer, method: str) -> None:
+    async def act(client: Client) -> Any:
+        sent = {"json": {"a": 1}} if method in ("POST", "PUT", "PATCH") else {}
+        response = await client.request(
+            method, f"{echo.url}/x", headers={"Authorization": "Bearer t"}, extensions=named(echo.url), **sent
+        )
+        return response.json()
+
+    asked = through(act)
+    assert (asked["method"], asked["size"]) == (method, 7 if method in ("POST", "PUT", "PATCH") else 0)
+    assert asked["headers"]["Authorization"] == "Bearer t"
+    assert asked["headers"]["User-Agent"] == "archec/0.1 (test)"
+
+
+def test_head_has_no_body_and_keeps_its_connection(echo: EchoServer) -> None:
+    async def act(client: Client) -> None:
+        for _ in range(3):
+            response = await client.head(f"{echo.url}/x", extensions=named(echo.url))
+            assert int(response.headers["content-length"]) > 0
+            assert response.content == b""
+
+    through(act)
+    assert len({port for _, _, port, _ in echo.seen}) == 1
+
+
+def test_a_range_is_asked_for_and_given(echo: EchoServer) -> None:
+    async def act(client: Client) -> tuple[int, bytes]:
+        response = await client.get(f"{echo.url}/range", headers={"Range": "bytes=5-8"}, extensions=named(echo.url))
+        return response.status_code, response.content
+
+    assert through(act) == (206, b"\x05\x06\x07\x08")
+
+
+def test_bodies_stream_in_both_directions(echo: EchoServer) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(64):
+            yield b"x" * 65_536
+            yield b""
+
+    async def act(client: Client) -> Any:
+        async with client.stream("PUT", f"{echo.url}/x", content=pieces(), extensions=named(echo.url)) as response:
+            return json.loads(b"".join([piece async for piece in response.aiter_raw()]))
+
+    asked = through(act)
+    assert asked["size"] == 64 * 65_536
+    assert asked["headers"]["Transfer-Encoding"] == "chunked"
+
+
+def test_an_answer_before_the_end_of_the_body_is_the_answer(echo: EchoServer) -> None:
+    sent = 0
+
+    async def pieces() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(10_000):
+            sent += 65_536
+            yield b"x" * 65_536
+
+    async def act(client: Client) -> int:
+        try:
+            return (await client.post(f"{echo.url}/refuse", content=pieces(), extensions=named(echo.url))).status_code
+        except EXPECTED as error:  # the server's reset may overtake its answer
+            return 413 if fault_of(error).outcome is Outcome.UNREACHABLE else 0
+
+    assert through(act) == 413
+    assert sent < 10_000 * 65_536
+
+
+def test_what_must_not_be_sent_twice_has_a_connection_of_its_own(echo: EchoServer) -> None:
+    async def act(client: Client) -> None:
+        for method in ("GET", "POST", "POST", "GET"):
+            await client.request(method, f"{echo.url}/x", extensions=named(echo.url))
+
+    through(act)
+    ports = [port for _, _, port, _ in echo.seen]
+    assert len({ports[1], ports[2], ports[0]}) == 3
+
+
+def test_only_named_origins_are_exempt_from_the_guard(echo: EchoServer) -> None:
+    async def act(client: Client) -> None:
+        with pytest.raises(Blocked):
+            await client.get(f"{echo.url}/x")
+        assert (await client.get(f"{echo.url}/x", extensions=named(echo.url))).status_code == 200
+        with pytest.raises(Blocked):  # nor on the connection that is open now
+            await client.get(f"{echo.url}/x")
+        with pytest.raises(Blocked):
+            await client.get(f"{echo.url}/x", extensions=named("http://127.0.0.1:1/"))
+
+    through(act)
+    assert len(echo.seen) == 1
+
+
+@pytest.mark.parametrize(
+    "denial", [Denial(hosts=("127.0.0.1",)), Denial(urls=("http://127*/x",)), Denial(networks=("127.0.0.0/8",))]
+)
+def test_what_is_denied_is_not_asked_for_even_where_it_is_named(echo: EchoServer, denial: Denial) -> None:
+    async def act(client: Client) -> None:
+        await client.get(f"{echo.url}/x", extensions=named(echo.url))
+
+    with pytest.raises(EXPECTED) as error:
+        through(act, dataclasses.replace(POLICY, deny=(denial,)))
+    assert fault_of(error.value).outcome is Outcome.DENIED
+
+
+def test_redirects_are_followed_on_demand_and_guarded(echo: EchoServer) -> None:
+    with EchoServer() as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+
+        async def act(client: Client) -> None:
+            exempt = named(echo.url)
+            assert (await client.get(f"{echo.url}/to//x", extensions=exempt)).status_code == 302
+            within = await client.get(f"{echo.url}/to//x", extensions=exempt, follow_redirects=True)
+            assert within.status_code == 200
+            assert "Cookie" not in within.json()["headers"]
+            with pytest.raises(Blocked):
+                await client.get(f"{echo.url}/to/{other.url}/x", extensions=exempt, follow_redirects=True)
+            with pytest.raises(EXPECTED) as loop:
+                await client.get(f"{echo.url}/to/" * 12, extensions=exempt, follow_redirects=True)
+            assert fault_of(loop.value).outcome is Outcome.TOO_MANY_REDIRECTS
+
+        through(act)
+        other.shutdown()
+        assert other.seen == []
+
+
+@pytest.mark.parametrize(
+    ("path", "limits", "outcome"),
+    [
+        ("/silent", {"idle_timeout": 0.2}, Outcome.TIMEOUT),
+        ("/slow", {"min_rate": 1000}, Outcome.TIMEOUT),
+        ("/slow", {"total_timeout": 0.3}, Outcome.TIMEOUT),
+        ("/slow", {"max_size": 5}, Outcome.TOO_LARGE),
+        ("/x", {"max_size": 5}, Outcome.TOO_LARGE),
+    ],
+)
+def test_every_answer_is_bounded(echo: EchoServer, path: str, limits: dict[str, float], outcome: Outcome) -> None:
+    async def act(client: Client) -> None:
+        await client.get(f"{echo.url}{path}", extensions=named(echo.url))
+
+    with pytest.raises(EXPECTED) as error:
+        through(act, dataclasses.replace(POLICY, **limits))
+    assert fault_of(error.value).outcome is outcome
+
+
+def test_a_compressed_answer_is_bounded_as_it_is_unpacked(echo: EchoServer) -> None:
+    async def act(client: Client) -> bytes:
+        async with client.stream("GET", f"{echo.url}/gzip", extensions=named(echo.url)) as response:
+            return await content(response, limit)
+
+    limit = 1_000_000
+    assert through(act) == b"0" * limit
+    limit -= 1
+    with pytest.raises(TooLarge):
+        through(act)
+
+
+def test_a_header_cannot_end_its_line(echo: EchoServer) -> None:
+    async def act(client: Client) -> None:
+        await client.get(f"{echo.url}/x", headers={"X-A": "1\r\nX-B: 2"}, extensions=named(echo.url))
+
+    with pytest.raises(EXPECTED):
+        through(act)
+    assert echo.seen == []
+
+
+def test_the_same_without_an_event_loop(echo: EchoServer) -> None:
+    with open_blocking_client(POLICY) as client:
+        assert client.post(f"{echo.url}/x", content=b"abc", extensions=named(echo.url)).json()["size"] == 3
+        with client.stream("GET", f"{echo.url}/x", extensions=named(echo.url)) as response:
+            assert json.loads(b"".join(response.iter_raw()))["method"] == "GET"
+        with pytest.raises(Blocked):
+            client.get(f"{echo.url}/x")
+
+
+def test_profiles() -> None:
+    config = FetchConfig()
+    fetch, platform, upload = (Policy.of(config, "a", profile) for profile in ("fetch", "platform", "upload"))
+    assert (fetch.max_size, fetch.total_timeout, fetch.min_rate) == (500_000_000, 600.0, 500)
+    assert (platform.max_size, platform.total_timeout, platform.min_rate) == (0, 0.0, 500)
+    assert upload.min_rate == 0
