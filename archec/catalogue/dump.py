@@ -22,8 +22,8 @@ _coverage = msgspec.json.Decoder(Coverage)
 def dump(catalogue: Catalogue, *, everything: bool) -> Iterator[str]:
     """One line (without its end) for each document, by collection and id.
 
-    The collections come as mi, mo, mf, vi, vo and, with ``everything``, data_sets, runs, sets, manifests, ingests,
-    state; then mi, mo and mf are whole obis, else the histories of all obis that ever were held:
+    The collections come as mi, mo, mf, vi, vo and, with ``everything``, hosts, data_sets, runs, sets, manifests,
+    ingests, state; then mi, mo and mf are whole obis, else the histories of all obis that ever were held:
     ``h`` maps tists to md5, ``s`` to sha256, null where the obi is lost. Holds one page in memory. Raises
     :class:`CatalogueError` as reading does.
     """
@@ -76,6 +76,8 @@ def _texts(catalogue: Catalogue, kind: Kind) -> Iterator[str]:
 
 
 def _rest(catalogue: Catalogue) -> Iterator[str]:
+    for host in catalogue.hosts():
+        yield _line("hosts", {"id": host.host, **plain(host)})
     coverages: set[str] = set()
     for data_set in catalogue.data_sets():
         coverages.add(data_set.coverage)

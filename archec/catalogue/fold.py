@@ -16,6 +16,7 @@ from archec.catalogue.codec import text_of
 from archec.catalogue.model import Changes, DataSet, KeyedSet, Kind, Obi, Position, Run, Visited
 from archec.catalogue.records import (
     DataSetRead,
+    HostNoted,
     IngestDone,
     ManifestNoted,
     ObiChange,
@@ -71,6 +72,7 @@ def changes_of(
         sets=sets,
         manifests=[record.part for record in records if isinstance(record, ManifestNoted)],
         ingests=[record.ingest for record in records if isinstance(record, IngestDone)],
+        hosts=list({record.host.host: record.host for record in records if isinstance(record, HostNoted)}.values()),
     )
 
 

@@ -19,6 +19,7 @@ from archec.catalogue.model import (
     DueFobi,
     FilesetManifestFile,
     FileState,
+    HostState,
     Ingest,
     Kind,
     Moment,
@@ -97,6 +98,19 @@ class Catalogue(Protocol):
 
     def keyed(self, key: str) -> bytes | None:
         """The bytes of one :class:`archec.catalogue.model.KeyedSet`."""
+        ...
+
+    def hosts(self) -> Iterator[HostState]:
+        """The hosts against which something is known, by name."""
+        ...
+
+    def gone_files(self, host: str, since: int) -> tuple[int, int]:
+        """How many files of a host are held, and of how many of these the last visit, at ``since`` or later by the
+        clock, found that they are gone."""
+        ...
+
+    def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
+        """At most ``limit`` files of a host that ever held these bytes."""
         ...
 
     def counts(self) -> Counts:

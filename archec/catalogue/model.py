@@ -87,7 +87,12 @@ class Visit(Struct, frozen=True, omit_defaults=True):
     ``outcome`` is a word of the vocabulary of outcomes (design, section 5); ``gone_since`` and ``gone`` are
     the tist of the first and the number of visits in a row that found it gone; ``fails`` the number
     of visits in a row that came to nothing; ``checked`` the last tist at which contents were seen
-    or confirmed; ``etag`` and ``modified`` go into conditional requests.
+    or confirmed, ``read`` when they were last received, and not only confirmed, by the clock; ``etag`` and ``modified``
+    go into conditional requests. ``unnamed`` is the number of visits in a row at which no template named the URL any
+    more, ``tags`` what robots tags say of keeping it (``noarchive``).
+
+    Tists of runs go on by seconds where one was ahead of the clock. ``clock`` is when the visit was made, and
+    ``gone_clock`` when the first one in a row found it gone, where that is not the tist.
     """
 
     tist: int
@@ -101,6 +106,40 @@ class Visit(Struct, frozen=True, omit_defaults=True):
     fails: int = 0
     checked: int = 0
     message: str = ""
+    read: int = 0
+    unnamed: int = 0
+    tags: str = ""
+    clock: int = 0
+    gone_clock: int = 0
+
+    @property
+    def when(self) -> int:
+        """When the visit was made, by the clock."""
+        return self.clock or self.tist
+
+    @property
+    def gone_when(self) -> int:
+        """When the first visit in a row found the file gone, by the clock."""
+        return self.gone_clock or self.gone_since
+
+
+class HostState(Struct, frozen=True, omit_defaults=True):
+    """What is known against a host (name and port as they stand in URLs), as of the run ``run``.
+
+    It is not to be asked before ``until`` (Unix seconds, by the clock), and was given up in ``fails`` runs in a row.
+    ``reason`` is for people. A host against which nothing is known any more is in no catalogue.
+    """
+
+    host: str
+    run: int
+    until: int = 0
+    fails: int = 0
+    reason: str = ""
+
+    @property
+    def clear(self) -> bool:
+        """Whether nothing is known against it."""
+        return not (self.until or self.fails)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,3 +401,4 @@ class Changes:
     sets: Sequence[KeyedSet] = ()
     manifests: Sequence[ManifestPart] = ()
     ingests: Sequence[Ingest] = ()
+    hosts: Sequence[HostState] = ()

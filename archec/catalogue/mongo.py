@@ -1,6 +1,6 @@
 """The catalogue on a MongoDB server, for operators who run one.
 
-Collections ``mi mo mf entries versions refs visits runs data_sets sets manifests ingests state``. No document
+Collections ``mi mo mf entries versions refs visits runs data_sets sets manifests ingests hosts state``. No document
 grows with the number of an obi's versions, references or visits (:mod:`archec.catalogue.rows`). Names of fields are
 words of archec and tists, never outside data. Writes are acknowledged by a majority and journaled (``w: majority, j:
 true``), so that an acknowledged batch survives a restart of the server.
@@ -31,6 +31,7 @@ from archec.catalogue.model import (
     DueFobi,
     FilesetManifestFile,
     FileState,
+    HostState,
     Ingest,
     KeyedSet,
     Kind,
@@ -55,6 +56,7 @@ from archec.catalogue.rows import (
     gone,
     is_text,
     notes_of,
+    parted,
     parts_of,
     tobi_files_of,
     versions_of,
@@ -63,12 +65,13 @@ from archec.catalogue.rows import (
 )
 from archec.errors import CatalogueError
 from archec.history import History
+from archec.ids import ranges_of
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """To be raised with every change of what the documents look like."""
 
 _COLLECTIONS = ("mi", "mo", "entries", "versions", "refs", "visits", "runs", "data_sets", "sets",
-                "mf", "manifests", "ingests")  # fmt: skip
+                "hosts", "mf", "manifests", "ingests")  # fmt: skip
 _INDEXES: Sequence[tuple[str, tuple[str, ...], dict[str, Any]]] = (
     *((name, ("stamp", "_id"), {}) for name in ("mi", "mo", "mf")),
     *((name, ("lost", "_id"), {"partialFilterExpression": {"lost": {"$exists": True}}})
@@ -147,6 +150,9 @@ class MongoCatalogue:
             self._bulk("ingests", [
                 _replace({"base_url": i.base_url, "ingest_type": i.ingest_type}, plain(i)) for i in changes.ingests
             ])  # fmt: skip
+            clear, noted = parted(changes.hosts)
+            self._bulk("hosts", [DeleteOne({"_id": host.host}) for host in clear])
+            self._bulk("hosts", [_replace({"_id": host.host}, plain(host)) for host in noted])
             self._bulk("runs", [_replace({"_id": run.tist}, plain(run)) for run in changes.runs])
             self._db.state.replace_one({"_id": "position"}, changes.position._asdict(), upsert=True)
 
@@ -328,6 +334,35 @@ class MongoCatalogue:
         """The newest ingest of every base URL."""
         rows = self._pages.by_pair("ingests", ("base_url", "ingest_type"), ("", ""), _OBI_PAGE)
         return (built(Ingest, row) for row in rows)
+
+    # -- hosts --------------------------------------------------------------------------------------
+
+    def hosts(self) -> Iterator[HostState]:
+        """The hosts against which something is known, by name."""
+        return (built(HostState, document) for document in self._pages.by_key("hosts", "_id", "", _PAGE))
+
+    def gone_files(self, host: str, since: int) -> tuple[int, int]:
+        """How many files of a host are held, and how many of these were found gone."""
+        held = gone = 0
+        for low, high in ranges_of(host):
+            files = self._held_files(low, high)
+            while page := list(islice(files, _PAGE)):
+                held += len(page)
+                found = self._pages.having("visits", "_id", page, where={"outcome": "gone"})
+                gone += sum(built(Visit, document).when >= since for document in found)
+        return held, gone
+
+    def _held_files(self, low: str, high: str) -> Iterator[str]:
+        heads = self._pages.by_key("mo", "_id", low[:-1], _PAGE, {"state": 1})
+        below = takewhile(lambda head: head["_id"] < high, heads)
+        return (head["_id"] for head in below if head["_id"] >= low and head.get("state"))
+
+    def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
+        """At most ``limit`` files of a host that ever held these bytes."""
+        where = {"sha256": sha256, "kind": "fobi"}
+        ranges = [{**where, "obi": {"$gte": low, "$lt": high}} for low, high in ranges_of(host)]
+        pages = (self._pages.page("versions", one, ("obi",), limit, {"obi": 1}) for one in ranges)
+        return [document["obi"] for page in pages for document in page][:limit]
 
     def counts(self) -> Counts:
         """Counts by newest state; the server reads the collections whole."""

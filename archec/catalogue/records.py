@@ -10,6 +10,7 @@ not what was computed on the way. One JSON object a line, with its ``type``:
 ``data-set``   the data set was read and merged: from now on its absences count
 ``manifest``   files of a fileset's manifest, some hundred at a time
 ``ingest``     what an ingest of a base URL came to
+``host``       what is known against a host from now on: until when it is not to be asked, how often it failed
 ``end``        the run ended (or paused): state and report
 =============  =====================================================================================
 
@@ -26,7 +27,7 @@ import msgspec
 from msgspec import Struct
 
 from archec.catalogue.codec import text_of
-from archec.catalogue.model import DataSet, Ingest, KeyedSet, Kind, ManifestPart, Note, Version, Visit
+from archec.catalogue.model import DataSet, HostState, Ingest, KeyedSet, Kind, ManifestPart, Note, Version, Visit
 from archec.errors import CorruptJournal
 
 JOURNAL_VERSION = 2
@@ -96,6 +97,12 @@ class IngestDone(Struct, frozen=True, tag_field="type", tag="ingest"):
     ingest: Ingest
 
 
+class HostNoted(Struct, frozen=True, tag_field="type", tag="host"):
+    """What is known against a host from now on."""
+
+    host: HostState
+
+
 class RunEnd(Struct, frozen=True, tag_field="type", tag="end"):
     """A run ended in ``state`` (see :class:`archec.catalogue.model.Run`), with its report."""
 
@@ -104,7 +111,7 @@ class RunEnd(Struct, frozen=True, tag_field="type", tag="end"):
     report: dict[str, Any]
 
 
-Record = RunStart | ObiChange | SetAdded | DataSetRead | ManifestNoted | IngestDone | RunEnd
+Record = RunStart | ObiChange | SetAdded | DataSetRead | HostNoted | ManifestNoted | IngestDone | RunEnd
 
 _decoder = msgspec.json.Decoder(Record)
 

@@ -8,10 +8,10 @@ an obi apart and put it together again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from archec.catalogue.model import Changes, Kind, Note, Obi, TobiFiles, Version, Visited
+from archec.catalogue.model import Changes, HostState, Kind, Note, Obi, TobiFiles, Version, Visited
 from archec.errors import CatalogueError
 from archec.history import History
 
@@ -121,6 +121,11 @@ def written_visits(changes: Changes) -> list[Visited]:
     own = [Visited(obi.id, obi.visit, obi.due) for obi in changes.obis if obi.visit is not None]
     latest = {visited.id: visited for visited in (*changes.visits, *own)}
     return [latest[obi] for obi in sorted(latest)]
+
+
+def parted(hosts: Sequence[HostState]) -> tuple[list[HostState], list[HostState]]:
+    """The hosts against which nothing is known any more, and the others."""
+    return [host for host in hosts if host.clear], [host for host in hosts if not host.clear]
 
 
 def is_text(obi: str) -> bool:

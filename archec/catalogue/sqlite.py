@@ -37,6 +37,7 @@ from archec.catalogue.model import (
     DueFobi,
     FilesetManifestFile,
     FileState,
+    HostState,
     Ingest,
     Kind,
     Moment,
@@ -57,6 +58,7 @@ from archec.catalogue.rows import (
     gone,
     is_text,
     notes_of,
+    parted,
     parts_of,
     tobi_files_of,
     versions_of,
@@ -65,16 +67,17 @@ from archec.catalogue.rows import (
 )
 from archec.errors import CatalogueError
 from archec.history import History
+from archec.ids import ranges_of
 from archec.sqlite import Database, Role
 
 APPLICATION = 0x61726368
 """``PRAGMA application_id``: "arch" in ASCII."""
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """``PRAGMA user_version`` of the tables below; to be raised with every change of theirs."""
 
 TABLES = ("position", "mi", "mo", "entries", "versions", "refs", "visits", "runs", "data_sets", "sets",
-          "mf", "manifests", "ingests")  # fmt: skip
+          "hosts", "mf", "manifests", "ingests")  # fmt: skip
 
 _SCHEMA = """
 CREATE TABLE position (
@@ -119,6 +122,7 @@ CREATE TABLE refs (url TEXT, id TEXT, PRIMARY KEY (url, id)) WITHOUT ROWID;
 CREATE TABLE visits (id TEXT PRIMARY KEY, outcome TEXT NOT NULL, doc TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE runs (tist INTEGER PRIMARY KEY, doc TEXT NOT NULL);
 CREATE TABLE data_sets (tist INTEGER, run INTEGER, doc TEXT NOT NULL, PRIMARY KEY (tist, run)) WITHOUT ROWID;
+CREATE TABLE hosts (host TEXT PRIMARY KEY, doc TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE sets (key TEXT PRIMARY KEY, data BLOB NOT NULL);
 """
 
@@ -139,6 +143,7 @@ _IN = 500
 _note = msgspec.json.Decoder(Note)
 _version = msgspec.json.Decoder(Version)
 _visit = msgspec.json.Decoder(Visit)
+_host = msgspec.json.Decoder(HostState)
 _run = msgspec.json.Decoder(Run)
 _data_set = msgspec.json.Decoder(DataSet)
 _file = msgspec.json.Decoder(FilesetManifestFile)
@@ -217,6 +222,9 @@ class SQLiteCatalogue(Database):
             ))  # fmt: skip
             ingests = ((ingest.base_url, ingest.ingest_type, _doc(ingest)) for ingest in changes.ingests)
             db.executemany("REPLACE INTO ingests VALUES (?, ?, ?)", ingests)
+            clear, noted = parted(changes.hosts)
+            db.executemany("DELETE FROM hosts WHERE host = ?", ((host.host,) for host in clear))
+            db.executemany("REPLACE INTO hosts VALUES (?, ?)", ((host.host, _doc(host)) for host in noted))
             db.execute("REPLACE INTO position VALUES (1, ?, ?, ?, ?)", changes.position)
 
     def _put(self, db: sqlite3.Connection, kind: Kind, obis: Sequence[Obi]) -> None:
@@ -405,6 +413,30 @@ class SQLiteCatalogue(Database):
             " ORDER BY base_url, ingest_type LIMIT ?"
         )
         return (read(_ingest, doc) for _, _, doc in self._paged(sql, ("", ""), lambda row: row[:2], _OBI_PAGE))
+
+    # -- hosts --------------------------------------------------------------------------------------
+
+    def hosts(self) -> Iterator[HostState]:
+        """The hosts against which something is known, by name."""
+        sql = "SELECT host, doc FROM hosts WHERE host > ? ORDER BY host LIMIT ?"
+        return (read(_host, doc) for _, doc in self._paged(sql, ("",), lambda row: row[:1], _PAGE))
+
+    def gone_files(self, host: str, since: int) -> tuple[int, int]:
+        """How many files of a host are held, and how many of these were found gone."""
+        held = gone = 0
+        sql = "SELECT outcome, doc FROM mo LEFT JOIN visits USING (id) WHERE id >= ? AND id < ? AND state IS NOT NULL"
+        for low, high in ranges_of(host):
+            for outcome, doc in self.fetch(sql, (low, high)):
+                held += 1
+                gone += outcome == "gone" and read(_visit, doc).when >= since
+        return held, gone
+
+    def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
+        """At most ``limit`` files of a host that ever held these bytes."""
+        sql = "SELECT id FROM versions WHERE sha256 = ? AND kind = 'fobi' AND id >= ? AND id < ? LIMIT ?"
+        state = bytes.fromhex(sha256)
+        found = [row[0] for low, high in ranges_of(host) for row in self.fetch(sql, (state, low, high, limit))]
+        return found[:limit]
 
     def counts(self) -> Counts:
         """Counts by newest state; reads the narrow tables whole (0.1 s a million)."""

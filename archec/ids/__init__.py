@@ -11,7 +11,7 @@ from archec.ids.filesets import FilesetId, is_fileset, parse_fileset
 from archec.ids.handles import archive_of, item_of, normalise, normalise_handle, series_of, typed
 from archec.ids.names import MAX_ID, MAX_NAME, escape, fan, file_name, unescape
 from archec.ids.urlkey import target_uri, urlkey
-from archec.ids.urls import host_of, is_url, normalise_url, slash_variant, without_userinfo
+from archec.ids.urls import host_of, is_url, normalise_url, ranges_of, slash_variant, without_userinfo
 
 __all__ = [
     "MAX_ID",
@@ -29,6 +29,7 @@ __all__ = [
     "normalise_handle",
     "normalise_url",
     "parse_fileset",
+    "ranges_of",
     "series_of",
     "slash_variant",
     "target_uri",

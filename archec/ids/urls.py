@@ -68,6 +68,11 @@ def host_of(url: str) -> str:
     return url.split("/", 3)[2]
 
 
+def ranges_of(host: str) -> list[tuple[str, str]]:
+    """The URLs of a host (:func:`host_of`), as ranges: from the first text up to but without the second."""
+    return [(f"{scheme}://{host}/", f"{scheme}://{host}0") for scheme in ("ftp", "http", "https")]
+
+
 def slash_variant(url: str) -> str | None:
     """The URL that differs from this normalised one by a trailing slash only.
 

@@ -21,6 +21,7 @@ from archec.catalogue.model import (
     DueFobi,
     FilesetManifestFile,
     FileState,
+    HostState,
     Ingest,
     KeyedSet,
     Kind,
@@ -351,6 +352,41 @@ def test_counts(catalogue: Catalogue) -> None:
     catalogue.write(lot(1, tobi("a"), tobi("b", 1, 2, lost=True), tobi("c", 1, 2)))
     catalogue.write(lot(2, fobi("u", 1), fobi("v"), gone, mentioned=["w", "x"]))
     assert catalogue.counts() == Counts(2, 1, 1, 1, 3)
+
+
+def test_hosts_against_which_something_is_known(catalogue: Catalogue) -> None:
+    one, two = HostState("h.org", 5, 900, 2, "HTTP 503"), HostState("h.org:81", 5, fails=1)
+    catalogue.write(lot(1, hosts=[HostState("h.org", 4, 7), two, one]))
+    assert list(catalogue.hosts()) == [one, two]
+    assert [line for line in everything(catalogue) if '"hosts"' in line] == [
+        '{"collection":"hosts","fails":2,"host":"h.org","id":"h.org","reason":"HTTP 503","run":5,"until":900}',
+        '{"collection":"hosts","fails":1,"host":"h.org:81","id":"h.org:81","run":5}',
+    ]
+    catalogue.write(lot(2, hosts=[HostState("h.org", 6), HostState("other", 6)]))
+    assert list(catalogue.hosts()) == [two]
+    catalogue.clear()
+    assert list(catalogue.hosts()) == []
+
+
+def test_files_of_a_host_that_are_gone(catalogue: Catalogue) -> None:
+    held = ["http://h/", "http://h/a", "https://h/b", "ftp://h/c"]
+    others = ["http://h.org/", "http://h-a/", "http://h:80/x", "http://g/"]
+    catalogue.write(lot(1, *[fobi(url, 1) for url in (*held, *others)], fobi("http://h/never"), mentioned=["http://h/m"]))
+    assert catalogue.gone_files("h", 0) == (4, 0)
+    clocks = {held[0]: 0, held[1]: 80, held[2]: 0, others[0]: 0}
+    gone = [Visited(url, Visit(60, "gone", clock=clock), 9) for url, clock in clocks.items()]
+    catalogue.write(lot(2, bare("fobi", "http://h/lost", {1: "x", 2: None}), visits=gone))
+    assert [catalogue.gone_files("h", since) for since in (0, 60, 61, 81)] == [(4, 3), (4, 3), (4, 1), (4, 0)]
+    assert catalogue.gone_files("nobody", 0) == (0, 0)
+
+
+def test_files_of_a_host_with_the_same_bytes(catalogue: Catalogue) -> None:
+    same = [bare("fobi", url, {1: "x"}) for url in ("http://h/1", "http://h/2", "https://h/3", "http://h.org/1")]
+    whole = [replace(obi, versions={state("x"): version("x", 1, "text/html")}) for obi in same]
+    catalogue.write(lot(1, *whole, fobi("http://h/4", 1)))
+    assert sorted(catalogue.sharing("h", state("x"), 9)) == ["http://h/1", "http://h/2", "https://h/3"]
+    assert len(catalogue.sharing("h", state("x"), 2)) == 2
+    assert catalogue.sharing("h", state("y"), 2) == []
 
 
 def test_lists_of_what_happened(catalogue: Catalogue) -> None:

@@ -21,7 +21,7 @@ from archec.catalogue.dump import dump
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS, Changes, DataSet, Note, Obi, Position, Refipo, Run, Visit, Visited
-from archec.catalogue.mongo import MongoCatalogue
+from archec.catalogue.mongo import SCHEMA_VERSION, MongoCatalogue
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, Record, RunEnd, RunStart
 from archec.errors import CatalogueError, CatalogueGone
@@ -321,7 +321,7 @@ def test_a_foreign_database_is_refused_and_left_alone(mongodb_url: str, raw: Any
 
 def test_another_schema_version_is_refused(catalogue: MongoCatalogue, mongodb_url: str, raw: Any) -> None:
     raw.state.update_one({"_id": "schema"}, {"$set": {"version": 99}})
-    with pytest.raises(CatalogueError, match="version 99, this archec works with 4"):
+    with pytest.raises(CatalogueError, match=f"version 99, this archec works with {SCHEMA_VERSION}"):
         MongoCatalogue(mongodb_url, create=True)
 
 

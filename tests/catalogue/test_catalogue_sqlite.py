@@ -21,7 +21,7 @@ from catalogue_data import fobi, lot, tobi
 from archec import sqlite
 from archec.catalogue.dump import dump
 from archec.catalogue.model import KINDS, DataSet, Run
-from archec.catalogue.sqlite import SQLiteCatalogue
+from archec.catalogue.sqlite import SCHEMA_VERSION, SQLiteCatalogue
 from archec.errors import CatalogueError, StorageFull
 from archec.history import History
 
@@ -91,7 +91,7 @@ def test_another_schema_version_is_refused(catalogue: SQLiteCatalogue, path: Pat
     with sqlite3.connect(path) as db:
         db.execute(f"PRAGMA user_version = {version}")
     db.close()
-    with pytest.raises(CatalogueError, match=f"version {version}, this archec works with 4") as caught:
+    with pytest.raises(CatalogueError, match=f"version {version}, this archec works with {SCHEMA_VERSION}") as caught:
         opened(path)
     assert advice in caught.value.hint
 
@@ -287,7 +287,7 @@ def test_what_was_written_survives_kill_9(path: Path) -> None:
     script = """
         import sys
         from pathlib import Path
-        from archec.catalogue.sqlite import SQLiteCatalogue
+        from archec.catalogue.sqlite import SCHEMA_VERSION, SQLiteCatalogue
         from catalogue_data import lot, tobi
         catalogue = SQLiteCatalogue("sqlite:///x", Path(sys.argv[1]), create=True)
         number = 0
