@@ -13,8 +13,9 @@ import httpx
 
 from archec.config import FetchConfig
 from archec.web.guard import allowed
-from archec.web.headers import kept, location_of, raw_headers, wait_asked
+from archec.web.headers import kept, raw_headers, wait_asked
 from archec.web.limits import Flight, Tuning
+from archec.web.location import location_of
 from archec.web.outcome import EXPECTED, Blocked, Outcome, Truncated, fault_of, of_status
 from archec.web.task import HEAD, FetchTask, Hop, HopKind, Sink, TempLike
 from archec.web.transport import Transports

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import timezone
 from email.utils import parsedate_to_datetime
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from archec.ids import without_userinfo
 
@@ -35,8 +36,8 @@ def clean(value: bytes) -> str:
 def raw_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """The fields that we use, by lower-case name; the first of repeated ones.
 
-    Location is decoded as UTF-8 if it is valid, since servers send that. Values that are too long are cut, but
-    a validator, a date or a Location is left out: a part of it would mean something else.
+    A Location is given as it came, as ISO-8859-1. Values that are too long are cut, but a validator, a date or a
+    Location is left out: a part of it would mean something else.
     """
     found: dict[str, str] = {}
     for name, value in raw:
@@ -45,7 +46,7 @@ def raw_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
             continue
         if key == "location":
             if len(value) <= _MAX_LOCATION:
-                found[key] = _location_text(value)
+                found[key] = value.decode("latin-1").strip()
         elif len(value) <= _MAX_VALUE:
             found[key] = clean(value)
         elif key not in _NEVER_CUT:
@@ -59,9 +60,11 @@ def kept(fields: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _public(name: str, value: str) -> str:
+    if name == "location":
+        return _location_text(value)
     if "@" not in value or name in _NEVER_CUT:
         return value
-    return without_user(value) if name == "location" else without_userinfo(value)
+    return without_userinfo(value)
 
 
 def wait_asked(fields: Mapping[str, str], now: float) -> float:
@@ -80,14 +83,6 @@ def http_date(value: str) -> float | None:
         return (when if when.tzinfo is not None else when.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-
-
-def location_of(url: str, location: str) -> str:
-    """Where a redirect of ``url`` leads: absolute, without user information and fragment.
-
-    Raises ValueError if ``location`` cannot be resolved.
-    """
-    return without_user(urljoin(url, location)).partition("#")[0]
 
 
 def unpack(content: bytes, encoding: str, limit: int) -> bytes | None:
@@ -116,9 +111,8 @@ def without_user(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _location_text(value: bytes) -> str:
-    try:
-        text = value.decode("utf-8")
-    except UnicodeDecodeError:
-        text = value.decode("latin-1")
-    return _CONTROL.sub("", text).strip()
+def _location_text(value: str) -> str:
+    """A Location for people: as UTF-8 where it is that."""
+    with suppress(UnicodeDecodeError):
+        value = value.encode("latin-1").decode("utf-8")
+    return without_user(_CONTROL.sub("", value))

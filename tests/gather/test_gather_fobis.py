@@ -461,3 +461,15 @@ def test_bad_urls_are_counted_with_their_handles(config: Config, site: Site) -> 
     assert report.problem_counts["bad-url"] == 4
     assert all("RePEc:aaa:sss:" in problem.message for problem in report.problems)
     assert dict(report.fobis) == {"new": 1}
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["/Working Papers/2024 01.pdf", " \t/Working Papers\\2024 01.pdf ", "/Working%20Papers/x/..\\2024%2001.pdf#page=2"],
+)
+def test_a_sloppy_location_is_followed_to_the_file(config: Config, site: Site, location: str) -> None:
+    site["/a"], site["/Working%20Papers/2024%2001.pdf"] = moved(location), pdf("there")
+    write_papers(config, [site.url("/a")])
+    assert dict(run(config).fobis) == {"new": 2}
+    assert bytes_now(config, site.url("/a")) == pdf("there").body
+    assert site.url("/Working%20Papers/2024%2001.pdf") in histories(config)

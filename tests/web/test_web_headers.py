@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.web.headers import KEPT, kept, location_of, raw_headers, wait_asked, without_user
+from archec.web.headers import KEPT, kept, raw_headers, wait_asked, without_user
 
 NOW = 1_000_000_000.0  # Sun, 09 Sep 2001 01:46:40 GMT
 
@@ -56,14 +56,3 @@ def test_user_information_is_cut_out_of_locations_only_where_it_is_that() -> Non
     assert without_user("http://a@b@h/") == "http://h/"
     assert without_user("http://h/a@b") == "http://h/a@b"
     assert without_user("http://u:p@[bad/x") == "http://[bad/x"
-    assert location_of("http://h/a/b?c", "../d?e#f") == "http://h/d?e"
-    assert location_of("http://h/a/b", "http://u:p@g/") == "http://g/"
-
-
-@given(st.text())
-def test_locations_resolve_or_raise_value_error(location: str) -> None:
-    try:
-        found = location_of("http://h/a/b", location)
-    except ValueError:
-        return
-    assert isinstance(found, str)

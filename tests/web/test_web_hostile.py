@@ -138,7 +138,7 @@ def test_a_body_in_a_coding_nobody_asked_for_is_kept_as_served(hostile: Hostile,
         ("//other.example/x", "http://other.example/x"),
         ("https://user:secret@other.example/x@y", "https://other.example/x@y"),
         ("http://169.254.169.254/latest", "http://169.254.169.254/latest"),
-        ("file:///etc/passwd", "file:///etc/passwd"),
+        ("/a b\\c", "http://127.0.0.1:{port}/a%20b/c"),
     ],
 )
 def test_redirects_are_handed_back(hostile: Hostile, tmp_path: Path, to: str, location: str) -> None:
@@ -149,12 +149,15 @@ def test_redirects_are_handed_back(hostile: Hostile, tmp_path: Path, to: str, lo
     assert len(hostile.asked) == 1
 
 
-def test_a_location_in_utf8_is_read_as_such(hostile: Hostile, tmp_path: Path) -> None:
-    assert fetch_one(tmp_path, hostile.url("/redirect-raw")).location.endswith("/café/x y")
+def test_bytes_of_a_location_that_are_not_ascii_are_escaped_as_they_stand(hostile: Hostile, tmp_path: Path) -> None:
+    hop = fetch_one(tmp_path, hostile.url("/redirect-raw"))
+    assert hop.location.endswith("/caf%C3%A9%01/%E9x%20y")
+    assert hop.header("location") == "/cafÃ©/éx y#part"
 
 
-def test_a_redirect_to_nonsense_fails(hostile: Hostile, tmp_path: Path) -> None:
-    hop = fetch_one(tmp_path, hostile.url("/redirect?to=http://[bad"))
+@pytest.mark.parametrize("to", ["http://[bad", "file:///etc/passwd", "http://a b/"])
+def test_a_redirect_to_nonsense_fails(hostile: Hostile, tmp_path: Path, to: str) -> None:
+    hop = fetch_one(tmp_path, hostile.url(f"/redirect?to={quote(to)}"))
     assert (hop.kind, hop.outcome) == ("failed", Outcome.BAD_URL)
 
 

@@ -417,7 +417,7 @@ async def redirect(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) 
 
 @behaviour
 async def redirect_raw(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    head = b"HTTP/1.1 301 Moved\r\nContent-Length: 0\r\nLocation: /caf\xc3\xa9\x01/x y#part\r\n\r\n"
+    head = b"HTTP/1.1 301 Moved\r\nContent-Length: 0\r\nLocation: /caf\xc3\xa9\x01/\xe9x y#part\r\n\r\n"
     writer.write(head)
     return True
 
