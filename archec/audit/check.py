@@ -65,7 +65,7 @@ class CheckSummary:
 def check(archive: Audited, meter: Meter, report: Reporter, *, fix: bool = False) -> CheckSummary:
     """Checks the whole structure, and reports every finding as it comes.
 
-    ``fix``: mends what is provably safe to mend; nothing that has a final name goes. Only while holding the run lock.
+    ``fix``: fixes what is provably safe to fix; nothing that has a final name goes. Only while holding the run lock.
     """
     summary = CheckSummary()
     began = time.monotonic()
@@ -290,11 +290,11 @@ class _Check:
             tidy(layout)
         except CorruptJournal:
             twice = []  # the two forms differ: reported with the names beside the journals
-        mended = "the form that is not compressed was removed, after both were compared"
+        fixed = "the form that is not compressed was removed, after both were compared"
         for name in twice:
-            self.report(Finding("journal-twice", f"{RUNS}/{name}", "was there twice", mended=mended))
+            self.report(Finding("journal-twice", f"{RUNS}/{name}", "was there twice", fixed=fixed))
         if left:
-            self.report(Finding("leftover", RUNS, f"temporary files: {left}", mended="removed"))
+            self.report(Finding("leftover", RUNS, f"temporary files: {left}", fixed="removed"))
 
     def _leftovers(self) -> None:
         resumable: int | None = None
@@ -308,7 +308,7 @@ class _Check:
             message = f"{count} temporary {'file' if count == 1 else 'files'}"
             if resumable is not None:
                 message += f"; the next run sweeps what run {resumable} left, which can be resumed"
-            self.report(Finding("leftover", directory, message, mended="removed" if fixing else ""))
+            self.report(Finding("leftover", directory, message, fixed="removed" if fixing else ""))
 
 
 def _temporary_in(directory: Path) -> int:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 
 class Code(NamedTuple):
-    """What a code means. One that is not ``grave`` is a note that needs no action."""
+    """What a code means. One that is not ``wrong`` is a note that needs no action."""
 
     meaning: str
-    grave: bool = True
+    wrong: bool = True
 
 
 CODES: Mapping[str, Code] = MappingProxyType(
@@ -29,28 +29,28 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "journal-lacks": Code("the catalogue names it, and no journal does"),
         # names on disk
         "unexpected": Code("nothing that archec puts there"),
-        "orphan": Code("an obi that no journal names, as a run that was killed leaves it", grave=False),
+        "orphan": Code("an obi that no journal names, as a run that was killed leaves it", wrong=False),
         "misnamed": Code("its name or its directory is not that of an id"),
         "directory-link": Code("a link or a file in place of a directory of the store"),
         "link-escapes": Code("a link that leads out of the store, or to where no obi can be"),
         "link-dangling": Code("a link that leads to nothing, or in a circle"),
-        "leftover": Code("temporary files that a killed run left", grave=False),
+        "leftover": Code("temporary files that a killed run left", wrong=False),
         # journals
         "journal-damaged": Code("a journal cannot be read where it must be"),
         "journal-missing": Code("a run or an obi is known, and the journal that tells of it is not there"),
         "journal-chain": Code("a batch does not follow the one before it: something was removed, swapped or rewritten"),
         "journal-misnamed": Code("a journal is not that of the run by which it is named"),
         "journal-line": Code("a line of a journal says what makes no sense"),
-        "journal-torn": Code("the end of an unfinished journal is cut off and does not count", grave=False),
-        "journal-twice": Code("a journal is there both compressed and not", grave=False),
+        "journal-torn": Code("the end of an unfinished journal is cut off and does not count", wrong=False),
+        "journal-twice": Code("a journal is there both compressed and not", wrong=False),
         "two-contents": Code("journals name two sha256s for one path"),
         # the whole
         "layout": Code("layout.json is damaged"),
-        "notice": Code("0=archec_1.0 is missing or says something else", grave=False),
-        "catalogue-behind": Code("the catalogue has not followed the journals to their end", grave=False),
+        "notice": Code("0=archec_1.0 is missing or says something else", wrong=False),
+        "catalogue-behind": Code("the catalogue has not followed the journals to their end", wrong=False),
         "catalogue-counts": Code("the catalogue counts other numbers than it holds"),
         "catalogue-unreadable": Code("the catalogue cannot be opened or read"),
-        "not-compared": Code("could not be judged, because of another finding", grave=False),
+        "not-compared": Code("could not be judged, because of another finding", wrong=False),
     }
 )
 """Every code that a :class:`Finding` can have; the docs print this table."""
@@ -62,7 +62,7 @@ class Finding:
 
     ``path`` is relative to the archive folder (or names the catalogue); ``tist`` and ``id`` say which obi
     it is about, -1 and empty where none; ``sha256`` is what it should have, ``found`` what its bytes have.
-    ``mended`` says what was done about it, empty where nothing was.
+    ``fixed`` says what was done about it, empty where nothing was.
     """
 
     code: str
@@ -72,24 +72,24 @@ class Finding:
     id: str = ""
     sha256: str = ""
     found: str = ""
-    mended: str = ""
+    fixed: str = ""
 
     @property
-    def grave(self) -> bool:
-        """Whether something is wrong and has not been mended."""
-        return CODES[self.code].grave and not self.mended
+    def wrong(self) -> bool:
+        """Whether something is wrong and has not been fixed."""
+        return CODES[self.code].wrong and not self.fixed
 
     def as_value(self) -> dict[str, Any]:
         """The JSON object that the commands print; keys without a value are left out."""
-        value: dict[str, Any] = {"finding": self.code, "grave": self.grave, "path": self.path}
+        value: dict[str, Any] = {"finding": self.code, "wrong": self.wrong, "path": self.path}
         if self.tist >= 0:
             value |= {"tist": self.tist, "id": self.id}
-        texts = {"sha256": self.sha256, "found": self.found, "message": self.message, "mended": self.mended}
+        texts = {"sha256": self.sha256, "found": self.found, "message": self.message, "fixed": self.fixed}
         return value | {key: text for key, text in texts.items() if text}
 
     def __str__(self) -> str:
         text = f"{self.code}: {self.path}: {self.message}"
-        return f"{text}; {self.mended}" if self.mended else text
+        return f"{text}; {self.fixed}" if self.fixed else text
 
 
 Reporter = Callable[[Finding], None]
@@ -98,18 +98,18 @@ Reporter = Callable[[Finding], None]
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of findings: ``wrong`` (grave, not mended), ``mended`` and ``notes``."""
+    """Counts of findings: ``wrong`` (and not fixed), ``fixed`` and ``notes``."""
 
     by_code: Counter[str] = field(default_factory=Counter)
     wrong: int = 0
-    mended: int = 0
+    fixed: int = 0
     notes: int = 0
 
     def add(self, finding: Finding) -> None:
         self.by_code[finding.code] += 1
-        if finding.mended:
-            self.mended += 1
-        elif finding.grave:
+        if finding.fixed:
+            self.fixed += 1
+        elif finding.wrong:
             self.wrong += 1
         else:
             self.notes += 1
@@ -118,7 +118,7 @@ class Tally:
         """What the last JSON line of a command says of findings."""
         return {
             "wrong": self.wrong,
-            "mended": self.mended,
+            "fixed": self.fixed,
             "notes": self.notes,
             "by_code": dict(sorted(self.by_code.items())),
         }

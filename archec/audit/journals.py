@@ -1,7 +1,7 @@
 """The journals of an archive under audit: are they all there, are their batches sound, do they form one chain?
 
 All of an audit reads journals by :class:`Journals`, which keeps what is wrong with them as a whole until the end: a
-repair may still mend it.
+repair may still fix it.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def _catch_up(archive: Audited, catalogue: Catalogue) -> None:
     applied = catch_up(archive.layout, catalogue)
     if applied:
         message = f"lacked {applied} {'batch' if applied == 1 else 'batches'} of the journals"
-        archive.findings.append(Finding("catalogue-behind", catalogue.url, message, mended="it has caught up"))
+        archive.findings.append(Finding("catalogue-behind", catalogue.url, message, fixed="it has caught up"))
 
 
 def _about_journal(archive: Audited, error: CorruptArchive) -> Finding:

@@ -59,10 +59,10 @@ class Repair:
         Raises :class:`StorageFull`; whoever calls looks at the entry again. Only within :meth:`at_work`.
         """
         if finding.code not in _BY_COPY:
-            return replace(finding, message=f"{finding.message} (no copy of the files mends that: 'archec rebuild')")
+            return replace(finding, message=f"{finding.message} (no copy of the files helps: 'archec rebuild')")
         try:
             done = self._link(entry, finding) if entry.target else None
-            return replace(finding, mended=done or self._file(entry, finding))
+            return replace(finding, fixed=done or self._file(entry, finding))
         except StorageFull:
             raise
         except ArchecError as error:

@@ -12,15 +12,14 @@ from math import ceil
 from typing import Any
 
 from archec.archive.follow import not_of_this_store
-from archec.audit.chunks import Chunk, Seen, Tools, chunks_of, inspectors
+from archec.audit.comparison import KEY, PartitionedDiff
 from archec.audit.disk import MOST, known_tists, report_unknown_files, under_way, walk
 from archec.audit.expected import key_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
-from archec.audit.fixity import Inspector, Pace
+from archec.audit.fixity import Chunk, Inspector, Pace, Seen, Tools, chunks_of, inspectors
 from archec.audit.journals import KEPT, Journals
 from archec.audit.memory import Bad, Memory, memory_path, parts_of
 from archec.audit.opening import Audited
-from archec.audit.partitioned_diff import KEY, PartitionedDiff
 from archec.audit.repair import Repair
 from archec.errors import ArchecError
 from archec.progress import Meter
@@ -247,13 +246,13 @@ class _Verification:
         if repair is None or not any(not bad.seen for bad in self.memory.bad()):
             return
         with repair.at_work():
-            while self._mend(repair, last=False):
+            while self._repair_bad(repair, last=False):
                 continue  # what leads to something that was repaired may be repaired now
-            self._mend(repair, last=True)
+            self._repair_bad(repair, last=True)
 
-    def _mend(self, repair: Repair, *, last: bool) -> int:
+    def _repair_bad(self, repair: Repair, *, last: bool) -> int:
         """Tries to repair each; how many were. The ``last`` time, those that were not are reported as well."""
-        mended = 0
+        fixed = 0
         for bad in self.memory.bad():
             if bad.seen:
                 continue
@@ -264,16 +263,16 @@ class _Verification:
                 finding = repair.entry(bad.entry, finding)
                 self.inspector.refresh()
                 left = self.inspector.inspect_one(bad.entry, compare=compare)
-                if left is not None and finding.mended:
-                    finding = replace(finding, message=f"{left.message}, although {finding.mended}", mended="")
-            if finding is None or finding.mended:
+                if left is not None and finding.fixed:
+                    finding = replace(finding, message=f"{left.message}, although {finding.fixed}", fixed="")
+            if finding is None or finding.fixed:
                 self.memory.forget_bad(bad.entry.tist, bad.entry.id)
-                mended += 1
+                fixed += 1
             elif last:
                 self.memory.remember_bad(bad._replace(seen=self.now, code=finding.code))
-            if finding is not None and (last or finding.mended):
+            if finding is not None and (last or finding.fixed):
                 self._report(finding)
-        return mended
+        return fixed
 
     def _repair_journals(self, repair: Repair) -> bool:
         """Repairs journals that cannot be read; whether one was repaired."""
@@ -289,12 +288,12 @@ class _Verification:
                 ours = there.get(path)
                 run = int(path.removeprefix(f"{RUNS}/").partition(".")[0])
                 try:
-                    mended = repair.journal(run, ours.path if ours is not None else None)
+                    fixed = repair.journal(run, ours.path if ours is not None else None)
                 except ArchecError as error:
                     unread[path] = replace(finding, message=f"{finding.message}; not repaired: {error.message}")
                     continue
                 self.reader.forget(run, path)
-                self._report(replace(finding, mended=mended))
+                self._report(replace(finding, fixed=fixed))
                 repaired = True
             if repaired:
                 self.archive.catch_up()

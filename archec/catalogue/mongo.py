@@ -18,7 +18,7 @@ from itertools import chain, islice, takewhile
 from typing import Any
 
 import msgspec
-from pymongo import DeleteOne, ReadPreference, ReplaceOne, UpdateOne, WriteConcern
+from pymongo import DeleteOne, ReplaceOne, UpdateOne
 
 from archec.catalogue.codec import built, history_text, plain, read, text_of
 from archec.catalogue.interface import Counts, redact
@@ -48,7 +48,7 @@ from archec.catalogue.model import (
     Visit,
     Visited,
 )
-from archec.catalogue.mongo_server import Document, Pages, connect, ping, translated
+from archec.catalogue.mongo_server import Document, Pages, open_database, translated
 from archec.catalogue.rows import (
     Content,
     Head,
@@ -95,8 +95,6 @@ _SAMPLE = 300
 """Tobis looked at to part the ids."""
 _SET_PART = 8_000_000
 """Bytes of a keyed set in one document: a whole set may exceed MongoDB's 16 MB."""
-_WRITE_TIMEOUT = 60_000
-"""Milliseconds that a majority may take to acknowledge."""
 _MENTIONED: Document = {"h": {}, "state": None, "due": 0, "stamp": 0}
 
 _file = msgspec.json.Decoder(FilesetManifestFile)
@@ -115,19 +113,13 @@ class MongoCatalogue:
     def __init__(self, url: str, *, create: bool = False, read_only: bool = False) -> None:
         self.url = redact(url)
         self.read_only = read_only
-        server = connect(url)
-        self._client, database, self._shown = server
+        self._db, self._shown = open_database(url)
         try:
-            ping(server)
-            concern = WriteConcern(w="majority", j=True, wtimeout=_WRITE_TIMEOUT)
-            self._db = self._client.get_database(
-                database, write_concern=concern, read_preference=ReadPreference.PRIMARY
-            )
             self._pages = Pages(self._db, self._shown)
             with translated(self._shown):
                 self._check(create=create and not read_only)
         except BaseException:
-            self._client.close()
+            self.close()
             raise
 
     # -- writing ----------------------------------------------------------------------------------
@@ -443,7 +435,7 @@ class MongoCatalogue:
 
     def close(self) -> None:
         """Lets go of the server."""
-        self._client.close()
+        self._db.client.close()
 
     def _refuse_if_read_only(self) -> None:
         if self.read_only:

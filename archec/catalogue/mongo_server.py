@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pymongo
 from bson.errors import BSONError
-from pymongo import MongoClient
+from pymongo import MongoClient, ReadPreference, WriteConcern
 from pymongo.database import Database
 from pymongo.errors import (
     BulkWriteError,
@@ -39,6 +39,9 @@ _DATABASE = "archec"
 
 _OPEN_TIMEOUT = 5.0
 """Seconds for the first answer of a server."""
+
+_WRITE_TIMEOUT = 60_000
+"""Milliseconds that a majority may take to acknowledge."""
 
 _OPTIONS: dict[str, Any] = {
     "appname": "archec",
@@ -88,7 +91,23 @@ def connect(url: str) -> MongoServer:
     return MongoServer(client, database, shown)
 
 
-def ping(server: MongoServer) -> None:
+def open_database(url: str) -> tuple[Database[Document], str]:
+    """The database of ``url``, whose server has answered, and its hosts as messages show them. Writes are acknowledged
+    by a majority and its journals, reads come from the primary. The caller closes its client."""
+    server = connect(url)
+    try:
+        _ping(server)
+        concern = WriteConcern(w="majority", j=True, wtimeout=_WRITE_TIMEOUT)
+        database = server.client.get_database(
+            server.database, write_concern=concern, read_preference=ReadPreference.PRIMARY
+        )
+    except BaseException:
+        server.client.close()
+        raise
+    return database, server.shown
+
+
+def _ping(server: MongoServer) -> None:
     """Waits for the server's first answer, at most 5 s (less if the URL's ``serverSelectionTimeoutMS``
     is less), and refuses one that is too old."""
     patience = min(_OPEN_TIMEOUT, server.client.options.server_selection_timeout)

@@ -9,8 +9,7 @@ import click
 
 from archec.archive.lookup import find
 from archec.archive.opening import Archive
-from archec.cli.archive import opened
-from archec.cli.options import config_option, json_option
+from archec.cli.common import config_option, json_option, opened
 from archec.errors import UsageError
 from archec.report import changes as incidences
 from archec.report.changes import Incident, text_diff

@@ -9,7 +9,7 @@ import click
 from archec.audit.check import CheckSummary, check_layout
 from archec.audit.check import check as check_archive
 from archec.audit.opening import opened_for_audit
-from archec.cli.options import config_option, json_option
+from archec.cli.common import config_option, json_option
 from archec.cli.verify import conclude, printer
 from archec.config import load
 from archec.terminal.progress import meter_for
@@ -40,6 +40,6 @@ def _lines(summary: CheckSummary) -> list[str]:
     tally = summary.tally
     head = (
         f"Checked {summary.journals:,} journals with {summary.lines:,} lines, and {summary.names:,} names, in "
-        f"{human_duration(summary.seconds)}: {tally.wrong:,} wrong, {tally.mended:,} mended, {tally.notes:,} notes."
+        f"{human_duration(summary.seconds)}: {tally.wrong:,} wrong, {tally.fixed:,} fixed, {tally.notes:,} notes."
     )
     return [head, *tally.as_lines()]

@@ -11,8 +11,7 @@ from pathlib import Path
 import click
 
 from archec.archive.opening import Archive
-from archec.cli.archive import opened, warn_if_unknown
-from archec.cli.options import config_option, json_option
+from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.export.units import Selection, selection
 from archec.progress import Silent
 from archec.report.coverage import CoverageRow, Tell, coverage_of_all

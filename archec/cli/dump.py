@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from archec.catalogue.dump import dump as dump_lines
-from archec.cli.archive import opened
-from archec.cli.options import config_option, json_option
+from archec.cli.common import config_option, json_option, opened
 
 
 @click.command()

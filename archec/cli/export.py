@@ -6,12 +6,11 @@ from pathlib import Path
 
 import click
 
-from archec.cli.archive import opened, warn_if_unknown
-from archec.cli.options import config_option, json_option
+from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.errors import Exit
 from archec.export.run import ExportRequest, ExportSummary, Report, export_warc
-from archec.export.unit import NotExported
 from archec.export.units import selection
+from archec.export.writing import NotExported
 from archec.terminal.output import echo, echo_json
 from archec.terminal.progress import meter_for
 from archec.tist import parse_when

@@ -11,8 +11,7 @@ from typing import TypeVar
 import click
 
 from archec.archive.report import Report
-from archec.cli.archive import opened, warn_if_unknown
-from archec.cli.options import config_option, json_option
+from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.cli.runreport import RunLine, begin, gather_table
 from archec.config import load
 from archec.errors import UsageError

@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 from archec.archive.lookup import find, give, held_at
-from archec.cli.archive import opened
-from archec.cli.options import config_option
+from archec.cli.common import config_option, opened
 from archec.terminal.files import open_whole
 from archec.terminal.output import note
 from archec.tist import iso, parse_when

@@ -10,8 +10,7 @@ import click
 from archec.archive.lookup import Row, find, rows
 from archec.catalogue.codec import plain
 from archec.catalogue.model import Obi
-from archec.cli.archive import opened
-from archec.cli.options import config_option, json_option
+from archec.cli.common import config_option, json_option, opened
 from archec.terminal.output import echo, echo_json, fold, terminal_width
 from archec.tist import iso
 from archec.units import human_size

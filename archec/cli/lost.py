@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from archec.catalogue.model import Kind
-from archec.cli.archive import opened, warn_if_unknown
-from archec.cli.options import config_option, json_option
+from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.errors import UsageError
 from archec.export.units import selection
 from archec.report import lost as losses

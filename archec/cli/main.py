@@ -15,8 +15,7 @@ import click
 from archec import __version__
 from archec.cli.runreport import is_under_way, last_line
 from archec.errors import ArchecError, Exit
-from archec.terminal.output import note
-from archec.terminal.streams import ReaderGone, guard
+from archec.terminal.output import ReaderGone, guard, note
 
 _EPILOG = """\b
 Exit codes: 0 done; 1 operator error; 2 usage; 3 done, but losses are held

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 from prometheus_client import generate_latest
 
-from archec.cli.archive import opened
-from archec.cli.options import config_option, json_option, output_option
+from archec.cli.common import config_option, json_option, opened, output_option
 from archec.monitor.metrics import metrics_of
 from archec.monitor.status import status
 from archec.terminal.files import write_whole

@@ -8,7 +8,7 @@ import click
 
 from archec.archive.follow import rebuild as rebuild_catalogue
 from archec.catalogue.open import open_catalogue
-from archec.cli.options import config_option, json_option
+from archec.cli.common import config_option, json_option
 from archec.config import load
 from archec.progress import Meter
 from archec.store.layout import open_store

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.options import config_option, json_option
+from archec.cli.common import config_option, json_option
 from archec.config import DEFAULT_FILE, Config, load
 from archec.errors import DataSetError, Exit
 from archec.redif.lint import lint_file, lint_stream

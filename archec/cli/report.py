@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.archive import opened
-from archec.cli.options import config_option, json_option, output_option
+from archec.cli.common import config_option, json_option, opened, output_option
 from archec.errors import UsageError
 from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, need_matplotlib, series_of

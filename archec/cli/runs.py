@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.archive import opened
-from archec.cli.options import config_option, json_option
+from archec.cli.common import config_option, json_option, opened
 from archec.cli.runreport import gather_table
 from archec.monitor.runs import RunView, run_named
 from archec.monitor.runs import runs as all_runs

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.archive import opened
-from archec.cli.options import config_option
+from archec.cli.common import config_option, opened
 from archec.oai.router import opened_oai
 from archec.server.app import make_app
 from archec.server.observe import log_accesses

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.archive import opened
-from archec.cli.options import config_option, json_option
+from archec.cli.common import config_option, json_option, opened
 from archec.monitor.status import DiskSpace, HeldBack, Status
 from archec.monitor.status import status as look
 from archec.terminal.output import echo, echo_json, fold, terminal_width

@@ -14,7 +14,7 @@ from archec.audit.opening import opened_for_audit
 from archec.audit.repair import Repair
 from archec.audit.verify import Scope, Summary
 from archec.audit.verify import verify as verify_archive
-from archec.cli.options import config_option, json_option
+from archec.cli.common import config_option, json_option
 from archec.config import load
 from archec.errors import CatalogueError, Exit, UsageError
 from archec.terminal.output import echo, echo_json
@@ -99,7 +99,7 @@ def _lines(summary: Summary) -> list[str]:
     tally = summary.tally
     head = (
         f"Checked {summary.files:,} files, {human_size(summary.read)}, in {human_duration(summary.seconds)}: "
-        f"{tally.wrong:,} wrong, {tally.mended:,} mended, {tally.notes:,} notes."
+        f"{tally.wrong:,} wrong, {tally.fixed:,} fixed, {tally.notes:,} notes."
     )
     lines = [head, *tally.as_lines()] if summary.files or tally.by_code else ["Nothing was checked."]
     if summary.oldest:

@@ -15,9 +15,9 @@ from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.config import Config
 from archec.export.observations import collect_visits
-from archec.export.unit import MAX_BYTES, ExportPlan, NotExported, UnitResult, unit_exporter
 from archec.export.units import Selection, Unit, units
 from archec.export.vault import open_vault, sweep
+from archec.export.writing import MAX_BYTES, ExportPlan, NotExported, UnitResult, unit_exporter
 from archec.progress import Meter
 from archec.sqlite import unwritable
 from archec.store.durable import storage_errors
@@ -157,7 +157,7 @@ def _export_units(
     small = counts.tobis_held + counts.tobis_lost + counts.fobis_held < _SMALL
     workers = config.workers or min(4, os.cpu_count() or 1)
     pool: Pool[Unit, UnitResult] = Pool(
-        "archec.export.unit:unit_exporter", [plan], UnitResult,
+        "archec.export.writing:unit_exporter", [plan], UnitResult,
         workers=workers, here=unit_exporter(plan), inline=_EVERYTHING if small or workers == 1 else 0, prefetch=0,
     )  # fmt: skip
     with pool:

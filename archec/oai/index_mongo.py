@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from pymongo import MongoClient, ReadPreference, ReplaceOne, UpdateOne, WriteConcern
+from pymongo import ReplaceOne, UpdateOne
 
 from archec.catalogue.model import KINDS
-from archec.catalogue.mongo_server import MongoServer, connect, ping, translated
+from archec.catalogue.mongo_server import open_database, translated
 from archec.errors import CatalogueError
 from archec.oai.index import Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
 from archec.oai.sets import with_ancestors
@@ -27,24 +27,16 @@ _KEY = [("m", 1), ("k", 1), ("s", 1), ("_id", 1)]
 
 class MongoIndex(Index):
     """See :class:`archec.oai.index.Index`. Collections ``oai_items``, ``oai_sets``, ``oai_state``; those of
-    another version are emptied. ``client`` is for tests."""
+    another version are emptied."""
 
-    def __init__(self, url: str, *, client: MongoClient[Document] | None = None) -> None:
-        if client is None:
-            server = connect(url)
-        else:
-            server = MongoServer(client, client.get_default_database("archec").name, url)
-        self._client, database, self.name = server
+    def __init__(self, url: str) -> None:
+        self._db, self.name = open_database(url)
+        self._items, self._sets, self._state = self._db.oai_items, self._db.oai_sets, self._db.oai_state
         try:
-            if client is None:
-                ping(server)
-            concern = WriteConcern(w="majority", j=True, wtimeout=60_000)
-            db = self._client.get_database(database, write_concern=concern, read_preference=ReadPreference.PRIMARY)
-            self._items, self._sets, self._state = db.oai_items, db.oai_sets, db.oai_state
             with translated(self.name):
                 self._prepare()
         except BaseException:
-            self._client.close()
+            self.close()
             raise
 
     def _prepare(self) -> None:
@@ -57,7 +49,7 @@ class MongoIndex(Index):
         self._put_state(IndexState(secrets.token_hex(4)))
 
     def close(self) -> None:
-        self._client.close()
+        self._db.client.close()
 
     # -- writing ----------------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ def opened_oai(archive: Archive) -> Iterator[OaiCapability]:
 
 
 class OaiCapability:
-    """See :class:`archec.server.capability.Capability` and this module's docstring.
+    """See :class:`archec.server.app.Capability` and this module's docstring.
 
     ``poll`` is the time in seconds between two looks at whether the catalogue has moved on.
     """

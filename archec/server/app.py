@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from html import escape
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Info, Metric, generate_latest
 from prometheus_client.registry import Collector
@@ -17,8 +18,29 @@ from starlette.types import ASGIApp
 
 from archec import __version__
 from archec.errors import ArchecError
-from archec.server.capability import Capability
 from archec.server.observe import Observed
+
+
+class Capability(Protocol):
+    """A part of the server, in a folder of its own. The server starts it, and stops it last of all."""
+
+    name: str
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Its routes; no two capabilities share a path."""
+        ...
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Entered when the server starts and left when all requests are done."""
+        ...
+
+    def healthy(self) -> str:
+        """ "" while it can do its work, else what is wrong. Must not wait."""
+        ...
+
+    def metrics(self) -> Iterable[Metric]:
+        """Its metrics for ``/metrics`` at this moment. Must not wait."""
+        ...
 
 
 def make_app(capabilities: Sequence[Capability]) -> ASGIApp:

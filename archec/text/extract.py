@@ -1,4 +1,4 @@
-"""The text checksum of a file: which parser is used, in which order, within which limits.
+"""The text checksum of a file: opened safely, decompressed, decoded, given to the parser of its type, within limits.
 
 The same bytes, type and encoding give the same result with the same versions of the parsers. A new version may find
 another text; a file that has changed meanwhile then counts as changed, never as cosmetic.
@@ -6,15 +6,173 @@ another text; a file that has changed meanwhile then counts as changed, never as
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
+import stat
+import zlib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-from archec.text.body import TextLimits, decoded, gunzipped, open_body, pieces
+from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding
+
 from archec.text.parsers import digest_html, digest_pdf, digest_postscript
-from archec.text.result import NoText, TextDigest, TextResult, TextTask
+from archec.text.result import NoText, TextDigest, TextLimits, TextResult, TextTask
 from archec.text.sniff import GZIP, HEAD, HTML, PDF, POSTSCRIPT, is_plain, sniff
+
+_CHUNK = 1 << 16
+_MAX_CODINGS = 2
+_GZIP = b"\x1f\x8b"
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_CHARSET = re.compile(
+    r"utf-8|utf-16(-[bl]e)?|iso8859-\d+|iso2022_\w+|cp\d+|koi8-\w|mac-\w+|gb18030|big5\w*|euc_\w+|shift_jis\w*|tis-620"
+)
+"""Python's names of codecs that are charsets: it has others, such as ``rot13``."""
+
+
+def open_body(path: str, limits: TextLimits) -> BinaryIO:
+    """Opens a regular file for reading. Raises NoText: ``too-large``, before anything is read; ``unreadable``."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+    except (OSError, ValueError) as error:
+        raise NoText("unreadable") from error
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or about.st_size > limits.max_size:
+        os.close(descriptor)
+        raise NoText("too-large" if stat.S_ISREG(about.st_mode) else "unreadable")
+    return os.fdopen(descriptor, "rb", buffering=0)
+
+
+def pieces(body: BinaryIO, content_encoding: str, limits: TextLimits) -> Iterator[bytes]:
+    """The body in pieces, without its Content-Encoding.
+
+    Raises NoText: ``encoding`` if that is unknown or broken, ``bomb`` beyond ``max_size``.
+    """
+    stream = _read(body)
+    codings = [name.strip().lower() for name in content_encoding.split(",")]
+    codings = [name for name in codings if name not in ("", "identity")]
+    if len(codings) > _MAX_CODINGS or any(name not in ("gzip", "x-gzip", "deflate") for name in codings):
+        raise NoText("encoding")
+    for name in reversed(codings):
+        stream = _limited(_inflate(stream, raw=name == "deflate"), limits.max_size)
+    return stream
+
+
+def gunzipped(stream: Iterator[bytes], limits: TextLimits) -> Iterator[bytes]:
+    """The contents of a gzip file. Raises NoText: ``damaged``, ``bomb``."""
+    try:
+        yield from _limited(_inflate(stream, raw=False), limits.max_size)
+    except NoText as error:
+        raise NoText("damaged" if error.reason == "encoding" else error.reason) from error
+
+
+def decoded(source: Callable[[], Iterator[bytes]], content_type: str, page: bool) -> Iterator[Iterator[str]]:
+    """Decodings of a body, to be tried in turn until one does not raise UnicodeDecodeError.
+
+    ``source`` reads the body from its beginning. A byte-order mark decides; then the charset in ``content_type``; then,
+    in a ``page``, its own ``<meta>``. With a charset invalid bytes are replaced. Without one the body is UTF-8 if all
+    of it is valid, else cp1252, which decodes anything. Nothing is guessed: guesses change with the version of what
+    guesses, and text checksums with them.
+    """
+    stream = source()
+    first = next(stream, b"")
+    for mark, name in _BOMS:
+        if first.startswith(mark):
+            yield _decode(chain((first[len(mark) :],), stream), name, "replace")
+            return
+    charset = _declared(content_type, first if page else b"")
+    if charset == "cp1252":
+        yield _cp1252(chain((first,), stream))
+        return
+    if charset:
+        yield _decode(chain((first,), stream), charset, "strict" if charset == "utf-8" else "replace")
+        if charset != "utf-8":
+            return
+    else:
+        yield _decode(chain((first,), stream), "utf-8", "strict")
+    yield _cp1252(source())
+
+
+def _declared(content_type: str, head: bytes) -> str:
+    """The codec of the charset that a server or the head of a page declares, as browsers understand its name (latin-1
+    is cp1252); ``""`` if there is none."""
+    by_server = http_content_type_encoding(content_type.replace("'", '"')) or ""  # some send charset='utf-8'
+    if _CHARSET.fullmatch(by_server):
+        return "utf-16-le" if by_server == "utf-16" else by_server
+    by_page = html_body_declared_encoding(head) or ""
+    if by_page.startswith("utf-16"):
+        return "utf-8"  # it was read as ASCII, so it is not UTF-16
+    return by_page if _CHARSET.fullmatch(by_page) else ""
+
+
+def _read(body: BinaryIO) -> Iterator[bytes]:
+    try:
+        while piece := body.read(_CHUNK):
+            yield piece
+    except OSError as error:
+        raise NoText("unreadable") from error
+
+
+def _limited(stream: Iterator[bytes], limit: int) -> Iterator[bytes]:
+    total = 0
+    for piece in stream:
+        total += len(piece)
+        if total > limit:
+            raise NoText("bomb")
+        yield piece
+
+
+def _inflate(stream: Iterator[bytes], raw: bool) -> Iterator[bytes]:
+    """Decompresses gzip (all members) or zlib; with ``raw`` also a bare deflate stream, which some servers send.
+
+    Anything after the last gzip member is padding. Raises NoText: ``encoding``.
+    """
+    machine: zlib._Decompress | None = zlib.decompressobj(47)
+    members, data = 0, b""
+    for piece in stream:
+        data += piece
+        if members and machine is None and len(data) < len(_GZIP):
+            continue
+        while data:
+            if machine is None:
+                if not data.startswith(_GZIP):
+                    return
+                machine = zlib.decompressobj(47)
+            try:
+                out = machine.decompress(data, _CHUNK)
+            except zlib.error as error:
+                if not raw:
+                    raise NoText("encoding") from error
+                machine, raw = zlib.decompressobj(-15), False
+                continue
+            raw = False
+            if out:
+                yield out
+            data = machine.unconsumed_tail
+            if machine.eof:
+                data, machine, members = machine.unused_data, None, members + 1
+                if len(data) < len(_GZIP):
+                    break
+    if machine is not None:
+        yield machine.flush()
+        if not machine.eof:
+            raise NoText("encoding")
+
+
+def _decode(stream: Iterator[bytes], name: str, errors: str) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder(name)(errors)
+    for piece in stream:
+        yield decoder.decode(piece)
+    yield decoder.decode(b"", True)
+
+
+def _cp1252(stream: Iterator[bytes]) -> Iterator[str]:
+    """Decodes cp1252 without ever failing: the five bytes that it leaves undefined become C1 controls."""
+    table = "".join(bytes((byte,)).decode("cp1252", "ignore") or chr(byte) for byte in range(256))
+    for piece in stream:
+        yield codecs.charmap_decode(piece, "strict", table)[0]
 
 
 def extractor(max_size: int, timeout: float) -> Callable[[TextTask], TextResult]:
@@ -98,16 +256,11 @@ def _digest(source: _BodySource, media_type: str, digest: TextDigest) -> None:
 def _digest_characters(source: _BodySource, content_type: str, page: bool, digest: TextDigest) -> None:
     for reading in decoded(source, content_type, page):
         try:
-            _read(reading, page, digest)
+            if page:
+                digest_html(reading, digest)
+            else:
+                for piece in reading:
+                    digest.feed(piece)
+            return
         except UnicodeDecodeError:
             digest.clear()
-            continue
-        return
-
-
-def _read(reading: Iterator[str], page: bool, digest: TextDigest) -> None:
-    if page:
-        digest_html(reading, digest)
-        return
-    for piece in reading:
-        digest.feed(piece)

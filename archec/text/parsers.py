@@ -18,8 +18,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 from lxml import etree
 
-from archec.text.body import TextLimits
-from archec.text.result import NoText, TextDigest
+from archec.text.result import NoText, TextDigest, TextLimits
 from archec.text.sniff import ghostscript
 
 _INVISIBLE = frozenset({"script", "style", "template"})

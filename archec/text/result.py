@@ -1,9 +1,10 @@
-"""The checksum of a text, or the reason why there is none."""
+"""The checksum of a text, or the reason why there is none; limits of taking it."""
 
 from __future__ import annotations
 
 import hashlib
 import unicodedata
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,6 +52,14 @@ class TextDone(NamedTuple):
     key: str
     md5: str | None
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextLimits:
+    """Limits of a single extraction: maximum size in bytes, both stored and decompressed; maximum time in seconds."""
+
+    max_size: int = 100_000_000
+    timeout: float = 30.0
 
 
 class NoText(Exception):

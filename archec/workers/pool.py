@@ -40,7 +40,7 @@ FAULTS: Mapping[str, str] = MappingProxyType(
 """Why there is no answer to an item."""
 
 _STARTS = 3
-"""Failures to start in a row after which a seat is given up."""
+"""Failures to start in a row after which a slot is given up."""
 _START_TIMEOUT = 120.0
 _UNLIMITED = Limits()
 
@@ -108,7 +108,7 @@ class Pool(Generic[Item, Answer]):
         self._to_do, self._to_give = Condition(lock), Condition(lock)
         self._queue: deque[_Ticket] = deque()
         self._done: dict[int, Done[Item, Answer]] = {}
-        self._seats: list[_Seat] = []
+        self._slots: list[_Slot] = []
         self._submitted = self._given = self._open = 0
         self._broken = False
         self.closed = False
@@ -126,14 +126,14 @@ class Pool(Generic[Item, Answer]):
     def pids(self) -> list[int]:
         """The processes that run."""
         with self._to_do:
-            return [process.pid for seat in self._seats if (process := seat.process) is not None]
+            return [process.pid for slot in self._slots if (process := slot.process) is not None]
 
     def submit(self, item: Item, weight: int = 1) -> None:
         """Takes an item; returns at once, but where the work is done here."""
         if self.closed:
             raise ValueError("the pool is closed")
         number = self._submitted
-        if self._here is not None and weight <= self._inline and not self._seats:
+        if self._here is not None and weight <= self._inline and not self._slots:
             self._inline -= weight
             self._done[number] = Done(item, self._here(item))
             self._submitted += 1
@@ -145,9 +145,9 @@ class Pool(Generic[Item, Answer]):
             self._queue.append(ticket)
             if self._broken:
                 self._give_up()
-            elif len(self._seats) < min(self._workers, self._open):
-                self._seats.append(_Seat(self))
-                self._seats[-1].start()
+            elif len(self._slots) < min(self._workers, self._open):
+                self._slots.append(_Slot(self))
+                self._slots[-1].start()
             self._to_do.notify()
 
     def results(self, at_most: int | None = None) -> Iterator[Done[Item, Answer]]:
@@ -175,11 +175,11 @@ class Pool(Generic[Item, Answer]):
             self._queue.clear()
             self._to_do.notify_all()
             self._to_give.notify_all()
-            seats = list(self._seats)
-        for seat in seats:
-            seat.stop()
-        for seat in seats:
-            seat.join()
+            slots = list(self._slots)
+        for slot in slots:
+            slot.stop()
+        for slot in slots:
+            slot.join()
 
     def __enter__(self) -> Pool[Item, Answer]:
         return self
@@ -193,26 +193,26 @@ class Pool(Generic[Item, Answer]):
             return self._given if self._given in self._done else None
         return next(iter(self._done), None)
 
-    # -- for the seats ----------------------------------------------------------------------------
+    # -- for the slots ----------------------------------------------------------------------------
 
     def new_process(self) -> Process:
         """A new process; raises OSError."""
         name = self._order[0]
         return Process("archec.workers.child:work_off", self._order, patience=self.silence, name=name)
 
-    def take(self, seat: _Seat) -> _Ticket | None:
-        """The next item for a seat, which an idle one waits for; None where there is none, or the pool is closed.
+    def take(self, slot: _Slot) -> _Ticket | None:
+        """The next item for a slot, which an idle one waits for; None where there is none, or the pool is closed.
 
-        What idle seats are about to take is not for one that has something in hand.
+        What idle slots are about to take is not for one that has something in hand.
         """
         with self._to_do:
-            seat.idle = not seat.sent
-            while seat.idle and not self._queue and not self.closed:
+            slot.idle = not slot.sent
+            while slot.idle and not self._queue and not self.closed:
                 self._to_do.wait()
-            spoken_for = 0 if seat.idle else sum(other.idle for other in self._seats)
+            spoken_for = 0 if slot.idle else sum(other.idle for other in self._slots)
             if len(self._queue) <= spoken_for:
                 return None
-            seat.idle = False
+            slot.idle = False
             return self._queue.popleft()
 
     def finish(
@@ -222,16 +222,16 @@ class Pool(Generic[Item, Answer]):
         with self._to_give:
             self._finish(ticket, Done(ticket.item, answer, fault, error))
 
-    def leave(self, seat: _Seat) -> None:
-        """A seat that gets no process leaves its items to the others, and to nobody where it is the last one."""
+    def leave(self, slot: _Slot) -> None:
+        """A slot that gets no process leaves its items to the others, and to nobody where it is the last one."""
         with self._to_do:
-            self._seats.remove(seat)
+            self._slots.remove(slot)
             if self.closed:
                 return
-            self._queue.extendleft(reversed(seat.sent))
-            self._workers = len(self._seats)
+            self._queue.extendleft(reversed(slot.sent))
+            self._workers = len(self._slots)
             self._to_do.notify_all()
-            if not self._seats:
+            if not self._slots:
                 self._give_up()
 
     def _give_up(self) -> None:
@@ -256,10 +256,10 @@ class _Ticket:
     again: bool = False
 
 
-class _Seat(Thread):
+class _Slot(Thread):
     """A thread, and the worker process that it talks to. It takes tickets from the pool until that is closed.
 
-    Processes may follow each other in a seat.
+    Processes may follow each other in a slot.
     """
 
     def __init__(self, pool: Pool[Any, Any]) -> None:

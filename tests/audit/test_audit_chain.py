@@ -68,7 +68,7 @@ def expect(world: World, run: int, *words: str, also: list[str] | None = None) -
         assert not summary.clean
         assert codes(findings) == sorted(["journal-chain", *(also or [])]), [str(finding) for finding in findings]
         (finding,) = (finding for finding in findings if finding.code == "journal-chain")
-        assert (finding.path, finding.grave) == (path, True)
+        assert (finding.path, finding.wrong) == (path, True)
         for word in words:
             assert word in finding.message
 

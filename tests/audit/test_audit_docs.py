@@ -33,7 +33,7 @@ def block(title: str, kind: str = "sh", number: int = 0) -> str:
 
 def test_every_code_is_in_the_manual() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \| (wrong|note) \| (.+) \|$", section("Check"), re.M)
-    assert rows == [(name, "wrong" if code.grave else "note", code.meaning) for name, code in CODES.items()]
+    assert rows == [(name, "wrong" if code.wrong else "note", code.meaning) for name, code in CODES.items()]
 
 
 def test_every_key_is_in_the_manual() -> None:

@@ -92,7 +92,7 @@ def wrong_link(world: World) -> None:
 
 
 class Fault(NamedTuple):
-    """What is done, what verify and check say of it (by place), and whether a copy mends it."""
+    """What is done, what verify and check say of it (by place), and whether a copy repairs it."""
 
     damage: Damage
     verify: dict[str, str]
@@ -162,7 +162,7 @@ def test_fault_is_found_and_named(name: str, world: World) -> None:
     assert not summary.clean
     for what, code in fault.verify.items():
         assert code in codes(findings, world.places[what]), [str(finding) for finding in findings]
-    told = {finding.path for finding in findings if finding.grave}
+    told = {finding.path for finding in findings if finding.wrong}
     named = {world.places[what] for what in fault.verify}
     assert named <= told
     structure, findings = checked(world)
@@ -180,7 +180,7 @@ def test_fault_is_repaired_and_nothing_else_is_touched(name: str, world: World, 
     damaged = tree(world.config.store_path)
     summary, findings = verified(world, copy=pristine.config.store_path)
     assert summary.clean, [str(finding) for finding in findings]
-    assert summary.tally.mended >= len(fault.verify)
+    assert summary.tally.fixed >= len(fault.verify)
     after = tree(world.config.store_path)
     aside = {path: what for path, what in after.items() if path.startswith("quarantine/")}
     assert {path: what for path, what in after.items() if path not in aside} == good
@@ -194,14 +194,14 @@ def test_fault_is_repaired_and_nothing_else_is_touched(name: str, world: World, 
 
 
 @pytest.mark.parametrize("name", ["flipped bit", "deleted", "damaged journal"])
-def test_a_copy_that_is_as_bad_mends_nothing(name: str, world: World, pristine: World, tmp_path: Path) -> None:
+def test_a_copy_that_is_as_bad_repairs_nothing(name: str, world: World, pristine: World, tmp_path: Path) -> None:
     FAULTS[name].damage(world)
     copy = clone(world, tmp_path / "copy")
     damaged = tree(world.config.store_path)
     summary, findings = verified(world, copy=copy.config.store_path)
     assert not summary.clean
-    assert not summary.tally.mended
-    assert all("not repaired" in finding.message for finding in findings if finding.grave)
+    assert not summary.tally.fixed
+    assert all("not repaired" in finding.message for finding in findings if finding.wrong)
     assert tree(world.config.store_path) == damaged
 
 
@@ -214,7 +214,7 @@ def test_the_database_is_gone(world: World, pristine: World) -> None:
     assert not (world.config.base / "data" / "catalogue.sqlite").exists()
     structure, findings = checked(world, fix=True)
     assert (structure.clean, codes(findings)) == (True, ["catalogue-behind"])
-    assert findings[0].mended
+    assert findings[0].fixed
     assert verified(world)[0].clean
     assert tree(world.config.store_path) == before
 
@@ -329,7 +329,7 @@ def test_an_md5_of_the_journal_that_is_not_that_of_the_bytes(world: World) -> No
             assert inspector.inspect_one(Entry(tist, obi, sha256, len(data), "", told)) is None
         finding = inspector.inspect_one(Entry(tist, obi, sha256, len(data), "", "0" * 32))
     assert finding is not None
-    assert (finding.code, finding.grave, finding.path) == ("journal-line", True, world.places["template"])
+    assert (finding.code, finding.wrong, finding.path) == ("journal-line", True, world.places["template"])
     assert md5 in finding.message
 
 
@@ -390,7 +390,7 @@ def test_leftovers_are_swept_and_nothing_else(world: World) -> None:
     assert structure.clean
     assert codes(findings) == ["leftover"] * 3
     structure, findings = checked(world, fix=True)
-    assert all(finding.mended for finding in findings)
+    assert all(finding.fixed for finding in findings)
     assert tree(store) == good
 
 
@@ -444,6 +444,6 @@ def test_repair_from_a_url(served: str, world: World, pristine: World) -> None:
         FAULTS[name].damage(world)
     summary, findings = verified(world, copy=served)
     assert summary.clean, [str(finding) for finding in findings]
-    assert summary.tally.mended == 5
+    assert summary.tally.fixed == 5
     after = {path: what for path, what in tree(world.config.store_path).items() if not path.startswith("quarantine")}
     assert after == tree(pristine.config.store_path)

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.audit import expected
+from archec.audit.comparison import KEY, PartitionedDiff
 from archec.audit.expected import Entry, Statement, key_of, statement_of
 from archec.audit.fixity import Pace
 from archec.audit.journals import Ends
 from archec.audit.memory import Bad, Checked, Memory, Part, parts_of
-from archec.audit.partitioned_diff import KEY, PartitionedDiff
 from archec.catalogue.model import KINDS, Kind, Note, Refipo, Version
 from archec.catalogue.records import ObiChange, encode
 from archec.errors import CorruptJournal, StorageFailed

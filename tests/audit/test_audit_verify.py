@@ -215,7 +215,7 @@ def test_an_older_journal_does_not_fit(paused: World, tmp_path: Path) -> None:
 
 def test_commands(world: World, pristine: World) -> None:
     done = archec_cli(world.config, "verify")
-    assert (done.code, b": 0 wrong, 0 mended, 0 notes." in done.out) == (0, True)
+    assert (done.code, b": 0 wrong, 0 fixed, 0 notes." in done.out) == (0, True)
     done = archec_cli(world.config, "check")
     assert done.code == 0
     flip(world.path("pdf"))
@@ -227,7 +227,7 @@ def test_commands(world: World, pristine: World) -> None:
         ("corrupt", world.places["pdf"]),
         ("missing", world.places["new page"]),
     ]
-    assert set(findings[0]) == {"finding", "grave", "path", "tist", "id", "sha256", "found", "message"}
+    assert set(findings[0]) == {"finding", "wrong", "path", "tist", "id", "sha256", "found", "message"}
     assert (summary["summary"], summary["wrong"], summary["bad"], summary["clean"]) == ("verify", 2, 2, False)
     done = archec_cli(world.config, "check", "--json")
     assert done.code == 6
@@ -285,7 +285,7 @@ def test_workers_find_every_fault(many: World, memory_folder: Callable[[], Path]
         [("corrupt", paths[0]), ("corrupt", paths[8]), ("missing", paths[4])]
     )
     summary, findings = verified(world, copy=many.config.store_path)
-    assert (summary.clean, summary.tally.mended, len(findings)) == (True, 3, 3)
+    assert (summary.clean, summary.tally.fixed, len(findings)) == (True, 3, 3)
     assert checked(world)[0].clean
 
 

@@ -21,8 +21,8 @@ from archec.archive.opening import Archive
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, load
 from archec.export.run import ExportRequest, ExportSummary, export_warc
-from archec.export.unit import NotExported
 from archec.export.units import Selection
+from archec.export.writing import NotExported
 from archec.progress import Silent
 from archec.store.layout import Layout, open_layout
 

@@ -16,8 +16,7 @@ from starlette.types import ASGIApp
 
 from archec.config import ServerConfig
 from archec.oai.router import OaiCapability
-from archec.server.app import make_app
-from archec.server.capability import Capability
+from archec.server.app import Capability, make_app
 from archec.server.run import listen, make_server
 
 LOCAL = ServerConfig(host="127.0.0.1", port=0, access_log="")

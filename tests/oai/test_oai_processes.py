@@ -169,7 +169,7 @@ def test_the_index_of_another_archive_is_refused(config: Config, memory_path: Pa
 
 
 def test_an_archive_that_was_restored(config: Config, memory_path: Path) -> None:
-    """The folder is put back as it was before the last run; the index is not: it says so, and mends itself."""
+    """The folder is put back as it was before the last run; the index is not: it says so, and repairs itself."""
     copy = memory_path / "copy"
     shutil.copytree(config.base, copy, symlinks=True)
     publish(config, *range(20, 40))
@@ -180,7 +180,7 @@ def test_an_archive_that_was_restored(config: Config, memory_path: Path) -> None
         shutil.rmtree(there) if there.is_dir() else there.unlink()
         shutil.copytree(back, there, symlinks=True) if back.is_dir() else shutil.copy(back, there)
     with process(config) as url:
-        for _ in until("the index has mended itself"):
+        for _ in until("the index has repaired itself"):
             root = checked(retrying(f"{url}?verb=ListIdentifiers&metadataPrefix=oai_dc").content)
             token = root.find(".//{*}resumptionToken")
             headers = list(root.iterfind(".//{*}header"))

@@ -16,8 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from archec.config import ServerConfig
 from archec.errors import BadName, CatalogueGone
-from archec.server.app import make_app
-from archec.server.capability import Capability
+from archec.server.app import Capability, make_app
 from archec.server.responses import PiecewiseResponse
 from archec.server.run import listen, make_server
 

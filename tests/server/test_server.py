@@ -20,7 +20,8 @@ import zstandard
 from server_support import LARGE, LOCAL, Sample, connect, is_refused, running
 
 import archec
-from archec.config import as_yaml
+from archec.catalogue.open import open_catalogue
+from archec.config import as_yaml, load
 from archec.errors import ConfigError
 from archec.server.observe import ACCESS_LOG, log_accesses
 from archec.server.responses import choose_coding, encode
@@ -193,6 +194,8 @@ def test_the_command_serves_and_stops_gracefully(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(as_yaml({"server.port": 0}), encoding="utf-8")
     create(tmp_path / "archive")
     (tmp_path / "data").mkdir()
+    config = load(tmp_path / "config.yaml", environ={})
+    open_catalogue(config.database, base=tmp_path, create=True).close()
     environment = {**os.environ, "PYTHONPATH": str(Path(archec.__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "archec", "serve"]
     with subprocess.Popen(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.text.body import decoded
+from archec.text.extract import decoded
 from archec.text.result import TextDigest, normalise_text
 
 LETTERS = st.sampled_from("ab \t\n\u00a0\u0301\u00e9\u0338=\u1100\u1161\u11a8\u3000\u200b\U0001d11e")

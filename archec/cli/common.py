@@ -1,10 +1,13 @@
-"""Opening an archive for the commands that read it."""
+"""What several commands share: their options, and how they open the archive."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
+
+import click
 
 from archec.archive import opening
 from archec.archive.opening import Archive
@@ -12,6 +15,31 @@ from archec.catalogue.interface import Catalogue
 from archec.config import load
 from archec.export.units import Selection, units
 from archec.terminal.output import note
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def config_option(function: _F) -> _F:
+    """``--config FILE``, on every command."""
+    return click.option(
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="The configuration; default: $ARCHEC_CONFIG, else ./config.yaml.",
+    )(function)
+
+
+def output_option(help: str) -> Callable[[_F], _F]:  # noqa: A002
+    """``-o FILE``, for a file that is written whole or not at all."""
+    return click.option(
+        "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help=help
+    )
+
+
+def json_option(function: _F) -> _F:
+    """``--json``, on every reporting command."""
+    return click.option("--json", "as_json", is_flag=True, help="JSON on stdout, everything else on stderr.")(function)
 
 
 @contextmanager
