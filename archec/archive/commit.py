@@ -180,7 +180,7 @@ class Committer:
         if disk.f_bavail < self._min_free * disk.f_blocks:
             raise StorageFull(
                 f"{root}: less than {self._min_free:.1%} of the disk is free",
-                hint="make room (or lower min_free), then 'archec gather --resume'",
+                hint="make room (or lower min_free), then gather again",
             )
 
     def _place(self, items: list[CommitItem]) -> list[CommitItem]:

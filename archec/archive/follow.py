@@ -15,7 +15,7 @@ from archec.store.directories import held_tists
 from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
 from archec.store.layout import Layout
 
-UNFINISHED = ("running", "failed", "budget")
+UNFINISHED = ("running", "failed", "interrupted", "budget")
 """The states of a run that ``--resume`` may carry on with while its journal is open."""
 
 _HEADS = (b'{"type":"run"', b'{"type":"end"', b'{"type":"data-set"')
@@ -45,9 +45,10 @@ class LastRun:
 
     @property
     def resumable(self) -> bool:
-        """Whether ``gather --resume`` would carry on with it."""
-        ours = self.start is not None and self.start.kind == "gather"
-        return ours and not self.journal.finished and self.state in UNFINISHED
+        """Whether ``gather --resume`` would carry on with it. A directory read in part may be another by now."""
+        if self.journal.finished or self.start is None or self.start.kind != "gather" or self.state not in UNFINISHED:
+            return False
+        return self.merged or self.start.form == "tarball"
 
 
 def last_run(layout: Layout) -> LastRun | None:
@@ -99,8 +100,15 @@ def is_behind(layout: Layout, catalogue: Catalogue, *, trusting: bool = True) ->
     behind = [f for f in journals(layout) if f.tist >= position.run]
     if _is_level(catalogue, behind, position):
         return False
-    open_run = trusting and len(behind) == 1 and not behind[0].finished and behind[0].tist == position.run
-    return not (open_run and newest_batch(behind[0].path) == position.batch)
+    if not trusting or len(behind) != 1 or behind[0].tist != position.run:
+        return True
+    return _newest_batch(behind[0]) != position.batch
+
+
+def _newest_batch(journal: JournalFile) -> int:
+    if not journal.finished:
+        return newest_batch(journal.path)
+    return max((batch.n for batch in read_batches(journal.path)), default=0)  # of a run that nobody carried on with
 
 
 def _is_level(catalogue: Catalogue, behind: Sequence[JournalFile], position: Position) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -49,7 +51,8 @@ class Totals(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """Running totals of one run. Durations are seconds, sizes bytes. ``resumed``: an earlier command began it."""
+    """Running totals of one run. Durations are seconds, sizes bytes. ``resumed``: an earlier command began it;
+    ``merged``: its data set has been read and merged."""
 
     run: int
     data_set: int
@@ -79,6 +82,31 @@ class Report:
     message: str = ""
     totals: Totals | None = None
     resumed: bool = False
+    merged: bool = False
+    phase: str = ""
+    began: float = 0.0
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the run can be carried on with if it stops now: a directory that was read in part cannot, as it may
+        be another one by then."""
+        return self.merged or self.kind == "tarball"
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Counts the time within as that of a phase."""
+        self.phase, self.began = phase, time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds, self.phase = self._seconds(), ""
+
+    def _seconds(self) -> dict[str, float]:
+        """The seconds of all phases, with those of the one that lasts."""
+        if not self.phase:
+            return self.seconds
+        lasted = time.monotonic() - self.began
+        return {**self.seconds, self.phase: self.seconds.get(self.phase, 0.0) + lasted}
 
     def visited(self, record: ObiChange, times: int = 1) -> None:
         """Counts a visit: its outcome, its incidence, its host. -1 times takes it back."""
@@ -161,6 +189,7 @@ class Report:
                 "source": self.source,
                 "whole": self.whole,
                 "complete": self.complete,
+                "merged": self.merged,
             },
             "files": {"read": self.files - self.unread, "unreadable": self.unread, "bytes": self.read_bytes},
             "templates": {
@@ -192,7 +221,7 @@ class Report:
                     for p in self.problems
                 ],
             },
-            "seconds": {phase: round(seconds, 3) for phase, seconds in self.seconds.items()},
+            "seconds": {phase: round(seconds, 3) for phase, seconds in self._seconds().items()},
         }
 
 

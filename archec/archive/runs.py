@@ -15,7 +15,8 @@ from archec.store.journal_reader import read_batches
 from archec.tist import MAX_TIST
 
 _PAGE = 50
-_COUNTED = (b'{"type":"obi"', b'{"type":"end"')
+_END = b'{"type":"end"'
+_COUNTED = (b'{"type":"obi"', _END)
 
 
 def newest_first(catalogue: Catalogue, before: int = MAX_TIST + 1) -> Iterator[Run]:
@@ -48,9 +49,10 @@ def recounted(last: LastRun, start: RunStart) -> Report:
     bodies that were not kept are not in it. A run that was not merged reads its data set again when it is resumed,
     and then finds the same what it has noted already: ``same`` is less by as much until then.
     """
-    report = Report(start.tist, start.data_set, start.form, start.source)
+    report = Report(start.tist, start.data_set, start.form, start.source, merged=last.merged)
     if last.merged and last.report:
         report.restore(last.report)
+    _add_seconds(report, last)
     ends = sum(isinstance(record, RunEnd) for record in _records(last))
     for record in _records(last):
         if isinstance(record, RunEnd):
@@ -62,6 +64,21 @@ def recounted(last: LastRun, start: RunStart) -> Report:
         elif not last.merged:
             _add_tobi(report, record)
     return report
+
+
+def _add_seconds(report: Report, last: LastRun) -> None:
+    """The time that passed after the newest ``end`` line, by the stamps of the batches; what came before it has said
+    how long it took."""
+    since = until = 0
+    for batch in read_batches(last.journal.path):
+        until = batch.stamp
+        if not since or any(line.startswith(_END) for line in batch.lines):
+            since = batch.stamp
+    if not report.merged:
+        report.seconds.update(last.report.get("seconds", {}))
+    if until > since:
+        phase = "files" if report.merged else "templates"
+        report.seconds[phase] = report.seconds.get(phase, 0.0) + until - since
 
 
 def _records(last: LastRun) -> Iterator[ObiChange | RunEnd]:

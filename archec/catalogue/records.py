@@ -35,7 +35,8 @@ JOURNAL_VERSION = 2
 
 class RunStart(Struct, frozen=True, tag_field="type", tag="run"):
     """A run begins. ``data_set`` is the tist of its data set, ``form`` ``directory`` or ``tarball``, ``source`` its
-    absolute path, ``options`` what it was asked to do, ``software`` the version of archec."""
+    absolute path, ``sha256`` that of a tarball, ``options`` what it was asked to do, ``software`` the version of
+    archec."""
 
     tist: int
     journal: int = JOURNAL_VERSION
@@ -43,6 +44,7 @@ class RunStart(Struct, frozen=True, tag_field="type", tag="run"):
     data_set: int = 0
     form: str = "directory"
     source: str = ""
+    sha256: str = ""
     options: dict[str, Any] = {}
     software: str = ""
 

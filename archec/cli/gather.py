@@ -98,7 +98,7 @@ def gather(
         if dry_run:
             line.take(run_dry(config, options, meter))
         else:
-            gather_run(config, options, meter, begun=partial(_begun, line, resume))
+            gather_run(config, options, meter, begun=partial(_begun, line))
     report = line.finished()
     _warn(report)
     if codes := sorted(options.accept - {"all"}):
@@ -115,13 +115,11 @@ def gather(
     context.exit(int(exit_code(report)))
 
 
-def _begun(line: RunLine, resume: bool, report: Report) -> None:
+def _begun(line: RunLine, report: Report) -> None:
     """Called when the run has begun; with --resume, says which one it is."""
     line.take(report)
     if report.resumed:
         note(f"continuing run {report.run} of {iso(report.run)}, of {report.source}")
-    elif resume:
-        note("there is no run to continue: starting a new one")
 
 
 def _warn(report: Report) -> None:

@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from archec import __version__
-from archec.cli.runreport import is_under_way, last_line
+from archec.cli.runreport import can_be_resumed, last_line
 from archec.errors import ArchecError, Exit
 from archec.terminal.output import ReaderGone, guard, note
 
@@ -90,7 +90,7 @@ def main() -> NoReturn:
         code, message = error.exit_code, error.format_message()
     except (KeyboardInterrupt, click.Abort):
         message = "interrupted; what was done is kept"
-        if context is not None and is_under_way(context.meta):
+        if context is not None and can_be_resumed(context.meta):
             message += "; 'archec gather --resume' continues"
         note(message)
         code = Exit.INTERRUPTED

@@ -112,10 +112,10 @@ def begin(meta: dict[str, Any]) -> RunLine:
     return found
 
 
-def is_under_way(meta: Mapping[str, Any]) -> bool:
-    """Whether a run has begun and not ended."""
+def can_be_resumed(meta: Mapping[str, Any]) -> bool:
+    """Whether a run has begun, has not ended, and could be carried on with."""
     known = cast("RunLine | None", meta.get(_META))
-    return known is not None and known.report is not None and not known.over
+    return known is not None and known.report is not None and not known.over and known.report.resumable
 
 
 def last_line(meta: Mapping[str, Any], code: int, message: str) -> str | None:

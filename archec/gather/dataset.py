@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 
 from archec.catalogue.interface import Catalogue
 from archec.config import Config
 from archec.errors import DataSetError, UsageError
+from archec.progress import Meter
 from archec.tist import date_in_name, iso
+
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A data set to read: a ``directory`` or a ``tarball``; ``tist`` is 0 where only its members' times can tell."""
+    """A data set to read: a ``directory`` or a ``tarball``; ``tist`` is 0 where only its members' times can tell,
+    ``sha256`` that of a tarball's bytes."""
 
     path: Path
     form: str
     tist: int
+    sha256: str = ""
 
     @property
     def source(self) -> str:
@@ -56,6 +63,23 @@ def choose(config: Config, file: Path | None, as_of: int | None, run: int) -> Ch
     if tist > run:
         raise UsageError(f"{path}: its date {iso(tist)} has not come yet", hint="give another one with --as-of")
     return Chosen(path, form, tist)
+
+
+def hashed(chosen: Chosen, meter: Meter) -> Chosen:
+    """The data set with its sha256, for which a tarball is read once. Raises DataSetError where it cannot be read."""
+    if chosen.form != "tarball":
+        return chosen
+    running, done = sha256(), 0
+    try:
+        with chosen.path.open("rb", buffering=0) as file:
+            meter.phase("checksum of the tarball", os.fstat(file.fileno()).st_size or None)
+            while data := file.read(_CHUNK):
+                running.update(data)
+                done += len(data)
+                meter.at(done)
+    except OSError as error:
+        raise DataSetError(f"{chosen.path}: {error.strerror}") from error
+    return replace(chosen, sha256=running.hexdigest())
 
 
 def refuse_nothing(chosen: Chosen, files: int, catalogue: Catalogue) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from archec.errors import UsageError
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -72,11 +74,17 @@ class Options:
         return {"as_of": self.as_of, "fetch": self.fetch, "complete": self.complete, "accept": sorted(self.accept)}
 
     def carrying_on(self, kept: Mapping[str, Any]) -> Options:
-        """These options for a run that was begun with those of ``kept``, as :meth:`as_value` gave them."""
+        """These options for a run that was begun with those of ``kept``, as :meth:`as_value` gave them.
+
+        Raises :class:`UsageError` where the run fetches files and this must not: it would end without them.
+        """
+        fetch = bool(kept.get("fetch", True))
+        if fetch and not self.fetch:
+            raise UsageError("the run to resume fetches files", hint="resume it without --no-fetch")
         return replace(
             self,
             as_of=kept.get("as_of"),
-            fetch=bool(kept.get("fetch", True)) and self.fetch,
+            fetch=fetch,
             complete=bool(kept.get("complete")),
             accept=self.accept | frozenset(kept.get("accept", ())),
         )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,7 +47,7 @@ class Phases:
             self.archive, self.committer, self.spool, report, self.meter, chosen.tist, options.accept, options.complete,
             1 if dry else config.workers or min(4, os.cpu_count() or 1), dry,
         )  # fmt: skip
-        with _timed(report, "templates"):
+        with report.timed("templates"):
             reading = phase.read(source)
             refuse_nothing(chosen, reading.files, self.archive.catalogue)
             if not chosen.tist:
@@ -58,6 +56,7 @@ class Phases:
                 report.data_set = chosen.tist
                 dated(chosen)
             phase.merge(reading, printable(Path(chosen.path.name)))
+            report.merged = True
 
     def visit_files(self) -> bool:
         """Visits the files that are due; those of hosts that were given up are tried a second time.
@@ -66,7 +65,7 @@ class Phases:
         """
         archive, run, files = self.archive, self.report.run, self.options.budget.files
         self.meter.phase("planning visits", None)
-        with _timed(self.report, "files"):
+        with self.report.timed("files"):
             if not make_plan(self.spool, archive.catalogue.due(run), files + 1 if files else 0):
                 return False
             phase = FilePhase(archive, self.committer, self.report, self.meter, budget=self.options.budget)
@@ -89,12 +88,3 @@ class Phases:
                 pool.stop()
                 phase.abandon()
                 raise
-
-
-@contextmanager
-def _timed(report: Report, phase: str) -> Iterator[None]:
-    began = time.monotonic()
-    try:
-        yield
-    finally:
-        report.seconds[phase] = report.seconds.get(phase, 0.0) + time.monotonic() - began

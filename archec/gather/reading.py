@@ -24,7 +24,7 @@ _CHUNK = 1 << 20
 _INLINE = 4 << 20
 _AHEAD = 6
 """Chunks under way for each worker, at most."""
-WORKER_HINT = "out of memory? 'archec gather --resume' carries on"
+WORKER_HINT = "out of memory? gather again"
 """What to do about a worker process that dies again and again."""
 _MOST_PROBLEMS = 200
 """Problems that a worker reports in full for each of its tasks; of the rest it counts the codes."""

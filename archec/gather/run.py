@@ -21,8 +21,8 @@ from archec.archive.runs import recounted
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
-from archec.errors import ArchecError, Exit, LockHeld, UsageError
-from archec.gather.dataset import Chosen, choose, printable
+from archec.errors import ArchecError, DataSetError, Exit, LockHeld, UsageError
+from archec.gather.dataset import Chosen, choose, hashed, printable
 from archec.gather.options import Options
 from archec.gather.phases import Phases
 from archec.gather.spool import Spool
@@ -70,21 +70,22 @@ def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ig
         last = last_run(layout)
         if last is not None:
             _sweep(config, layout, last)
-        if options.resume and last is not None and last.resumable:
+        if options.resume:
             return _resume(archive, options, meter, begun, last)
+        run = stamp(last.journal.tist if last is not None else None)
+        chosen = hashed(choose(config, options.file, options.as_of, run), meter)
         if last is not None and not last.journal.finished:
             close_interrupted_run(archive, last)
-        run = stamp(last.journal.tist if last is not None else None)
-        chosen = choose(config, options.file, options.as_of, run)
         report = Report(run, chosen.tist, chosen.form, chosen.source)
         return _run(archive, options, meter, begun, chosen, report)
 
 
-def _resume(archive: Archive, options: Options, meter: Meter, begun: Begun, last: LastRun) -> Report:
-    """The unfinished run goes on."""
-    start = last.start
-    if start is None:
-        raise UsageError("there is no run to resume")
+def _resume(archive: Archive, options: Options, meter: Meter, begun: Begun, last: LastRun | None) -> Report:
+    """The unfinished run goes on. Raises UsageError where there is none that can, DataSetError where the tarball is
+    another one by now."""
+    start = last.start if last is not None else None
+    if last is None or start is None or not last.resumable:
+        raise UsageError(_not_resumable(last), hint="'archec gather' begins a new one")
     if options.file is not None and printable(options.file.absolute()) != start.source:
         raise UsageError(
             f"the run to resume, {start.tist}, reads {start.source}, not {options.file}",
@@ -93,7 +94,23 @@ def _resume(archive: Archive, options: Options, meter: Meter, begun: Begun, last
     report = recounted(last, start)
     report.resumed = True
     chosen = Chosen(Path(start.source), start.form, start.data_set)
+    if not last.merged:
+        chosen = hashed(chosen, meter)
+        if start.sha256 and chosen.sha256 != start.sha256:
+            raise DataSetError(
+                f"{start.source}: has the sha256 {chosen.sha256}, and run {start.tist} began to read {start.sha256}",
+                hint="put that file back, or begin a new run without --resume",
+            )
     return _run(archive, options.carrying_on(start.options), meter, begun, chosen, report, merged=last.merged)
+
+
+def _not_resumable(last: LastRun | None) -> str:
+    """Why there is no run to resume."""
+    if last is None:
+        return "there is no run to resume: this archive has none yet"
+    if last.journal.finished or last.start is None or last.start.kind != "gather" or last.start.form == "tarball":
+        return "there is no gathering to resume: the last run is over, or is none"
+    return f"run {last.start.tist} cannot be resumed: it was reading {last.start.source}, which may have changed since"
 
 
 def _run(
@@ -121,6 +138,9 @@ def _run(
         phases = Phases(archive, committer, spool, report, meter, options)
         if not report.resumed:
             _announce(committer, report, options, chosen)
+        else:  # from here on its time and its requests are counted anew
+            committer.add(CommitItem(RunEnd(report.run, "running", report.as_value())))
+            committer.commit()
         try:
             if source is not None:
                 committer.pace(*_TEMPLATES)
@@ -131,8 +151,8 @@ def _run(
         except BaseException as error:
             for item in committer.uncommitted:
                 report.forget(item.record)
-            if isinstance(error, ArchecError):
-                _record_failure(committer, report, error)
+            if isinstance(error, (ArchecError, KeyboardInterrupt)):
+                _record_stop(committer, report, error)
             raise
         committer.commit()
         report.totals = totals(catalogue, report)
@@ -150,6 +170,7 @@ def _announce(committer: Committer, report: Report, options: Options, chosen: Ch
         data_set=chosen.tist,
         form=chosen.form,
         source=chosen.source,
+        sha256=chosen.sha256,
         options=options.as_value(),
         software=__version__,
     )
@@ -185,9 +206,12 @@ def _sweep(config: Config, layout: Layout, last: LastRun) -> None:
         sweep_parts(layout, tists)
 
 
-def _record_failure(committer: Committer, report: Report, error: ArchecError) -> None:
-    """Says in the journal why the run stops, if that can be written: the run can be resumed all the same."""
-    report.state, report.message = "failed", error.message
+def _record_stop(committer: Committer, report: Report, error: ArchecError | KeyboardInterrupt) -> None:
+    """Says in the journal why the run stops and how far it came, if that can be written."""
+    if isinstance(error, ArchecError):
+        report.state, report.message = "failed", error.message
+    else:
+        report.state = "interrupted"
     # What made the run fail may be in the way of this, too; it is reported by its own error.
     with suppress(ArchecError):
         committer.note(RunEnd(report.run, report.state, report.as_value()))

@@ -148,12 +148,12 @@ def run_named(archive: Archive, name: str) -> RunView:
 
 def _stopped(layout: Layout, view: RunView) -> RunView:
     """The newest run, which is not at work any more and whose journal is open."""
-    view = replace(view, resumable=True)
-    if view.recorded == "budget":
-        return view
+    if view.recorded in ("budget", "interrupted"):
+        return replace(view, resumable=view.form == "tarball" or bool(view.part("data_set").get("merged")))
     last = last_run(layout)
     if last is None or last.start is None or last.start.tist != view.run:
         return view
+    view = replace(view, resumable=last.resumable)
     report = recounted(last, last.start)
     report.state, report.message = view.state, view.message
     return replace(view, report=report.as_value())

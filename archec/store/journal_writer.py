@@ -96,6 +96,9 @@ class JournalWriter:
         """
         if self._broken or self._fd < 0:
             raise StorageFailed(f"{self.path}: cannot be appended to", hint="see the failure before this one")
+        if os.fstat(self._fd).st_size != self._size:
+            self._broken = True
+            raise StorageFailed(f"{self.path}: is not as it was left", hint="an append was interrupted before this one")
         texts = [line if isinstance(line, bytes) else line.encode("utf-8", "surrogatepass") for line in lines]
         if not texts:
             return self.batches

@@ -199,7 +199,7 @@ def test_the_report(folder: Path) -> None:
         assert [line.split()[0] for line in done.err.splitlines()] == ["archec-run"]
         value = json.loads(done.out)
         assert set(value) == REPORT
-        assert set(value["data_set"]) == {"tist", "time", "kind", "source", "whole", "complete"}
+        assert set(value["data_set"]) == {"tist", "time", "kind", "source", "whole", "complete", "merged"}
         assert set(value["files"]) == {"read", "unreadable", "bytes"}
         assert set(value["templates"]) == {"total", "by_type", "without_handle", "duplicates", "conflicts"}
         assert set(value["tobis"]) == {

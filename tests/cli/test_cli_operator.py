@@ -51,7 +51,7 @@ def test_an_empty_data_set_is_an_error_where_the_archive_holds_templates(filled:
     assert states(filled)[0] == "failed"
     assert archec_inline(filled, "dump").out == before
     write_papers(filled, ["http://127.0.0.1:9/a", "http://127.0.0.1:9/b"])
-    assert archec_inline(filled, "gather", "--resume", "--no-fetch").code == 0
+    assert archec_inline(filled, "gather", "--no-fetch").code == 0
     assert archec_inline(filled, "dump").out == before
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pytest
 
 import archec
-from archec.archive.follow import rebuild
+from archec.archive.follow import last_run, rebuild
 from archec.archive.lookup import held_at
 from archec.archive.opening import Archive
 from archec.archive.report import Report
@@ -179,6 +179,12 @@ def start_cli(config: Config, *arguments: object, env: Mapping[str, str] | None 
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(env), start_new_session=True
     )
+
+
+def resuming(config: Config, *, wanted: bool = True) -> list[str]:
+    """``["--resume"]`` where that is wanted and there is a run that it would carry on with; else nothing."""
+    last = last_run(open_layout(config.store_path))
+    return ["--resume"] if wanted and last is not None and last.resumable else []
 
 
 def kill(child: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> int:

@@ -26,6 +26,7 @@ from gather_support import (
     make,
     marked,
     outcomes,
+    resuming,
     run,
     start_cli,
     store_files,
@@ -121,13 +122,12 @@ def ends_well(config: Config, world: World, seed: int, kills: int, *, resume: bo
     """Kills the run at random instants, then lets it finish."""
     chance = random.Random(seed)
     step = len(world.urls) // (kills + 1)
-    arguments = ["gather", *(["--resume"] if resume else [])]
     for _ in range(kills):
         target = world.asked + chance.randrange(1, 2 * step)
-        child = start_cli(config, *arguments)
+        child = start_cli(config, "gather", *resuming(config, wanted=resume))
         until(lambda: child.poll() is not None or world.asked >= target, 60.0)  # noqa: B023
         kill(child)
-    done = archec_cli(config, *arguments)
+    done = archec_cli(config, "gather", *resuming(config, wanted=resume))
     assert done.code == 0, done.err
     assert temporary_files(config) == []
     for _ in range(2):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import random
 import re
@@ -17,9 +19,11 @@ from gather_support import (
     Member,
     archec_cli,
     check,
+    histories,
     kill,
     lines,
     make,
+    resuming,
     run,
     start_cli,
     store_files,
@@ -31,6 +35,7 @@ from gather_support import (
 from archec.archive import commit
 from archec.config import Config, load
 from archec.store import failpoints
+from archec.store.journal_reader import journals
 from archec.store.layout import open_layout
 
 POINTS = [
@@ -77,7 +82,7 @@ class Story:
         assert store_files(open_layout(config.store_path)) == self.files
 
     def carry_on(self, config: Config, *, resume: bool) -> None:
-        done = archec_cli(config, "gather", "-f", self.file, "--no-fetch", *(["--resume"] if resume else []))
+        done = archec_cli(config, "gather", "-f", self.file, "--no-fetch", *resuming(config, wanted=resume))
         assert done.code == 0, done.err
         self.assert_good(config)
 
@@ -127,14 +132,14 @@ def test_killed_again_and_again(story: Story, folder: Path, seed: int) -> None:
     config = story.copy(folder / "a")
     for _ in range(6):
         point = f"{chance.choice(POINTS).partition(':')[0]}:{chance.randrange(1, 9)}"
-        killed_at(config, story, point, *(["--resume"] if chance.random() < 0.7 else []))
+        killed_at(config, story, point, *resuming(config, wanted=chance.random() < 0.7))
     story.carry_on(config, resume=chance.random() < 0.5)
 
 
 def at_any_instant(config: Config, story: Story, chance: random.Random, times: int, spread: float) -> None:
     for _ in range(times):
         before = set(os.listdir(config.store_path / "runs"))
-        child = start_cli(config, "gather", "-f", story.file, "--no-fetch", "--resume")
+        child = start_cli(config, "gather", "-f", story.file, "--no-fetch", *resuming(config))
         until(lambda: child.poll() is not None or set(os.listdir(config.store_path / "runs")) != before, 10.0)  # noqa: B023
         time.sleep(chance.random() * spread)
         kill(child)
@@ -172,13 +177,63 @@ def test_losses_that_were_held_back_are_told_after_a_kill(folder: Path, resume: 
     run(config, tarball(folder / "RePEc_2001-01-01.tar", [papers("aaa", 30, "old")]))
     file = tarball(folder / "RePEc_2001-01-02.tar", [papers("aaa", 10, "old")])
     for hits in (2, 3):
-        arguments = ["gather", "-f", file, "--no-fetch", *(["--resume"] if resume else [])]
+        arguments = ["gather", "-f", file, "--no-fetch"]
         done = archec_cli(config, *arguments, env=failpoint.killed_at(f"catalogue.after-write:{hits}"))
         assert done.code == -signal.SIGKILL
-        done = archec_cli(config, *arguments)
+        done = archec_cli(config, *arguments, *resuming(config, wanted=resume))
         assert done.code == 3, (hits, done.out)
         assert b"held back" in done.out
         check(config)
+
+
+def test_a_directory_that_was_read_in_part_is_read_anew_at_another_tist(folder: Path) -> None:
+    """What the killed run noted stays; it is no data set, so what it lacked is not lost then."""
+    config = make(folder / "a", {"max_loss": "100%", "workers": 1})
+    papers_in = config.data_path / "aaa" / "sss"
+    papers_in.mkdir(parents=True)
+    rdf = papers_in / "p.rdf"
+    rdf.write_text("\n".join(template(f"RePEc:aaa:sss:{n}", "old") for n in range(8100)))
+    done = archec_cli(config, "gather", "--no-fetch", env=failpoint.killed_at("catalogue.after-write:2"))
+    assert done.code == -signal.SIGKILL
+    noted = histories(config)
+    assert 0 < len(noted) < 8100
+    rdf.write_text("\n".join(template(f"RePEc:aaa:sss:{n}", "new") for n in range(1, 8100)))
+    refused = archec_cli(config, "gather", "--resume", "--no-fetch")
+    assert (refused.code, "cannot be resumed" in refused.err) == (2, True)
+    report = json.loads(archec_cli(config, "gather", "--no-fetch", "--json").out)
+    assert report["templates"]["conflicts"] == 0
+    first, second = (journal.tist for journal in journals(open_layout(config.store_path)))
+    assert second > first
+    found = histories(config)
+    assert len(found) == 8100
+    assert all(set(history) <= {first, second} for history in found.values())
+    assert found["RePEc:aaa:sss:0"][second] is None
+    assert all(noted[obi][first] == found[obi][first] for obi in noted)
+    states = [json.loads(row)["state"] for row in archec_cli(config, "runs", "--json").out.splitlines()]
+    assert states == ["done", "interrupted"]
+    dump = [json.loads(line) for line in lines(config, everything=True)]
+    assert [row["id"] for row in dump if row["collection"] == "data_sets"] == [second]
+    check(config)
+
+
+def test_another_tarball_in_the_place_of_the_one_that_was_read_is_refused(story: Story, folder: Path) -> None:
+    config = story.copy(folder / "a")
+    file = folder / "RePEc_2002-01-01.tar"
+    shutil.copy(story.file, file)
+    arguments = ("gather", "-f", file, "--no-fetch")
+    assert archec_cli(config, *arguments, env=failpoint.killed_at("catalogue.after-write:2")).code == -signal.SIGKILL
+    (journal,) = [journal for journal in journals(open_layout(config.store_path)) if not journal.finished]
+    start = json.loads(journal.path.read_bytes().splitlines()[0])
+    assert start["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    before = journal.path.read_bytes()
+    with file.open("ab") as tail:
+        tail.write(bytes(512))
+    done = archec_cli(config, *arguments, "--resume")
+    assert (done.code, start["sha256"] in done.err) == (1, True), done.err
+    assert journal.path.read_bytes() == before
+    shutil.copy(story.file, file)
+    assert archec_cli(config, *arguments, "--resume").code == 0
+    check(config)
 
 
 def test_scratch_space_of_a_killed_run_goes(story: Story, folder: Path) -> None:

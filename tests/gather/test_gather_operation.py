@@ -27,6 +27,7 @@ from gather_support import (
     lines,
     make,
     outcomes,
+    resuming,
     run,
     start_cli,
     store_files,
@@ -278,8 +279,11 @@ def test_resume_with_another_tarball(config: Config, site: Site, folder: Path) -
     assert archec_cli(config, "gather", "--max-files", 1).code == 5
     done = archec_cli(config, "gather", "--resume", "-f", many(folder / "RePEc_2001-01-01.tar", 1))
     assert done.code == 2
-    assert archec_cli(config, "gather", "--resume", "--no-fetch").code == 0
-    assert archec_cli(config, "gather", "--resume").code == 0, "nothing to resume: a run as any other"
+    assert archec_cli(config, "gather", "--resume", "--no-fetch").code == 2, "it would end without its files"
+    assert archec_cli(config, "gather", "--resume").code == 0
+    before = [journal.tist for journal in journals(open_layout(config.store_path))]
+    assert archec_cli(config, "gather", "--resume").code == 2, "nothing to resume"
+    assert [journal.tist for journal in journals(open_layout(config.store_path))] == before
     check(config)
 
 
@@ -488,7 +492,7 @@ def test_a_disk_that_is_kept_from_getting_full(folder: Path) -> None:
         assert done.code == 1
         assert "50.0% of the disk" in done.err
         (place / "filler").unlink()
-        assert archec_cli(config, "gather", "-f", file, "--no-fetch", "--resume").code == 0
+        assert archec_cli(config, "gather", "-f", file, "--no-fetch").code == 0
         check(config)
 
 
@@ -530,7 +534,7 @@ def test_a_budget_that_is_used_up_while_a_target_is_read(config: Config, site: S
     done = archec_cli(config, "gather", "--max-bytes", "20000", "--json")
     assert done.code in (0, 5), done.err
     check(config)
-    done = archec_cli(config, "gather", "--resume", "--json")
+    done = archec_cli(config, "gather", *resuming(config), "--json")
     assert done.code == 0, done.err
     assert set(outcomes(config).values()) <= {"new", "same", "not-modified"}
     check(config)

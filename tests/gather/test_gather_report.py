@@ -6,23 +6,28 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from failpoint import killed_at
-from gather_site import Site, page, pdf
+from gather_site import Answer, Site, page, pdf
 from gather_support import (
     Member,
     archec_cli,
     check,
+    end,
     environment,
     make,
     outcomes,
+    resuming,
     run,
+    start_cli,
     tarball,
     template,
+    until,
     write_papers,
 )
 from msgspec.structs import replace
@@ -35,7 +40,7 @@ from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.config import Config
-from archec.errors import CatalogueGone, DataSetError
+from archec.errors import CatalogueGone, DataSetError, UsageError
 from archec.gather.templates import TemplatePhase
 
 
@@ -68,7 +73,7 @@ def many_files(config: Config, site: Site, count: int = 60) -> None:
 def gather_killed_at(config: Config, point: str) -> None:
     """A run in lots of ten files, or its resumption, that is killed."""
     code = "import archec.gather.files as p; p._CHUNK = p._LAST_CHUNK = 10; from archec.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "gather", "--resume", "--config", str(config.base / "config.yaml")]
+    command = [sys.executable, "-c", code, "gather", *resuming(config), "--config", str(config.base / "config.yaml")]
     done = subprocess.run(command, capture_output=True, check=False, env=environment(killed_at(point)))
     assert done.returncode == -signal.SIGKILL, done.stderr
 
@@ -136,8 +141,11 @@ def test_a_run_that_fails_says_why(config: Config, site: Site, monkeypatch: pyte
             run(config)
     (failed,) = reports(config)
     assert (failed["recorded"], failed["message"]) == ("failed", "the tape\x1b[31m tore")
-    assert run(config, resume=True).state == "done"
-    (found,) = reports(config)
+    with pytest.raises(UsageError, match="may have changed since"):
+        run(config, resume=True)
+    assert run(config).state == "done"
+    before, found = reports(config)
+    assert (before["recorded"], before["message"]) == ("interrupted", "the tape\x1b[31m tore")
     assert (found["recorded"], found["message"], found["fobis"]) == ("done", "", {"new": 2, "server-error": 1})
     check(config)
 
@@ -174,6 +182,42 @@ def test_a_catalogue_that_missed_a_batch_is_not_written_to(
             run(config)
     assert calls[0] == 3
     assert run(config, resume=True).state == "done"
+    check(config)
+
+
+def test_a_stopped_run_keeps_its_requests_and_seconds(config: Config, site: Site) -> None:
+    """Ctrl-C after ten of twenty files: what the first part did is in the report, and in that of the whole."""
+    gate = threading.Event()
+
+    def late(before: int) -> Answer:
+        gate.wait(60)
+        return pdf("late")
+
+    for n in range(10):
+        site[f"/{n}"] = Answer(200, bytes([n]) * 100, {"Content-Type": "application/octet-stream"})
+    site["/late"] = late
+    write_papers(config, [site.url(path) for path in (*(f"/{n}" for n in range(10)), "/late")])
+    child = start_cli(config, "gather")
+    try:
+        assert until(lambda: site.count("/late") > 0 and sum(site.count(f"/{n}") for n in range(10)) == 10)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+    finally:
+        gate.set()
+        end(child)
+    assert child.returncode == 130, err
+    told = json.loads(err.decode().splitlines()[-1].removeprefix("archec-run "))
+    (stopped,) = reports(config)
+    assert (stopped["recorded"], told["state"]) == ("interrupted", "interrupted")
+    assert (stopped["fetch"]["requests"], stopped["fobis"]) == (told["requests"], told["fobis"])
+    assert set(stopped["seconds"]) == {"templates", "files"}
+    done = archec_cli(config, "gather", "--resume", "--json")
+    assert done.code == 0, done.err
+    report = json.loads(done.out)
+    assert report["fobis"] == {"new": 11}
+    assert report["fetch"]["requests"] >= 11
+    assert report["seconds"]["templates"] == stopped["seconds"]["templates"]
+    assert report["seconds"]["files"] > stopped["seconds"]["files"]
     check(config)
 
 

@@ -301,7 +301,8 @@ def test_the_last_line_where_the_lock_is_held_or_a_signal_comes(config: Config, 
     carried = archec_cli(config, "gather", "--resume")
     assert f"archec: continuing run {stopped['run']} of" in carried.err
     assert carried.code == 0
-    assert "no run to continue: starting a new one" in archec_cli(config, "gather", "--resume").err
+    again = archec_cli(config, "gather", "--resume")
+    assert (again.code, "there is no gathering to resume" in again.err) == (2, True)
 
 
 def test_the_last_line_after_a_bug(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
