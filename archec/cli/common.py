@@ -12,7 +12,7 @@ import click
 from archec.archive import opening
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
-from archec.config import load
+from archec.config import Config, load
 from archec.export.units import Selection, units
 from archec.terminal.output import note
 
@@ -43,12 +43,12 @@ def json_option(function: _F) -> _F:
 
 
 @contextmanager
-def opened(config_file: Path | None) -> Iterator[Archive]:
-    """The archive that a configuration describes, open for reading (:func:`archec.archive.opening.opened`).
+def opened(config: Config | Path | None) -> Iterator[Archive]:
+    """The archive of a configuration (or its file), open for reading (:func:`archec.archive.opening.opened`).
 
     Says on stderr where its catalogue may be out of date.
     """
-    with opening.opened(load(config_file)) as archive:
+    with opening.opened(config if isinstance(config, Config) else load(config)) as archive:
         if archive.was_left_behind():
             note(f"warning: the catalogue {archive.catalogue.url} has not followed the journals to their end")
             note("    the next run lets it catch up, and so does 'archec check --fix'")

@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import os
 import socket
 from pathlib import Path
 
 import click
 
+from archec.access.build import opened_access
 from archec.cli.common import config_option, opened
+from archec.config import DEFAULT_FILE, Config, load
+from archec.config.pywb import load_pywb
 from archec.oai.router import opened_oai
-from archec.server.app import make_app
+from archec.server.absent import AbsentCapability
+from archec.server.app import Capability, make_app
 from archec.server.observe import log_accesses
 from archec.server.run import listen, make_server
 from archec.terminal.output import note
@@ -21,26 +26,63 @@ from archec.terminal.output import note
 @click.command()
 @click.option("--host", metavar="ADDRESS", help="Listen on this address instead of server.host.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="Listen on this port; 0: any free port.")
+@click.option(
+    "--pywb",
+    "pywb_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Serve the collections of a pywb config.yaml as well.",
+)
 @config_option
-def serve(host: str | None, port: int | None, config_file: Path | None) -> None:
+def serve(host: str | None, port: int | None, pywb_file: Path | None, config_file: Path | None) -> None:
     """Serve the archive over HTTP.
 
-    OAI-PMH at /oai, besides /healthz and /metrics. Only reads the archive; runs may take place at the same time,
-    and what they commit is served seconds later. Stops gracefully on SIGTERM and SIGINT. Put a web server with TLS
-    in front of it.
+    OAI-PMH at /oai and the collections of the configuration, besides /healthz and /metrics. Only reads the archive;
+    runs may take place at the same time, and what they commit is served seconds later. With collections alone no
+    archive is needed. Stops gracefully on SIGTERM and SIGINT. Put a web server with TLS in front of it.
     """
-    with opened(config_file) as archive:
-        server = archive.config.server
-        server = dataclasses.replace(
-            server, host=server.host if host is None else host, port=server.port if port is None else port
-        )
-        logging.basicConfig(level=logging.INFO, format="archec: %(message)s")
-        log_accesses(server.access_log, archive.config.base)
-        with opened_oai(archive) as oai, listen(server) as listener:
-            note(f"serving http://{_address(listener)}/oai")
-            # After a graceful stop uvicorn raises the signal that it caught once more.
-            with contextlib.suppress(KeyboardInterrupt):
-                make_server(make_app([oai]), server).run(sockets=[listener])
+    config = load(config_file) if pywb_file is None else _with_pywb(config_file, pywb_file)
+    server = dataclasses.replace(
+        config.server,
+        host=config.server.host if host is None else host,
+        port=config.server.port if port is None else port,
+    )
+    logging.basicConfig(level=logging.INFO, format="archec: %(message)s")
+    log_accesses(server.access_log, config.base)
+    with contextlib.ExitStack() as stack:
+        has_archive = not config.collections or config.store_path.exists()
+        archive = stack.enter_context(opened(config)) if has_archive else None
+        parts: list[Capability] = []
+        if archive is not None:
+            parts.append(stack.enter_context(opened_oai(archive)))
+        else:
+            note(f"there is no archive at {config.store_path}: only the collections are served")
+            parts.append(AbsentCapability("oai", "There is no archive here."))
+        if config.collections:
+            parts.append(stack.enter_context(opened_access(config, archive)))
+        listener = stack.enter_context(listen(server))
+        note(f"serving http://{_address(listener)}/{'oai' if archive is not None else ''}")
+        # After a graceful stop uvicorn raises the signal that it caught once more.
+        with contextlib.suppress(KeyboardInterrupt):
+            make_server(make_app(parts), server).run(sockets=[listener])
+
+
+def _with_pywb(config_file: Path | None, path: Path) -> Config:
+    """The configuration with the collections of a pywb configuration in place of its own of the same name.
+
+    Of pywb's file alone, if there is no other: it may itself be the ``config.yaml`` of this folder.
+    """
+    pywb = load_pywb(path)
+    own = Path(DEFAULT_FILE)
+    if config_file is None and (not own.exists() or own.samefile(path)):
+        config = Config(base=path.absolute().parent, file=Path(os.devnull))
+    else:
+        config = load(config_file)
+    if pywb.ignored:
+        note(f"{path}: without effect here: {', '.join(pywb.ignored)}")
+    names = {one.name for one in pywb.collections}
+    kept = tuple(one for one in config.collections if one.name not in names)
+    return dataclasses.replace(config, collections=(*kept, *pywb.collections))
 
 
 def _address(listener: socket.socket) -> str:

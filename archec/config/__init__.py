@@ -4,9 +4,11 @@
 the documented one that is shipped. Import from here.
 """
 
+from archec.config.collections import CollectionConfig, ResourceConfig, SourceConfig, StepConfig
 from archec.config.file import as_yaml, load, parse
 from archec.config.model import (
     DEFAULT_FILE,
+    AccessConfig,
     Config,
     FetchConfig,
     OaiConfig,
@@ -15,17 +17,23 @@ from archec.config.model import (
     plain_path,
     setting_names,
 )
-from archec.config.types import Collection, Denial, FormatConfig
+from archec.config.types import Collection, Denial, FormatConfig, RuleConfig
 
 __all__ = [
     "DEFAULT_FILE",
+    "AccessConfig",
     "Collection",
+    "CollectionConfig",
     "Config",
     "Denial",
     "FetchConfig",
     "FormatConfig",
     "OaiConfig",
+    "ResourceConfig",
+    "RuleConfig",
     "ServerConfig",
+    "SourceConfig",
+    "StepConfig",
     "TextConfig",
     "as_yaml",
     "load",

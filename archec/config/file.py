@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from archec.config.collections import Misfit
 from archec.config.model import DEFAULT_FILE, Config, plain_path, setting_names
 from archec.config.types import Database
 from archec.errors import ArchecError, ConfigError
@@ -97,6 +98,8 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
         if "$" in str(error) and "regex" not in str(error):  # it names a place within the value
             problem += f" ({error})"
         raise ConfigError(f"{where}: {_shown(value)}: {problem}") from error
+    except Misfit as error:
+        raise ConfigError(f"{where}: {_USERINFO.sub('***@', str(error))}") from error
     except (ValueError, ArchecError) as error:
         raise ConfigError(f"{where}: {_shown(value)}: {error}") from error
 

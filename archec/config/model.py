@@ -102,6 +102,9 @@ class ServerConfig:
     max_connections: t.Positive = setting(10_000, "Maximum number of connections; over it 503.")
     max_body: t.Size = setting(64_000, "Maximum size of a request's body.", "64kB")
     idle_timeout: t.Duration = setting(30.0, "Maximum time for a request's body to arrive.", "30s")
+    trusted_proxies: t.Networks = setting(
+        (), "Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, e.g. [127.0.0.1/32].", []
+    )
     send_timeout: t.Duration = setting(60.0, "A connection whose client reads nothing for this long is closed.", "60s")
     stop_timeout: t.Duration = setting(30.0, "How long requests may take to finish when the server stops.", "30s")
     access_log: t.Text = setting("-", "Access log: a file, '-' for stdout, or empty for none.")
@@ -156,6 +159,26 @@ class OaiConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessConfig:
+    """Who may see what of the collections."""
+
+    open: t.Open = setting("none", "What anybody may see without a token: none, metadata or content.")
+    default: t.Text = setting("", "The collection behind /web, /wayback and /cdx/search/cdx; empty: the first one.")
+    tokens: t.Text = setting("data/access.tokens", "File with the tokens (hashed), made by 'archec access token'.")
+    audit: t.Text = setting("", "File that gets a line of JSON for each request for a collection; empty: none.")
+    cors: t.Texts = setting((), "Origins of web pages that may use the API, or '*'.", [])
+    rules: t.Rules = setting(
+        (), "What is open, metadata, closed or withdrawn: [{archive: aaa, rights: open}]; the first match counts.", []
+    )
+    rate: t.Count = setting(0, "Maximum number of requests a minute with one token; over it 429; 0: no limit.")
+    live: t.Switch = setting(False, "Whether the live web may be an index: then the asker chooses the host.", "off")
+    live_methods: t.Methods = setting(
+        ("GET", "HEAD", "POST"), "Methods that are done on the live web.", ["GET", "HEAD", "POST"]
+    )
+    cache: t.Pause = setting(0.0, "How long answers of remote indexes are used again, e.g. 5m; off: not at all.", "off")
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The whole configuration. Relative paths are relative to the folder of the file."""
 
@@ -190,6 +213,10 @@ class Config:
     text: TextConfig = group(TextConfig, "Extracting text from files.")
     server: ServerConfig = group(ServerConfig, "The HTTP server, 'archec serve'.")
     oai: OaiConfig = group(OaiConfig, "The OAI-PMH data provider, at /oai of the server.")
+    access: AccessConfig = group(AccessConfig, "Who may see what of the collections.")
+    collections: t.AccessCollections = setting(
+        (), "What is served besides OAI-PMH, e.g. {mine: $archive, other: memento+http://archive.example.org/web/}.", {}
+    )
 
     def path(self, value: str) -> Path:
         """A path setting, made absolute and without ``..``."""

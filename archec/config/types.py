@@ -7,13 +7,20 @@ text for a list) into what is checked, and raises ValueError or ArchecError wher
 
 from __future__ import annotations
 
+import datetime
+import difflib
 import ipaddress
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from archec.config.collections import CollectionConfig, Misfit, read_collections
 from archec.units import parse_duration, parse_share, parse_size
+
+RIGHTS = ("open", "metadata", "closed", "withdrawn")
+UNTIL = r"([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,3}y)?"
 
 
 def _must_be(what: str, pattern: str | None = None, read: Callable[[Any], Any] | None = None) -> Meta:
@@ -71,6 +78,33 @@ def _collections(value: Any) -> Any:
     ]
 
 
+def _off(value: Any) -> float:
+    """A duration, where ``off`` (which YAML reads as false) is none."""
+    return 0.0 if value is False or value == "off" else parse_duration(value)
+
+
+def _rules(value: Any) -> Any:
+    """Rules from groups, their networks without the bits of a host."""
+    if not isinstance(value, list) or not all(isinstance(rule, dict) for rule in value):
+        return value
+    made = []
+    for number, rule in enumerate(value, 1):
+        known = RuleConfig.__struct_fields__
+        for key in rule:
+            if key not in known:
+                close = difflib.get_close_matches(str(key), known, 1, 0.5)
+                raise Misfit(f"rule {number}: unknown key {key}" + (f"; did you mean {close[0]}?" if close else ""))
+        if rule.get("rights") not in RIGHTS:
+            raise Misfit(f"rule {number}: rights must be one of {', '.join(RIGHTS)}")
+        fixed = {key: _networks(_listed(item)) if key == "networks" else item for key, item in rule.items()}
+        if isinstance(fixed.get("until"), (datetime.date, datetime.datetime)):
+            fixed["until"] = fixed["until"].isoformat()[:10]  # YAML reads 2027-01-01 as a date
+        if not re.fullmatch(UNTIL, str(fixed.get("until", ""))):
+            raise Misfit(f"rule {number}: until must be a date like 2027-01-01, or years like 1y")
+        made.append(fixed)
+    return made
+
+
 def _lower(value: Any) -> Any:
     items = _listed(value)
     if not isinstance(items, list):
@@ -108,6 +142,21 @@ class Collection(Struct, frozen=True, forbid_unknown_fields=True):
     series: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     runs: tuple[Annotated[int, Meta(ge=0)], ...] = ()
+
+
+class RuleConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule of access: what it is about (all that is given must hold), and what it says of that."""
+
+    rights: Literal["open", "metadata", "closed", "withdrawn"]
+    archive: str = ""
+    series: str = ""
+    host: str = ""
+    handle: str = ""
+    url_prefix: str = ""
+    mime: str = ""
+    networks: tuple[str, ...] = ()
+    until: str = ""
+    reason: str = ""
 
 
 Flag = Annotated[bool, _must_be("true or false")]
@@ -173,4 +222,15 @@ Formats = Annotated[
 Collections = Annotated[
     tuple[Collection, ...],
     _must_be("groups: NAME: {title: ..., archives: [aaa], series: [aaa:ssssss], ...}", read=_collections),
+]
+AccessCollections = Annotated[
+    tuple[CollectionConfig, ...], _must_be("groups: NAME: {index: ..., resource: ...}", read=read_collections)
+]
+Open = Annotated[Literal["none", "metadata", "content"], _must_be("none, metadata or content")]
+Switch = Annotated[bool, _must_be("on or off", read=lambda value: {"on": True, "off": False}.get(value, value))]
+Pause = Annotated[float, _must_be("a duration, or off", read=_off)]
+Rules = Annotated[tuple[RuleConfig, ...], _must_be("a list of groups: {archive: aaa, rights: open}", read=_rules)]
+Methods = Annotated[
+    tuple[Annotated[str, Meta(pattern=r"\A[A-Z]{1,20}\Z")], ...],
+    _must_be("a list of methods such as [GET, HEAD, POST]", read=_listed),
 ]

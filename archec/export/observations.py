@@ -18,12 +18,12 @@ from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
 from archec.catalogue.records import ObiChange, decode
-from archec.export.sorting import SortedLines
 from archec.export.units import Unit, tobis_of
 from archec.ids import target_uri
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import Layout
+from archec.store.sorting import SortedLines
 from archec.warc.cdxj import prefix
 from archec.warc.records import Observation, RecordKind
 

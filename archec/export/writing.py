@@ -16,13 +16,13 @@ from typing import NamedTuple
 from archec.catalogue.open import open_catalogue
 from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed
 from archec.export.observations import Visits, collect, observation_of
-from archec.export.sorting import SortedLines
 from archec.export.units import Unit
 from archec.export.vault import Member, TempFile, Vault, WarcFile
 from archec.store.durable import Disk, failure, fsync_dir, storage_errors
 from archec.store.failpoints import hit
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
+from archec.store.sorting import SortedLines
 from archec.warc import records
 from archec.warc.cdxj import IndexLine, index_line
 from archec.warc.records import Contents, Observation

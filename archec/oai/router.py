@@ -82,7 +82,7 @@ class OaiCapability:
     ``poll`` is the time in seconds between two looks at whether the catalogue has moved on.
     """
 
-    name = "oai"
+    name = page = "oai"
 
     def __init__(
         self,

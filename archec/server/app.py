@@ -25,6 +25,8 @@ class Capability(Protocol):
     """A part of the server, in a folder of its own. The server starts it, and stops it last of all."""
 
     name: str
+    page: str
+    """The part of its paths that stands on the server's first page, "" for none."""
 
     def routes(self) -> Sequence[BaseRoute]:
         """Its routes; no two capabilities share a path."""
@@ -60,7 +62,7 @@ def make_app(capabilities: Sequence[Capability]) -> ASGIApp:
     async def first(request: Request) -> Response:
         return HTMLResponse(page, headers={"Content-Security-Policy": "default-src 'none'"})
 
-    page = _first_page([one.name for one in capabilities])
+    page = _first_page([one.page for one in capabilities if one.page])
     routes: list[BaseRoute] = [Route("/", first), Route("/healthz", healthz), Route("/metrics", metrics)]
     for one in capabilities:
         routes += one.routes()

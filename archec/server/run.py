@@ -54,6 +54,7 @@ def make_server(app: ASGIApp, config: ServerConfig) -> uvicorn.Server:
             access_log=False,
             server_header=False,
             proxy_headers=True,
+            forwarded_allow_ips=list(config.trusted_proxies),
             limit_concurrency=config.max_connections,
             backlog=_BACKLOG,
             timeout_keep_alive=min(_KEEP_ALIVE, max(1, int(config.idle_timeout))),

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 from archec.errors import ArchecError, StorageFailed, StorageFull
 
@@ -325,6 +325,24 @@ def atomic_write(path: str | Path, data: bytes, *, disk: Disk | None = None) -> 
     with open_directory(folder) as dir_fd:
         with temporary_file(disk, dir_fd, folder) as (fd, temp):
             disk.write(fd, data, where)
+            disk.fsync(fd, where)
+            disk.replace(temp, name, dir_fd, where)
+        disk.fsync_dir(dir_fd, folder)
+
+
+@contextmanager
+def atomic_stream(path: str | Path, *, mode: int | None = None, disk: Disk | None = None) -> Iterator[BinaryIO]:
+    """A file of any size that takes the place of ``path`` durably at the end of the block, and not at all after an
+    exception. ``mode`` is its mode from its first byte on."""
+    disk, where = disk or Disk(), os.fspath(path)
+    folder, name = os.path.split(where)
+    folder = folder or "."
+    with open_directory(folder) as dir_fd:
+        with temporary_file(disk, dir_fd, folder) as (fd, temp):
+            with storage_errors(where), open(fd, "wb", closefd=False) as file:
+                if mode is not None:
+                    os.fchmod(fd, mode)
+                yield file
             disk.fsync(fd, where)
             disk.replace(temp, name, dir_fd, where)
         disk.fsync_dir(dir_fd, folder)

@@ -16,11 +16,11 @@ from archec.catalogue.model import Kind, Note, Obi, ObiState, Position, Version
 from archec.errors import BadName, UsageError
 from archec.export import units as units_module
 from archec.export.observations import Unchanged, Visits, collect_visits, hash_of, line_of, observation_of, of_fobi
-from archec.export.sorting import SortedLines
 from archec.export.units import OTHER, Selection, Unit, selection, tobis_of, unit_of, units
 from archec.history import History
 from archec.ids import normalise_handle
 from archec.store.layout import create
+from archec.store.sorting import SortedLines
 from archec.warc.cdxj import prefix
 from archec.warc.records import Observation
 

@@ -27,7 +27,7 @@ LARGE = b"0123456789abcdef" * (1 << 20)
 class Sample:
     """Answers, large answers, and every kind of failure."""
 
-    name = "sample"
+    name = page = "sample"
 
     def __init__(self) -> None:
         self.events: list[str] = []

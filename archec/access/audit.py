@@ -1,0 +1,69 @@
+"""The audit log: one line of JSON for each request for a collection."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from archec.errors import StorageFailed
+from archec.tist import iso
+
+
+class AuditLog:
+    """A file that lines are added to; it may be rotated away. Only its owner may read it."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._descriptor = -1
+        self._inode = -1
+        self.fault = ""
+        if path is not None:
+            self._open(path)
+
+    def add(self, now: float, fields: dict[str, Any]) -> None:
+        """Adds a line, in one write. A failure is told by ``fault`` and so by ``/healthz``."""
+        if self._descriptor < 0:
+            return
+        line = orjson.dumps({"time": iso(int(now)), **fields}, option=orjson.OPT_APPEND_NEWLINE)
+        try:
+            os.write(self._descriptor, line)
+            self.fault = ""
+        except OSError as error:
+            self.fault = f"the audit log cannot be written: {error.strerror}"
+
+    def look(self) -> None:
+        """Opens the file anew if it was rotated away."""
+        if self._path is None:
+            return
+        try:
+            if os.stat(self._path).st_ino == self._inode:
+                return
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self.fault = f"the audit log cannot be looked at: {error.strerror}"
+            return
+        old = self._descriptor
+        try:
+            self._open(self._path)
+            os.close(old)
+        except StorageFailed as error:
+            self.fault = error.message
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _open(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            descriptor = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise StorageFailed(f"{path}: {error.strerror}") from error
+        self._descriptor, self._inode = descriptor, os.fstat(descriptor).st_ino

@@ -1,0 +1,191 @@
+"""The access layer on the server: who asks, what is asked of which collection, and what is noted of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+from anyio import to_thread
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
+from starlette.types import Receive, Scope, Send
+
+from archec.access.api import Api
+from archec.access.collection import Collection
+from archec.access.errors import Refused
+from archec.access.exchange import Exchange, answer, first_part, message
+from archec.access.gate import Gate
+from archec.access.viewer import Viewer
+from archec.config import Config
+from archec.errors import ArchecError
+
+_log = logging.getLogger("archec.access")
+_OWN = ("cdx", "web", "wayback")
+"""First parts of paths that are no collections, and the access layer's."""
+_OTHERS = ("", "oai", "healthz", "metrics")
+_CORS_METHODS = "GET, HEAD, POST, OPTIONS"
+_EXPOSED = "Memento-Datetime, Link, Content-Location, Archive-Source-Coll, ResErrors"
+
+
+class AccessCapability:
+    """See :class:`archec.server.app.Capability` and this module's docstring."""
+
+    name = "access"
+    page = ""
+
+    def __init__(self, config: Config, collections: Mapping[str, Collection], gate: Gate) -> None:
+        self._config, self._collections, self._gate = config, collections, gate
+        self._api = Api(config, collections)
+        self._answers: Counter[tuple[str, str]] = Counter()
+        self._bytes = 0
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Every path that is nobody else's."""
+        return [_Everything(self)]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Indexes are checked in the background; rules and tokens are looked at once a second."""
+        stop = asyncio.Event()
+        tasks = [asyncio.create_task(self._gate.watch(stop)), asyncio.create_task(self._prepare())]
+        try:
+            yield
+        finally:
+            stop.set()
+            await tasks[0]
+            tasks[1].cancel()
+            with suppress(asyncio.CancelledError):
+                await tasks[1]
+            self._gate.audit.close()
+
+    async def _prepare(self) -> None:
+        for collection in self._collections.values():
+            for step in collection.steps:
+                for source in step.local:
+                    await to_thread.run_sync(source.prepare, abandon_on_cancel=True)
+                    for fault in source.faults():
+                        _log.warning("collection %s: %s", collection.name, fault)
+
+    def healthy(self) -> str:
+        """What is wrong with the gate or with indexes."""
+        faults = [self._gate.fault, self._gate.audit.fault]
+        faults += [
+            f"{one.name}: {fault}" for one in self._collections.values() for s in one.sources for fault in s.faults()
+        ]
+        return "; ".join(filter(None, faults))
+
+    def metrics(self) -> Iterable[Metric]:
+        """Answers by kind and status. No names: whoever reads this may not know the collections."""
+        answers = CounterMetricFamily("archec_access_answers", "Answers by kind and status.", labels=("kind", "status"))
+        for labels, count in sorted(self._answers.items()):
+            answers.add_metric(labels, count)
+        yield answers
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI application."""
+        exchange = Exchange(scope, receive)
+        status = size = 0
+
+        async def counted(event: Any) -> None:
+            nonlocal status, size
+            if event["type"] == "http.response.start":
+                status = event["status"]
+                event["headers"] = [*event["headers"], *self._common(exchange)]
+            elif event["type"] == "http.response.body":
+                size += len(event.get("body", b""))
+            await send(event)
+
+        viewer: Viewer | None = None
+        try:
+            if exchange.method == "OPTIONS" and self._config.access.cors:
+                response = answer(204, b"", "text/plain", _preflight())
+            else:
+                viewer = self._gate.enter(exchange.headers.get("authorization", ""), exchange.address)
+                response = await self._answered(exchange, viewer)
+            with self._transfer(viewer):
+                await response(scope, receive, counted)
+        except Refused as refusal:
+            await _refusal(refusal)(scope, receive, counted)
+        finally:
+            kind = exchange.note.get("kind", "other")
+            self._answers[kind, str(status)] += 1
+            self._gate.audit.add(
+                time.time(),
+                {
+                    "who": viewer.name if viewer is not None else "",
+                    "address": exchange.address,
+                    "method": exchange.method,
+                    "path": exchange.path[:8192],
+                    "query": exchange.query_string[:8192],
+                    "status": status,
+                    "bytes": size,
+                    **exchange.note,
+                },
+            )
+
+    async def _answered(self, exchange: Exchange, viewer: Viewer) -> Response:
+        try:
+            return await self._api.answer(exchange, viewer)
+        except Refused:
+            raise
+        except ArchecError as error:
+            if viewer.sees_nothing_by_default:
+                raise viewer.nothing("") from error
+            if error.http_status >= 500:
+                _log.error("%s: %s", exchange.path[:200], error)
+                raise Refused(error.http_status, "Not at present") from error
+            raise Refused(error.http_status, error.message) from error
+
+    @contextmanager
+    def _transfer(self, viewer: Viewer | None) -> Any:
+        if viewer is None:
+            yield
+            return
+        with self._gate.transfer(viewer):
+            yield
+
+    def _common(self, exchange: Exchange) -> list[tuple[bytes, bytes]]:
+        """Headers of every answer."""
+        made = [(b"x-content-type-options", b"nosniff")]
+        if "authorization" in exchange.headers:
+            made.append((b"cache-control", b"private"))
+        origin = exchange.headers.get("origin", "")
+        allowed = self._config.access.cors
+        if origin and ("*" in allowed or origin in allowed):
+            made.append((b"access-control-allow-origin", b"*" if "*" in allowed else origin.encode("latin-1")))
+            made.append((b"access-control-expose-headers", _EXPOSED.encode()))
+        return made
+
+
+class _Everything(BaseRoute):
+    """A route for all paths that no other capability has."""
+
+    def __init__(self, capability: AccessCapability) -> None:
+        self._capability = capability
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] != "http" or first_part(scope["path"])[0] in _OTHERS:
+            return Match.NONE, {}
+        return Match.FULL, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._capability.serve(scope, receive, send)
+
+
+def _refusal(refusal: Refused) -> Response:
+    return message(refusal.http_status, refusal.message, refusal.errors, refusal.headers)
+
+
+def _preflight() -> dict[str, str]:
+    return {
+        "Access-Control-Allow-Methods": _CORS_METHODS,
+        "Access-Control-Allow-Headers": "Authorization, Accept-Datetime, Content-Type, Range",
+        "Access-Control-Max-Age": "600",
+    }

@@ -1,0 +1,102 @@
+"""Collections: sources that are asked together, and sequences of these that are tried in turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from anyio import to_thread
+
+from archec.access.errors import SourceFailed
+from archec.access.loading import Loader
+from archec.access.pipeline import apply
+from archec.access.query import Query
+from archec.access.rows import Row
+from archec.access.sorted import merge_rows
+from archec.access.sources import Errors, LocalSource, Source
+
+Visible = Callable[[Iterator[Row]], Iterator[Row]]
+"""Leaves out the rows that somebody may not see, and marks those that were withdrawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Sources that are asked at once, and what loads the records of their rows, in turn. ``timeout`` in seconds."""
+
+    name: str
+    local: tuple[LocalSource, ...]
+    remote: tuple[Source, ...]
+    loaders: tuple[Loader, ...]
+    timeout: float
+    grouped: bool
+
+    async def rows(self, query: Query, errors: Errors) -> Iterator[Row]:
+        """The rows of all sources that answer in time, merged."""
+        local = [one for one in self.local if not self.grouped or query.wants(one.name)]
+        remote = [one for one in self.remote if not self.grouped or query.wants(one.name)]
+        if not remote and is_short(query) and all(one.is_ready() for one in local):
+            return merge_rows([part for one in local for part in one.parts(query, errors)], query)
+        answers = await asyncio.gather(
+            *(self._in_time(one, self._read(one, query, errors), errors) for one in local),
+            *(self._in_time(one, one.ask(query, errors), errors) for one in remote),
+        )
+        return merge_rows(list(chain.from_iterable(answers)), query)
+
+    async def _read(self, source: LocalSource, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        return await to_thread.run_sync(partial(source.parts, query, errors), abandon_on_cancel=True)
+
+    async def _in_time(
+        self, source: Source, asking: Coroutine[Any, Any, Sequence[Iterator[Row]]], errors: Errors
+    ) -> Sequence[Iterator[Row]]:
+        try:
+            return await asyncio.wait_for(asking, self.timeout)
+        except SourceFailed as error:
+            errors[source.name] = error.message
+        except asyncio.TimeoutError:
+            errors[source.name] = f"no answer within {self.timeout:g} s"
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A collection: its steps, of which the first counts that finds anything."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+    async def rows(self, query: Query, errors: Errors, visible: Visible) -> Iterator[Row]:
+        """The rows that answer a query, of the first step that has any. ``errors`` is complete when they have been
+        read."""
+        async for _, rows in self.by_step(query, errors, visible):
+            first = await first_of(rows, query)
+            if first is not None:
+                return chain([first], rows)
+        return iter(())
+
+    async def by_step(
+        self, query: Query, errors: Errors, visible: Visible
+    ) -> AsyncIterator[tuple[Step, Iterator[Row]]]:
+        """The rows of each step in turn, which is asked when it is its turn."""
+        for step in self.steps:
+            yield step, apply(visible(await step.rows(query, errors)), query)
+
+    @property
+    def sources(self) -> Iterable[Source]:
+        """All sources of all steps."""
+        return [source for step in self.steps for source in (*step.local, *step.remote)]
+
+
+def is_short(query: Query) -> bool:
+    """Whether the first rows of an answer are found without reading many others."""
+    return bool(query.key) and not query.filters and query.order == query.source_order
+
+
+async def first_of(rows: Iterator[Row], query: Query) -> Row | None:
+    """The first row, None if there is none."""
+    if is_short(query):
+        return next(rows, None)
+    return await to_thread.run_sync(next, rows, None)

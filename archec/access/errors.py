@@ -1,0 +1,46 @@
+"""What goes wrong, and what whoever asks is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from archec.errors import ArchecError
+
+CHALLENGE = (
+    ("WWW-Authenticate", 'Bearer realm="archec"'),
+    ("WWW-Authenticate", 'Basic realm="archec", charset="UTF-8"'),
+)
+
+
+class SourceFailed(ArchecError):
+    """A source cannot answer; the others can. The message is for whoever asks: it names no path and no address."""
+
+    http_status = 503
+
+
+class LoadFailed(ArchecError):
+    """A record cannot be loaded; the next row is tried."""
+
+    http_status = 503
+
+
+class Refused(ArchecError):
+    """A request that gets no answer: its status, why (for whoever asks), and headers. ``errors`` are the reasons of
+    sources."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        headers: tuple[tuple[str, str], ...] = (),
+        errors: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.http_status = status
+        self.headers = headers
+        self.errors = errors or {}
+
+
+def unauthorized() -> Refused:
+    """The refusal of whoever has no valid token. It is the same whatever was asked for."""
+    return Refused(401, "A token is needed", CHALLENGE)

@@ -1,0 +1,162 @@
+"""One request as the access layer sees it, and answers in the forms that it gives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from urllib.parse import unquote
+
+import anyio
+from anyio import to_thread
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from archec.access.errors import Refused
+from archec.access.query import Argument, arguments
+
+JSON = "application/json"
+HTML = "text/html; charset=utf-8"
+_MAX_HEADER = 4000
+
+
+class Exchange:
+    """A request, and what has been answered so far: status and bytes, for the audit log."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.scope, self.receive = scope, receive
+        self.method: str = scope["method"]
+        self.note: dict[str, str] = {}
+        """What the audit log is to say of it."""
+
+    @cached_property
+    def headers(self) -> dict[str, str]:
+        """Headers by their names in lower case; several of one name with commas between."""
+        made: dict[str, str] = {}
+        for name, value in self.scope["headers"]:
+            key, text = name.decode("latin-1"), value.decode("latin-1")
+            made[key] = f"{made[key]}, {text}" if key in made else text
+        return made
+
+    @property
+    def address(self) -> str:
+        """The client's address."""
+        client = self.scope.get("client")
+        return str(client[0]) if client else ""
+
+    @cached_property
+    def path(self) -> str:
+        """The path as it was sent, escapes and all."""
+        raw = self.scope.get("raw_path") or self.scope["path"].encode("utf-8")
+        return bytes(raw).partition(b"?")[0].decode("latin-1")
+
+    @property
+    def query_string(self) -> str:
+        """The query as it was sent."""
+        return bytes(self.scope["query_string"]).decode("latin-1")
+
+    @cached_property
+    def arguments(self) -> list[Argument]:
+        """The parameters. Raises UsageError."""
+        return arguments(self.scope["query_string"])
+
+    @property
+    def base(self) -> str:
+        """Scheme and host as requested."""
+        return f"{self.scope['scheme']}://{self.headers.get('host', 'localhost')}"
+
+    async def body(self, limit: int, timeout: float) -> bytes:
+        """The body. Raises Refused for one that is too large or too slow."""
+        parts: list[bytes] = []
+        size = 0
+        close = (("Connection", "close"),)
+        try:
+            with anyio.fail_after(timeout):
+                while True:
+                    message = await self.receive()
+                    if message["type"] != "http.request":
+                        raise Refused(400, "the body ended early", close)
+                    part = message.get("body", b"")
+                    size += len(part)
+                    if size > limit:
+                        raise Refused(413, f"the body is larger than {limit} bytes", close)
+                    parts.append(part)
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise Refused(408, "the body did not arrive in time", close) from None
+
+
+def first_part(path: str) -> tuple[str, str]:
+    """The first part of a path, unescaped, and the rest behind its slash."""
+    first, _, rest = path[1:].partition("/")
+    return unquote(first), rest
+
+
+def answer(
+    status: int, body: bytes | str, media_type: str, headers: Iterable[tuple[str, str]] | Mapping[str, str] = ()
+) -> Response:
+    """A small answer."""
+    response = Response(body, status)
+    response.headers["content-type"] = media_type
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    for name, value in pairs:
+        response.raw_headers.append((name.lower().encode("latin-1"), header_value(value).encode("latin-1")))
+    return response
+
+
+def message(status: int, text: str, errors: Mapping[str, str], headers: Iterable[tuple[str, str]] = ()) -> Response:
+    """What is told of an error, in JSON; ``errors`` are those of sources, also in the header ``ResErrors``."""
+    value: dict[str, object] = {"message": text}
+    more = list(headers)
+    if errors:
+        value["errors"] = dict(errors)
+        more.append(("ResErrors", error_header(errors)))
+    return answer(status, json.dumps(value) + "\n", JSON, more)
+
+
+def error_header(errors: Mapping[str, str]) -> str:
+    """The reasons of sources for a header, as far as there is room."""
+    text = json.dumps(dict(errors))
+    if len(text) <= _MAX_HEADER:
+        return text
+    return json.dumps({name[:60]: reason[:100] for name, reason in list(errors.items())[:8]})
+
+
+def header_value(text: str) -> str:
+    """A value for a header: ASCII, without what could end the line."""
+    return "".join(char if " " <= char < "\x7f" else "?" for char in text)
+
+
+class Chunks(Response):
+    """An answer in chunks that are made as they are sent, in a thread: flat memory, for slow clients too.
+
+    ``first`` is the beginning of the body; ``failed`` is asked at the end: if something went wrong meanwhile the
+    connection is cut, so that nobody takes the part for the whole.
+    """
+
+    def __init__(
+        self,
+        first: bytes,
+        rest: Iterator[bytes],
+        media_type: str,
+        headers: Iterable[tuple[str, str]],
+        errors: Mapping[str, str],
+    ) -> None:
+        made = answer(200, b"", media_type, headers)
+        super().__init__(None, 200)
+        self.raw_headers = [pair for pair in made.raw_headers if pair[0] != b"content-length"]
+        self._first, self._rest, self._errors, self._known = first, rest, errors, len(errors)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI application."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await send({"type": "http.response.body", "body": self._first, "more_body": True})
+        while (chunk := await to_thread.run_sync(next, self._rest, None)) is not None:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        if len(self._errors) > self._known:
+            raise ConnectionAbortedError(f"a source failed while it was read: {dict(self._errors)}")
+        await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,270 @@
+"""Sorted files of CDXJ and CDX lines: checked once, then searched by halves.
+
+Files are read by position and not mapped into memory: one that is cut while it is read then ends the answer with an
+error, and not the process with a signal.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tempfile
+import threading
+import weakref
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from archec.access.errors import SourceFailed
+from archec.access.rows import CDX_COLUMNS, CDX_FORMS, LineReader, cdx_reader, cdxj_row
+
+_BLOCK = 1 << 16
+_PROBE = 1 << 10
+MAX_LINE = 1 << 20
+"""Length of the longest line that an index may have."""
+_GZIP = b"\x1f\x8b"
+
+
+class Stamp(NamedTuple):
+    """What tells that a file is still the same."""
+
+    size: int
+    mtime: int
+    inode: int
+
+
+class Found(NamedTuple):
+    """What one pass over a file found: where its lines begin (after a header) and how they are read; or ``fault``."""
+
+    begin: int
+    read: LineReader
+    fault: str = ""
+
+
+class SortedFile:
+    """Lines of an open file (see :class:`archec.access.sorted.SortedLines`), which is closed when nothing reads them
+    any more."""
+
+    def __init__(self, descriptor: int, begin: int, name: str) -> None:
+        self._descriptor, self._begin, self._name = descriptor, begin, name
+        weakref.finalize(self, os.close, descriptor)
+        self._size = os.fstat(descriptor).st_size
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file when it was opened."""
+        return self._size
+
+    def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """See :class:`archec.access.sorted.SortedLines`."""
+        at, rest, block = self.find(start), b"", _PROBE * 4
+        while at < self._size:
+            data = self._pread(block, at)
+            block = _BLOCK
+            at += len(data)
+            lines = (rest + data).split(b"\n")
+            rest = lines.pop()
+            for line in lines:
+                if line >= end:
+                    return
+                if line:
+                    yield line
+            self._check_length(rest)
+        if rest and rest < end:
+            yield rest
+
+    def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """See :class:`archec.access.sorted.SortedLines`."""
+        at, least, rest, block = self.find(end), self.find(start), b"", _PROBE * 4
+        while at > least:
+            size = min(block, at - least)
+            block = _BLOCK
+            at -= size
+            lines = (self._pread(size, at) + rest).split(b"\n")
+            rest = lines[0]
+            for line in reversed(lines[1:]):
+                if line:
+                    yield line
+            self._check_length(rest)
+        if rest:
+            yield rest
+
+    def find(self, key: bytes) -> int:
+        """The position of the first line that is not below ``key``."""
+        low, high = self._begin, self._size
+        while low < high:
+            middle = (low + high) // 2
+            begin, line, after = self._line_at(middle, low, high, len(key))
+            if line < key:
+                low = after
+            else:
+                high = begin
+        return low
+
+    def key_at(self, position: int) -> bytes:
+        """The line in which a byte of the file lies."""
+        _, line, _ = self._line_at(position, self._begin, self._size, MAX_LINE)
+        return line
+
+    def _line_at(self, position: int, low: int, high: int, needed: int) -> tuple[int, bytes, int]:
+        """Begin, first ``needed`` bytes and following position of the line at ``position``; lines begin at ``low``."""
+        reach = _PROBE
+        while True:
+            left = max(low, position - reach)
+            data = self._pread(min(high, position + reach) - left, left)
+            begin = data.rfind(b"\n", 0, position - left) + 1
+            end = data.find(b"\n", position - left)
+            if (begin or left == low) and (end >= 0 or left + len(data) >= high):
+                end = len(data) if end < 0 else end
+                return left + begin, data[begin:end], min(left + end + 1, high)
+            if reach > 2 * MAX_LINE:
+                raise SourceFailed(f"{self._name}: has a line of more than {MAX_LINE} bytes")
+            reach *= 4
+
+    def _pread(self, size: int, at: int) -> bytes:
+        try:
+            data = os.pread(self._descriptor, size, at)
+        except OSError as error:
+            raise SourceFailed(f"{self._name}: cannot be read: {error.strerror}") from error
+        if len(data) < min(size, self._size - at):
+            raise SourceFailed(f"{self._name}: was cut while it was read")
+        return data
+
+    def _check_length(self, rest: bytes) -> None:
+        if len(rest) > MAX_LINE:
+            raise SourceFailed(f"{self._name}: has a line of more than {MAX_LINE} bytes")
+
+
+Check = Callable[[BinaryIO, str], Found]
+
+
+class IndexFile:
+    """A file of an index by its path: opened and checked when it is first used, and again when it has changed."""
+
+    def __init__(self, path: Path, name: str, check: Check | None = None) -> None:
+        self.path = path
+        self._name, self._check = name, check or check_sorted
+        self._stamp: Stamp | None = None
+        self._found: Found | None = None
+        self._lines: SortedFile | None = None
+        self._lock = threading.Lock()
+
+    def opened(self) -> tuple[SortedFile, LineReader]:
+        """Its lines, and how they are read. Raises SourceFailed if it cannot be read or is not sorted."""
+        try:
+            stamp = stamp_of(os.stat(self.path))
+            lines, found = self._lines, self._found
+            if stamp != self._stamp or lines is None or found is None:
+                with self._lock:
+                    lines, found = self._opened(stamp)
+        except OSError as error:
+            raise SourceFailed(f"{self._name}: cannot be read: {error.strerror}") from error
+        if lines is None:
+            raise SourceFailed(found.fault)
+        return lines, found.read
+
+    def forget(self) -> None:
+        """Closes the file until it is used again; it need not be checked again for that."""
+        self._lines = None
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether the pass over the present contents is over."""
+        try:
+            return stamp_of(os.stat(self.path)) == self._stamp
+        except OSError:
+            return True
+
+    @property
+    def fault(self) -> str:
+        """What the last pass found wrong."""
+        return self._found.fault if self._found is not None else ""
+
+    def _opened(self, stamp: Stamp) -> tuple[SortedFile | None, Found]:
+        known = self._found if stamp == self._stamp else None
+        if known is not None and (known.fault or self._lines is not None):
+            return self._lines, known
+        with open(self.path, "rb") as file:
+            stamp = stamp_of(os.fstat(file.fileno()))
+            try:
+                with _plain(file, self._name) as plain:
+                    found = known or self._check(plain, self._name)
+                    descriptor = -1 if found.fault else os.dup(plain.fileno())
+            except SourceFailed as error:
+                found, descriptor = Found(0, cdxj_row, error.message), -1
+        self._lines = SortedFile(descriptor, found.begin, self._name) if descriptor >= 0 else None
+        self._found, self._stamp = found, stamp
+        return self._lines, found
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """The stamp of a file's status."""
+    return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def check_sorted(file: BinaryIO, name: str, form: Callable[[bytes], LineReader | None] | None = None) -> Found:
+    """Reads a file from its beginning to its end: whether it is sorted, and of which form its lines are."""
+    form = form or form_of
+    file.seek(0)
+    begin, number, before = 0, 0, b""
+    read: LineReader | None = None
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE:
+            return Found(0, cdxj_row, f"{name}:{number}: has a line of more than {MAX_LINE} bytes")
+        if number == 1 and line.lstrip().startswith((b"CDX ", b"!OpenWayback")):
+            begin = len(line)
+            try:
+                read = _by_header(line) if b"CDX " in line else None
+            except ValueError as error:
+                return Found(0, cdxj_row, f"{name}:1: {error}")
+            continue
+        if not line.strip():
+            continue
+        if line < before:
+            return Found(0, cdxj_row, f"{name}:{number}: is not sorted ('archec access sort' mends it)")
+        if read is None:
+            read = form(line)
+            if read is None:
+                return Found(0, cdxj_row, f"{name}:{number}: is neither a line of CDXJ nor one of CDX")
+        before = line
+    return Found(begin, read or cdxj_row)
+
+
+def _by_header(line: bytes) -> LineReader:
+    letters = line.decode("latin-1").split()[1:]
+    if letters[:2] not in (["N", "b"], ["A", "b"]):
+        raise ValueError("the columns of its header do not begin with N b")
+    unknown = [letter for letter in letters[1:] if letter not in CDX_COLUMNS]
+    names = ["urlkey", *(CDX_COLUMNS.get(letter, letter) for letter in letters[1:])]
+    if len(set(names)) < len(names):
+        raise ValueError(f"a column of its header is there twice: {' '.join(letters)} {' '.join(unknown)}".rstrip())
+    return cdx_reader(names)
+
+
+def form_of(line: bytes) -> LineReader | None:
+    """How lines like this one are read; None if it is neither CDXJ nor CDX."""
+    parts = line.rstrip(b"\r\n").split(b" ", 2)
+    if len(parts) == 3 and parts[2].startswith(b"{"):
+        return cdxj_row
+    columns = line.rstrip(b"\r\n").count(b" ") + 1
+    return cdx_reader(CDX_FORMS[columns]) if columns in CDX_FORMS else None
+
+
+@contextmanager
+def _plain(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
+    """The file, or if it is a gzip file a file without a name with what it contains."""
+    if os.pread(file.fileno(), 2, 0) != _GZIP:
+        yield file
+        return
+    try:
+        with tempfile.TemporaryFile("w+b") as plain:
+            with gzip.GzipFile(fileobj=file) as packed:
+                while data := packed.read(_BLOCK):
+                    plain.write(data)
+            plain.flush()
+            yield plain
+    except (OSError, EOFError, zlib.error) as error:
+        raise SourceFailed(f"{name}: is a gzip file that cannot be unpacked: {error}") from error

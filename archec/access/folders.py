@@ -1,0 +1,127 @@
+"""Index files of this machine as a source: one file, or a folder of many, looked at anew for each query."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from archec.access.errors import SourceFailed
+from archec.access.files import IndexFile, SortedFile
+from archec.access.query import Query
+from archec.access.rows import Origin, Row
+from archec.access.sorted import ordered_rows
+from archec.access.sources import Errors, guarded
+from archec.access.zipnum import ZipNum, ZipNumFile
+
+_ENDINGS = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz", ".idx")
+_MAX_OPEN = 200
+"""Maximum number of files of a folder that stay open."""
+_SETTLED = 2.0
+"""Seconds after which a folder's time of change tells of all changes: file systems count it in steps."""
+
+_AnyFile = IndexFile | ZipNumFile
+
+
+class FileSource:
+    """A file or a folder with index files. See :class:`archec.access.sources.LocalSource`."""
+
+    def __init__(self, name: str, type_: str, path: Path) -> None:
+        self.name, self.type = name, type_
+        self._path = path
+        self._files: dict[str, _AnyFile] = {}
+        self._listed = (-1, 0.0)
+        self._open: OrderedDict[str, None] = OrderedDict()
+
+    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """See :class:`archec.access.sources.Source`."""
+        return self.parts(query, errors)
+
+    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """See :class:`archec.access.sources.LocalSource`."""
+        found: list[Iterator[Row]] = []
+        for source, file in self._named(errors):
+            try:
+                lines, read = file.opened()
+                rows = ordered_rows(lines, read, Origin(source, self.name, self.type), query)
+                found.append(guarded(rows, source, errors))
+            except SourceFailed as error:
+                errors[source] = error.message
+            self._keep(source, file)
+        return found
+
+    def is_ready(self) -> bool:
+        """See :class:`archec.access.sources.LocalSource`."""
+        return all(file.is_checked for _, file in self._named(Errors()))
+
+    def prepare(self) -> None:
+        """Checks the files that have not been checked."""
+        for _, file in self._named(Errors()):
+            if not file.is_checked:
+                try:
+                    file.opened()
+                except SourceFailed:
+                    continue  # it is among the faults
+
+    def faults(self) -> Iterable[str]:
+        """See :class:`archec.access.sources.Source`."""
+        errors = Errors()
+        files = self._named(errors)
+        return [*errors.values(), *(file.fault for _, file in files if file.fault)]
+
+    def largest(self, query: Query) -> SortedFile | None:
+        """The file with the most lines in the range of a query, by which its pages are cut; None where no file can be
+        read."""
+        best: SortedFile | None = None
+        most = -1
+        for _, file in self._named(Errors()):
+            try:
+                lines, _ = file.opened()
+            except SourceFailed:
+                continue
+            whole = lines.summary if isinstance(lines, ZipNum) else lines
+            size = whole.find(query.range.end) - whole.find(query.range.start)
+            if size > most:
+                best, most = whole, size
+        return best
+
+    def _named(self, errors: Errors) -> list[tuple[str, _AnyFile]]:
+        """The files there are now, by the names of their rows' sources."""
+        try:
+            status = os.stat(self._path)
+        except OSError as error:
+            errors[self.name] = f"{self.name}: cannot be read: {error.strerror}"
+            return []
+        if not os.path.isdir(self._path):
+            return [(self.name, self._files.setdefault("", self._file(self._path, self.name)))]
+        if self._listed[0] != status.st_mtime_ns or self._listed[1] < status.st_mtime + _SETTLED:
+            self._list(status)
+        if not self._files:
+            errors[self.name] = f"{self.name}: the folder has no index files"
+        return [(f"{self.name}:{file}", self._files[file]) for file in sorted(self._files)]
+
+    def _list(self, status: os.stat_result) -> None:
+        names = {entry.name for entry in os.scandir(self._path) if entry.name.endswith(_ENDINGS) and entry.is_file()}
+        self._files = {
+            name: self._files.get(name) or self._file(self._path / name, f"{self.name}:{name}") for name in names
+        }
+        self._listed = (status.st_mtime_ns, time.time())
+
+    def _file(self, path: Path, name: str) -> _AnyFile:
+        if self.type == "zipnum" or path.name.endswith(".idx"):
+            return ZipNumFile(path, name)
+        return IndexFile(path, name)
+
+    def _keep(self, name: str, file: _AnyFile) -> None:
+        """Notes that a file is open, and closes the one that has not been used for longest where there are many."""
+        if len(self._files) <= _MAX_OPEN:
+            return
+        self._open[name] = None
+        self._open.move_to_end(name)
+        if len(self._open) > _MAX_OPEN:
+            oldest, _ = self._open.popitem(last=False)
+            known = self._files.get(oldest.removeprefix(f"{self.name}:"))
+            if known is not None:
+                known.forget()

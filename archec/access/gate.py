@@ -1,0 +1,152 @@
+"""The gate: every request for a collection passes it. Tokens, rules, limits of rate, and the audit log.
+
+Tokens are looked at for each request; rules, and what is under way with a token, once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from archec.access.audit import AuditLog
+from archec.access.errors import Refused, unauthorized
+from archec.access.rows import Row
+from archec.access.rules import Rules, Subject, subject_of
+from archec.access.tokens import Token, TokenFile, token_path
+from archec.access.viewer import Viewer
+from archec.config import Config, load
+from archec.errors import ArchecError
+
+_log = logging.getLogger("archec.access.gate")
+_LOOK = 0.5
+"""Seconds between two looks at the configuration and at what is under way."""
+
+
+class TransferEnded(Exception):
+    """What was being sent must not be sent any more; the connection is cut."""
+
+
+class Gate:
+    """See the module's docstring. ``look_up`` completes what rows say of themselves."""
+
+    def __init__(
+        self, config: Config, look_up: Callable[[Row], Subject] = subject_of, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._config, self._look_up, self._clock = config, look_up, clock
+        self._tokens = TokenFile(token_path(config))
+        self._rules = Rules(config.access.rules, config.access.open)
+        self._stamp = _stamp_of(config)
+        self._buckets: dict[str, tuple[float, float]] = {}
+        self._transfers: dict[asyncio.Task[object], Token] = {}
+        self.audit = AuditLog(config.path(config.access.audit) if config.access.audit else None)
+        self.fault = ""
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of this moment."""
+        return self._rules
+
+    def check(self) -> None:
+        """Raises ConfigError where the file of tokens cannot be used."""
+        self._tokens.tokens()
+
+    def enter(self, authorization: str, address: str) -> Viewer:
+        """Who asks. Raises Refused: 401 for an unknown token, and without one where nothing is open; 429."""
+        rules = self._rules
+        if not authorization:
+            if not rules.may_open:
+                raise unauthorized()
+            return Viewer(None, address, rules, self._look_up)
+        text = token_of(authorization)
+        token = self._tokens.find(text) if text else None
+        if token is None:
+            raise unauthorized()
+        self._count(token)
+        return Viewer(token, address, rules, self._look_up)
+
+    def _count(self, token: Token) -> None:
+        rate = self._config.access.rate
+        if not rate:
+            return
+        now = time.monotonic()
+        left, before = self._buckets.get(token.hash, (float(rate), now))
+        left = min(float(rate), left + (now - before) * rate / 60)
+        if left < 1:
+            wait = max(1, round((1 - left) * 60 / rate + 0.5))
+            raise Refused(429, "Too many requests", (("Retry-After", str(wait)),))
+        self._buckets[token.hash] = (left - 1, now)
+
+    @contextmanager
+    def transfer(self, viewer: Viewer) -> Iterator[None]:
+        """While something is sent: ends with TransferEnded soon after the token has become invalid."""
+        task = asyncio.current_task()
+        if viewer.token is None or task is None:
+            yield
+            return
+        self._transfers[task] = viewer.token
+        try:
+            yield
+        except asyncio.CancelledError:
+            if task not in self._transfers:
+                raise TransferEnded("the token is not valid any more") from None
+            raise
+        finally:
+            self._transfers.pop(task, None)
+
+    async def watch(self, stop: asyncio.Event) -> None:
+        """Looks at the rules and at what is under way, until it is told to stop."""
+        while not stop.is_set():
+            self.look()
+            try:
+                await asyncio.wait_for(stop.wait(), _LOOK)
+            except asyncio.TimeoutError:
+                continue
+
+    def look(self) -> None:
+        """One look. A configuration that cannot be read leaves the rules as they were, and is a fault."""
+        self.audit.look()
+        try:
+            stamp = _stamp_of(self._config)
+            if stamp != self._stamp:
+                fresh = load(self._config.file)
+                self._rules = Rules(fresh.access.rules, fresh.access.open)
+                self._stamp = stamp
+                _log.info("the rules of access were read again")
+            ended = [task for task, token in self._transfers.items() if not self._tokens.holds(token)]
+            self.fault = ""
+        except ArchecError as error:
+            if self.fault != error.message:
+                _log.error("%s", error)
+            self.fault = error.message
+            return
+        for task in ended:
+            del self._transfers[task]
+            task.cancel()
+
+
+def token_of(authorization: str) -> str:
+    """The text of a token in an Authorization header: Bearer, or the password of Basic; "" for anything else."""
+    scheme, _, value = authorization.partition(" ")
+    value = value.strip()
+    if scheme.lower() == "bearer":
+        return value
+    if scheme.lower() != "basic":
+        return ""
+    try:
+        return base64.b64decode(value, validate=True).decode("utf-8").partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+
+
+def _stamp_of(config: Config) -> tuple[int, int, int]:
+    try:
+        status = os.stat(config.file)
+    except OSError:
+        return (0, 0, 0)
+    return (status.st_mtime_ns, status.st_size, status.st_ino)

@@ -1,0 +1,98 @@
+"""Answers of the index API: rows in one of the forms, from their first chunk on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from anyio import to_thread
+from starlette.responses import Response
+
+from archec.access.collection import Collection, is_short
+from archec.access.exchange import JSON, Chunks, answer, error_header, message
+from archec.access.query import Output, Query
+from archec.access.rows import Row, as_cdxj, as_json, as_text
+from archec.access.sources import Errors
+from archec.access.stamps import http_date
+from archec.access.viewer import Viewer
+
+TYPES: Mapping[Output, str] = {
+    "cdxj": "text/x-cdxj",
+    "json": "text/x-ndjson",
+    "text": "text/plain",
+    "link": "application/link-format",
+}
+_FIRST = 100
+"""Rows of the first chunk, which is sent at once."""
+_CHUNK = 1 << 16
+NO_CAPTURES = "No Captures found"
+
+
+async def answer_index(
+    collection: Collection, query: Query, viewer: Viewer, *, empty_is_missing: bool = False
+) -> Response:
+    """The rows of a query. ``empty_is_missing``: an empty answer in JSON is 404, as clients of Common Crawl expect."""
+    errors = Errors()
+    rows = await collection.rows(query, errors, viewer.visible)
+    return await answer_rows(rows, query, viewer, errors, empty_is_missing=empty_is_missing)
+
+
+async def answer_rows(
+    rows: Iterator[Row], query: Query, viewer: Viewer, errors: Errors, *, empty_is_missing: bool = False
+) -> Response:
+    """These rows in the form that a query asks for."""
+    chunks = encoded(rows, query)
+    take = partial(next, chunks, b"")
+    first = take() if is_short(query) else await to_thread.run_sync(take)
+    if not first:
+        if viewer.sees_nothing_by_default:
+            raise viewer.nothing(NO_CAPTURES)
+        if empty_is_missing and query.output == "json":
+            return message(404, f"{NO_CAPTURES} for: {query.url}", errors)
+    second = next(chunks, None) if len(first) < _CHUNK and is_short(query) else await to_thread.run_sync(
+        next, chunks, None
+    )
+    headers = [("ResErrors", error_header(errors))] if errors else []
+    media_type = TYPES[query.output]
+    if second is None:
+        return answer(200, first, media_type, headers)
+    return Chunks(first + second, chunks, media_type, headers, errors)
+
+
+def encoded(rows: Iterator[Row], query: Query) -> Iterator[bytes]:
+    """The body of an answer, in chunks: a small one first."""
+    if query.output == "link":
+        yield from _links(rows)
+        return
+    write: Callable[[Row, tuple[str, ...]], bytes] = {"cdxj": as_cdxj, "json": as_json, "text": as_text}[query.output]
+    fields = query.fields
+    parts: list[bytes] = []
+    size, most = 0, 1
+    for row in rows:
+        part = write(row, fields)
+        parts.append(part)
+        size += len(part)
+        if size >= _CHUNK or (most == 1 and len(parts) == _FIRST):
+            most = 0
+            yield b"".join(parts)
+            parts, size = [], 0
+    if parts:
+        yield b"".join(parts)
+
+
+def _links(rows: Iterator[Row]) -> Iterator[bytes]:
+    first = True
+    for row in rows:
+        text = f'<{row.url}>; rel="memento"; datetime="{http_date(row.timestamp)}"; collection="{row.origin.coll}"'
+        yield ("" if first else ",\n").encode() + text.encode("utf-8", "surrogatepass")
+        first = False
+    if not first:
+        yield b"\n"
+
+
+def list_sources(collection: Collection) -> Response:
+    """The sources of a collection by name, with their types."""
+    import json
+
+    value = {"sources": {source.name: source.type for source in collection.sources}}
+    return answer(200, json.dumps(value) + "\n", JSON)

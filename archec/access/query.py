@@ -1,0 +1,294 @@
+"""A query: what is asked of an index, checked once, and the range of keys that it means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+from urllib.parse import parse_qsl
+
+import re2
+
+from archec.access.rows import ALIASES, Row
+from archec.access.stamps import checked, last_moment, lower, now_stamp, upper
+from archec.errors import ArchecError, BadName, UsageError
+from archec.ids import is_url, normalise, normalise_url, target_uri, typed, urlkey
+
+MatchType = Literal["exact", "prefix", "host", "domain"]
+Order = Literal["ascending", "reverse", "closest"]
+Output = Literal["cdxj", "json", "text", "link"]
+
+DEFAULT_LIMIT = 100_000
+MAX_URL = 8192
+_MATCH_TYPES: Sequence[MatchType] = ("exact", "prefix", "host", "domain")
+_OUTPUTS: Sequence[Output] = ("cdxj", "json", "text", "link")
+_MAX_FILTERS = 100
+_MAX_REGEX_MEMORY = 1 << 20
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_HOST_PORT = re.compile(r"[^/?#]*:[0-9]+([/?#]|$)")
+_OTHER_SCHEMES = ("urn:", "dns:", "mailto:", "whois:", "warcinfo:", "filedesc:", "urn-")
+
+Argument = tuple[str, str]
+
+
+class Filter(NamedTuple):
+    """A test of a row: ``field`` ("" for the whole line) contains, equals (``=``) or matches (``~``) the value, or
+    ``inverted`` does not. ``text`` is the filter as given."""
+
+    text: str
+    field: str
+    test: Callable[[str], bool]
+    inverted: bool
+
+    def holds(self, row: Row) -> bool:
+        """Whether the row passes."""
+        value = row.text(self.field) if self.field else row.line.decode("utf-8", "replace")
+        return self.test(value) != self.inverted
+
+
+class KeyRange(NamedTuple):
+    """Lines from ``start`` up to, and without, ``end``. ``key`` is that of an exact match, else empty."""
+
+    start: bytes
+    end: bytes
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """See the module's docstring. ``closest``, ``since`` and ``until`` are timestamps in full, or empty; ``limit`` 0 is
+    none; ``sources`` names those to ask, ``not_sources`` those to leave out; ``fields`` are those to give."""
+
+    url: str
+    match: MatchType
+    range: KeyRange
+    closest: str = ""
+    since: str = ""
+    until: str = ""
+    order: Order = "ascending"
+    limit: int = DEFAULT_LIMIT
+    filters: tuple[Filter, ...] = ()
+    fields: tuple[str, ...] = ()
+    output: Output = "cdxj"
+    collapse_time: int = 0
+    resolve_revisits: bool = False
+    sources: frozenset[str] = frozenset()
+    not_sources: frozenset[str] = frozenset()
+
+    @property
+    def key(self) -> str:
+        """The key of an exact match, else empty."""
+        return self.range.key
+
+    @property
+    def source_order(self) -> Order:
+        """The order in which sources give their rows: that of the keys, if what is done with them next needs it."""
+        if self.collapse_time or self.resolve_revisits or (self.order == "closest" and not self.key):
+            return "ascending"
+        return self.order
+
+    def bounds(self) -> tuple[bytes, bytes]:
+        """The lines to read. Of an exact match the time is part of the bounds."""
+        if not self.key:
+            return self.range.start, self.range.end
+        start, end = self.range.start, self.range.end
+        if self.since and not self.resolve_revisits:
+            start = start + self.since.encode()
+        if self.until:
+            end = self.range.start + self.until.encode() + b"!"
+        return start, end
+
+    def wants(self, name: str) -> bool:
+        """Whether a source of this name is to be asked."""
+        return (not self.sources or name in self.sources) and name not in self.not_sources
+
+
+def arguments(query_string: bytes) -> list[Argument]:
+    """The parameters of a query string. Raises UsageError for more of them than anybody needs."""
+    try:
+        return parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=1000)
+    except ValueError as error:
+        raise UsageError("too many parameters") from error
+
+
+class Arguments:
+    """Parameters, looked up by name; of one that is given twice the first counts."""
+
+    def __init__(self, given: Sequence[Argument]) -> None:
+        self._given = given
+
+    def one(self, *names: str) -> str:
+        """The first value that is not empty."""
+        return next((value for name, value in self._given if name in names and value), "")
+
+    def all(self, name: str) -> list[str]:
+        """All values of a name."""
+        return [value for key, value in self._given if key == name and value]
+
+    def number(self, name: str, default: int, *, least: int = 0) -> int:
+        """A whole number. Raises UsageError."""
+        text = self.one(name)
+        if not text:
+            return default
+        if not re.fullmatch(r"-?[0-9]{1,12}", text) or int(text) < least:
+            raise UsageError(f"{name}={text[:40]!r} is not a whole number of {least} or more")
+        return int(text)
+
+    def flag(self, name: str) -> bool:
+        """A switch. Raises UsageError."""
+        text = self.one(name).lower()
+        if text not in ("", "0", "1", "true", "false"):
+            raise UsageError(f"{name}={text[:40]!r} is neither true nor false")
+        return text in ("1", "true")
+
+
+def parse_query(given: Sequence[Argument], *, key: str = "") -> Query:
+    """The query of these parameters. ``key`` replaces that of the URL (a POST is indexed under one of its own).
+
+    Raises UsageError, which names the parameter.
+    """
+    take = Arguments(given)
+    url = take.one("url")
+    if not url:
+        raise UsageError('The "url" param is required')
+    match, url = _match(url, take.one("matchType"))
+    closest = take.one("closest")
+    if closest:
+        closest = now_stamp() if closest == "now" else last_moment(checked("closest", closest))
+    since, until = take.one("from", "from_ts"), take.one("to")
+    sort = take.one("sort")
+    if sort not in ("", "default", "closest", "reverse"):
+        raise UsageError(f"sort={sort[:40]!r} is not one of closest, reverse")
+    output = next((one for one in _OUTPUTS if one == (take.one("output") or "cdxj")), None)
+    if output is None:
+        raise UsageError(f"output={take.one('output')[:40]!r} is not one of {', '.join(_OUTPUTS)}")
+    order: Order = "closest" if closest else "reverse" if sort == "reverse" or take.flag("reverse") else "ascending"
+    wanted = [name for name in take.one("sources").split(",") if name]
+    return Query(
+        url,
+        match,
+        key_range(url, match, key),
+        closest,
+        lower(checked("from", since)) if since else "",
+        upper(checked("to", until)) if until else "",
+        order,
+        take.number("limit", DEFAULT_LIMIT),
+        parse_filters(take.all("filter")),
+        parse_fields(take.one("fields", "fl")),
+        output,
+        take.number("collapseTime", 0),
+        take.flag("resolveRevisits"),
+        frozenset(name for name in wanted if not name.startswith("!")),
+        frozenset(name[1:] for name in wanted if name.startswith("!")),
+    )
+
+
+def parse_fields(text: str) -> tuple[str, ...]:
+    """The names of fields under which rows have them."""
+    return tuple(ALIASES.get(name, name) for name in text.split(",") if name)
+
+
+def parse_filters(texts: Sequence[str]) -> tuple[Filter, ...]:
+    """Filters of the form ``[!][=|~]field:value``. Raises UsageError."""
+    if len(texts) > _MAX_FILTERS:
+        raise UsageError(f"more than {_MAX_FILTERS} filters")
+    return tuple(_filter(text) for text in texts)
+
+
+@lru_cache(maxsize=256)
+def _filter(text: str) -> Filter:
+    rest = text.removeprefix("!")
+    kind = rest[:1] if rest[:1] in ("=", "~") else ""
+    field, colon, value = rest[len(kind) :].partition(":")
+    if not colon:
+        field, value = "", field
+    inverted = text.startswith("!")
+    if kind == "~":
+        pattern = regex("filter", text, value)
+        return Filter(text, ALIASES.get(field, field), lambda given: pattern.match(given) is not None, inverted)
+    if kind == "=":
+        return Filter(text, ALIASES.get(field, field), lambda given: given == value, inverted)
+    return Filter(text, ALIASES.get(field, field), lambda given: value in given, inverted)
+
+
+def regex(name: str, shown: str, pattern: str) -> Any:
+    """A pattern that takes linear time (RE2). Raises UsageError for what RE2 does not have."""
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MAX_REGEX_MEMORY
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        told = error.args[0] if error.args else ""
+        told = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+        raise UsageError(f"{name}={shown[:100]!r} is not a regular expression of RE2: {told[:200]}") from None
+
+
+# -- keys -------------------------------------------------------------------------------------------
+
+
+def _match(url: str, named: str) -> tuple[MatchType, str]:
+    if len(url) > MAX_URL:
+        raise UsageError(f"url has more than {MAX_URL} characters")
+    if named and named not in _MATCH_TYPES:
+        raise UsageError(f"matchType={named[:40]!r} is not one of {', '.join(_MATCH_TYPES)}")
+    if not named or named == "exact":
+        if url.startswith("*.") and len(url) > 2:
+            return "domain", url[2:]
+        if url.endswith("*") and not named:
+            return "prefix", url[:-1]
+        return "exact", url
+    found = next(one for one in _MATCH_TYPES if one == named)
+    if found == "prefix" and url.endswith("*"):
+        url = url[:-1]
+    return found, url.removeprefix("*.") if found == "domain" else url
+
+
+@lru_cache(maxsize=4096)
+def key_of(url: str) -> str:
+    """The key of a URL as people write it: the scheme may be missing. Also of a handle. Raises UsageError."""
+    return urlkey(uri_of(url)) if not url.lower().startswith(_OTHER_SCHEMES) else url.strip().lower()
+
+
+def uri_of(url: str) -> str:
+    """The URI that somebody means by a URL without scheme, or a RePEc handle. Raises UsageError."""
+    text = url.strip()
+    if text.lower().startswith(_OTHER_SCHEMES):
+        return text
+    try:
+        if text[:6].lower() == "repec:":
+            return target_uri(normalise(typed(text))[1])
+        if not is_url(text) and (not _SCHEME.match(text) or _HOST_PORT.match(text)):
+            text = f"http:{text}" if text.startswith("//") else f"http://{text}"
+        return normalise_url(text)
+    except (BadName, ArchecError) as error:
+        raise UsageError(f"url={url[:200]!r} is not a URL") from error
+
+
+def key_range(url: str, match: MatchType, key: str = "") -> KeyRange:
+    """The lines that a URL means. Raises UsageError."""
+    key = key or key_of(url)
+    if match == "exact":
+        return KeyRange(_bytes(key + " "), _bytes(key + "!"), key)
+    if match == "prefix":
+        bare = url.strip()
+        for ending in ("/", "?"):
+            if bare.endswith(ending) and not key.endswith(ending):
+                key += ending
+        if not _has_path(bare):
+            key = key.removesuffix("/")
+        data = _bytes(key)
+        return KeyRange(data, data[:-1] + bytes([data[-1] + 1]))
+    host = _bytes(key.partition(")")[0])
+    return KeyRange(host + b")/", host + (b"*" if match == "host" else b"-"))
+
+
+def _has_path(url: str) -> bool:
+    rest = url.partition("://")[2] or url
+    return "/" in rest or "?" in rest
+
+
+def _bytes(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")

@@ -1,0 +1,197 @@
+"""Rows: what an index says of one capture. Read from lines of CDXJ and CDX, and written in the forms of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+CDX_COLUMNS: Mapping[str, str] = {
+    "N": "urlkey",
+    "b": "timestamp",
+    "a": "url",
+    "m": "mime",
+    "s": "status",
+    "k": "digest",
+    "r": "redirect",
+    "M": "robotflags",
+    "S": "length",
+    "V": "offset",
+    "g": "filename",
+}
+"""The letters of a CDX header line, and the names of these columns in a row."""
+
+CDX_FORMS: Mapping[int, tuple[str, ...]] = {
+    11: tuple(CDX_COLUMNS.values()),
+    10: tuple(name for name in CDX_COLUMNS.values() if name != "length"),
+    9: tuple(name for name in CDX_COLUMNS.values() if name not in ("length", "robotflags")),
+    7: ("urlkey", "timestamp", "url", "mime", "status", "digest", "length"),
+    6: ("urlkey", "timestamp", "url", "mime", "status", "digest"),
+}
+"""The columns of lines without a header, by their number. 6 and 7 are what CDX servers send."""
+
+ALIASES: Mapping[str, str] = {
+    "original": "url",
+    "statuscode": "status",
+    "mimetype": "mime",
+    "u": "url",
+    "k": "urlkey",
+    "t": "timestamp",
+    "m": "mime",
+    "s": "status",
+    "d": "digest",
+    "o": "offset",
+    "f": "filename",
+}
+"""Other names of fields in ``filter`` and ``fields``."""
+
+
+class Origin(NamedTuple):
+    """Where a row comes from: ``source`` (of a folder with the file), the declared name, the type."""
+
+    source: str
+    coll: str
+    type: str
+
+
+class Row:
+    """A capture. ``line`` is the line of the index without its end; ``fields`` are those after key and time, in the
+    order and with the types of the line. A row is never changed once it is made."""
+
+    __slots__ = ("fields", "line", "origin", "timestamp", "urlkey")
+
+    def __init__(self, line: bytes, urlkey: str, timestamp: str, fields: Mapping[str, Any], origin: Origin) -> None:
+        self.line, self.urlkey, self.timestamp = line, urlkey, timestamp
+        self.fields, self.origin = fields, origin
+
+    def with_fields(self, **more: Any) -> Row:
+        """The row with other or further fields."""
+        return Row(self.line, self.urlkey, self.timestamp, {**self.fields, **more}, self.origin)
+
+    def text(self, name: str) -> str:
+        """A field as text, "" if the row has none."""
+        if name == "urlkey":
+            return self.urlkey
+        if name == "timestamp":
+            return self.timestamp
+        value = self.fields.get(name)
+        if value is None:
+            return self._origin(name)
+        return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+    def _origin(self, name: str) -> str:
+        if name == "source":
+            return self.origin.source
+        if name == "source-coll":
+            return self.origin.coll
+        return self.origin.type if name == "source_type" else ""
+
+    @property
+    def url(self) -> str:
+        """The URL that was captured."""
+        return self.text("url")
+
+    @property
+    def is_revisit(self) -> bool:
+        """Whether the record says that nothing had changed."""
+        return self.fields.get("mime") == "warc/revisit"
+
+    def all_fields(self) -> dict[str, Any]:
+        """Everything, in the order of the API."""
+        made = {"urlkey": self.urlkey, "timestamp": self.timestamp, **self.fields}
+        made["source"], made["source-coll"], made["source_type"] = self.origin
+        return made
+
+
+LineReader = Callable[[bytes, Origin], "Row | None"]
+"""Makes a row of a line; None for what is no row."""
+
+
+def cdxj_row(line: bytes, origin: Origin) -> Row | None:
+    """A row of a line of CDXJ."""
+    key, _, rest = line.partition(b" ")
+    stamp, _, block = rest.partition(b" ")
+    try:
+        fields = orjson.loads(block)
+        return _row(line, key.decode("utf-8"), stamp.decode("ascii"), fields, origin)
+    except (ValueError, UnicodeDecodeError):
+        return None
+
+
+def json_row(line: bytes, origin: Origin) -> Row | None:
+    """A row of a line of JSON with key and time inside."""
+    try:
+        fields = orjson.loads(line)
+        key, stamp = str(fields.pop("urlkey", "")), str(fields.pop("timestamp", ""))
+    except (ValueError, AttributeError, TypeError):
+        return None
+    return _row(made_line(key, stamp, fields), key, stamp, fields, origin) if key else None
+
+
+def cdx_reader(columns: Sequence[str] | None = None) -> LineReader:
+    """Makes rows of lines of CDX with these columns; by default of their number."""
+
+    def row(line: bytes, origin: Origin) -> Row | None:
+        try:
+            values = line.decode("utf-8").rstrip("\r").split(" ")
+        except UnicodeDecodeError:
+            return None
+        names = columns or CDX_FORMS.get(len(values))
+        if names is None or len(names) != len(values):
+            return None
+        fields = dict(zip(names, values, strict=True))
+        return _row(line, fields.pop("urlkey", ""), fields.pop("timestamp", ""), fields, origin)
+
+    return row
+
+
+def any_row(line: bytes, origin: Origin) -> Row | None:
+    """A row of a line of CDXJ, JSON, or CDX without a header."""
+    if line.startswith(b"{"):
+        return json_row(line, origin)
+    return cdxj_row(line, origin) if b" {" in line else _CDX(line, origin)
+
+
+def made_line(key: str, stamp: str, fields: Mapping[str, Any]) -> bytes:
+    """The line that a row would have in a CDXJ file: what rows of one key and time are ordered by."""
+    return f"{key} {stamp} ".encode("utf-8", "replace") + orjson.dumps(fields, default=str)
+
+
+def _row(line: bytes, key: str, stamp: str, fields: Any, origin: Origin) -> Row | None:
+    if len(stamp) not in (14, 17) or not (stamp.isascii() and stamp.isdecimal()) or not isinstance(fields, dict):
+        return None
+    if "urlkey" in fields or "timestamp" in fields or "source" in fields:
+        for name in ("urlkey", "timestamp", "source", "source-coll", "source_type"):
+            fields.pop(name, None)
+    return Row(line, key, stamp, fields, origin)
+
+
+_CDX = cdx_reader()
+
+# -- the forms of the API ---------------------------------------------------------------------------
+
+
+def as_json(row: Row, fields: Sequence[str] = ()) -> bytes:
+    """A row as a line of JSON."""
+    value = row.all_fields()
+    if fields:
+        value = {name: item for name, item in value.items() if name in fields}
+    return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def as_cdxj(row: Row, fields: Sequence[str] = ()) -> bytes:
+    """A row as a line of CDXJ; key and time stay outside the braces, whatever ``fields`` says."""
+    value = {**row.fields}
+    value["source"], value["source-coll"], value["source_type"] = row.origin
+    if fields:
+        value = {name: item for name, item in value.items() if name in fields}
+    head = f"{row.urlkey} {row.timestamp} ".encode("utf-8", "surrogatepass")
+    return head + orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def as_text(row: Row, fields: Sequence[str] = ()) -> bytes:
+    """A row as values between blanks; ``-`` for one that is not there."""
+    names = [name for name in row.all_fields() if not fields or name in fields]
+    values = ("%20".join(row.text(name).split()) or "-" for name in names)
+    return (" ".join(values) + "\n").encode("utf-8", "surrogatepass")

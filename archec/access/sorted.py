@@ -1,0 +1,103 @@
+"""Sorted lines, and reading them in the order of a query: by key, backwards, or by the distance to a time.
+
+Whatever holds sorted lines (a file, blocks of a compressed one, Redis, a list) gives a stretch of them forwards or
+backwards. That is enough to answer ``closest`` without reading more than is asked for.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Protocol
+
+from archec.access.query import Query
+from archec.access.rows import LineReader, Origin, Row
+from archec.access.stamps import seconds
+
+MAX_SORTED = 100_000
+"""Maximum number of rows that are put in order in memory."""
+
+
+class SortedLines(Protocol):
+    """Lines without their ends, in byte order."""
+
+    def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """The lines from ``start`` up to, and without, ``end``."""
+        ...
+
+    def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """The same lines, the last one first."""
+        ...
+
+
+class LineList:
+    """Sorted lines in memory."""
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self._lines = lines
+
+    def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """See :class:`SortedLines`."""
+        return iter(self._lines[bisect_left(self._lines, start) : bisect_left(self._lines, end)])
+
+    def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """See :class:`SortedLines`."""
+        return reversed(self._lines[bisect_left(self._lines, start) : bisect_left(self._lines, end)])
+
+
+def ordered_rows(lines: SortedLines, read: LineReader, origin: Origin, query: Query) -> Iterator[Row]:
+    """The rows of a query in its order, read as they are asked for where that is possible."""
+    start, end = query.bounds()
+    order = query.source_order
+    if order == "ascending":
+        return _rows(lines.forward(start, end), read, origin)
+    if order == "reverse":
+        return _rows(lines.backward(start, end), read, origin)
+    pivot = min(max(f"{query.key} {query.closest}".encode("utf-8", "surrogatepass"), start), end)
+    key = row_key(query)
+    before = _runs(_rows(lines.backward(start, pivot), read, origin))
+    return heapq.merge(before, _rows(lines.forward(pivot, end), read, origin), key=key)
+
+
+def sort_rows(rows: Iterator[Row], query: Query) -> Iterator[Row]:
+    """Rows put in the order of a query, in memory: the first ones, as many as its limit."""
+    key = row_key(query)
+    most = min(query.limit or MAX_SORTED, MAX_SORTED)
+    first = heapq.nlargest if query.order == "reverse" else heapq.nsmallest
+    return iter(first(most, rows, key=key))
+
+
+def merge_rows(parts: Sequence[Iterator[Row]], query: Query) -> Iterator[Row]:
+    """The rows of several sources, each in the order in which the query asks sources, in one."""
+    if len(parts) == 1:
+        return parts[0]
+    if query.source_order == "ascending":
+        return heapq.merge(*parts, key=_line)
+    return heapq.merge(*parts, key=row_key(query), reverse=query.source_order == "reverse")
+
+
+def row_key(query: Query) -> Callable[[Row], Any]:
+    """What rows are ordered by."""
+    if query.order != "closest":
+        return _line
+    wanted = seconds(query.closest)
+    return lambda row: (abs(seconds(row.timestamp) - wanted), row.line)
+
+
+def _line(row: Row) -> bytes:
+    return row.line
+
+
+def _rows(lines: Iterator[bytes], read: LineReader, origin: Origin) -> Iterator[Row]:
+    for line in lines:
+        row = read(line, origin)
+        if row is not None:
+            yield row
+
+
+def _runs(rows: Iterator[Row]) -> Iterator[Row]:
+    """Rows that come backwards: those of one time, whose distance is the same, forwards."""
+    for _, run in groupby(rows, key=lambda row: row.timestamp):
+        yield from reversed(list(run))

@@ -1,0 +1,89 @@
+"""``archec access sort``: index files put in byte order, with memory that does not depend on their size."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+from archec.access.files import MAX_LINE
+from archec.errors import StorageFailed, UsageError
+from archec.store.durable import atomic_stream, storage_errors
+from archec.store.sorting import SortedLines
+
+
+class Sorted(NamedTuple):
+    """What was done to a file: its lines, those that were there twice, and whether it had been sorted already."""
+
+    lines: int
+    repeated: int
+    was_sorted: bool
+
+
+def sort_index(path: Path) -> Sorted:
+    """Sorts an index file in place: a whole new file takes the place of the old one. A header stays on top.
+
+    Raises UsageError for a line that is too long, StorageFailed and StorageFull.
+    """
+    head, before, lines, in_order = b"", b"", 0, True
+    with SortedLines(path.parent) as found:
+        with _reading(path) as file:
+            for number, line in enumerate(_lines(file, path), 1):
+                if number == 1 and line.lstrip().startswith((b"CDX ", b"!OpenWayback")):
+                    head = line + b"\n"
+                elif line:
+                    in_order = in_order and line >= before
+                    before = line
+                    lines += 1
+                    found.add(line)
+        if in_order:
+            return Sorted(lines, 0, True)
+        kept = 0
+        with atomic_stream(path) as raw:
+            out = cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="wb", mtime=0)) if _is_packed(path) else raw
+            out.write(head)
+            for line in found:
+                out.write(line + b"\n")
+                kept += 1
+            if out is not raw:
+                out.close()
+    return Sorted(lines, lines - kept, False)
+
+
+def _is_packed(path: Path) -> bool:
+    with storage_errors(path), open(path, "rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[IO[bytes]]:
+    packed = _is_packed(path)
+    with storage_errors(path), open(path, "rb") as file:
+        if not packed:
+            yield file
+            return
+        try:
+            with gzip.GzipFile(fileobj=file) as plain:
+                yield cast(IO[bytes], plain)
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise StorageFailed(f"{path}: is a damaged gzip file: {error}") from error
+
+
+def _lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
+    number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE:
+            raise UsageError(f"{path}:{number}: has a line of more than {MAX_LINE} bytes")
+        yield line.rstrip(b"\r\n")
+
+
+def folder_files(path: Path) -> list[Path]:
+    """The index files of a folder, or the file itself."""
+    if not path.is_dir():
+        return [path]
+    endings = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz")
+    return sorted(Path(entry.path) for entry in os.scandir(path) if entry.name.endswith(endings))

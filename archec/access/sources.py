@@ -1,0 +1,67 @@
+"""What a collection asks: the interface of sources, and what they report of failures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from archec.access.errors import SourceFailed
+from archec.access.query import Query
+from archec.access.rows import Row
+
+
+class Errors(dict[str, str]):
+    """Reasons by the name of the source that failed."""
+
+    def header(self) -> str:
+        """The reasons for a header line, as far as there is room; "" if there are none."""
+        if not self:
+            return ""
+        text = json.dumps(dict(self))
+        return text if len(text) <= 2000 else json.dumps({name: reason[:100] for name, reason in [*self.items()][:8]})
+
+
+class Source(Protocol):
+    """An index that can be asked. ``name`` is the declared name, ``type`` what rows have as ``source_type``."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def type(self) -> str: ...
+
+    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """The rows of a query, in one or several parts, each in the order in which the query asks sources.
+
+        A source that cannot answer puts the reason into ``errors``.
+        """
+        ...
+
+    def faults(self) -> Iterable[str]:
+        """What is wrong with it, for ``/healthz`` and the log. Must not wait."""
+        ...
+
+
+class LocalSource(Source, Protocol):
+    """A source that waits for no network. Reading its rows may block, so it is done in a thread if there are many."""
+
+    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """As ``ask``."""
+        ...
+
+    def is_ready(self) -> bool:
+        """Whether a few rows of it are read faster than a thread would take over."""
+        ...
+
+    def prepare(self) -> None:
+        """Does what is done once before the first use. May take long."""
+        ...
+
+
+def guarded(rows: Iterator[Row], name: str, errors: Errors) -> Iterator[Row]:
+    """The rows, which end where their source fails; the reason is then in ``errors``."""
+    try:
+        yield from rows
+    except SourceFailed as error:
+        errors[name] = error.message

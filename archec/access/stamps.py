@@ -1,0 +1,119 @@
+"""Timestamps of indexes: 14 digits (seconds) or 17 (milliseconds), in full or cut off, and HTTP dates."""
+
+from __future__ import annotations
+
+import calendar
+import re
+from datetime import datetime, timezone
+from email.utils import format_datetime
+from functools import lru_cache
+
+from archec.errors import UsageError
+
+_DIGITS = re.compile(r"[0-9]{1,14}|[0-9]{17}")
+_RFC1123 = re.compile(
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), ([0-9]{2}) (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ([0-9]{4})"
+    r" ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT"
+)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def checked(name: str, value: str) -> str:
+    """A timestamp, or the beginning of one, as given for the parameter ``name``. Raises UsageError."""
+    if not _DIGITS.fullmatch(value):
+        raise UsageError(f"{name}={value[:40]!r} is not a timestamp of 1 to 14 digits")
+    return value
+
+
+def lower(value: str) -> str:
+    """The least timestamp that begins with ``value``."""
+    return value.ljust(14, "0")
+
+
+def upper(value: str) -> str:
+    """A bound that no timestamp beginning with ``value`` is above."""
+    return value.ljust(17, "9")
+
+
+def last_moment(value: str) -> str:
+    """The last second that a shortened timestamp names: ``2014`` is 20141231235959."""
+    if len(value) >= 14:
+        return value
+    year = value[:4].ljust(4, "9")
+    month = _filled(value[4:6], 1, 12)
+    last_day = calendar.monthrange(min(max(int(year), 1), 9999), int(month))[1]
+    day = _filled(value[6:8], 1, last_day)
+    clock = (_filled(value[8:10], 0, 23), _filled(value[10:12], 0, 59), _filled(value[12:14], 0, 59))
+    return "".join((year, month, day, *clock))
+
+
+def _filled(digits: str, least: int, most: int) -> str:
+    """Two digits: those given, completed upwards and kept within the bounds."""
+    if len(digits) == 2:
+        return f"{min(max(int(digits), least), most):02d}"
+    if len(digits) == 1:
+        return f"{min(int(digits) * 10 + 9, most):02d}" if int(digits) * 10 <= most else f"{most:02d}"
+    return f"{most:02d}"
+
+
+@lru_cache(maxsize=4096)
+def _day(digits: str) -> int:
+    """Days since 0000-03-01; any digits have a value, so that wrong dates sort somewhere and break nothing."""
+    year, month, day = int(digits[:4]), int(digits[4:6]), int(digits[6:8])
+    year -= month <= 2
+    month = (month + 9) % 12
+    return year * 365 + year // 4 - year // 100 + year // 400 + (month * 306 + 5) // 10 + day - 1
+
+
+def seconds(stamp: str) -> float:
+    """A timestamp as seconds on one scale, for distances."""
+    whole = _day(stamp[:8]) * 86400 + int(stamp[8:10]) * 3600 + int(stamp[10:12]) * 60 + int(stamp[12:14])
+    return whole + int(stamp[14:]) / 1000 if len(stamp) > 14 else whole
+
+
+def now_stamp() -> str:
+    """The present second."""
+    return datetime.now(tz=timezone.utc).strftime("%Y%m%d%H%M%S")
+
+
+def moment(stamp: str) -> datetime | None:
+    """The time of a timestamp, None where there is no such time."""
+    try:
+        return datetime.strptime(stamp[:14], "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def http_date(stamp: str) -> str:
+    """A timestamp as an HTTP date (RFC 1123); of a time that there is not, the beginning of time."""
+    return format_datetime(moment(stamp) or datetime(1970, 1, 1, tzinfo=timezone.utc), usegmt=True)
+
+
+@lru_cache(maxsize=4096)
+def iso_date(stamp: str) -> str:
+    """A timestamp as ``WARC-Date`` has it."""
+    when = moment(stamp) or datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def from_http_date(text: str) -> str:
+    """The timestamp of an HTTP date. Raises UsageError for anything that RFC 7089 does not allow."""
+    match = _RFC1123.fullmatch(text.strip())
+    if match is not None:
+        day, month, year, hour, minute, second = match.groups()
+        stamp = f"{year}{_MONTHS.index(month) + 1:02d}{day}{hour}{minute}{second}"
+        if moment(stamp) is not None:
+            return stamp
+    raise UsageError(f"Accept-Datetime {text[:60]!r} is not a date like 'Thu, 31 May 2007 20:35:00 GMT'")
+
+
+def from_tist(tist: int) -> str:
+    """A tist as 14 digits."""
+    return datetime.fromtimestamp(tist, tz=timezone.utc).strftime("%Y%m%d%H%M%S").rjust(14, "0")
+
+
+def to_tist(stamp: str) -> int:
+    """The tist of a timestamp; 0 of a time that there is not."""
+    when = moment(stamp)
+    return int(when.timestamp()) if when is not None else 0

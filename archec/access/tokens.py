@@ -1,0 +1,140 @@
+"""Tokens: who may see what of which collections. Kept hashed in a file that only its owner may read.
+
+A token is random and long, so that its SHA-256 is as good as any slow hash. Every hash is compared in constant time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from archec.config import Config
+from archec.errors import ConfigError, UsageError
+
+Right = Literal["metadata", "content", "live", "write"]
+RIGHTS: tuple[Right, ...] = ("metadata", "content", "live", "write")
+
+_PREFIX = "archec_"
+_NAME = re.compile(r"[A-Za-z0-9._@+-]{1,100}")
+
+
+class Token(Struct, frozen=True, forbid_unknown_fields=True):
+    """A token by the hash of its text. No ``collections``: all; ``until``: the tist from which it is no longer valid,
+    0 for none."""
+
+    name: str
+    hash: str
+    rights: tuple[Right, ...]
+    collections: tuple[str, ...] = ()
+    until: int = 0
+    created: int = 0
+
+    def allows(self, right: Right) -> bool:
+        """Whether it has a right; ``content`` implies ``metadata``."""
+        return right in self.rights or (right == "metadata" and "content" in self.rights)
+
+    def opens(self, collection: str) -> bool:
+        """Whether it is for this collection."""
+        return not self.collections or collection in self.collections
+
+    def is_valid(self, now: float) -> bool:
+        """Whether it has not expired."""
+        return not self.until or now < self.until
+
+
+class TokenFile:
+    """The file of tokens. What is read of it is always as it is now."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stamp: tuple[int, int, int] | None = None
+        self._tokens: tuple[Token, ...] = ()
+
+    def find(self, text: str) -> Token | None:
+        """The valid token of this text. Raises ConfigError if the file cannot be read."""
+        given = hash_of(text)
+        found: Token | None = None
+        for token in self.tokens():
+            if hmac.compare_digest(token.hash, given):
+                found = token
+        return found if found is not None and found.is_valid(time.time()) else None
+
+    def holds(self, token: Token) -> bool:
+        """Whether a token is still valid as it was."""
+        return token in self.tokens() and token.is_valid(time.time())
+
+    def tokens(self) -> tuple[Token, ...]:
+        """All tokens; none if there is no file. Raises ConfigError."""
+        try:
+            status = os.stat(self.path)
+        except FileNotFoundError:
+            self._stamp, self._tokens = None, ()
+            return ()
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be read: {error.strerror}") from error
+        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+        if stamp != self._stamp:
+            if status.st_mode & 0o077:
+                raise ConfigError(f"{self.path}: others may read it", hint=f"chmod 600 {self.path}")
+            self._tokens, self._stamp = _read(self.path), stamp
+        return self._tokens
+
+
+def token_path(config: Config) -> Path:
+    """The path of the file. Raises ConfigError if it lies in the archive, whose copies are given away."""
+    path = config.path(config.access.tokens)
+    if not config.access.tokens:
+        raise ConfigError(f"{config.place('access.tokens')}: is empty", hint="name the file of the tokens")
+    if config.store_path in path.parents or config.path("data/catalogue.sqlite") == path:
+        raise ConfigError(f"{config.place('access.tokens')}: {path} lies in the archive", hint="keep it elsewhere")
+    return path
+
+
+def hash_of(text: str) -> str:
+    """The hash of a token's text."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def new_token(
+    known: Iterable[Token], name: str, rights: Iterable[str], collections: Iterable[str], until: int
+) -> tuple[str, Token]:
+    """The text of a new token, which nobody will see again, and the token. Raises UsageError."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no name of a token", hint="letters, digits and . _ @ + -")
+    if any(token.name == name for token in known):
+        raise UsageError(f"there is a token {name} already", hint="revoke it first, or take another name")
+    chosen = tuple(right for right in RIGHTS if right in set(rights))
+    unknown = set(rights) - set(RIGHTS)
+    if unknown or not chosen:
+        raise UsageError(f"unknown right {', '.join(sorted(unknown)) or 'none'}", hint=f"rights: {', '.join(RIGHTS)}")
+    text = _PREFIX + secrets.token_urlsafe(32)
+    return text, Token(name, hash_of(text), chosen, tuple(collections), until, int(time.time()))
+
+
+def encoded(tokens: Iterable[Token]) -> bytes:
+    """The contents of the file."""
+    return msgspec.json.format(msgspec.json.encode({"version": 1, "tokens": list(tokens)}), indent=1) + b"\n"
+
+
+class _Contents(Struct, frozen=True):
+    version: Literal[1]
+    tokens: tuple[Token, ...]
+
+
+def _read(path: Path) -> tuple[Token, ...]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Contents).tokens
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path}: is no file of tokens: {error}") from error

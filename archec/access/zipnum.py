@@ -1,0 +1,147 @@
+"""ZipNum: an index in compressed blocks, with a sorted summary of the first line of each block.
+
+A line of the summary is ``KEY TIME TAB PART TAB OFFSET TAB LENGTH TAB NUMBER``. Where the parts lie is in a file beside
+it (``NAME.loc`` or ``location``: part TAB path); else they lie beside it under their own names.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import BinaryIO
+
+from archec.access.errors import SourceFailed
+from archec.access.files import Found, IndexFile, SortedFile, check_sorted
+from archec.access.rows import LineReader, Origin, Row, any_row
+
+_MAX_BLOCK = 64 << 20
+"""Bytes of the largest block, unpacked."""
+_ENDINGS = ("", ".gz", ".cdxj.gz", ".cdx.gz")
+
+
+class ZipNum:
+    """See the module's docstring, and :class:`archec.access.sorted.SortedLines`."""
+
+    def __init__(self, summary: SortedFile, folder: Path, places: dict[str, Path], name: str) -> None:
+        self._summary, self._folder, self._places, self._name = summary, folder, places, name
+
+    @property
+    def summary(self) -> SortedFile:
+        """The lines of the summary."""
+        return self._summary
+
+    def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """See :class:`archec.access.sorted.SortedLines`."""
+        before = islice(self._summary.backward(b"", start), 1)
+        for block in chain(before, self._summary.forward(start, end)):
+            for line in self._lines(block):
+                if line >= end:
+                    return
+                if line >= start:
+                    yield line
+
+    def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """See :class:`archec.access.sorted.SortedLines`."""
+        for block in self._summary.backward(b"", end):
+            for line in reversed(self._lines(block)):
+                if line < start:
+                    return
+                if line < end:
+                    yield line
+
+    def _lines(self, block: bytes) -> list[bytes]:
+        try:
+            _, part, offset, length = block.decode("utf-8").split("\t")[:4]
+            return self._unpacked(part, int(offset), int(length)).splitlines()
+        except (ValueError, UnicodeDecodeError) as error:
+            raise SourceFailed(f"{self._name}: a line of the summary is no ZipNum") from error
+        except OSError as error:
+            raise SourceFailed(f"{self._name}: a part cannot be read: {error.strerror}") from error
+        except zlib.error as error:
+            raise SourceFailed(f"{self._name}: a block is damaged") from error
+
+    def _unpacked(self, part: str, offset: int, length: int) -> bytes:
+        with open(self._path(part), "rb") as file:
+            data = os.pread(file.fileno(), min(length, _MAX_BLOCK), offset)
+        unpacked: list[bytes] = []
+        size = 0
+        while data:
+            packer = zlib.decompressobj(31)
+            piece = packer.decompress(data, _MAX_BLOCK - size + 1)
+            size += len(piece)
+            if size > _MAX_BLOCK:
+                raise SourceFailed(f"{self._name}: a block has more than {_MAX_BLOCK} bytes")
+            if not packer.eof:
+                raise zlib.error("cut")
+            unpacked.append(piece)
+            data = packer.unused_data
+        return b"".join(unpacked)
+
+    def _path(self, part: str) -> Path:
+        if part in self._places:
+            return self._places[part]
+        name = Path(part).name
+        for ending in _ENDINGS:
+            if (self._folder / (name + ending)).is_file():
+                return self._folder / (name + ending)
+        raise SourceFailed(f"{self._name}: there is no part {name}")
+
+
+class ZipNumFile:
+    """A ZipNum index by the path of its summary."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._summary = IndexFile(path, name, _check_summary)
+        self._name = name
+
+    def opened(self) -> tuple[ZipNum, LineReader]:
+        """Its lines, and how they are read. Raises SourceFailed."""
+        summary, _ = self._summary.opened()
+        folder = self._summary.path.parent
+        return ZipNum(summary, folder, _places(self._summary.path), self._name), any_row
+
+    def forget(self) -> None:
+        """See :meth:`archec.access.files.IndexFile.forget`."""
+        self._summary.forget()
+
+    @property
+    def is_checked(self) -> bool:
+        """See :class:`archec.access.files.IndexFile`."""
+        return self._summary.is_checked
+
+    @property
+    def fault(self) -> str:
+        """See :class:`archec.access.files.IndexFile`."""
+        return self._summary.fault
+
+
+def _check_summary(file: BinaryIO, name: str) -> Found:
+    return check_sorted(file, name, _summary_form)
+
+
+def _summary_form(line: bytes) -> LineReader | None:
+    return _no_row if line.count(b"\t") >= 3 else None
+
+
+def _no_row(line: bytes, origin: Origin) -> Row | None:
+    return None
+
+
+def _places(summary: Path) -> dict[str, Path]:
+    places: dict[str, Path] = {}
+    for name in (f"{summary.stem}.loc", "location"):
+        try:
+            text = summary.with_name(name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+        for line in text.splitlines():
+            part, *paths = line.split("\t")
+            for path in map(Path, paths):
+                near = [path] if path.is_absolute() else [summary.parent / path, Path.cwd() / path]
+                found = next((one for one in [*near, summary.parent / path.name] if one.is_file()), None)
+                if found is not None:
+                    places.setdefault(part, found)
+    return places

@@ -1,0 +1,118 @@
+"""``archec access``: tokens of those who may read the collections, and the indexes of collections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from archec.access.sorting import folder_files, sort_index
+from archec.access.tokens import RIGHTS, Token, TokenFile, encoded, new_token, token_path
+from archec.cli.common import config_option, json_option
+from archec.config import Config, load
+from archec.errors import UsageError
+from archec.store.durable import atomic_stream, storage_errors
+from archec.terminal.output import echo, echo_json, note
+from archec.tist import iso, parse_when
+
+
+@click.group()
+def access() -> None:
+    """Who may read the collections, and the indexes of collections.
+
+    Collections are served by 'archec serve'; without a token nobody sees anything of them, unless the configuration
+    says so.
+    """
+
+
+@access.group()
+def token() -> None:
+    """Tokens: who may see what of which collections."""
+
+
+@token.command()
+@click.argument("name")
+@click.option(
+    "--rights",
+    default="metadata,content",
+    metavar="RIGHTS",
+    help=f"What it allows: some of {','.join(RIGHTS)}; default: metadata,content.",
+)
+@click.option("--collection", "collections", multiple=True, metavar="NAME", help="Only this collection; repeatable.")
+@click.option("--until", metavar="DATE", help="It is valid until this moment.")
+@config_option
+def create(name: str, rights: str, collections: tuple[str, ...], until: str | None, config_file: Path | None) -> None:
+    """Make a token for NAME, and print it: this once, for only its hash is kept.
+
+    It goes into requests as 'Authorization: Bearer TOKEN', or as the password of HTTP Basic.
+    """
+    config = load(config_file)
+    wanted = [right.strip() for right in rights.split(",") if right.strip()]
+    unknown = sorted(set(collections) - {one.name for one in config.collections})
+    if unknown:
+        raise UsageError(f"there is no collection {unknown[0]}", hint=f"collections are set in {config.file}")
+    known = _tokens(config)
+    text, made = new_token(known, name, wanted, collections, parse_when(until) if until is not None else 0)
+    _write(config, (*known, made))
+    echo(text)
+
+
+@token.command("list")
+@json_option
+@config_option
+def list_tokens(as_json: bool, config_file: Path | None) -> None:
+    """Show the tokens: their names, rights, collections and ends."""
+    for one in _tokens(load(config_file)):
+        if as_json:
+            until = iso(one.until) if one.until else None
+            collections = list(one.collections)
+            value = {"name": one.name, "rights": list(one.rights), "collections": collections, "until": until}
+            echo_json({**value, "created": iso(one.created)})
+        else:
+            where = ", ".join(one.collections) or "all collections"
+            until = f", until {iso(one.until)}" if one.until else ""
+            echo(f"{one.name}: {', '.join(one.rights)}; {where}{until}")
+
+
+@token.command()
+@click.argument("name")
+@config_option
+def revoke(name: str, config_file: Path | None) -> None:
+    """Make the token of NAME invalid, at once; what is being sent with it ends within seconds."""
+    config = load(config_file)
+    known = _tokens(config)
+    kept = tuple(one for one in known if one.name != name)
+    if len(kept) == len(known):
+        raise UsageError(f"there is no token {name}", hint="'archec access token list' shows them")
+    _write(config, kept)
+    note(f"{name} is revoked")
+
+
+@access.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@json_option
+def sort(files: tuple[Path, ...], as_json: bool) -> None:
+    """Put index files (CDXJ or CDX, also gzip) in byte order, as they must be to be searched.
+
+    A whole new file takes the place of the old one; repeated lines are left out. Of a folder, its index files.
+    """
+    for path in [file for given in files for file in folder_files(given)]:
+        done = sort_index(path)
+        if as_json:
+            echo_json({"path": str(path), **done._asdict()})
+        elif done.was_sorted:
+            echo(f"{path}: was sorted ({done.lines:,} lines)")
+        else:
+            echo(f"{path}: sorted, {done.lines:,} lines, {done.repeated:,} of them repeated and left out")
+
+
+def _tokens(config: Config) -> tuple[Token, ...]:
+    return TokenFile(token_path(config)).tokens()
+
+
+def _write(config: Config, tokens: tuple[Token, ...]) -> None:
+    path = token_path(config)
+    with storage_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_stream(path, mode=0o600) as file:
+        file.write(encoded(tokens))

@@ -1,0 +1,389 @@
+"""The collections of the access layer: the setting ``collections``, read into what each collection asks and loads from.
+
+The form is that of the Distributed Archive Config of pywb's wiki, with the names that pywb itself uses accepted as
+well. Everything is checked before the server starts: a wrong setting is refused by its collection and key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from archec.errors import ArchecError
+from archec.units import parse_duration
+
+SourceType = Literal["file", "zipnum", "warc", "wacz", "archec", "redis", "cdx", "memento", "live"]
+ResourceKind = Literal["live", "path", "prefix", "index", "redis", "wacz"]
+
+DEFAULT_TIMEOUT = 5.0
+RESERVED = ("oai", "cdx", "web", "wayback", "healthz", "metrics")
+"""Paths of the server, which no collection may have."""
+
+_NAME = re.compile(r"[^\s/?#%\x00-\x1f\x7f]{1,100}")
+_KEYS: Mapping[str, str] = {
+    "index": "index",
+    "index_paths": "index",
+    "index_group": "index_group",
+    "sequence": "sequence",
+    "resource": "resource",
+    "archive_paths": "resource",
+    "index_timeout": "index_timeout",
+    "timeout": "index_timeout",
+}
+"""The keys of a collection: how they are spelled, and which setting that is."""
+_SOURCE_KEYS: Mapping[str, tuple[str, ...]] = {
+    "file": ("path",),
+    "zipnum": ("path",),
+    "warc": ("path",),
+    "wacz": ("path",),
+    "archec": ("path",),
+    "redis": ("redis_url",),
+    "cdx": ("api_url", "replay_url"),
+    "memento": ("timegate_url", "timemap_url", "replay_url"),
+    "wb-memento": ("timegate_url", "timemap_url", "replay_url"),
+    "live": (),
+}
+_REFUSED = {
+    "xmlquery": "xmlquery is not supported; a CDX server is 'cdx+URL'",
+    "live+": "the live web takes no URL; write '$live'",
+}
+
+
+class Misfit(ValueError):
+    """A value that does not fit; the message names its place within the setting."""
+
+
+class SourceConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """An index: where rows come from. ``path`` and URLs are as written; the path of ``archec`` is empty for the own
+    archive."""
+
+    name: str
+    type: SourceType
+    path: str = ""
+    redis_url: str = ""
+    api_url: str = ""
+    replay_url: str = ""
+    timegate_url: str = ""
+    timemap_url: str = ""
+
+
+class ResourceConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where records are loaded from: the live web, a prefix of paths or URLs, a list of paths, a hash in Redis, a WACZ
+    file. A ``path`` is a prefix or, if it is that of a file, a list."""
+
+    kind: ResourceKind
+    place: str = ""
+
+
+class StepConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is asked at once, and from where its records are loaded. ``timeout`` in seconds."""
+
+    sources: tuple[SourceConfig, ...]
+    resources: tuple[ResourceConfig, ...]
+    timeout: float = DEFAULT_TIMEOUT
+    grouped: bool = False
+    name: str = ""
+
+
+class CollectionConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A collection: its steps, which are tried in turn. Only a ``sequence`` has several."""
+
+    name: str
+    steps: tuple[StepConfig, ...]
+
+
+def read_collections(value: Any) -> Any:
+    """The setting as plain data that fits :class:`CollectionConfig`. Raises :class:`Misfit`."""
+    if not isinstance(value, dict):
+        return value
+    return [_collection(name, one) for name, one in value.items()]
+
+
+def _collection(name: Any, value: Any) -> dict[str, Any]:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise Misfit(f"{name!r} is no name of a collection: it is a part of paths, without slashes and blanks")
+    if name in RESERVED:
+        raise Misfit(f"no collection may be named {name}: that is a path of the server")
+    if isinstance(value, str):
+        value = {"index": value}
+    given = _settings(name, value)
+    if "sequence" in given:
+        others = sorted(set(given) - {"sequence"})
+        if others:
+            raise Misfit(f"{name}: {others[0]} belongs to the steps of the sequence, not beside it")
+        steps = given["sequence"]
+        if not isinstance(steps, list) or not steps:
+            raise Misfit(f"{name}: sequence must be a list of steps")
+        return {"name": name, "steps": [_step(name, i, step) for i, step in enumerate(steps, 1)]}
+    return {"name": name, "steps": [_sources_and_resources(name, name, given)]}
+
+
+def _step(name: str, number: int, value: Any) -> dict[str, Any]:
+    where = f"{name}: step {number}"
+    label = name
+    if isinstance(value, dict) and "name" in value:
+        value = dict(value)
+        label = value.pop("name")
+        if not isinstance(label, str) or not label:
+            raise Misfit(f"{where}: name must be text")
+    if isinstance(value, str):
+        value = {"index": value}
+    given = _settings(where, value)
+    if "sequence" in given:
+        raise Misfit(f"{where}: a step has no sequence of its own")
+    return _sources_and_resources(where, label, given)
+
+
+def _settings(where: str, value: Any) -> dict[str, Any]:
+    """The settings of a collection or step under their own names, each spelled once."""
+    if not isinstance(value, dict):
+        raise Misfit(f"{where}: must be a group of settings, or the text of an index")
+    given: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
+    for key, item in value.items():
+        name = _KEYS.get(str(key))
+        if name is None:
+            raise Misfit(f"{where}: unknown setting {key}{_nearest(str(key), _KEYS)}")
+        if name in given:
+            raise Misfit(f"{where}: {spelled[name]} and {key} are the same setting; one of them must go")
+        given[name], spelled[name] = item, str(key)
+    return given
+
+
+def _sources_and_resources(where: str, label: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    if ("index" in given) == ("index_group" in given):
+        raise Misfit(f"{where}: needs one of index, index_group and sequence")
+    if "index" in given:
+        sources = [_source(f"{where}: index", label, given["index"])]
+    else:
+        group = given["index_group"]
+        if not isinstance(group, dict) or not group:
+            raise Misfit(f"{where}: index_group must be a group of indexes by name")
+        sources = [_source(f"{where}: index_group: {name}", str(name), item) for name, item in group.items()]
+        for source in sources:
+            if not _NAME.fullmatch(source["name"]) or set(source["name"]) & set(",!:"):
+                raise Misfit(f"{where}: index_group: {source['name']!r} is no name of an index")
+    return {
+        "name": label,
+        "sources": sources,
+        "resources": _resources(where, given.get("resource"), "resource" in given),
+        "timeout": _timeout(where, given.get("index_timeout", DEFAULT_TIMEOUT)),
+        "grouped": "index_group" in given,
+    }
+
+
+def _timeout(where: str, value: Any) -> float:
+    try:
+        seconds = parse_duration(value)
+    except (ValueError, ArchecError) as error:
+        raise Misfit(f"{where}: index_timeout: {error}") from error
+    if seconds <= 0:
+        raise Misfit(f"{where}: index_timeout: must be more than 0 seconds")
+    return seconds
+
+
+# -- indexes ----------------------------------------------------------------------------------------
+
+
+def _source(where: str, name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"name": name, **_shorthand(where, value.strip())}
+    if isinstance(value, list):
+        raise Misfit(f"{where}: several indexes are an index_group, each with its name")
+    if not isinstance(value, dict):
+        raise Misfit(f"{where}: must be the text of an index, or a group with its type")
+    kind = value.get("type")
+    if kind == "xmlquery":
+        raise Misfit(f"{where}: {_REFUSED['xmlquery']}")
+    if not isinstance(kind, str) or kind not in _SOURCE_KEYS:
+        shown = "needs a type" if kind is None else f"unknown type {kind}{_nearest(str(kind), _SOURCE_KEYS)}"
+        raise Misfit(f"{where}: {shown}; types are {', '.join(_SOURCE_KEYS)}")
+    known = _SOURCE_KEYS[kind]
+    made: dict[str, Any] = {"name": name, "type": "memento" if kind == "wb-memento" else kind}
+    for key, item in value.items():
+        if key == "type":
+            continue
+        if key not in known:
+            raise Misfit(f"{where}: unknown setting {key} of type {kind}{_nearest(str(key), known)}")
+        if not isinstance(item, str) or not item.strip():
+            raise Misfit(f"{where}: {key} must be text")
+        made[key] = item.strip()
+    return _completed(where, kind, made)
+
+
+def _completed(where: str, kind: str, made: dict[str, Any]) -> dict[str, Any]:
+    """A source with all that it needs, and nothing that does not fit."""
+
+    def needs(key: str) -> str:
+        if not made.get(key):
+            raise Misfit(f"{where}: type {kind} needs {key}")
+        return str(made[key])
+
+    if kind in ("file", "zipnum", "warc", "wacz"):
+        made["path"] = _path(where, needs("path"))
+    elif kind == "redis":
+        made["redis_url"] = _redis(where, needs("redis_url"))
+    elif kind == "cdx":
+        _web(where, "api_url", needs("api_url"))
+        made.setdefault("replay_url", _replay_of(made["api_url"], ""))
+        _web(where, "replay_url", made["replay_url"])
+    elif kind in ("memento", "wb-memento"):
+        for key in ("timegate_url", "timemap_url"):
+            if key in made:
+                _web(where, key, made[key])
+        if not (made.get("timegate_url") or made.get("timemap_url")):
+            raise Misfit(f"{where}: type {kind} needs timegate_url, timemap_url or both")
+        _web(where, "replay_url", needs("replay_url"))
+    return made
+
+
+def _shorthand(where: str, text: str) -> dict[str, Any]:
+    """An index in one line of text."""
+    if text in ("$live", "live"):
+        return {"type": "live"}
+    if text == "$archive":
+        return {"type": "archec"}
+    for prefix, told in _REFUSED.items():
+        if text.startswith(prefix):
+            raise Misfit(f"{where}: {told}")
+    if text.startswith("$"):
+        raise Misfit(f"{where}: unknown index {text}{_nearest(text, ('$live', '$archive'))}")
+    scheme, plus, rest = text.partition("+")
+    if plus and re.fullmatch("[a-z-]+", scheme):
+        if scheme in ("memento", "wb-memento"):
+            return _memento(where, rest, "im_" if scheme == "wb-memento" else "id_")
+        if scheme in ("cdx", "cdxj"):
+            return _cdx(where, rest)
+        if scheme in ("zipnum", "warc", "wacz", "archec"):
+            return {"type": scheme, "path": _path(where, rest)}
+        if scheme == "file":
+            return {"type": "file", "path": _path(where, rest)}
+        known = ("memento+", "wb-memento+", "cdx+", "cdxj+", "zipnum+", "warc+", "wacz+", "archec+")
+        raise Misfit(f"{where}: unknown prefix {scheme}+{_nearest(scheme + '+', known)}")
+    if text.startswith(("http://", "https://")):
+        return _memento(where, text, "id_")
+    if text.startswith(("redis://", "rediss://")):
+        return {"type": "redis", "redis_url": _redis(where, text)}
+    path = _path(where, text)
+    kind = "wacz" if path.endswith(".wacz") else "zipnum" if path.endswith(".idx") else "file"
+    return {"type": kind, "path": path}
+
+
+def _memento(where: str, url: str, modifier: str) -> dict[str, Any]:
+    _web(where, "memento+", url)
+    base = url if url.endswith("/") else url + "/"
+    return {
+        "type": "memento",
+        "timegate_url": base + "{url}",
+        "timemap_url": base + "timemap/link/{url}",
+        "replay_url": f"{base}{{timestamp}}{modifier}/{{url}}",
+    }
+
+
+def _cdx(where: str, text: str) -> dict[str, Any]:
+    url, _, prefix = text.strip().partition(" ")
+    _web(where, "cdx+", url)
+    mark = "&" if "?" in url else "?"
+    return {
+        "type": "cdx",
+        "api_url": f"{url}{mark}url={{url}}&closest={{closest}}",
+        "replay_url": _replay_of(url, prefix.strip()),
+    }
+
+
+def _replay_of(api_url: str, prefix: str) -> str:
+    """Where the records of a CDX server are replayed: its address without ``-cdx``; else ``prefix`` beside it."""
+    base = api_url.partition("?")[0].rstrip("/")
+    if not prefix and base.endswith("-cdx"):
+        base = base.removesuffix("-cdx")
+    elif base.count("/") > 2:
+        base = base.rpartition("/")[0]
+    if prefix:
+        base += prefix if prefix.startswith("/") else f"/{prefix}"
+    return f"{base.rstrip('/')}/{{timestamp}}id_/{{url}}"
+
+
+def _web(where: str, key: str, url: str) -> None:
+    try:
+        parts = urlsplit(url.replace("{", "").replace("}", ""))
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        good = False
+    if not good or any(char.isspace() for char in url):
+        raise Misfit(f"{where}: {key}: {url!r} is not an http:// or https:// URL")
+
+
+def _redis(where: str, url: str) -> str:
+    """A Redis URL with its key: ``redis://HOST[:PORT][/N]/KEY``."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("redis", "rediss") and bool(parts.hostname) and bool(parts.path.strip("/"))
+    except ValueError:
+        good = False
+    if not good:
+        raise Misfit(f"{where}: {url!r} is not redis://HOST/KEY or redis://HOST/N/KEY")
+    return url
+
+
+def _path(where: str, text: str) -> str:
+    """A path from itself or a ``file:`` URL."""
+    path = text.strip()
+    if path.startswith("file:"):
+        path = path.removeprefix("file:")
+        if path.startswith("//"):
+            host, slash, rest = path[2:].partition("/")
+            path = (slash if host in ("", "localhost") else f"{host}/") + rest
+    if not path or "://" in path:
+        raise Misfit(f"{where}: {text!r} is neither a path nor an index that is known")
+    return path
+
+
+# -- resources --------------------------------------------------------------------------------------
+
+
+def _resources(where: str, value: Any, given: bool) -> list[dict[str, Any]]:
+    if not given:
+        return [{"kind": "live"}]
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise Misfit(f"{where}: resource must be a path, a URL or $live, or a list of these")
+    return [_resource(f"{where}: resource", text.strip()) for text in texts]
+
+
+def _resource(where: str, text: str) -> dict[str, Any]:
+    if text == "$live":
+        return {"kind": "live"}
+    if text.startswith("$"):
+        raise Misfit(f"{where}: unknown resource {text}; did you mean $live?")
+    scheme, plus, rest = text.partition("+")
+    if plus and re.fullmatch("[a-z]+(-[a-z]+)?", scheme) and "/" not in scheme:
+        if scheme == "warc-prefix":
+            return {"kind": "prefix", "place": _prefix(where, rest)}
+        if scheme == "warc-index":
+            if rest.startswith(("redis://", "rediss://")):
+                return {"kind": "redis", "place": _redis(where, rest)}
+            return {"kind": "index", "place": _path(where, rest)}
+        raise Misfit(f"{where}: unknown prefix {scheme}+{_nearest(scheme + '+', ('warc-prefix+', 'warc-index+'))}")
+    if text.startswith(("redis://", "rediss://")):
+        return {"kind": "redis", "place": _redis(where, text)}
+    place = _prefix(where, text)
+    if "://" not in place and place.endswith(".wacz"):
+        return {"kind": "wacz", "place": place}
+    return {"kind": "prefix" if "://" in place else "path", "place": place}
+
+
+def _prefix(where: str, text: str) -> str:
+    if text.startswith(("http://", "https://")):
+        _web(where, "prefix", text)
+        return text if text.endswith("/") or "?" in text else text + "/"
+    return _path(where, text)
+
+
+def _nearest(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(word, list(known), 1, 0.5)
+    return f"; did you mean {close[0]}?" if close else ""

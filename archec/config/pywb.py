@@ -1,0 +1,134 @@
+"""A pywb ``config.yaml``, read for ``archec serve --pywb``: its collections as archec's own settings have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from archec.config.collections import CollectionConfig, Misfit, read_collections
+from archec.errors import ConfigError
+
+_KNOWN = ("collections", "archive_paths", "index_paths", "collections_root")
+_ALL = "$all"
+
+
+class Pywb(NamedTuple):
+    """The collections of a pywb configuration, and its settings that mean nothing to archec."""
+
+    collections: tuple[CollectionConfig, ...]
+    ignored: tuple[str, ...]
+
+
+def load_pywb(path: Path) -> Pywb:
+    """Reads the file. Raises :class:`ConfigError` with its name and what is wrong."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: must hold 'key: value' lines")
+    try:
+        read = read_collections(_collections(data, path.absolute().parent))
+        made = msgspec.convert(read, tuple[CollectionConfig, ...])
+    except (Misfit, msgspec.ValidationError) as error:
+        raise ConfigError(f"{path}: collections: {error}") from error
+    base = path.absolute().parent
+    absolute = tuple(_with_absolute_paths(one, base) for one in made)
+    return Pywb(absolute, tuple(str(key) for key in data if key not in _KNOWN))
+
+
+def _collections(data: dict[str, Any], base: Path) -> dict[str, Any]:
+    given = data.get("collections") or {}
+    if not isinstance(given, dict):
+        raise Misfit("must be a group of collections by name")
+    archives = data.get("archive_paths")
+    root = base / _text(data, "collections_root", "collections")
+    folders = _folders(root, _text(data, "index_paths", "indexes"), archives)
+    made: dict[str, Any] = dict(folders)
+    for name, value in given.items():
+        if value == _ALL:
+            value = _everything(name, folders)
+        elif isinstance(value, str):
+            value = {"index": value}
+        if isinstance(value, dict):
+            value = _with_archives(value, archives)
+        made[name] = value
+    return made
+
+
+def _with_absolute_paths(collection: CollectionConfig, base: Path) -> CollectionConfig:
+    """The collection with paths that were relative to pywb's file."""
+    steps = tuple(
+        msgspec.structs.replace(
+            step,
+            sources=tuple(
+                msgspec.structs.replace(one, path=str(base / one.path)) if one.path else one for one in step.sources
+            ),
+            resources=tuple(
+                msgspec.structs.replace(one, place=str(base / one.place))
+                if one.place and "://" not in one.place
+                else one
+                for one in step.resources
+            ),
+        )
+        for step in collection.steps
+    )
+    return msgspec.structs.replace(collection, steps=steps)
+
+
+def _folders(root: Path, indexes: str, archives: Any) -> dict[str, Any]:
+    """Each folder below ``collections_root`` is a collection, as pywb has it."""
+    try:
+        names = sorted(path.name for path in root.iterdir() if (path / indexes).is_dir())
+    except OSError:
+        return {}
+    places = [archives] if isinstance(archives, str) else archives or ["archive"]
+    return {
+        name: {"index": str(root / name / indexes), "resource": [_below(root / name, place) for place in places]}
+        for name in names
+    }
+
+
+def _below(folder: Path, place: Any) -> Any:
+    return place if not isinstance(place, str) or "://" in place or "+" in place else str(folder / place)
+
+
+def _everything(name: object, folders: dict[str, Any]) -> dict[str, Any]:
+    if not folders:
+        raise Misfit(f"{name}: $all is all of collections_root, which has no collections")
+    return {
+        "index_group": {folder: value["index"] for folder, value in folders.items()},
+        "archive_paths": [place for value in folders.values() for place in value["resource"]],
+    }
+
+
+def _with_archives(value: dict[str, Any], archives: Any) -> dict[str, Any]:
+    """A collection or step with the archive paths of the whole file where it has none; a timeout below 1 is pywb's
+    way to say the default."""
+    value = dict(value)
+    if isinstance(value.get("sequence"), list):
+        value["sequence"] = [
+            _with_archives(step, archives) if isinstance(step, dict) else step for step in value["sequence"]
+        ]
+        return value
+    if value.get("timeout") == 0:
+        del value["timeout"]
+    if archives and not {"archive_paths", "resource"} & set(value):
+        value["archive_paths"] = archives if isinstance(archives, list) else [archives]
+    if isinstance(value.get("archive_paths"), list):
+        value["archive_paths"] = [*value["archive_paths"], "$live"]  # pywb always tries the web, too
+    elif isinstance(value.get("archive_paths"), str):
+        value["archive_paths"] = [value["archive_paths"], "$live"]
+    return value
+
+
+def _text(data: dict[str, Any], key: str, default: str) -> str:
+    value = data.get(key, default)
+    if not isinstance(value, str) or not value:
+        raise Misfit(f"{key} must be the name of a folder")
+    return value

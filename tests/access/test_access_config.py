@@ -1,0 +1,237 @@
+"""The setting ``collections``: every example of the Distributed Archive Config, pywb's names, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from archec.config import CollectionConfig, parse
+from archec.config.pywb import load_pywb
+from archec.errors import ConfigError
+
+EXAMPLES = """
+collections:
+  local_full:
+    index:
+      type: file
+      path: file:///local/index/
+    resource:
+      - file:///local/warcs
+      - http://remote/path/to/warcs
+  local:
+    index: /local/index
+    resource:
+      - /local/warcs
+      - http://remote/path/to/warcs
+  aqpt_full:
+    index:
+      type: memento
+      timegate_url: http://arquivo.pt/wayback/{url}
+      timemap_url: http://arquivo.pt/wayback/timemap/link/{url}
+      replay_url: http://arquivo.pt/wayback/{timestamp}id_/{url}
+    resource: $live
+  aqpt: memento+http://arquivo.pt/wayback/
+  rhiz_full:
+    index:
+      type: cdx
+      api_url: http://webenact.rhizome.org/all-cdx?url={url}&closest={timestamp}
+      replay_url: http://webenact.rhizome.org/all/{timestamp}id_/{url}
+    resource: $live
+  rhiz: cdx+http://webenact.rhizome.org/all-cdx
+  ia_full:
+    index:
+      type: cdx
+      api_url: http://web.archive.org/cdx?url={url}&closest={timestamp}
+      replay_url: http://web.archive.org/web/{timestamp}id_/{url}
+    resource: $live
+  ia: cdx+http://web.archive.org/cdx /web/
+  live_full:
+    index:
+      type: live
+  live: $live
+  remote-cdx:
+    index: cdx+http://path/to/cdx/server
+    resource: http://path/to/warc/storage
+  many:
+    index_group:
+      ia: cdx+http://web.archive.org/cdx /web
+      aqpt: memento+http://arquivo.pt/wayback/
+      rhiz: cdx+http://webenact.rhizome.org/all-cdx
+      local: ./local/index
+    resource:
+      - $live
+      - ./local/warcs
+    index_timeout: 5.0
+  seq_fallback:
+    sequence:
+      - index: ./local/index/
+        resource:
+          ./local/warcs
+      - index_group:
+          ia: cdx+http://web.archive.org/cdx /web
+          aqpt: memento+http://arquivo.pt/wayback/
+          rhiz: cdx+http://webenact.rhizome.org/all-cdx
+        index_timeout: 3.0
+      - index: $live
+  prefixes:
+    index: /local/index
+    resource:
+      - $live
+      # warc prefix to find exact WARC path
+      - warc-prefix+file:///local/warcs
+      - warc-prefix+http://remote/warc/path/
+      # text-based filename lookup
+      - warc-index+file:///warc/path-index.txt
+      # redis-based filename lookup
+      - warc-index+redis://redis/hash_key
+"""
+
+
+def read(text: str) -> dict[str, CollectionConfig]:
+    return {one.name: one for one in parse(text, Path("config.yaml")).collections}
+
+
+def test_full_schemas_and_shorthands_of_the_examples_mean_the_same() -> None:
+    found = read(EXAMPLES)
+    for name in ("aqpt", "ia", "live"):
+        full, short = found[f"{name}_full"].steps[0], found[name].steps[0]
+        assert full.resources == short.resources
+        assert [one.replay_url for one in full.sources] == [one.replay_url for one in short.sources]
+        assert [one.timemap_url for one in full.sources] == [one.timemap_url for one in short.sources]
+    assert found["rhiz"].steps[0].sources[0].replay_url == "http://webenact.rhizome.org/all/{timestamp}id_/{url}"
+    assert found["local_full"].steps[0].sources[0].path == "/local/index/"
+    assert [one.place for one in found["local"].steps[0].resources] == ["/local/warcs", "http://remote/path/to/warcs/"]
+
+
+def test_groups_and_sequences_of_the_examples() -> None:
+    found = read(EXAMPLES)
+    many = found["many"].steps[0]
+    assert [one.name for one in many.sources] == ["ia", "aqpt", "rhiz", "local"]
+    assert many.grouped
+    assert many.timeout == 5.0
+    assert many.sources[0].replay_url == "http://web.archive.org/web/{timestamp}id_/{url}"
+    steps = found["seq_fallback"].steps
+    assert [step.timeout for step in steps] == [5.0, 3.0, 5.0]
+    assert [step.sources[0].type for step in steps] == ["file", "cdx", "live"]
+    assert [one.kind for one in steps[1].resources] == ["live"]
+    kinds = [one.kind for one in found["prefixes"].steps[0].resources]
+    assert kinds == ["live", "prefix", "prefix", "index", "redis"]
+
+
+def test_names_that_pywb_uses() -> None:
+    found = read("""
+collections:
+  a: ./index
+  b: {index_paths: ./index, archive_paths: [./archive], timeout: 0.5}
+  c: {index_group: {x: cdxj+http://h/c-cdx, y: wb-memento+http://h/w, z: zipnum+./z.idx, r: redis://h/2/k}}
+  d: http://h/wayback
+  e: {index: $archive}
+  f: {index: {type: redis, redis_url: 'redis://h/k'}}
+""")
+    assert found["b"].steps[0].timeout == 0.5
+    assert found["b"].steps[0].resources[0].place == "./archive"
+    types = [one.type for one in found["c"].steps[0].sources]
+    assert types == ["cdx", "memento", "zipnum", "redis"]
+    assert found["c"].steps[0].sources[1].replay_url == "http://h/w/{timestamp}im_/{url}"
+    assert found["d"].steps[0].sources[0].type == "memento"
+    assert found["e"].steps[0].sources[0].type == "archec"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: {index_tmeout: 3, index: x}", "a: unknown setting index_tmeout; did you mean index_timeout?"),
+        ("a: {index: x, index_paths: y}", "a: index and index_paths are the same setting"),
+        ("a: {index: x, resource: y, archive_paths: z}", "a: resource and archive_paths are the same setting"),
+        ("a: {index: x, timeout: 1, index_timeout: 1}", "the same setting"),
+        ("a: {resource: x}", "a: needs one of index, index_group and sequence"),
+        ("a: {index: xmlquery+http://h/}", "a: index: xmlquery is not supported; a CDX server is 'cdx+URL'"),
+        ("a: {index: {type: xmlquery, api_url: x}}", "xmlquery is not supported"),
+        ("a: {index: live+http://h/}", "write '$live'"),
+        ("a: {index: $liv}", "did you mean $live?"),
+        ("a: {index: memeto+http://h/}", "did you mean memento+?"),
+        ("a: {index: {type: mement}}", "unknown type mement; did you mean memento?"),
+        ("a: {index: {type: file, pth: x}}", "unknown setting pth of type file; did you mean path?"),
+        ("a: {index: {type: memento, timegate_url: 'http://h/{url}'}}", "needs replay_url"),
+        ("a: {index: {path: x}}", "needs a type"),
+        ("a: {index: [x]}", "index_group"),
+        ("a: {index: ftp://h/}", "neither a path nor an index"),
+        ("a: {index: x, resource: []}", "resource must be a path"),
+        ("a: {index: x, resource: warc-prefx+/x}", "did you mean warc-prefix+?"),
+        ("a: {index: x, index_timeout: 0}", "more than 0"),
+        ("a: {index: x, index_timeout: soon}", "index_timeout"),
+        ("a: {sequence: []}", "list of steps"),
+        ("a: {sequence: [{index: x}], resource: y}", "resource belongs to the steps"),
+        ("a: {sequence: [{indx: x}]}", "a: step 1: unknown setting indx; did you mean index?"),
+        ("a: 3", "must be a group of settings"),
+        ("oai: x", "no collection may be named oai"),
+        ("web: x", "no collection may be named web"),
+        ("metrics: x", "no collection may be named metrics"),
+        ("a/b: x", "no name of a collection"),
+        ("a: {index: redis://h}", "redis://HOST/KEY"),
+        ("[a]", "must be groups"),
+    ],
+)
+def test_what_is_refused_and_how(text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(f"collections:\n  {text}" if not text.startswith("[") else f"collections: {text}")
+    assert "config.yaml: collections" in str(caught.value)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("rules: [{rights: opn}]", "rule 1: rights must be one of open, metadata, closed, withdrawn"),
+        ("rules: [{archve: a, rights: open}]", "rule 1: unknown key archve; did you mean archive?"),
+        ("rules: [{rights: closed, until: soon}]", "rule 1: until must be a date"),
+        ("rules: [{rights: open, networks: [x]}]", "networks"),
+        ("open: all", "none, metadata or content"),
+        ("cache: soon", "not a duration"),
+    ],
+)
+def test_what_is_refused_of_access(text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(f"access: {{{text}}}", Path("config.yaml"))
+    assert told in str(caught.value)
+
+
+def test_access_as_written() -> None:
+    config = parse(
+        "access: {live: on, cache: 5m, open: metadata,"
+        " rules: [{archive: aaa, networks: 10.0.0.1/8, rights: open, until: 2027-01-01}]}",
+        Path("config.yaml"),
+    )
+    assert config.access.live
+    assert config.access.cache == 300
+    assert config.access.rules[0].networks == ("10.0.0.0/8",)
+    assert config.access.rules[0].until == "2027-01-01"
+
+
+def test_a_configuration_of_pywb(tmp_path: Path) -> None:
+    (tmp_path / "collections" / "one" / "indexes").mkdir(parents=True)
+    (tmp_path / "collections" / "two" / "indexes").mkdir(parents=True)
+    file = tmp_path / "config.yaml"
+    file.write_text("""
+debug: true
+framed_replay: false
+archive_paths: ./warcs
+collections:
+  every: $all
+  plain: ./index
+  group: {index_group: {ia: 'cdx+http://h/cdx /web/'}, timeout: 0}
+  seq: {sequence: [{index: ./index, name: near}, {index: $live}]}
+""")
+    found = load_pywb(file)
+    assert found.ignored == ("debug", "framed_replay")
+    by_name = {one.name: one for one in found.collections}
+    assert set(by_name) == {"one", "two", "every", "plain", "group", "seq"}
+    assert [one.name for one in by_name["every"].steps[0].sources] == ["one", "two"]
+    assert by_name["plain"].steps[0].sources[0].path == str(tmp_path / "index")
+    assert [one.kind for one in by_name["plain"].steps[0].resources] == ["path", "live"]
+    assert by_name["group"].steps[0].timeout == 5.0
+    assert by_name["seq"].steps[0].name == "near"
+    file.write_text("collections: {a: {indx: x}}")
+    with pytest.raises(ConfigError, match="a: unknown setting indx; did you mean index"):
+        load_pywb(file)

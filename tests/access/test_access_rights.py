@@ -1,0 +1,215 @@
+"""Dark by default: tokens, rights, rules, the audit log."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from access_support import LISTER, READER, client, configured, give_tokens, line, serving, write_index
+from click.testing import CliRunner
+
+from archec.access.rows import Origin, cdxj_row
+from archec.access.rules import Level, Rules, Subject, subject_of
+from archec.access.tokens import Token, TokenFile, hash_of
+from archec.cli.access import access
+from archec.config import Config, RuleConfig
+from archec.errors import ConfigError
+
+COLLECTIONS = "collections: {a: a.cdxj, b: a.cdxj}\n"
+PATHS = [
+    "/a", "/a/index?url=x.org", "/a/index", "/a/resource?url=x.org", "/nowhere/index?url=x.org",
+    "/a/cdx?url=x.org&limit=x", "/cdx/search/cdx?url=x.org", "/web/2014/http://x.org/",
+    "/a/2014id_/http://x.org/", "/a/list_sources",
+    "/a/http://x.org/", "/a/timemap/link/http://x.org/", "/wayback/available?url=x.org", "/a/warc/x.warc.gz",
+]  # fmt: skip
+
+
+def world(folder: Path, text: str = "") -> Config:
+    write_index(folder / "a.cdxj", [line("http://x.org/", "20140101000000"), line("http://y.org/", "20140101000000")])
+    config = configured(folder, COLLECTIONS + text)
+    give_tokens(config, Token("b-only", hash_of("b-token"), ("metadata", "content"), ("b",)))
+    return config
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+def test_without_a_token_every_path_says_the_same(tmp_path: Path, token: str) -> None:
+    with serving(world(tmp_path)) as url, client(url, token) as get:
+        answers = [get.get(path) for path in PATHS]
+        assert {answer.status_code for answer in answers} == {401}
+        assert len({answer.content for answer in answers}) == 1
+        challenges = answers[0].headers.get_list("www-authenticate")
+        assert [one.split()[0] for one in challenges] == ["Bearer", "Basic"]
+        assert get.get("/").status_code == get.get("/metrics").status_code == 200
+        assert get.get("/healthz").status_code == 200
+        assert "x.org" not in get.get("/metrics").text
+
+
+def test_a_token_is_a_bearer_or_the_password_of_basic(tmp_path: Path) -> None:
+    with serving(world(tmp_path)) as url:
+        basic = base64.b64encode(f"anybody:{READER}".encode()).decode()
+        for value in (f"Bearer {READER}", f"bearer {READER}", f"Basic {basic}"):
+            answer = httpx.get(f"{url}/a/index?url=x.org", headers={"Authorization": value})
+            assert answer.status_code == 200
+            assert answer.headers["cache-control"] == "private"
+        for value in ("Basic !!!", "Basic", "Digest x", f"Bearer {READER}x"):
+            assert httpx.get(f"{url}/a/index?url=x.org", headers={"Authorization": value}).status_code == 401
+
+
+def test_what_is_outside_a_token_s_collections_is_unknown(tmp_path: Path) -> None:
+    with serving(world(tmp_path)) as url, client(url, "b-token") as get:
+        assert get.get("/b/index?url=x.org").status_code == 200
+        hidden, unknown = get.get("/a/index?url=x.org"), get.get("/c/index?url=x.org")
+        assert hidden.status_code == unknown.status_code == 404
+        assert hidden.text.replace(": a", "") == unknown.text.replace(": c", "")
+
+
+def test_revoked_and_expired_tokens_are_refused_at_once(tmp_path: Path) -> None:
+    config = world(tmp_path)
+    give_tokens(config, Token("old", hash_of("old"), ("metadata",), (), int(time.time()) - 1))
+    with serving(config) as url, client(url) as get, client(url, "old") as old:
+        assert old.get("/a").status_code == 401
+        assert get.get("/a").status_code == 200
+        run = CliRunner().invoke(access, ["token", "revoke", "reader", "--config", str(config.file)])
+        assert run.exit_code == 0, run.output
+        assert get.get("/a").status_code == 401
+
+
+def test_a_token_is_printed_once_and_kept_hashed(tmp_path: Path) -> None:
+    config = world(tmp_path)
+    options = ["--config", str(config.file)]
+    create = ["token", "create"]
+    made = CliRunner().invoke(access, [*create, "new", "--collection", "a", "--until", "2099-01-01", *options])
+    assert made.exit_code == 0, made.output
+    text = made.stdout.strip()
+    path = config.path(config.access.tokens)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert text not in path.read_text()
+    found = TokenFile(path).find(text)
+    assert found is not None
+    assert (found.name, found.rights, found.collections) == ("new", ("metadata", "content"), ("a",))
+    listed = CliRunner().invoke(access, ["token", "list", "--json", *options])
+    names = [json.loads(row)["name"] for row in listed.stdout.splitlines()]
+    assert names == ["reader", "writer", "lister", "b-only", "new"]
+    for wrong in (["new"], ["x", "--rights", "all"], ["x", "--collection", "zzz"], ["x y"]):
+        assert CliRunner().invoke(access, [*create, *wrong, *options]).exit_code != 0
+
+
+def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    config = world(tmp_path)
+    config.path(config.access.tokens).chmod(0o644)
+    with pytest.raises(ConfigError, match="others may read"), serving(config):
+        pass
+    inside = configured(tmp_path, f"{COLLECTIONS}access: {{tokens: archive/tokens}}")
+    with pytest.raises(ConfigError, match="lies in the archive"), serving(inside):
+        pass
+
+
+def test_open_metadata_and_rules_for_anybody(tmp_path: Path) -> None:
+    with serving(world(tmp_path, "access: {open: metadata}")) as url, client(url, "") as get:
+        assert get.get("/a/index?url=x.org").text
+        assert get.get("/a/index?url=none.org").status_code == 200
+    rules = "access: {rules: [{host: x.org, rights: open}]}"
+    with serving(world(tmp_path, rules)) as url, client(url, "") as get, client(url, LISTER) as lister:
+        assert get.get("/a/index?url=x.org").text
+        assert get.get("/a/index?url=y.org").status_code == get.get("/a/index?url=none.org").status_code == 401
+        assert get.get("/zzz/index?url=none.org").status_code == 401
+        assert lister.get("/a/index?url=y.org").text
+    with serving(world(tmp_path, "access: {rules: [{rights: open}]}")) as url, client(url, "") as get:
+        assert get.get("/a/index?url=none.org").status_code == 200
+
+
+def test_rules_are_read_again_without_restart_and_a_withdrawn_row_says_so(tmp_path: Path) -> None:
+    config = world(tmp_path)
+    with serving(config) as url, client(url) as get:
+        assert "access" not in json.loads(get.get("/a/index?url=x.org&output=json").text)
+        world(tmp_path, "access: {rules: [{host: x.org, rights: withdrawn, reason: asked for}]}")
+        deadline = time.monotonic() + 10
+        while "access" not in (row := json.loads(get.get("/a/index?url=x.org&output=json").text)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert (row["access"], row["reason"]) == ("withdrawn", "asked for")
+
+
+def test_requests_with_a_token_are_limited(tmp_path: Path) -> None:
+    with serving(world(tmp_path, "access: {rate: 2}")) as url, client(url) as get:
+        answers = [get.get("/a") for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert int(answers[2].headers["retry-after"]) > 0
+
+
+def test_the_audit_log_has_a_line_for_each_request(tmp_path: Path) -> None:
+    config = world(tmp_path, "access: {audit: data/audit.jsonl}")
+    with serving(config) as url, client(url) as get:
+        size = len(get.get("/a/index?url=x.org").content)
+        httpx.get(f"{url}/a/index?url=x.org")
+    seen = [json.loads(row) for row in (tmp_path / "data" / "audit.jsonl").read_text().splitlines()]
+    assert [(row["who"], row["status"]) for row in seen] == [("reader", 200), ("", 401)]
+    assert seen[0]["bytes"] == size
+    assert (seen[0]["collection"], seen[0]["url"], seen[0]["address"]) == ("a", "x.org", "127.0.0.1")
+    assert (tmp_path / "data" / "audit.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_cors_only_for_origins_that_are_named(tmp_path: Path) -> None:
+    origin = {"Origin": "https://page.example.org"}
+    config = world(tmp_path, "access: {cors: ['https://page.example.org']}")
+    with serving(config) as url, client(url) as get:
+        answer = get.get("/a", headers=origin)
+        assert answer.headers["access-control-allow-origin"] == origin["Origin"]
+        assert "access-control-allow-origin" not in get.get("/a", headers={"Origin": "https://other.org"}).headers
+        assert httpx.options(f"{url}/a", headers=origin).status_code == 204
+
+
+# -- rules ------------------------------------------------------------------------------------------
+
+PAPER = Subject("urn:x-repec:aaa:wpaper:1", "RePEc:aaa:wpaper:1", "text/plain", noted=1_000_000_000)
+FILE = Subject("http://www.x.org/p/1.pdf", "", "application/pdf", ("RePEc:aaa:wpaper:1",), 1_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("rule", "subject", "matches"),
+    [
+        ({"archive": "aaa"}, PAPER, True),
+        ({"archive": "AAA"}, FILE, True),
+        ({"archive": "bbb"}, FILE, False),
+        ({"series": "aaa:wpaper"}, FILE, True),
+        ({"series": "aaa:other"}, PAPER, False),
+        ({"handle": "RePEc:AAA:wpaper:1"}, PAPER, True),
+        ({"handle": "repec:aaa:wpaper:2"}, PAPER, False),
+        ({"host": "x.org"}, FILE, True),
+        ({"host": "ax.org"}, FILE, False),
+        ({"host": "org"}, PAPER, False),
+        ({"url_prefix": "http://www.x.org/p/"}, FILE, True),
+        ({"mime": "application/pdf"}, FILE, True),
+        ({"mime": "text/*"}, PAPER, True),
+        ({"mime": "text/*"}, FILE, False),
+        ({"networks": ("10.0.0.0/8",)}, FILE, True),
+        ({"networks": ("192.168.0.0/16",)}, FILE, False),
+        ({"until": "2001-01-01"}, FILE, False),
+        ({"until": "2999-01-01"}, FILE, True),
+        ({"until": "1y"}, FILE, True),
+        ({"archive": "aaa", "mime": "text/plain"}, FILE, False),
+    ],
+)
+def test_all_keys_of_a_rule_must_hold(rule: dict[str, object], subject: Subject, matches: bool) -> None:
+    rules = Rules((RuleConfig(rights="open", **rule),))  # type: ignore[arg-type]
+    for address in ("10.1.2.3", "::ffff:10.1.2.3"):
+        decision = rules.decide(subject, address, 1_000_000_000 + 86400)
+        assert (decision.level is Level.CONTENT) == matches
+        assert decision.rule == int(matches)
+    after_two_years = 1_000_000_000 + 2 * 366 * 86400
+    if rule == {"until": "1y"}:
+        assert rules.decide(subject, "10.1.2.3", after_two_years).rule == 0
+
+
+def test_the_first_rule_that_matches_counts() -> None:
+    rules = Rules((RuleConfig(rights="closed", host="x.org"), RuleConfig(rights="open")), "none")
+    assert rules.decide(FILE, "", 0).level is Level.NOTHING
+    assert rules.decide(PAPER, "", 0).level is Level.CONTENT
+    assert rules.by_default is Level.CONTENT
+    row = cdxj_row(line("http://x.org/", "20140101000000", mime="a/b"), Origin("a", "a", "file"))
+    assert row is not None
+    assert subject_of(row)[:3] == ("http://x.org/", "", "a/b")

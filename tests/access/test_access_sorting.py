@@ -1,0 +1,28 @@
+"""``archec access sort``."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from archec.cli.access import access
+
+
+def test_files_are_put_in_byte_order_in_place(tmp_path: Path) -> None:
+    lines = [key + b",x)/ 20140101000000 {}" for key in (b"b", b"a", b"a", b"B")]
+    plain, packed, headed = tmp_path / "a.cdxj", tmp_path / "b.cdxj.gz", tmp_path / "c.cdx"
+    plain.write_bytes(b"\n".join(lines))
+    packed.write_bytes(gzip.compress(b"\n".join(lines)))
+    headed.write_bytes(b" CDX N b a m s k r V g\n" + b"\n".join(lines) + b"\n")
+    run = CliRunner().invoke(access, ["sort", str(tmp_path)])
+    assert run.exit_code == 0, run.output
+    wanted = b"".join(line + b"\n" for line in sorted(set(lines)))
+    assert plain.read_bytes() == wanted
+    assert gzip.decompress(packed.read_bytes()) == wanted
+    assert headed.read_bytes() == b" CDX N b a m s k r V g\n" + wanted
+    before = plain.stat().st_ino
+    run = CliRunner().invoke(access, ["sort", "--json", str(plain)])
+    assert '"was_sorted":true' in run.stdout.replace(" ", "")
+    assert plain.stat().st_ino == before
