@@ -20,6 +20,13 @@ MAX_TIST = 253402300799
 _DIGITS = re.compile(r"[0-9]{9,12}")
 _YEAR_FIRST = re.compile(r"(?<![0-9])(?:[0-9]{4}[-/.][0-9]|[0-9]{8})")
 _IN_NAME = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})([-_.]?)([0-9]{2})\2([0-9]{2})(?![0-9])")
+_LIKE_A_DATE = re.compile(
+    r"(?<![0-9])(?:"
+    r"((?:19|20)[0-9]{2})[-_.]([0-9]{1,2})[-_.]([0-9]{1,2})|([0-9]{1,2})[-_.]([0-9]{1,2})[-_.]((?:19|20)[0-9]{2})"
+    r"|([0-9]{2})-([0-9]{2})-([0-9]{2})|((?:19|20)[0-9]{2})-([0-9]{1,2})"
+    r"|((?:19|20)[0-9]{2}[0-3][0-9][0-3][0-9]|[0-3][0-9][0-3][0-9](?:19|20)[0-9]{2})"
+    r")(?![0-9])"
+)
 
 
 def stamp(previous: int | None = None, *, clock: Callable[[], float] = time.time) -> int:
@@ -116,17 +123,45 @@ def _read_date(text: str) -> datetime:
 
 
 def date_in_name(name: str) -> int | None:
-    """The date that a data set's file name carries, as the tist of its midnight UTC, or None.
+    """The date that a data set's file name carries, as the tist of its midnight UTC, or None if it carries none.
 
     ``RePEc_2009-05-01.tar.gz``, ``RePEc-2016-04-20.tgz``, ``RePEc20090501.tar`` and the like. The
-    last date that is a real day after that of tist 0 counts.
+    last date that is a real day after that of tist 0 counts. Raises :class:`BadName` where a name has nothing
+    but dates in another form, which may have two readings (01-05-2009) or none (2009-02-30).
     """
     for match in reversed(list(_IN_NAME.finditer(name))):
-        year, _, month, day = match.groups()
-        try:
-            when = datetime(int(year), int(month), int(day), tzinfo=timezone.utc)
-        except ValueError:
-            continue
-        if 0 < (tist := int(when.timestamp())) <= MAX_TIST:
+        if tist := _midnight(match[1], match[3], match[4]):
             return tist
+    if like := _LIKE_A_DATE.search(name):
+        readings = _readings(*(part for part in like.groups() if part is not None))
+        may_be = f"; it may be {' or '.join(readings)}" if readings else ""
+        raise BadName(
+            f"{name}: {like[0]} is not a date in the form 2009-05-01{may_be}",
+            hint="give the date with --as-of, or rename the file",
+        )
     return None
+
+
+def _readings(*parts: str) -> list[str]:
+    """The days that the parts of a date in an unusual form may be, in ISO 8601."""
+    if len(parts) == 2:
+        return [f"any day of {parts[0]}-{parts[1]:0>2}"] if _midnight(*parts, "1") else []
+    if len(parts) == 1:
+        (digits,) = parts
+        cuts = [(digits[:4], digits[4:6], digits[6:]), (digits[4:], digits[:2], digits[2:4])]
+        orders = [(year, *order) for year, *rest in cuts for order in (rest, rest[::-1])]
+    else:
+        orders = [(a, *rest) for a, *others in (parts, parts[::-1]) for rest in (others, others[::-1])]
+        orders = [(century + year if len(year) == 2 else year, month, day)
+                  for year, month, day in orders for century in ("19", "20")]  # fmt: skip
+    tists = {_midnight(*order) for order in orders if len(order[0]) == 4}
+    return [iso(tist)[:10] for tist in sorted(tists) if tist]
+
+
+def _midnight(year: str, month: str, day: str) -> int:
+    """The tist at which a day begins; 0 if there is no such day after that of tist 0."""
+    try:
+        tist = int(datetime(int(year), int(month), int(day), tzinfo=timezone.utc).timestamp())
+    except ValueError:
+        return 0
+    return tist if 0 < tist <= MAX_TIST else 0

@@ -63,6 +63,8 @@ class Report:
     complete: bool = False
     files: int = 0
     unread: int = 0
+    other_files: int = 0
+    others: list[str] = field(default_factory=list)
     read_bytes: int = 0
     templates: Counter[str] = field(default_factory=Counter)
     nameless: int = 0
@@ -146,6 +148,12 @@ class Report:
             path, message = brief(problem.path, _LONGEST_PATH), brief(problem.message, _LONGEST_MESSAGE)
             self.problems.append(Problem(path, problem.line, problem.code, message))
 
+    def other_file(self, path: str) -> None:
+        """Counts a file that does not count as a template file; keeps the first :data:`MOST_PROBLEMS` paths."""
+        self.other_files += 1
+        if len(self.others) < MOST_PROBLEMS:
+            self.others.append(brief(path, _LONGEST_PATH))
+
     def more_problems(self, counts: Mapping[str, int]) -> None:
         """Counts problems by their codes, of which nothing else is known."""
         self.problem_counts.update(counts)
@@ -158,6 +166,8 @@ class Report:
         self.files = value["files"]["read"] + value["files"]["unreadable"]
         self.unread = value["files"]["unreadable"]
         self.read_bytes = value["files"]["bytes"]
+        self.other_files = value["files"]["other"]
+        self.others += value["files"]["others"]
         self.templates.update(value["templates"]["by_type"])
         self.nameless = value["templates"]["without_handle"]
         self.duplicates = value["templates"]["duplicates"]
@@ -191,7 +201,13 @@ class Report:
                 "complete": self.complete,
                 "merged": self.merged,
             },
-            "files": {"read": self.files - self.unread, "unreadable": self.unread, "bytes": self.read_bytes},
+            "files": {
+                "read": self.files - self.unread,
+                "unreadable": self.unread,
+                "bytes": self.read_bytes,
+                "other": self.other_files,
+                "others": self.others,
+            },
             "templates": {
                 "total": sum(self.templates.values()),
                 "by_type": dict(sorted(self.templates.items())),

@@ -41,6 +41,8 @@ def gather_table(value: dict[str, Any]) -> list[str]:
     files = value["files"]
     unread = f", {files['unreadable']:,} unreadable" if files["unreadable"] else ""
     rows.append(("files read", f"{files['read']:,}{unread}, {human_size(files['bytes'])}"))
+    if files["other"]:
+        rows.append(("", f"{files['other']:,} others that are no template files"))
     templates = value["templates"]
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in templates["by_type"].items())
     rows.append(("templates", f"{templates['total']:,}" + (f" ({kinds})" if kinds else "")))

@@ -197,6 +197,9 @@ class Config:
         "The catalogue: sqlite:///PATH or mongodb://HOST/DATABASE (ARCHEC_DATABASE overrides).",
     )
     workers: t.Count = setting(0, "Processes that read and write templates; 0: one for each core, at most 4.")
+    template_files: t.Texts = setting(
+        (), "Files that count besides *.rdf and *.redif: patterns in any case, e.g. ['*.txt', 'aaa/*'].", []
+    )
     max_template_file: t.Size = setting(1_000_000_000, "Larger files of a data set are not read.", "1GB")
     max_loss: t.Share = setting(
         0.05, "If a run would lose a larger share of an archive's templates, the losses are held back ...", "5%"

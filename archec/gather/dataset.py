@@ -42,7 +42,7 @@ def choose(config: Config, file: Path | None, as_of: int | None, run: int) -> Ch
 
     Its date: ``as_of``, else the date in the name of ``file``, else the newest member time of a
     tarball; a plain directory is now. Raises DataSetError where it is missing, UsageError for a
-    date that has not come yet.
+    date that has not come yet, BadName for one in the name that may be several days.
     """
     path = config.data_path if file is None else file.absolute()
     if not path.exists():
@@ -51,10 +51,9 @@ def choose(config: Config, file: Path | None, as_of: int | None, run: int) -> Ch
         where = f"{config.place('ReDIF_directory')}: {path}"
         raise DataSetError(f"{where}: no such data set", hint="is it mounted? Put a data set there, or a link to one")
     form = "directory" if path.is_dir() else "tarball"
-    named = date_in_name(path.name) if file is not None else None
     if as_of is not None:
         tist = as_of
-    elif named is not None:
+    elif file is not None and (named := date_in_name(path.name)) is not None:
         tist = named
     else:
         tist = run if form == "directory" else 0

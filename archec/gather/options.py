@@ -58,7 +58,7 @@ class BudgetUse:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run was asked to do; see ``archec gather --help``."""
+    """What a run was asked to do; see ``archec gather --help``. ``template_files`` is the setting of that name."""
 
     file: Path | None = None
     as_of: int | None = None
@@ -67,11 +67,18 @@ class Options:
     resume: bool = False
     wait: bool = False
     accept: frozenset[str] = frozenset()
+    template_files: tuple[str, ...] = ()
     budget: Budget = Budget()
 
     def as_value(self) -> dict[str, Any]:
         """The part that a resumed run takes over, as JSON values."""
-        return {"as_of": self.as_of, "fetch": self.fetch, "complete": self.complete, "accept": sorted(self.accept)}
+        return {
+            "as_of": self.as_of,
+            "fetch": self.fetch,
+            "complete": self.complete,
+            "accept": sorted(self.accept),
+            "template_files": list(self.template_files),
+        }
 
     def carrying_on(self, kept: Mapping[str, Any]) -> Options:
         """These options for a run that was begun with those of ``kept``, as :meth:`as_value` gave them.
@@ -87,4 +94,5 @@ class Options:
             fetch=fetch,
             complete=bool(kept.get("complete")),
             accept=self.accept | frozenset(kept.get("accept", ())),
+            template_files=tuple(kept.get("template_files", ())),
         )

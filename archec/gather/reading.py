@@ -14,7 +14,7 @@ from archec.archive.report import Report, kind_of
 from archec.catalogue.model import Coverage
 from archec.gather.spool import FileRow, SeenRow, Spool
 from archec.redif.handles import own, place
-from archec.redif.items import Blob, Source, Unread
+from archec.redif.items import Blob, Other, Source, Unread
 from archec.redif.problems import Problem
 from archec.redif.scan import scan
 from archec.store.durable import failure
@@ -80,10 +80,12 @@ def read_data_set(
     workers: int,
     on_problem: Callable[[Problem], None],
     on_more: Callable[[Mapping[str, int]], None],
+    on_other: Callable[[str], None],
     on_progress: Callable[[Reading], None],
 ) -> Reading:
     """Reads the whole source into the spool. Problems are reported as they come, never fatal; where one file has
-    very many, ``on_more`` is given how many of each code there are besides."""
+    very many, ``on_more`` is given how many of each code there are besides. ``on_other`` gets the path of each file
+    that does not count."""
     kinds: Counter[str] = Counter()
     reading = Reading(kinds=kinds)
     directories: set[str] = set()
@@ -106,7 +108,7 @@ def read_data_set(
         workers=workers, here=chunk_reader(spool.folder), inline=_INLINE,
     )  # fmt: skip
     with pool:
-        for blobs, weight in _chunks(source, spool, reading, directories, on_problem):
+        for blobs, weight in _chunks(source, spool, reading, directories, on_problem, on_other):
             pool.submit(blobs, weight)
             for done in pool.results(at_most=_AHEAD * workers):
                 take(done.result(WORKER_HINT))
@@ -115,8 +117,8 @@ def read_data_set(
     reading.superseded = spool.superseded()
     reading.archives = {code: True for code in directories if code} | spool.archives(reading.superseded)
     reading.whole = source.whole
-    if source.damage is not None:
-        on_problem(source.damage)
+    for problem in (*source.warnings, *filter(None, [source.damage])):
+        on_problem(problem)
     return reading
 
 
@@ -126,6 +128,7 @@ def _chunks(
     reading: Reading,
     directories: set[str],
     on_problem: Callable[[Problem], None],
+    on_other: Callable[[str], None],
 ) -> Iterator[tuple[list[Blob], int]]:
     blobs: list[Blob] = []
     size = 0
@@ -141,6 +144,9 @@ def _chunks(
             reading.files += 1
             reading.unread += 1
             on_problem(item.problem)
+        elif isinstance(item, Other):
+            directories.add(place(item.path).archive)
+            on_other(item.path)
         else:
             directories.add(place(item.path + "/-").archive)
     if blobs:

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from archec.gather.options import Options
 from archec.gather.phases import Phases
 from archec.gather.spool import Spool
 from archec.progress import Meter
+from archec.redif.items import Source
 from archec.redif.problems import Problem
 from archec.redif.source import open_source
 from archec.store.interface import CommitResult
@@ -59,6 +61,7 @@ def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ig
     """One run. Raises an ArchecError where it had to stop; what was committed is kept and the run
     can be resumed. ``begun`` gets the report as soon as there is a run; it is filled as the run goes on."""
     layout = open_store(config)
+    options = replace(options, template_files=config.template_files)
     with ExitStack() as stack:
         stack.enter_context(_rare_collections())
         _lock(stack, layout, meter, wait=options.wait)
@@ -128,7 +131,7 @@ def _run(
     with ExitStack() as stack:
         source = None
         if not merged:
-            source = stack.enter_context(open_source(chosen.path, max_file=config.max_template_file))
+            source = stack.enter_context(_source(config, chosen, options))
         begun(report)
         journal = stack.enter_context(JournalWriter(archive.layout, report.run, head=catalogue.position().head))
         writer = stack.enter_context(Writer(archive.layout))
@@ -161,6 +164,11 @@ def _run(
         if report.state != "budget":
             journal.finish()
     return report
+
+
+def _source(config: Config, chosen: Chosen, options: Options) -> Source:
+    """The data set, opened."""
+    return open_source(chosen.path, max_file=config.max_template_file, patterns=options.template_files)
 
 
 def _announce(committer: Committer, report: Report, options: Options, chosen: Chosen) -> None:
@@ -241,12 +249,13 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
     Sees what the catalogue holds: what a killed run has left between journal and catalogue is not in it.
     """
     layout = open_store(config)
+    options = replace(options, template_files=config.template_files)
     known = journals(layout)
     run = stamp(known[-1].tist if known else None)
     chosen = choose(config, options.file, options.as_of, run)
     report = Report(run, chosen.tist, chosen.form, chosen.source, state="dry-run")
     with ExitStack() as stack:
-        source = stack.enter_context(open_source(chosen.path, max_file=config.max_template_file))
+        source = stack.enter_context(_source(config, chosen, options))
         spool = stack.enter_context(_scratch(config, run))
         if known:
             next(read_batches(known[-1].path), None)  # refuses journals of another version, which no run would follow

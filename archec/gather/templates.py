@@ -75,7 +75,8 @@ class TemplatePhase:
 
         reading = read_data_set(
             source, self.spool, workers=self.workers,
-            on_problem=self.report.problem, on_more=self.report.more_problems, on_progress=progress,
+            on_problem=self.report.problem, on_more=self.report.more_problems, on_other=self.report.other_file,
+            on_progress=progress,
         )
         reading.report_to(self.report)
         return reading

@@ -1,16 +1,18 @@
 """The bytes of a tarball, decompressed chunk by chunk; its magic number tells the format.
 
 Chunks have at most about 1 MiB, whatever the compression ratio, and the windows of the decompressors are limited: a
-decompression bomb costs time but no memory. For gzip ISA-L (package ``isal``) is used if installed: it takes 40 % of
-zlib's time.
+decompression bomb costs time but no memory. Every check that a format carries is made, up to the last byte of the
+file: only NULs may follow the compressed data. For gzip ISA-L (package ``isal``) is used if installed: it takes 40 %
+of zlib's time.
 """
 
 from __future__ import annotations
 
 import bz2
 import lzma
+import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from importlib import import_module
 from types import ModuleType
 from typing import BinaryIO, Protocol, cast
@@ -21,6 +23,7 @@ CHUNK = 512 * 1024
 _READ = 128 * 1024
 _XZ_MEMORY = 512 * 1024 * 1024
 _ZSTD_WINDOW = 128 * 1024 * 1024
+_GZIP, _ZSTD, _XZ, _BZIP2 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh"
 
 
 class Damaged(Exception):
@@ -28,11 +31,15 @@ class Damaged(Exception):
 
 
 class Raw:
-    """The file on disk, which counts what has been read of it."""
+    """The file on disk, which counts what has been read of it.
+
+    ``unchecked`` is set to what lacks a checksum where the format could have one.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.position = 0
+        self.unchecked = ""
 
     def read(self, size: int = _READ) -> bytes:
         """Up to ``size`` bytes, none at the end. Raises Damaged if the file cannot be read."""
@@ -48,13 +55,17 @@ class Raw:
         self._file.seek(0)
         self.position = 0
 
+    def damaged(self, stream: str, how: object) -> Damaged:
+        """The error for a compressed stream in which a fault was found in what has been read so far."""
+        return Damaged(f"the {stream} stream is damaged at or before byte {self.position:,} of the file: {how}")
+
 
 def chunks(raw: Raw) -> Iterator[bytes]:
-    """The decompressed bytes of ``raw`` in chunks that are not empty. Raises Damaged."""
-    magic = raw.read(6)
+    """The decompressed bytes of ``raw`` in chunks that are not empty. Raises Damaged, at the latest at the end."""
+    magic = raw.read(10)
     raw.rewind()
     for begin, decompress in _FORMATS:
-        if magic.startswith(begin):
+        if begin.match(magic):
             return decompress(raw)
     return iter(lambda: raw.read(CHUNK), b"")
 
@@ -76,22 +87,24 @@ def _gunzip(raw: Raw) -> Iterator[bytes]:
     failures: tuple[type[Exception], ...] = (zlib.error, inflater.error)
     data = raw.read()
     while data:
+        if len(data) > 3 and data[3] & 0xE0:  # isal does not mind them
+            raise raw.damaged("gzip", "reserved flags are set")
         stream = inflater.decompressobj(31)
         wants_more = False
         while not stream.eof:
             if wants_more and not data:
                 data = raw.read()
                 if not data:
-                    raise Damaged("the gzip stream ends early")
+                    raise raw.damaged("gzip", "it ends early")
             try:
                 out = stream.decompress(data, CHUNK)
             except failures as error:
-                raise Damaged(f"the gzip stream is damaged: {error}") from error
+                raise raw.damaged("gzip", error) from error
             data = stream.unconsumed_tail
             wants_more = len(out) < CHUNK
             if out:
                 yield out
-        data = _next_stream(raw, stream.unused_data, b"\x1f\x8b")
+        data = _next_stream(raw, stream.unused_data, "gzip", _GZIP)
 
 
 def _streams(new: Callable[[], _Inflater], name: str, magic: bytes) -> Callable[[Raw], Iterator[bytes]]:
@@ -103,41 +116,117 @@ def _streams(new: Callable[[], _Inflater], name: str, magic: bytes) -> Callable[
                 if stream.needs_input and not data:
                     data = raw.read()
                     if not data:
-                        raise Damaged(f"the {name} stream ends early")
+                        raise raw.damaged(name, "it ends early")
                 try:
                     out = stream.decompress(data, CHUNK)
                 except (lzma.LZMAError, OSError, ValueError, EOFError) as error:
-                    raise Damaged(f"the {name} stream is damaged: {error}") from error
+                    raise raw.damaged(name, error) from error
                 data = b""
                 if out:
                     yield out
-            data = _next_stream(raw, stream.unused_data, magic)
+            if isinstance(stream, lzma.LZMADecompressor) and stream.check == lzma.CHECK_NONE:
+                raw.unchecked = "an xz stream"
+            data = _next_stream(raw, stream.unused_data, name, magic)
 
     return inflate
 
 
-def _next_stream(raw: Raw, rest: bytes, magic: bytes) -> bytes:
-    """The beginning of another stream after a finished one, ``b""`` if padding or anything else follows."""
+def _next_stream(raw: Raw, rest: bytes, name: str, magic: bytes) -> bytes:
+    """The beginning of another stream after a finished one, ``b""`` at the end of the file; NULs are padding."""
     rest = rest.lstrip(b"\0")
-    while len(rest) < len(magic):
+    while len(rest) < max(len(magic), 4):
         more = raw.read()
         if not more:
-            return b""
+            break
         rest = (rest + more).lstrip(b"\0")
-    return rest if rest.startswith(magic) else b""
+    if rest and not rest.startswith(magic):
+        raise raw.damaged(name, "other bytes than NUL follow it")
+    return rest
 
 
 def _unzstd(raw: Raw) -> Iterator[bytes]:
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
-    with decompressor.stream_reader(cast("BinaryIO", raw), read_across_frames=True, closefd=False) as reader:
+    frames = _Frames(raw)
+    with decompressor.stream_reader(cast("BinaryIO", frames), read_across_frames=True, closefd=False) as reader:
         while True:
             try:
                 out = reader.read(CHUNK)
             except zstandard.ZstdError as error:
-                raise Damaged(f"the zstd stream is damaged: {error}") from error
+                raise raw.damaged("zstd", error) from error
             if not out:
-                return
+                break
             yield out
+    if not frames.ended:
+        raise raw.damaged("zstd", "it ends early")
+
+
+class _Frames:
+    """What a zstd decompressor reads from.
+
+    It follows the structure of the frames (RFC 8878, section 3.1): the decompressor takes a frame that is cut off for
+    one that ended, and does not say whether frames have checksums.
+    """
+
+    def __init__(self, raw: Raw) -> None:
+        self._raw = raw
+        self._have = b""
+        self._between = False
+        self._steps = self._walk()
+        self._skip, self._want = next(self._steps)
+
+    @property
+    def ended(self) -> bool:
+        """Whether what has been read ends with a frame."""
+        return self._between and not self._skip and not self._have
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes of the frames, at the end none; ``size`` is not regarded."""
+        data = self._raw.read()
+        at = 0
+        while at < len(data):
+            if self.ended and not data[at]:
+                self._padding(data[at:])
+                return data[:at]
+            step = min(self._skip, len(data) - at)
+            self._skip -= step
+            at += step
+            if step:
+                continue  # what comes next may be padding
+            part = data[at : at + self._want - len(self._have)]
+            self._have += part
+            at += len(part)
+            if part and len(self._have) == self._want:
+                have, self._have = self._have, b""
+                self._skip, self._want = self._steps.send(have)
+        return data
+
+    def _padding(self, data: bytes) -> None:
+        while data:
+            if data.strip(b"\0"):
+                raise self._raw.damaged("zstd", "other bytes than NUL follow it")
+            data = self._raw.read()
+
+    def _walk(self) -> Generator[tuple[int, int], bytes, None]:
+        """Yields how many bytes to skip, and how many to send after them."""
+        skip = 0
+        while True:
+            self._between = True
+            magic = yield skip, 1
+            self._between = False
+            magic += yield 0, 3
+            if magic == _ZSTD:
+                (flags,) = yield 0, 1
+                single, checked = flags & 0x20, flags & 4
+                skip = (not single) + (0, 1, 2, 4)[flags & 3] + (1 if single else 0, 2, 4, 8)[flags >> 6]
+                last = 0
+                while not last:
+                    head = int.from_bytes((yield skip, 3), "little")
+                    last, skip = head & 1, 1 if head >> 1 & 3 == 1 else head >> 3
+                if not checked:
+                    self._raw.unchecked = "a zstd frame"
+                skip += 4 if checked else 0
+            else:  # a skippable frame; the decompressor refuses anything else
+                skip = int.from_bytes((yield 0, 4), "little")
 
 
 def _inflate_module() -> ModuleType:
@@ -147,9 +236,9 @@ def _inflate_module() -> ModuleType:
         return zlib
 
 
-_FORMATS: tuple[tuple[bytes, Callable[[Raw], Iterator[bytes]]], ...] = (
-    (b"\x1f\x8b", _gunzip),
-    (b"\x28\xb5\x2f\xfd", _unzstd),
-    (b"\xfd7zXZ\0", _streams(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), "xz", b"\xfd7zXZ\0")),
-    (b"BZh", _streams(bz2.BZ2Decompressor, "bzip2", b"BZh")),
+_FORMATS: tuple[tuple[re.Pattern[bytes], Callable[[Raw], Iterator[bytes]]], ...] = (
+    (re.compile(_GZIP + b"\x08.{7}", re.S), _gunzip),
+    (re.compile(re.escape(_ZSTD)), _unzstd),
+    (re.compile(_XZ), _streams(lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), "xz", _XZ)),
+    (re.compile(_BZIP2 + b"[1-9]1AY&SY"), _streams(bz2.BZ2Decompressor, "bzip2", _BZIP2)),
 )

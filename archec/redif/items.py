@@ -1,23 +1,26 @@
-"""What a source yields: blobs, directories and files that could not be read; large files in parts."""
+"""What a source yields: blobs, directories, files that do not count and files that could not be read.
+
+Which files count is decided here, by their names; large files are cut into parts.
+"""
 
 from __future__ import annotations
 
 import codecs
+import fnmatch
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Protocol
 
-from archec.redif.encoding import BOM_UTF8, count_lines, looks_binary
+from archec.redif.encoding import BOM_UTF8, count_lines
 from archec.redif.problems import Problem, shown
 
 PART = 4 * 1024 * 1024
 """Maximum size of a blob, and of a single template, in bytes."""
 
 HEAD = 64 * 1024
-"""Number of bytes by which a large file is judged that may not be a template file."""
+"""Number of bytes that are kept of a large file without templates."""
 
-_TEMPLATE = re.compile(rb"template-type[ \t]*:", re.I)
 _START = b"template-type"
 _COLON = re.compile(rb"[ \t]*:")
 _OVERLAP = 256
@@ -31,7 +34,7 @@ class Blob(NamedTuple):
     part; every part but the first begins with a template. ``first_line`` is the line of the file with which ``data``
     begins. ``member`` counts the members of the source: if a tarball has a path twice, the greater one is the file.
     ``encoding`` is ``""`` if ``data`` is as it stands in the file, else the encoding from which ``data`` was turned
-    into UTF-8. Of a large file that cannot be a template file (a film, a PDF) ``data`` is only the beginning.
+    into UTF-8. Of a large file without a template in its first PART bytes ``data`` is only the beginning.
     """
 
     path: str
@@ -66,7 +69,13 @@ class Unread(NamedTuple):
         return cls(path, Problem(shown(path), line, code, message))
 
 
-Item = Blob | Directory | Unread
+class Other(NamedTuple):
+    """A file that does not count, because its name is not that of a template file; it is never read."""
+
+    path: str
+
+
+Item = Blob | Directory | Unread | Other
 
 
 class Source(Protocol):
@@ -83,6 +92,10 @@ class Source(Protocol):
     @property
     def damage(self) -> Problem | None:
         """Why the data set ended early, None if it did not."""
+
+    @property
+    def warnings(self) -> Sequence[Problem]:
+        """What is odd about the data set as a whole, and no damage; complete once everything has been read."""
 
     @property
     def files(self) -> int:
@@ -117,9 +130,15 @@ def is_template_name(path: str) -> bool:
     return path.lower().endswith((".rdf", ".redif"))
 
 
-def could_be_template_file(path: str, head: bytes) -> bool:
-    """Whether the rest of a file is worth reading: by its name, its text or a template in ``head``."""
-    return is_template_name(path) or not looks_binary(head) or _TEMPLATE.search(head) is not None
+def template_names(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """The rule by which the files of a data set count: :func:`is_template_name`, or one of ``patterns``.
+
+    These are shell patterns in any case: for the file name, or for the whole path if they contain a slash.
+    """
+    if not patterns:
+        return is_template_name
+    regex = re.compile("|".join(fnmatch.translate(f"/{p}" if "/" in p else f"*/{p}") for p in patterns), re.I)
+    return lambda path: is_template_name(path) or regex.match(f"/{path}") is not None
 
 
 def in_parts(path: str, member: int, chunks: Iterator[bytes]) -> Iterator[Blob | Unread]:

@@ -8,6 +8,9 @@ from types import MappingProxyType
 
 CODES: Mapping[str, str] = MappingProxyType(
     {
+        # a data set as a whole
+        "no-checksum": "the tarball is compressed without a checksum: damage in it may not be found",
+        "one-end-block": "the tarball ends with one block of NULs in place of two",
         # a file that could not be read (the source says so with an Unread)
         "bad-member": "a tar member of a kind or form that archec does not take: link, device, sparse, odd header",
         "bad-name": "a name with '..', a NUL, bytes that are not UTF-8, over 4096 bytes, or an absolute name",
@@ -15,7 +18,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "link": "a symbolic or hard link, which is never followed",
         "too-deep": "directories nested deeper than archec descends",
         "too-large": "larger than max_file, or one template larger than 4 MiB",
-        "truncated": "the tarball ends or is damaged before the file does",
+        "truncated": "the tarball, or a file in it, is cut off or damaged",
         "unreadable": "the file system refused to open or read it",
         # a file that was read
         "binary": "binary data in place of templates",
@@ -24,7 +27,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "empty": "an empty file in place of templates",
         "html-page": "a web page in place of templates",
         "mixed-encoding": "lines in UTF-8 and lines in cp1252 in one file",
-        "no-template": "the name is that of a template file, but it holds no template",
+        "no-template": "a file that counts holds no template",
         "utf-16-damaged": "UTF-16 that is cut in half or shifted by a byte",
         # a template
         "bad-url": "a File-URL that is not a URL the archive keeps",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from archec.redif.encoding import decode, looks_binary, looks_html
 from archec.redif.handles import handle_in, id_of
-from archec.redif.items import Blob, is_template_name
+from archec.redif.items import Blob
 from archec.redif.problems import Problem, shown
 
 _START = b"template-type"
@@ -185,26 +185,18 @@ def _handle_problem(path: str, line: int, kind: str, obi: str, again: bool) -> P
 
 def _without_templates(blob: Blob, data: bytes, problems: list[Problem]) -> bool:
     """Reports a file that should have templates and has none. Returns whether it is evidence of absence."""
-    ours = is_template_name(blob.path)
-    name = blob.path.rpartition("/")[2]
     if not data.strip(b"\0 \t\n\r\x0b\x0c\x1a"):
-        code, message, evidence = "empty", "an empty file in place of templates", not ours
+        code, message = "empty", "an empty file in place of templates"
     elif looks_html(data):
-        code, message, evidence = "html-page", "a web page in place of templates", not (ours or _is_bare(name))
+        code, message = "html-page", "a web page in place of templates"
     elif looks_binary(blob.data) or looks_binary(data):
-        code, message, evidence = "binary", "binary data in place of templates", not (ours or _is_bare(name))
+        code, message = "binary", "binary data in place of templates"
     elif _COMMENTED.search(data) and not _NOT_COMMENT.search(data):
-        code, message, evidence = "commented-out", "every template is commented out", True
+        code, message = "commented-out", "every template is commented out"
     else:
-        code, message, evidence = "no-template", "no template in a file that is named as if it held some", not ours
-    if not evidence or code == "commented-out":
-        problems.append(Problem(shown(blob.path), 0, code, message))
-    return evidence
-
-
-def _is_bare(name: str) -> bool:
-    """Whether a name has no extension or ``.txt``: there are templates under such names too."""
-    return "." not in name.lstrip(".") or name.lower().endswith(".txt")
+        code, message = "no-template", "the file holds no template"
+    problems.append(Problem(shown(blob.path), 0, code, message))
+    return code == "commented-out"
 
 
 def _without_urls(text: bytes) -> bytes:

@@ -9,12 +9,12 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from archec.errors import DataSetError
-from archec.redif.items import HEAD, PART, Blob, Directory, Item, Source, Unread, could_be_template_file, in_parts
+from archec.redif.items import PART, Blob, Directory, Item, Other, Source, Unread, in_parts, template_names
 from archec.redif.problems import Problem
 from archec.redif.tarball import Tarball
 
@@ -24,11 +24,12 @@ _MAX_DEPTH = 64
 _CHUNK = 512 * 1024
 
 
-def open_source(path: Path, *, max_file: int) -> Source:
+def open_source(path: Path, *, max_file: int, patterns: Sequence[str] = ()) -> Source:
     """The data set at ``path``: a directory, or a tarball that is plain or compressed by gzip, zstd, xz or bzip2.
 
     The content decides, not the name; ``path`` itself may be a symbolic link. Files of more than ``max_file`` bytes
-    are not read. Raises DataSetError if nothing at ``path`` can be read as a data set.
+    are not read; ``patterns`` says which files count besides ``.rdf`` and ``.redif``. Raises DataSetError if nothing at
+    ``path`` can be read as a data set.
     """
     try:
         mode = path.stat().st_mode
@@ -36,9 +37,9 @@ def open_source(path: Path, *, max_file: int) -> Source:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataSetError(f"cannot open the data set {path}: {reason}") from error
     if stat.S_ISDIR(mode):
-        return DirectoryTree(path, max_file=max_file)
+        return DirectoryTree(path, max_file=max_file, patterns=patterns)
     if stat.S_ISREG(mode):
-        return Tarball(path, max_file=max_file)
+        return Tarball(path, max_file=max_file, patterns=patterns)
     raise DataSetError(f"{path} is neither a directory nor a tarball")
 
 
@@ -50,10 +51,12 @@ class DirectoryTree:
     """
 
     damage: Problem | None = None
+    warnings: Sequence[Problem] = ()
     size = 0
 
-    def __init__(self, path: Path, *, max_file: int) -> None:
+    def __init__(self, path: Path, *, max_file: int, patterns: Sequence[str] = ()) -> None:
         self._max_file = max_file
+        self._counts = template_names(patterns)
         self._now = int(time.time())
         self.newest = 0
         self.whole = False
@@ -112,6 +115,8 @@ class DirectoryTree:
             self._member += 1
             if kind == "link":
                 yield Unread.of(path, "link", "a symbolic link, which is not followed")
+            elif kind != "directory" and not self._counts(path):
+                yield Other(path)
             elif not _is_utf8(name):
                 yield Unread.of(path + "/" * (kind == "directory"), "bad-name", "the name is not UTF-8")
             elif kind == "directory":
@@ -165,17 +170,12 @@ def read_file(file: int, status: os.stat_result, path: str, member: int, max_fil
         if not stat.S_ISREG(status.st_mode):
             yield Unread.of(path, "bad-member", "a device, pipe or socket")
             return
-        head = os.read(file, min(size, HEAD) + 1)
-        if len(head) > HEAD and not could_be_template_file(path, head):
-            yield Blob(path, head, 0, True, 1, member)
-        elif size > max_file:
+        if size > max_file:
             yield Unread.of(path, "too-large", f"{size} bytes are more than max_file = {max_file}")
-        elif len(head) == size:
-            yield Blob(path, head, 0, True, 1, member)
         elif size > PART:
-            yield from in_parts(path, member, _chunks(file, head, size))
+            yield from in_parts(path, member, _chunks(file, size))
         else:
-            yield Blob(path, b"".join(_chunks(file, head, size)), 0, True, 1, member)
+            yield Blob(path, b"".join(_chunks(file, size)), 0, True, 1, member)
     except _Changed:
         yield Unread.of(path, "changed-while-reading", f"it had {size} bytes when it was opened")
     except OSError as error:
@@ -186,14 +186,17 @@ class _Changed(Exception):
     """The file no longer has the size that it had when it was opened."""
 
 
-def _chunks(file: int, head: bytes, size: int) -> Iterator[bytes]:
-    yield head
-    have = len(head)
-    while chunk := os.read(file, _CHUNK):
+def _chunks(file: int, size: int) -> Iterator[bytes]:
+    have, most = 0, 0
+    while have <= size:
+        most = min(size - have, _CHUNK) + 1
+        chunk = os.read(file, most)
         have += len(chunk)
-        if have > size:
+        if not chunk or have > size:
             break
         yield chunk
+        if have == size and len(chunk) < most:
+            return  # the end was seen
     if have != size:
         raise _Changed
 

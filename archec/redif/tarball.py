@@ -1,21 +1,22 @@
 """A tarball as a source: streamed in one pass, never unpacked, in memory that does not depend on its size.
 
 Headers are parsed by hand (ustar, GNU and pax; POSIX.1-2017, GNU tar manual), which takes an eighth of the time of
-tarfile. Only what a data set needs is taken from them; everything is checked, nothing is guessed.
+tarfile. Only what a data set needs is taken from them; everything is checked, nothing is guessed. A tarball is whole if
+each of its headers and every checksum of its compression is right, and it ends with NULs, of which one block is enough.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 from archec.errors import DataSetError
 from archec.redif.inflate import Damaged, Raw, chunks
-from archec.redif.items import HEAD, PART, Blob, Directory, Item, Unread, could_be_template_file, in_parts
+from archec.redif.items import PART, Blob, Directory, Item, Other, Unread, in_parts, template_names
 from archec.redif.problems import Problem, shown
 
 _BLOCK = 512
@@ -25,6 +26,7 @@ _CHUNK = 512 * 1024
 _MAX_NAME = 4096
 """Maximum length of a name in bytes (PATH_MAX). The scratch files of a run repeat the name with every template."""
 
+_NOT_UTF8 = "the name is not UTF-8"
 _REGULAR = (b"0", b"\0", b"7")
 _NO_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")
 _REFUSED = {
@@ -66,11 +68,15 @@ class Pax(NamedTuple):
 
 
 class Tarball:
-    """See :class:`archec.redif.items.Source`. Raises DataSetError if ``path`` is not a tarball."""
+    """See :class:`archec.redif.items.Source`. Raises DataSetError if ``path`` is not a tarball.
 
-    def __init__(self, path: Path, *, max_file: int) -> None:
+    One that is damaged right at its beginning is a tarball all the same: it has no items, and ``damage`` says why.
+    """
+
+    def __init__(self, path: Path, *, max_file: int, patterns: Sequence[str] = ()) -> None:
         self._path = path
         self._max_file = max_file
+        self._counts = template_names(patterns)
         self._now = int(time.time())
         try:
             self._file = path.open("rb", buffering=0)
@@ -81,23 +87,37 @@ class Tarball:
         self.newest = 0
         self.whole = False
         self.damage: Problem | None = None
+        self.warnings: list[Problem] = []
         self.files = 0
         self.bytes_read = 0
         self._member = 0
         self._left = 0
+        self._where = "at the beginning"
+        self._stream = _Stream(chunks(self._raw))
         try:
-            self._stream = _Stream(chunks(self._raw))
-            first = self._stream.peek(_BLOCK)
-            if first == _ZEROS:
-                raise Damaged("it is empty")
-            parse_header(first)
+            self._items = self._read(self._first_damage())
         except Damaged as error:
             self._file.close()
             raise DataSetError(
                 f"{path} cannot be read as a tarball: {error}",
                 hint="a data set is a directory or a .tar, .tar.gz, .tar.zst, .tar.xz or .tar.bz2 file",
             ) from error
-        self._items = self._read()
+
+    def _first_damage(self) -> Damaged | None:
+        """What is damaged at the very beginning. Raises Damaged if this is no tarball at all."""
+        try:
+            first = self._stream.peek(_BLOCK)
+        except Damaged as error:
+            return error
+        if first == _ZEROS:
+            raise Damaged("it is empty")
+        try:
+            parse_header(first)
+        except Damaged as error:
+            if first[257:262] == b"ustar":
+                return error
+            raise
+        return None
 
     @property
     def position(self) -> int:
@@ -120,13 +140,21 @@ class Tarball:
         self._items.close()
         self._file.close()
 
-    def _read(self) -> Generator[Item, None, None]:
+    def _read(self, damage: Damaged | None) -> Generator[Item, None, None]:
         try:
+            if damage is not None:
+                raise damage
             for item in self._members():
                 yield item._replace(member=self._member) if type(item) is Unread else item
             self.whole = True
         except Damaged as error:
-            self.damage = Problem(shown(str(self._path)), 0, "truncated", f"the tarball is not whole: {error}")
+            at = f"at byte {self._stream.offset:,} of its contents, {self._where}"
+            self.damage = Problem(shown(str(self._path)), 0, "truncated", f"the tarball is not whole: {error}; {at}")
+        if self._raw.unchecked:
+            self._warn("no-checksum", f"{self._raw.unchecked} has no checksum: damage in it may not be found")
+
+    def _warn(self, code: str, message: str) -> None:
+        self.warnings.append(Problem(shown(str(self._path)), 0, code, message))
 
     def _members(self) -> Iterator[Item]:
         stream = self._stream
@@ -135,9 +163,10 @@ class Tarball:
         while True:
             block = stream.take(_BLOCK)
             if block == _ZEROS:
-                if self._at_end():
-                    return
-                continue
+                if change is not None:
+                    raise Damaged("it ends between an extended header and its member")
+                self._end()
+                return
             header = parse_header(block)
             kind = header.kind
             if kind in _EXTENDED:
@@ -154,10 +183,17 @@ class Tarball:
             if self.newest < header.mtime <= self._now:
                 self.newest = header.mtime
             path, bad = clean_name(header.name)
+            self._where = f"in {shown(path)}"
             if kind not in _REGULAR or bad or trouble or header.name[-1:] == b"/" or header.size > largest:
                 yield from self._unusual(header, block, path, bad, trouble)
+                self._where = f"after {shown(path)}"
                 continue
             size = header.size
+            if not self._counts(path):
+                stream.skip(_padded(size))
+                self._where = f"after {shown(path)}"
+                yield Other(path)
+                continue
             try:
                 data = stream.take(size)
                 stream.skip(-size % _BLOCK)
@@ -166,15 +202,14 @@ class Tarball:
                 raise
             self.files += 1
             self.bytes_read += size
+            self._where = f"after {shown(path)}"
             yield Blob(path, data, 0, True, 1, self._member)
 
-    def _at_end(self) -> bool:
-        """Whether a block of zeros was the end of the tarball; if so, its compression is checked to the end."""
-        following = self._stream.peek(_BLOCK)
-        if following and following != _ZEROS:
-            return False
-        self._stream.drain()
-        return True
+    def _end(self) -> None:
+        """Checks all that follows the first block of zeros."""
+        if len(self._stream.peek(_BLOCK)) < _BLOCK:
+            self._warn("one-end-block", "the tarball ends with one block of NULs, not with two: is it whole?")
+        self._stream.only_nuls()
 
     def _extended(self, header: Header, change: Pax | None) -> Pax:
         """What a pax or GNU header changes of the next member, in addition to ``change``."""
@@ -207,7 +242,9 @@ class Tarball:
         directory = kind in (b"5", b"D") or (kind in _REGULAR and header.name[-1:] == b"/")
         self._left = 0 if kind in _NO_DATA else _padded(size)
         key = (path.rstrip("/") + "/" if directory else path) or "?"
-        if bad:
+        if not directory and kind != b"2" and bad in ("", _NOT_UTF8) and path and not self._counts(path):
+            yield Other(path)
+        elif bad:
             yield Unread.of(key, "bad-name", bad)
         elif trouble:
             yield Unread.of(key, "bad-member", trouble)
@@ -225,12 +262,7 @@ class Tarball:
 
     def _large(self, path: str, size: int) -> Iterator[Item]:
         """A file that is too large for a single blob, or for ``max_file``."""
-        head = self._stream.peek(min(HEAD, size))
-        if not could_be_template_file(path, head):
-            self.files += 1
-            self.bytes_read += size
-            yield Blob(path, head, 0, True, 1, self._member)
-        elif size > self._max_file:
+        if size > self._max_file:
             yield Unread.of(path, "too-large", f"{size} bytes are more than max_file = {self._max_file}")
         else:
             self.files += 1
@@ -256,6 +288,12 @@ class _Stream:
         self._chunks = chunks
         self._data = b""
         self._at = 0
+        self._before = 0
+
+    @property
+    def offset(self) -> int:
+        """Number of bytes taken so far."""
+        return self._before + self._at
 
     def take(self, size: int) -> bytes:
         """The next ``size`` bytes."""
@@ -279,16 +317,21 @@ class _Stream:
         """Discards the next ``size`` bytes."""
         while size > len(self._data) - self._at:
             size -= len(self._data) - self._at
-            self._data, self._at = next(self._chunks, b""), 0
+            self._before += len(self._data)
+            self._at, self._data = 0, b""
+            self._data = next(self._chunks, b"")
             if not self._data:
                 raise Damaged("it ends in the middle of a member")
         self._at += size
 
-    def drain(self) -> None:
-        """Discards all that is left, so that checksums at the end of the compressed stream are checked."""
-        self._data, self._at = b"", 0
-        for _ in self._chunks:
-            pass
+    def only_nuls(self) -> None:
+        """Takes all that is left, so that checksums at the end of a compressed stream are checked."""
+        data = self._data[self._at :]
+        while data:
+            if data.count(0) != len(data):
+                raise Damaged("other bytes than NUL follow its end mark")
+            self._at += len(data)
+            data = next(self._chunks, b"")
 
     def _need(self, size: int) -> None:
         """Joins what is left with further chunks until there are ``size`` bytes or no more chunks."""
@@ -300,6 +343,7 @@ class _Stream:
                 break
             pieces.append(chunk)
             have += len(chunk)
+        self._before += self._at
         self._data, self._at = b"".join(pieces), 0
 
 
@@ -307,10 +351,10 @@ def parse_header(block: bytes) -> Header:
     """The header in a block of 512 bytes. Raises Damaged if the block is not a header."""
     if len(block) < _BLOCK:
         raise Damaged("it is shorter than a tar header")
-    try:
-        stored = int(block[148:156].strip(b" \0") or b"0", 8)
-    except ValueError:
-        raise Damaged("a tar header has no checksum") from None
+    match = _OCTAL.fullmatch(block, 148, 156)
+    if match is None:
+        raise Damaged("a tar header has no checksum")
+    stored = int(match[1] or b"0", 8)
     rest = block[:148] + block[156:]
     # Most of a header is NULs: the sum is the same without them, and takes a third of the time.
     if sum(rest.translate(None, b"\0")) + 256 != stored and _signed_sum(rest) != stored:
@@ -370,7 +414,7 @@ def clean_name(name: bytes) -> tuple[str, str]:
     try:
         path = name.decode("utf-8")
     except UnicodeDecodeError:
-        return name.decode("utf-8", "surrogateescape"), "the name is not UTF-8"
+        return name.decode("utf-8", "surrogateescape"), _NOT_UTF8
     if "\0" in path:
         return path, "the name holds a NUL"
     if not ("/." in path or "//" in path or path[:1] in "./" or path[-1:] == "/"):

@@ -93,12 +93,31 @@ def test_a_date_that_may_be_two_is_none(text: str) -> None:
         ("RePEc20051301-2005-01-13.tar", "2005-01-13"),
         ("redif.2012.02.29.tgz", "2012-02-29"),
         ("RePEc_20090501.tar.gz", "2009-05-01"),
-        ("RePEc_2009-02-30.tar.gz", None),
         ("RePEc.tar.gz", None),
-        ("RePEc-2016-04.tar.gz", None),
         ("RePEc-12016-04-20.tar", None),
     ],
 )
 def test_the_date_in_a_name(name: str, day: str | None) -> None:
     found = t.date_in_name(name)
     assert (t.iso(found)[:10] if found is not None else None) == day
+
+
+@pytest.mark.parametrize(
+    ("name", "readings"),
+    [
+        ("RePEc_01-05-2009.tar.gz", ["2009-01-05", "2009-05-01"]),
+        ("RePEc_2011-2-6.tar", ["2011-02-06", "2011-06-02"]),
+        ("RePEc_31.12.2009.tgz", ["2009-12-31"]),
+        ("RePEc-01052009.tgz", ["2009-01-05", "2009-05-01"]),
+        ("RePEc_20111305.tgz", ["2011-05-13"]),
+        ("RePEc_01-05-09.tar", ["2001-05-09", "2001-09-05", "2009-01-05", "2009-05-01"]),
+        ("RePEc_2009-02-30.tar.gz", []),
+        ("RePEc-2016-04.tar.gz", ["any day of 2016-04"]),
+    ],
+)
+def test_a_date_with_two_readings_or_none_is_refused(name: str, readings: list[str]) -> None:
+    with pytest.raises(BadName) as refusal:
+        t.date_in_name(name)
+    assert refusal.value.exit_code == 2
+    assert refusal.value.message.partition("; it may be ")[2] == " or ".join(readings)
+    assert "--as-of" in refusal.value.hint

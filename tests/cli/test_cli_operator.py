@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import pty
@@ -13,7 +14,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gather_support import Member, archec_cli, archec_inline, environment, make, run, tarball, template, write_papers
+from gather_support import (
+    Member,
+    archec_cli,
+    archec_inline,
+    change,
+    environment,
+    make,
+    run,
+    tarball,
+    template,
+    write_papers,
+)
 
 from archec.config import Config
 
@@ -72,6 +84,34 @@ def test_a_tarball_that_broke_off_is_a_warning(config: Config, tmp_path: Path) -
     assert b"archec_last_run_data_set_whole 0" in archec_inline(config, "metrics").out
     run(config, tarball(tmp_path / "RePEc_2001-01-02.tar", members))
     assert b"archec_last_run_data_set_whole 1" in archec_inline(config, "metrics").out
+
+
+def test_a_date_in_a_name_with_two_readings_is_refused(config: Config, tmp_path: Path) -> None:
+    path = tarball(
+        tmp_path / "RePEc_01-05-2009.tar.gz", [Member("RePEc/aaa/1.rdf", template("RePEc:aaa:sss:1").encode())]
+    )
+    done = archec_inline(config, "gather", "-f", path, "--no-fetch")
+    assert done.code == 2
+    assert "it may be 2009-01-05 or 2009-05-01" in done.err
+    assert archec_inline(config, "gather", "-f", path, "--as-of", "2009-05-01", "--no-fetch").code == 0
+
+
+def test_only_template_files_are_read(config: Config, tmp_path: Path) -> None:
+    stale, text = template("RePEc:aaa:sss:1", "Stale").encode(), template("RePEc:aaa:sss:2").encode()
+    members = [Member("RePEc/aaa/sss/1.rdf", template("RePEc:aaa:sss:1", "Live").encode())]
+    members += [Member(f"RePEc/aaa/sss/1.rdf{end}", stale) for end in ("~", ".old", ".disabled", ".$$$")]
+    path = tarball(tmp_path / "RePEc_2001-01-01.tar", [*members, Member("RePEc/aaa/sss/2.TXT", text)])
+    done = archec_inline(config, "gather", "-f", path, "--no-fetch", "--json")
+    files, templates = json.loads(done.out)["files"], json.loads(done.out)["templates"]
+    assert (done.code, files["read"], files["other"], templates["total"], templates["duplicates"]) == (0, 1, 5, 1, 0)
+    assert files["others"][0] == "RePEc/aaa/sss/1.rdf~"
+    assert b"Title: Live" in archec_inline(config, "get", "RePEc:aaa:sss:1").out
+    path.rename(tmp_path / "RePEc_2001-01-02.tar")
+    config = change(config, {"template_files": ["*.txt"]})
+    done = archec_inline(config, "gather", "-f", tmp_path / "RePEc_2001-01-02.tar", "--no-fetch", "--json")
+    assert (json.loads(done.out)["files"]["read"], json.loads(done.out)["tobis"]["new"]) == (2, 1)
+    journal = gzip.decompress(max((config.store_path / "runs").glob("*.gz")).read_bytes())
+    assert b'"template_files":["*.txt"]' in journal
 
 
 # -- an archive that can only be read ---------------------------------------------------------------

@@ -78,16 +78,15 @@ def test_only_one_template_and_too_large() -> None:
     assert scan(last).problems == []
 
 
-@pytest.mark.parametrize(("path", "read"), [("aaa/film.mov", True), ("aaa/x.rdf", False)])
-def test_a_large_file_without_templates(path: str, read: bool) -> None:
+def test_a_large_file_without_templates() -> None:
     taken: list[int] = []
     chunks = (taken.append(1) or chunk for chunk in chunked(b"no template\n" * 2_000_000))
-    items = list(in_parts(path, 1, chunks))
+    items = list(in_parts("aaa/x.rdf", 1, chunks))
     assert len(items) == 1
     assert isinstance(items[0], Blob)
     assert items[0].last
     assert len(items[0].data) < 100_000
-    assert scan(items[0]).read is read
+    assert not scan(items[0]).read
     assert len(taken) < 20  # the rest was not read
 
 

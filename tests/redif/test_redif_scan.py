@@ -148,11 +148,6 @@ PAGE = b"<!DOCTYPE html><html><body>Down for maintenance</body></html>"
         ("aaa/a.rdf", b"# Template-type: ReDIF-Paper 1.0\nHandle: x\n", False, "no-template"),
         ("aaa/papers", PAGE, False, "html-page"),
         ("aaa/papers.txt", b"\0\1\2\3", False, "binary"),
-        ("aaa/README.txt", b"hello", True, ""),
-        ("aaa/COPYRIGHT", b"do what you like", True, ""),
-        ("aaa/index.html", PAGE, True, ""),
-        ("aaa/1.pdf", b"%PDF-1.4", True, ""),
-        ("aaa/notes.txt", b"", True, ""),
     ],
 )
 def test_files_without_templates(path: str, data: bytes, read: bool, code: str) -> None:

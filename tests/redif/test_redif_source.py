@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from archec.errors import DataSetError
-from archec.redif.items import Blob, Item, Source, Unread
+from archec.redif.items import Blob, Item, Other, Source, Unread
 from archec.redif.source import open_source
 
 
 def read(path: Path, max_file: int = 50_000_000) -> tuple[list[Item], Source]:
-    with open_source(path, max_file=max_file) as source:
+    with open_source(path, max_file=max_file, patterns=["*"]) as source:
         return list(source), source
 
 
@@ -133,12 +134,46 @@ def test_sizes(tmp_path: Path) -> None:
     (tmp_path / "b.rdf").write_bytes(b"Title: x\n" * 20_000)
     (tmp_path / "c.mov").write_bytes(b"\0\1\2\3" * 2_000_000)
     (tmp_path / "d.rdf").write_bytes(b"\0\1\2\3" * 50_000)
-    items, source = read(tmp_path, max_file=190_000)
-    assert summary(items) == [("a.rdf", "blob"), ("b.rdf", "blob"), ("c.mov", "blob"), ("d.rdf", "too-large")]
-    sizes = [len(item.data) for item in items if isinstance(item, Blob)]
-    assert sizes[:2] == [0, 180_000]
-    assert sizes[2] < 70_000
-    assert source.files == 3
+    with open_source(tmp_path, max_file=190_000) as source:
+        items = list(source)
+    assert summary(items) == [("a.rdf", "blob"), ("b.rdf", "blob"), ("c.mov", "other"), ("d.rdf", "too-large")]
+    assert [len(item.data) for item in items if isinstance(item, Blob)] == [0, 180_000]
+    assert source.files == 2
+
+
+NAMES = ["a.rdf", "b.RDF", "c.ReDIF", "d.rdf~", "e.rdf.old", "f.redif.disabled", "g.txt", "g.TXT", "h", "i.pdf", ".rdf"]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "more"),
+    [
+        ([], ""),
+        (["*.txt"], "g.txt g.TXT"),
+        (["AAA/*"], "d.rdf~ e.rdf.old f.redif.disabled g.txt g.TXT h i.pdf"),
+        (["H", "*.old"], "h e.rdf.old"),
+    ],
+)
+@pytest.mark.parametrize("form", ["directory", "tarball"])
+def test_which_files_count(tmp_path: Path, form: str, patterns: list[str], more: str) -> None:
+    folder = tmp_path / "RePEc" / "aaa"
+    folder.mkdir(parents=True)
+    for name in NAMES:
+        (folder / name).write_bytes(b"Template-Type: ReDIF-Paper 1.0\n")
+    os.mkfifo(folder / "pipe.pdf")
+    path = tmp_path / "RePEc"
+    if form == "tarball":
+        path = tmp_path / "RePEc.tar"
+        with tarfile.open(path, "w") as tar:
+            tar.add(tmp_path / "RePEc" / "aaa", "aaa")
+    else:
+        (folder / "unreadable.pdf").symlink_to("/nowhere")
+    with open_source(path, max_file=1000, patterns=patterns) as source:
+        items = list(source)
+    read = {item.path.removeprefix("aaa/") for item in items if isinstance(item, Blob)}
+    assert read == {"a.rdf", "b.RDF", "c.ReDIF", ".rdf", *more.split()}
+    others = {item.path.removeprefix("aaa/") for item in items if isinstance(item, Other)}
+    assert others == {*NAMES, "pipe.pdf"} - read - ({"pipe.pdf"} if "AAA/*" in patterns else set())
+    assert source.files == len(read)
 
 
 def test_endless_depth(tmp_path: Path) -> None:

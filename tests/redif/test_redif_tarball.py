@@ -8,6 +8,7 @@ import io
 import lzma
 import tarfile
 import tracemalloc
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -48,7 +49,7 @@ def made(members: list[tuple[tarfile.TarInfo, bytes]], fmt: int = tarfile.PAX_FO
 
 def read(path: Path, data: bytes, max_file: int = MAX) -> tuple[list[Item], Source]:
     path.write_bytes(data)
-    with open_source(path, max_file=max_file) as source:
+    with open_source(path, max_file=max_file, patterns=["*"]) as source:
         items = list(source)
     for item in items:
         if isinstance(item, Unread):
@@ -108,7 +109,6 @@ COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
     "plain": lambda data: data,
     "gz": gzip.compress,
     "gz-two-streams": lambda data: gzip.compress(data[:700]) + gzip.compress(data[700:]) + b"\0" * 50,
-    "gz-and-junk": lambda data: gzip.compress(data) + b"junk",
     "zst": zstandard.compress,
     "zst-two-frames": lambda data: zstandard.compress(data[:700]) + zstandard.compress(data[700:]),
     "xz": lzma.compress,
@@ -134,6 +134,93 @@ def test_zlib_where_isal_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     items, source = read(tmp_path / "x", gzip.compress(made([member("a", b"x" * 2_000_000)])))
     assert len(items) == 1
     assert source.whole
+
+
+@pytest.mark.parametrize("name", COMPRESSED)
+def test_only_nuls_may_follow(tmp_path: Path, name: str) -> None:
+    data = made([member("RePEc/aaa/1.rdf", b"x" * 3000)])
+    items, source = read(tmp_path / "x", COMPRESSED[name](data) + b"\0" * 700)
+    assert (len(items), source.whole, source.damage) == (1, True, None)
+    _, source = read(tmp_path / "x", COMPRESSED[name](data) + b"\0" * 700 + b"junk")
+    assert not source.whole
+    assert source.damage is not None
+    assert "other bytes than NUL follow" in source.damage.message
+
+
+@pytest.mark.parametrize(("blocks", "whole", "codes"), [(0, False, []), (1, True, ["one-end-block"]), (2, True, [])])
+def test_end_marks(tmp_path: Path, blocks: int, whole: bool, codes: list[str]) -> None:
+    data = made([member("a", b"x" * 512)], tarfile.GNU_FORMAT)[:1024] + bytes(512 * blocks)
+    items, source = read(tmp_path / "x", gzip.compress(data))
+    assert (summary(items), source.whole) == ([("a", "blob")], whole)
+    assert [problem.code for problem in source.warnings] == codes
+
+
+def test_a_block_of_nuls_between_members_is_damage(tmp_path: Path) -> None:
+    data = made([member("a", b"x" * 512), member("b", b"x" * 512)], tarfile.GNU_FORMAT)
+    items, source = read(tmp_path / "x", data[:1024] + bytes(512) + data[1536:])
+    assert summary(items) == [("a", "blob")]
+    assert source.damage is not None
+    assert "at byte 1,536 of its contents, after a" in source.damage.message
+
+
+@pytest.mark.parametrize("name", ["zst", "xz"])
+def test_compressed_without_a_checksum(tmp_path: Path, name: str) -> None:
+    data = made([member("a", b"x" * 512)])
+    bare = {
+        "zst": zstandard.ZstdCompressor(write_checksum=False).compress(data),
+        "xz": lzma.compress(data, check=lzma.CHECK_NONE),
+    }[name]
+    _, source = read(tmp_path / "x", bare)
+    assert source.whole
+    assert [problem.code for problem in source.warnings] == ["no-checksum"]
+
+
+def contents(path: Path, data: bytes) -> list[tuple[str, bytes | None]] | None:
+    """What a tarball says, None if it is damaged or no tarball."""
+    try:
+        items, source = read(path, data)
+    except DataSetError:
+        return None
+    assert source.whole == (source.damage is None)
+    return [(i.path, i.data if isinstance(i, Blob) else None) for i in items] if source.whole else None
+
+
+CHECKED: dict[str, Callable[[bytes], bytes]] = {
+    **COMPRESSED,
+    "zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+    "zst-two-frames": lambda data: b"".join(
+        zstandard.ZstdCompressor(write_checksum=True, write_content_size=False).compress(part)
+        for part in (data[:700], data[700:])
+    ),
+}
+
+
+@pytest.fixture(params=["zlib", "isal"])
+def gunzip_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "isal":
+        pytest.importorskip("isal", reason="the extra 'fast' is not installed")
+    else:
+        monkeypatch.setattr(inflate, "_inflate_module", lambda: zlib)
+
+
+@pytest.mark.usefixtures("gunzip_by")
+@pytest.mark.parametrize("name", CHECKED)
+def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path, name: str) -> None:
+    texts = [b"Template-Type: ReDIF-Paper 1.0\nHandle: RePEc:aaa:ssssss:%d\n" % n for n in range(3)]
+    plain = made([member(f"RePEc/aaa/{n}.rdf", text) for n, text in enumerate(texts)], tarfile.GNU_FORMAT)[:4096]
+    data = CHECKED[name](plain)
+    path = tmp_path / "x"
+    good = contents(path, data)
+    assert good is not None
+    assert [text for _, text in good] == texts
+    for cut in range(len(data)):
+        assert contents(path, data[:cut]) in (None, good), cut
+    contents_at = {512 + 1024 * n + at for n, text in enumerate(texts) for at in range(len(text))}
+    bits = [bit for bit in range(8 * len(data)) if name != "plain" or bit // 8 not in contents_at]
+    for bit in bits:  # of a tar without compression nothing checks the contents
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        assert contents(path, bytes(flipped)) in (None, good), bit
 
 
 @pytest.mark.parametrize("name", ["plain", "gz", "zst", "xz", "bz2"])
@@ -279,8 +366,8 @@ def test_too_large_files_are_not_read(tmp_path: Path) -> None:
     text, film = b"Some text\n" * 100, b"\0\1\2\3" * 500
     members = [member("a.rdf", film), member("b", text), member("film.mov", film), member("c", b"Template-Type: x\n")]
     items, source = read(tmp_path / "x", made(members), max_file=100)
-    assert summary(items) == [("a.rdf", "too-large"), ("b", "too-large"), ("film.mov", "blob"), ("c", "blob")]
-    assert source.files == 2
+    assert summary(items) == [(name, "too-large") for name in ("a.rdf", "b", "film.mov")] + [("c", "blob")]
+    assert source.files == 1
     assert source.whole
 
 
