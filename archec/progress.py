@@ -29,3 +29,7 @@ class Silent:
 
     def close(self) -> None:
         """No-op."""
+
+
+SILENT = Silent()
+"""The meter of whoever does not care."""

@@ -85,16 +85,21 @@ def memory_path(config: Config) -> Path:
     return config.work_path.parent / "fixity.sqlite"
 
 
-def oldest_check(config: Config) -> int | None:
-    """The tist of the oldest check that still counts, None where nothing was checked yet.
+class Fixity(NamedTuple):
+    """The tist of the oldest check that still counts (None: nothing was checked; what came into the archive since the
+    last check has none), and the number of entries known to be bad."""
 
-    What came into the archive since the last check has none. Raises :class:`StorageFailed`.
-    """
+    oldest: int | None = None
+    bad: int = 0
+
+
+def fixity(config: Config) -> Fixity:
+    """What is remembered of an archive's checks. Raises :class:`StorageFailed`."""
     path = memory_path(config)
     if not path.exists():
-        return None
+        return Fixity()
     with Memory(path, read_only=bool(unwritable(path))) as memory:
-        return memory.oldest()
+        return Fixity(memory.oldest(), memory.count_bad())
 
 
 class Memory(Database):

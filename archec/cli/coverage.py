@@ -13,8 +13,8 @@ import click
 from archec.archive.opening import Archive
 from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.export.units import Selection, selection
-from archec.progress import Silent
-from archec.report.coverage import CoverageRow, Tell, coverage_of_all
+from archec.progress import SILENT, Meter
+from archec.report.coverage import CoverageRow, coverage_of_all
 from archec.report.coverage import coverage as coverage_of
 from archec.terminal.output import LineWriter, fit, note, terminal_width
 from archec.terminal.progress import meter_for
@@ -43,25 +43,18 @@ def coverage(archive: str | None, series: str | None, as_json: bool, config_file
     wanted = selection(archive, series)
     with opened(config_file) as opened_archive:
         warn_if_unknown(opened_archive.catalogue, wanted)
-        seen = 0
-
-        def tell(templates: int) -> None:
-            nonlocal seen
-            seen += templates
-            meter.at(seen)
-
         # On a terminal the rows themselves are the progress; without any terminal nobody watches.
         watched = sys.stderr.isatty() and not sys.stdout.isatty()
-        with meter_for() if watched else nullcontext(Silent()) as meter:
-            meter.phase("templates", None)
-            _show(_rows(opened_archive, wanted, tell), as_json=as_json)
+        with meter_for() if watched else nullcontext(SILENT) as meter:
+            meter.phase("works", None)
+            _show(_rows(opened_archive, wanted, meter), as_json=as_json)
 
 
-def _rows(archive: Archive, wanted: Selection, tell: Tell) -> Iterator[CoverageRow]:
+def _rows(archive: Archive, wanted: Selection, meter: Meter) -> Iterator[CoverageRow]:
     if wanted.archive:
-        return coverage_of(archive.catalogue, archive=wanted.archive, series=wanted.series, tell=tell)
+        return coverage_of(archive.catalogue, archive=wanted.archive, series=wanted.series, meter=meter)
     config = archive.config
-    return coverage_of_all(archive.catalogue, config.database, config.base, tell=tell)
+    return coverage_of_all(archive.catalogue, config.database, config.base, meter=meter)
 
 
 def _show(rows: Iterator[CoverageRow], *, as_json: bool) -> None:

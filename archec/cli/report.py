@@ -12,7 +12,6 @@ from archec.errors import UsageError
 from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, need_matplotlib, series_of
 from archec.monitor.runs import run_named, runs
-from archec.progress import Meter
 from archec.terminal.files import write_whole
 from archec.terminal.output import echo_json
 from archec.terminal.progress import meter_for
@@ -37,22 +36,10 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
             need_matplotlib()
         view = run_named(archive, run)
         series = series_of(runs(archive, before=view.run + 1))
-        tell = _Tell(meter, archive.catalogue.counts().tobis_held)
-        rows = coverage_by_archive(archive.catalogue, tell)
+        meter.phase("works and their files", archive.catalogue.counts().tobis_held or None)
+        rows = coverage_by_archive(archive.catalogue, meter)
         account = Account(archive.config.name, int(time.time()), view, series, tuple(rows))
     if as_json:
         echo_json(account.as_value())
     if output is not None:
         write_whole(output, page(account).encode("utf-8", "replace"))
-
-
-class _Tell:
-    """Reports the number of works seen so far to a meter."""
-
-    def __init__(self, meter: Meter, most: int) -> None:
-        self._meter, self._done = meter, 0
-        meter.phase("works and their files", most or None)
-
-    def __call__(self, works: int) -> None:
-        self._done += works
-        self._meter.at(self._done)

@@ -17,7 +17,8 @@ from archec.archive.hosts import FAULTS, HostFigures
 from archec.catalogue.interface import Catalogue
 from archec.errors import ConfigError
 from archec.monitor.runs import RunView
-from archec.report.coverage import CoverageRow, Tell, coverage, total
+from archec.progress import SILENT, Meter
+from archec.report.coverage import CoverageRow, coverage, total
 from archec.tist import MAX_TIST
 from archec.units import human_size
 
@@ -110,10 +111,10 @@ def series_of(views: Iterable[RunView]) -> Series:
     return Series(_bins(runs), _growth(runs))
 
 
-def coverage_by_archive(catalogue: Catalogue, tell: Tell = lambda works: None) -> list[CoverageRow]:
+def coverage_by_archive(catalogue: Catalogue, meter: Meter = SILENT) -> list[CoverageRow]:
     """The coverage of each archive, those with the most works first."""
     archives: dict[str, list[CoverageRow]] = {}
-    for row in coverage(catalogue, tell=tell):
+    for row in coverage(catalogue, meter=meter):
         known = archives.get(row.archive)
         archives[row.archive] = [total([*known, row]) if known else row]
     found = []

@@ -11,13 +11,11 @@ from typing import Any
 from archec.archive.hosts import HostFigures
 from archec.archive.opening import Archive
 from archec.archive.runs import stored_before
-from archec.audit.memory import Memory, memory_path, oldest_check
+from archec.audit.memory import Fixity, fixity
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import DueFobi
-from archec.config import Config
 from archec.errors import StorageFailed
 from archec.monitor.runs import RunView, runs
-from archec.sqlite import unwritable
 from archec.store.layout import Layout
 from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso
@@ -60,14 +58,6 @@ class HeldBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Fixity:
-    """The tist of the oldest check that counts (None: nothing was checked), and entries known to be bad."""
-
-    oldest: int | None
-    bad: int
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """An archive at the tist ``now``. ``stored_bytes`` is what all runs have written into the obi store, as their
     reports have it; ``success`` is the newest run that came to its end or its budget; ``hosts`` are those in trouble
@@ -94,6 +84,7 @@ class Status:
         value = asdict(self)
         value["time"] = iso(self.now)
         value["obis"] = self.obis._asdict()
+        value["fixity"] = self.fixity._asdict()
         value["last"] = self.last.as_value() if self.last is not None else None
         value["success"] = self.success.run if self.success is not None else None
         value["hosts"] = [item._asdict() for item in self.hosts]
@@ -123,7 +114,7 @@ def status(archive: Archive, *, now: int | None = None) -> Status:
         held_back=tuple(_held_back(recent)),
         disk=_disk(archive.layout),
         min_free=config.min_free,
-        fixity=_fixity(config),
+        fixity=fixity(config),
     )
 
 
@@ -155,11 +146,3 @@ def _disk(layout: Layout) -> DiskSpace:
         raise StorageFailed(f"{layout.root}: {error.strerror}") from error
     return DiskSpace(disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize, disk.f_files, disk.f_favail)
 
-
-def _fixity(config: Config) -> Fixity:
-    path = memory_path(config)
-    if not path.exists():
-        return Fixity(None, 0)
-    with Memory(path, read_only=bool(unwritable(path))) as memory:
-        bad = memory.count_bad()
-    return Fixity(oldest_check(config), bad)

@@ -18,6 +18,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import FileState, TobiFiles
 from archec.catalogue.open import open_catalogue
 from archec.ids import archive_of, item_of, series_of
+from archec.progress import SILENT, Meter
 from archec.redif.schema import kind_of
 from archec.workers.pool import Pool
 
@@ -32,9 +33,6 @@ _IN_VAIN = frozenset(
 )
 _REFUSED = frozenset(("forbidden", "robots"))
 _PDF = "application/pdf"
-
-Tell = Callable[[int], None]
-"""Called with the number of templates read since the last call."""
 
 
 @dataclass(slots=True)
@@ -77,12 +75,12 @@ def coverage(
     series: str = "",
     after: str = "",
     before: str = "",
-    tell: Tell = lambda works: None,
+    meter: Meter = SILENT,
 ) -> Iterator[CoverageRow]:
     """The figures of each series that has works, by archive and series code.
 
     ``archive`` and ``series`` (a code within ``archive``) select a part. ``after`` and ``before`` limit it to the ids
-    between them; they must lie between archives.
+    between them; they must lie between archives. ``meter`` is told how many works have been seen.
     """
     if archive:
         after, before = f"RePEc:{archive}:", f"RePEc:{archive};"
@@ -91,7 +89,7 @@ def coverage(
     row: CoverageRow | None = None  # of the series that is being read
     loose: CoverageRow | None = None  # of the works of its archive that are in no series
     without = CoverageRow("", "")  # of works without a handle of RePEc's form, which stand before and after the others
-    for works in _in_chunks(_works(catalogue.tobi_files(after, before), tell)):
+    for works in _in_chunks(_works(catalogue.tobi_files(after, before), meter)):
         states = catalogue.file_states({url for work in works for url in work.files})
         for work in works:
             code, within = archive_of(work.id), series_of(work.id) if item_of(work.id) else ""
@@ -129,7 +127,7 @@ def coverage_of_all(
     *,
     workers: int | None = None,
     least: int = _LEAST,
-    tell: Tell = lambda works: None,
+    meter: Meter = SILENT,
 ) -> Iterator[CoverageRow]:
     """As :func:`coverage` over everything, by several processes, in order.
 
@@ -140,7 +138,7 @@ def coverage_of_all(
     workers = len(os.sched_getaffinity(0)) if workers is None else workers
     cuts = _between_archives(catalogue.split(_PARTS, least)) if workers > 1 else []
     if not cuts:
-        yield from coverage(catalogue, tell=tell)
+        yield from coverage(catalogue, meter=meter)
         return
     first, *others = (CoveragePart(after, before) for after, before in pairwise(["", *cuts, ""]))
     pool: Pool[CoveragePart, list[CoverageRow]] = Pool(
@@ -150,7 +148,7 @@ def coverage_of_all(
     with pool:
         for part in others:
             pool.submit(part)
-        for row in _joined(coverage(catalogue, before=first.before, tell=tell), pool, tell):
+        for row in _joined(coverage(catalogue, before=first.before, meter=meter), pool, meter):
             if row.archive:
                 yield row
             else:
@@ -160,12 +158,16 @@ def coverage_of_all(
 
 
 def _joined(
-    first: Iterator[CoverageRow], pool: Pool[CoveragePart, list[CoverageRow]], tell: Tell
+    first: Iterator[CoverageRow], pool: Pool[CoveragePart, list[CoverageRow]], meter: Meter
 ) -> Iterator[CoverageRow]:
-    yield from first
+    works = 0
+    for row in first:
+        works += row.works
+        yield row
     for done in pool.results(at_most=0):
         rows = done.result("out of memory? try again with less beside it")
-        tell(sum(row.works for row in rows))
+        works += sum(row.works for row in rows)
+        meter.at(works)
         yield from rows
 
 
@@ -195,11 +197,10 @@ def total(rows: Iterable[CoverageRow]) -> CoverageRow:
     return summed
 
 
-def _works(tobis: Iterator[TobiFiles], tell: Tell) -> Iterator[TobiFiles]:
+def _works(tobis: Iterator[TobiFiles], meter: Meter) -> Iterator[TobiFiles]:
     known: dict[str, bool] = {}
-    for number, tobi in enumerate(tobis, 1):
-        if number % _TOGETHER == 0:
-            tell(_TOGETHER)
+    number = 0
+    for tobi in tobis:
         kind = tobi.type
         work = known.get(kind)
         if work is None:
@@ -207,6 +208,9 @@ def _works(tobis: Iterator[TobiFiles], tell: Tell) -> Iterator[TobiFiles]:
             if len(known) < 1000:
                 known[kind] = work
         if work and tobi.held:
+            number += 1
+            if number % _TOGETHER == 0:
+                meter.at(number)
             yield tobi
 
 

@@ -12,8 +12,8 @@ from audit_support import World, checked, clone, codes, flip, rewrite, tree, ver
 from gather_site import Site, pdf
 from gather_support import Member, archec_cli, killing, make, run, start_cli, tarball, template, until
 
-from archec.audit import chunks
-from archec.audit.memory import Checked, Memory, memory_path, oldest_check
+from archec.audit import fixity as fixity_module
+from archec.audit.memory import Checked, Memory, fixity, memory_path
 from archec.audit.opening import opened_for_audit
 from archec.audit.verify import Scope, Summary, verify
 from archec.cli.main import cli
@@ -34,7 +34,7 @@ def remembered(config: Config) -> dict[int, Checked]:
 def test_goes_on_where_it_stopped(world: World) -> None:
     """A share at a time: all is checked once before anything is checked twice."""
     whole = verified(clone(world, world.config.base.with_name("other")))[0].files
-    assert oldest_check(world.config) is None
+    assert fixity(world.config).oldest is None
     checked_files, sessions = 0, 0
     while checked_files < whole:
         summary, findings = verified(world, scope=Scope(share=0.1))
@@ -51,10 +51,10 @@ def test_goes_on_where_it_stopped(world: World) -> None:
     first = min(row.whole for row in rows.values())
     verified(world, scope=Scope(share=0.01))
     again = remembered(world.config)
-    assert oldest_check(world.config) == min(row.oldest for row in again.values()) >= first
+    assert fixity(world.config).oldest == min(row.oldest for row in again.values()) >= first
     assert max(max(row.whole, row.since) for row in again.values()) > max(row.whole for row in rows.values())
     assert verified(world)[0].whole
-    assert {(row.whole, row.cursor) for row in remembered(world.config).values()} == {(oldest_check(world.config), 0)}
+    assert {(row.whole, row.cursor) for row in remembered(world.config).values()} == {(fixity(world.config).oldest, 0)}
 
 
 def test_a_time_that_is_too_short_still_gets_on(world: World) -> None:
@@ -90,7 +90,7 @@ def test_losing_the_memory_only_means_to_start_anew(world: World) -> None:
     verified(world)
     for path in memory_path(world.config).parent.glob("fixity.sqlite*"):
         path.unlink()
-    assert oldest_check(world.config) is None
+    assert fixity(world.config).oldest is None
     assert verified(world)[0].clean
 
 
@@ -329,7 +329,7 @@ def test_nothing_changes_between_two_engines_of_the_audit(many: World) -> None:
     summaries: list[Summary] = []
     for inline in (0, 10**9):
         with pytest.MonkeyPatch.context() as patch, opened_for_audit(many.config) as archive:
-            patch.setattr(chunks, "_INLINE", inline)
+            patch.setattr(fixity_module, "_INLINE", inline)
             summaries.append(verify(archive, Scope(), Silent(), lambda finding: None))
     one, two = summaries
     assert (one.files, one.read, one.tally) == (two.files, two.read, two.tally)
@@ -341,7 +341,7 @@ def test_with_mongodb(mongodb_url: str, tmp_path: Path, monkeypatch: pytest.Monk
     text = "\n".join(template(f"RePEc:aaa:sss:{n}") for n in range(50))
     run(config, tarball(tmp_path / "RePEc_2001-01-01.tar", [Member("aaa/sss/1.rdf", text.encode())]))
     world = World(config, {})
-    monkeypatch.setattr(chunks, "_INLINE", 0)
+    monkeypatch.setattr(fixity_module, "_INLINE", 0)
     summary, findings = verified(world)
     assert (summary.files, findings) == (50, [])
     assert checked(world)[1] == []
