@@ -13,6 +13,7 @@ import httpx
 
 from archec.config import FetchConfig
 from archec.web.guard import allowed
+from archec.web.h1 import Answer
 from archec.web.headers import kept, raw_headers, wait_asked
 from archec.web.limits import Flight, Tuning
 from archec.web.location import location_of
@@ -33,12 +34,13 @@ class Attempt(NamedTuple):
     """The result of an attempt.
 
     ``lasting``: another try in this run would end the same way; ``slow_down``: the host says that it gets too many
-    requests.
+    requests; ``answer``: what will be known of what came behind it.
     """
 
     hop: Hop
     lasting: bool = True
     slow_down: bool = False
+    answer: Answer | None = None
 
 
 class _Exchange:
@@ -99,7 +101,6 @@ class Client:
                 (b"User-Agent", _header_bytes(agent)),
                 (b"Accept", b"*/*"),
                 (b"Accept-Encoding", b"identity"),
-                (b"Connection", b"keep-alive"),
             ]
         )
 
@@ -107,25 +108,37 @@ class Client:
         """Attempts a task. A fault of the server or the network ends in a failed hop; a sink's errors are raised."""
         exchange = _Exchange(task, flight)
         try:
-            exchange.response = response = await self.open(task.url, flight, task.etag, task.last_modified)
-            exchange.fields = raw_headers(response.headers.raw)
-            if 200 <= response.status_code < 300 and response.status_code != 206:
-                return await self._body(exchange, response)
-            await self._drain(flight, response)
-            return _without_body(exchange, response)
+            attempt = await self._exchanged(exchange)
         except EXPECTED as error:
             fault = fault_of(error)
-            return Attempt(exchange.hop("failed", fault.outcome, fault.message), lasting=fault.lasting)
+            attempt = Attempt(exchange.hop("failed", fault.outcome, fault.message), lasting=fault.lasting)
         except asyncio.CancelledError:
             if not flight.verdict:  # it was not cancelled for its time limit: somebody stops the fetcher
                 raise
-            return Attempt(exchange.hop("failed", Outcome.TIMEOUT, flight.verdict), lasting=flight.lasting)
+            attempt = Attempt(exchange.hop("failed", Outcome.TIMEOUT, flight.verdict), lasting=flight.lasting)
         finally:
             if exchange.response is not None:
                 await close(exchange.response)
+        if exchange.response is None:
+            return attempt
+        return attempt._replace(answer=exchange.response.extensions.get("answer"))
 
-    async def open(self, url: str, flight: Flight, etag: str = "", last_modified: str = "") -> httpx.Response:
-        """Sends a request and returns the head of the answer. The caller closes it. Raises ``outcome.EXPECTED``."""
+    async def _exchanged(self, exchange: _Exchange) -> Attempt:
+        task, flight = exchange.task, exchange.flight
+        exchange.response = response = await self.open(task.url, flight, task.etag, task.last_modified)
+        exchange.fields = raw_headers(response.headers.raw)
+        if 200 <= response.status_code < 300 and response.status_code != 206:
+            return await self._body(exchange, response)
+        await self._drain(flight, response)
+        return _without_body(exchange, response)
+
+    async def open(
+        self, url: str, flight: Flight, etag: str = "", last_modified: str = "", *, fresh: bool = False
+    ) -> httpx.Response:
+        """Sends a request and returns the head of the answer. The caller closes it. Raises ``outcome.EXPECTED``.
+
+        ``fresh``: on a new connection, where no answer to another request can be taken for this one's.
+        """
         loop = asyncio.get_running_loop()
         scheme, _, rest = url.partition("://")
         slash = rest.find("/")
@@ -151,13 +164,10 @@ class Client:
         except httpx.InvalidURL:
             _refuse_disguised(rest[:slash])
             raise
-        request = httpx.Request(
-            "GET",
-            target,
-            headers=headers,
-            stream=_EMPTY,
-            extensions={"timeout": self._timeout, "target": rest[slash:].encode("ascii"), "sent": sent},
-        )
+        extensions = {"timeout": self._timeout, "target": rest[slash:].encode("ascii"), "sent": sent}
+        if fresh:
+            extensions["fresh"] = True
+        request = httpx.Request("GET", target, headers=headers, stream=_EMPTY, extensions=extensions)
         transport = self._transports.ftp if scheme == "ftp" else self._transports.http
         response = await transport.handle_async_request(request)
         flight.head_at = flight.last = loop.time()

@@ -5,27 +5,40 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
 from archec.ids import host_of
 from archec.web.client import Attempt, Client
+from archec.web.h1 import Answer
 from archec.web.hosts import GivenUp, HostQueues, Politeness, QueuedTask
 from archec.web.limits import Flight, Tuning
 from archec.web.outcome import Outcome
 from archec.web.policy import Policy
 from archec.web.robots import Robots, RobotsCache, Unknown
-from archec.web.task import FetchTask, Hop, Sink, failure
+from archec.web.task import FetchTask, Hop, Sink, discard, failure
 from archec.web.transport import Transports, transports
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
+@dataclass(slots=True, eq=False)
+class _Held:
+    """An attempt whose connection was not looked at yet, or that was ``handed_on`` after that."""
+
+    queued: QueuedTask
+    attempt: Attempt
+    answer: Answer
+    handed_on: bool = False
+
+
 class Fetcher:
     """Fetches one hop for each task; for use inside a running event loop.
 
-    ``emit`` is called exactly once for every serial that was submitted, unless ``aclose`` comes first.
+    ``emit`` is called exactly once for every serial that was submitted, unless ``aclose`` comes first, but for hops
+    that are ``doubtful``.
     ``fatal`` is called if the sink cannot write; no further request is started then.
     """
 
@@ -58,6 +71,7 @@ class Fetcher:
         )
         self._flights: set[Flight] = set()
         self._runners: set[asyncio.Task[None]] = set()
+        self._held: set[_Held] = set()
         self._open = True
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -66,8 +80,9 @@ class Fetcher:
 
     @property
     def in_flight(self) -> int:
-        """Number of requests in flight and of bodies that are still being written."""
-        return len(self._runners)
+        """Number of tasks that are begun and not over: requests, bodies that are being written, answers whose
+        connection was not looked at yet."""
+        return len(self._runners) + len(self._held)
 
     def retune(self, concurrency: int) -> None:
         """Sets how many requests may be in flight."""
@@ -158,8 +173,15 @@ class Fetcher:
     async def _run(self, queued: QueuedTask, flight: Flight) -> None:
         try:
             attempt = await self._attempt(queued, flight)
-            if attempt is not None:
-                self._judge(queued, attempt)
+            if attempt is None:
+                return
+            answer, outcome = attempt.answer, attempt.hop.outcome
+            if answer is None or (answer.quiet is not False and outcome is not None and outcome.is_transient):
+                self._judge(queued, attempt)  # says nothing about the file, and about its host at once
+            else:
+                held = _Held(queued, attempt, answer)
+                self._held.add(held)
+                answer.watch(partial(self._seen, held))
         except (StorageFull, StorageFailed) as error:
             self._stop_storing(error)
         except OSError as error:
@@ -216,14 +238,36 @@ class Fetcher:
         queued.host.crawl_delay = max(queued.host.crawl_delay, robots.delay)
         return None
 
-    def _judge(self, queued: QueuedTask, attempt: Attempt) -> None:
-        """Ends a task or queues it again, and applies the consequences for its host."""
+    def _seen(self, held: _Held, quiet: bool) -> None:
+        """The connection of an answer was quiet behind it; or it was not, and nobody can tell what the answer is to.
+
+        Such a task is repeated on a connection of its own. What was handed on before is taken back.
+        """
+        queued, attempt, alone = held.queued, held.attempt, held.answer.alone
+        if held not in self._held:
+            if held.handed_on and not quiet:
+                self._emit(queued.serial, Hop(queued.task.url, "doubtful"))
+            return
+        self._held.discard(held)
+        if not quiet and attempt.hop.kind != "failed":
+            discard(attempt.hop)
+            hop = failure(queued.task.url, Outcome.TRUNCATED, "the server sent more than the length it stated")
+            attempt = Attempt(hop._replace(status=attempt.hop.status, address=attempt.hop.address), lasting=False)
+        if quiet or alone:
+            held.handed_on = self._judge(queued, attempt)
+        elif self._open:
+            self._hosts.add(queued)
+        if not held.handed_on:
+            self.start()
+
+    def _judge(self, queued: QueuedTask, attempt: Attempt) -> bool:
+        """Ends a task (True) or queues it again, and applies the consequences for its host."""
         hop, host = attempt.hop, queued.host
         outcome = hop.outcome
         if hop.kind != "failed" or outcome is None or not outcome.is_transient:
             self._hosts.succeeded(host)
             self._emit(queued.serial, hop)
-            return
+            return True
         now = self._loop.time()
         if hop.wait > self._config.max_delay:
             reason = GivenUp(outcome, f"{host.key} asks to come back in {hop.wait:.0f} s")
@@ -242,6 +286,8 @@ class Fetcher:
         else:
             backoff = self._tuning.backoff * 2 ** (queued.tries - 1)
             self._hosts.add_later(queued, now + min(backoff, self._config.max_delay))
+            return False
+        return True
 
     def _defer(self, dropped: list[QueuedTask], reason: GivenUp) -> None:
         for queued in dropped:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable
+import re
+import select
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar, cast
 
 import httptools
@@ -19,12 +21,42 @@ from archec.web.outcome import Truncated
 
 T = TypeVar("T")
 
+_GOODBYE = re.compile(rb"HTTP/1\.[01] 408[ \r\n]")
+"""What some servers say before they close a connection on which nothing was asked for long."""
 _HIGH_WATER = 1 << 18
 """Maximum number of buffered bytes of a body; with more, the socket is not read until they are taken."""
 
 
 class Stale(httpx.ReadError):
-    """The server closed a kept connection before it saw the request: use another connection."""
+    """A kept connection was closed before the server saw the request, or is out of step: use another connection."""
+
+
+class Answer:
+    """What is known of an answer behind its last byte: whether it was the end of what the server had to say.
+
+    ``alone``: nothing else was, or will be, asked on its connection.
+    """
+
+    __slots__ = ("_watcher", "alone", "quiet")
+
+    def __init__(self, *, alone: bool) -> None:
+        self.alone = alone
+        self.quiet: bool | None = None
+        """True after a look at a quiet socket, or the end of the connection; False once surplus bytes have come."""
+        self._watcher: Callable[[bool], None] | None = None
+
+    def watch(self, watcher: Callable[[bool], None]) -> None:
+        """Calls ``watcher`` with ``quiet`` as soon as that is known, and again should it become False later."""
+        self._watcher = watcher
+        if self.quiet is not None:
+            watcher(self.quiet)
+
+    def settle(self, *, quiet: bool) -> None:
+        """The connection was looked at."""
+        if self.quiet is None or (self.quiet and not quiet):
+            self.quiet = quiet
+            if self._watcher is not None:
+                self._watcher(quiet)
 
 
 class H1Connection(asyncio.Protocol):
@@ -46,6 +78,11 @@ class H1Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self.used = 0
         """Number of exchanges begun on this connection."""
+        self.answers: list[Answer] = []
+        """Those that came on this connection, the last one under way or at its end."""
+        self.on_surplus: Callable[[], None] | None = None
+        """Called where bytes come that nobody asked for."""
+        self._poll = select.poll()
         self._reset()
 
     def _reset(self) -> None:
@@ -65,14 +102,16 @@ class H1Connection(asyncio.Protocol):
         request: bytes,
         body: AsyncIterator[bytes] | None = None,
         *,
+        alone: bool = False,
         bodiless: bool = False,
         timeout: float | None = None,
     ) -> None:
         """Sends a request and waits for the head of the answer: ``status`` and ``headers``.
 
         ``body`` is what follows the head, as it stands on the line. An answer that comes before all of it was sent is
-        final: the rest is not sent. ``bodiless``: the answer has no body whatever its headers say (HEAD). ``timeout``
-        is how many seconds a piece may take to be sent, and the head of the answer to come.
+        final: the rest is not sent. ``alone``: the connection is for this one request. ``bodiless``: the answer has no
+        body whatever its headers say (HEAD). ``timeout`` is how many seconds a piece may take to be sent, and the head
+        of the answer to come.
 
         Raises:
             Stale: this connection was kept and turned out to be closed.
@@ -81,6 +120,7 @@ class H1Connection(asyncio.Protocol):
         """
         self._reset()
         self._bodiless = bodiless
+        self.answers.append(Answer(alone=alone))
         reused = self.used > 0
         self.used += 1
         if self.lost or self._transport is None or self._transport.is_closing():
@@ -154,13 +194,40 @@ class H1Connection(asyncio.Protocol):
             and self._error is None and not self.lost
         )
 
+    @property
+    def over(self) -> bool:
+        """Whether the answer was read to its end, and the connection is still there."""
+        return self._complete and not self._chunks and not self.lost
+
     def rest(self) -> None:
         """Makes the connection idle; anything that arrives from now on closes it."""
         self._parser = None
         self.idle_since = self._loop.time()
 
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to read on the socket."""
+        return not self.lost and not self._poll.poll(0)
+
+    def settle(self) -> None:
+        """The socket was looked at, and was quiet."""
+        if self.answers:
+            self.answers[-1].settle(quiet=True)
+
+    def surplus(self) -> None:
+        """Something came that nobody asked for: no answer on this connection can be told from another's any more."""
+        self._surplus = True
+        self._close()
+        for answer in self.answers:
+            answer.settle(quiet=False)
+        if self.on_surplus is not None:
+            self.on_surplus()
+
     def abort(self) -> None:
         """Closes the connection at once."""
+        self._close()
+        self.settle()
+
+    def _close(self) -> None:
         if self._transport is not None and not self.lost:
             self._transport.abort()
         self.lost = True
@@ -174,6 +241,7 @@ class H1Connection(asyncio.Protocol):
         """Sets the transport to use from now on."""
         self._transport = transport
         self.used = 0
+        self.answers.clear()
 
     # -- asyncio.Protocol -------------------------------------------------------------------------
 
@@ -181,12 +249,17 @@ class H1Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if peer else ""
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            self._poll.register(sock.fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
         parser = self._parser
         if parser is None or self._complete:  # nothing was asked for: it must not pass for the next answer
-            self._surplus = True
-            self.abort()
+            if _GOODBYE.match(data):
+                self.abort()
+            elif data not in (b"\r\n", b"\n"):  # an empty line is not an answer
+                self.surplus()
             return
         self._received = True
         before = self._buffered
@@ -197,8 +270,15 @@ class H1Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             if self._complete:
                 self._surplus = True
+            elif self.used > 1 and not self.status:  # the rest of what an earlier answer said it was at its end
+                self.surplus()
+                self._fail(Stale("bytes behind an earlier answer"))
+                return
             else:
                 self._fail(httpx.RemoteProtocolError(f"the answer is not HTTP: {error}"))
+        if self._surplus:
+            self.surplus()
+            return
         if self._buffered == before and not self._complete:
             self._overhead += len(data)
             if self._overhead > self._max_bytes:
@@ -221,6 +301,7 @@ class H1Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()  # a TLS transport does not notice by itself
         if self._complete or self._error is not None:
+            self.settle()
             return
         reason = "reset" if exc is not None else "closed"
         if self._head is None or not self._head.done():

@@ -32,6 +32,8 @@ class Tuning:
     """An unwanted body up to this size is read so that its connection can be kept."""
     keep_idle: float = 15.0
     """An idle connection is closed after this time."""
+    quiet: float = 0.1
+    """How long after an answer its connection is looked at for bytes behind it, unless it is used again before."""
     dns_ttl: float = 60.0
     """How long an answer of the name service is used (the address is checked every time)."""
     dns_threads: int = 16

@@ -11,7 +11,6 @@ import os
 import selectors
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from archec.web.connect import Proxies
 from archec.web.deny import Deny
 from archec.web.limits import Tuning
 from archec.web.outcome import Outcome
-from archec.web.task import FetchTask, Hop, failure
+from archec.web.task import FetchTask, Hop, discard, failure
 from archec.workers.pipe import decoder, encode
 from archec.workers.process import Process
 
@@ -240,7 +239,7 @@ class FetchPool:
         if drain:
             return hops
         for hop in hops:
-            _discard(hop)
+            discard(hop)
         return []
 
     # -- workers ----------------------------------------------------------------------------------
@@ -299,9 +298,12 @@ class FetchPool:
             for serial, temp, hop in message.items:
                 if temp:
                     hop = hop._replace(temp=os.fsdecode(temp))
+                if hop.kind == "doubtful":
+                    self._ready.append(hop)
+                    continue
                 pending = self._open.pop(serial, None)
                 if pending is None:
-                    _discard(hop)
+                    discard(hop)
                     continue
                 self._closed(pending.owner)
                 self._ready.append(hop)
@@ -374,8 +376,3 @@ def shares(total: int, wants: Sequence[int]) -> list[int]:
 
 def _load(seat: _FetchSeat) -> tuple[bool, int, int]:
     return seat.process is None, seat.busy, seat.hosts
-
-
-def _discard(hop: Hop) -> None:
-    if hop.temp:
-        Path(hop.temp).unlink(missing_ok=True)

@@ -137,7 +137,7 @@ class RobotsCache:
 
     async def _request(self, url: str) -> Robots | str:
         """Rules, or where a redirect leads."""
-        response = await self._client.open(url, Flight(asyncio.get_running_loop().time()))
+        response = await self._client.open(url, Flight(asyncio.get_running_loop().time()), fresh=True)
         try:
             status = response.status_code
             fields = raw_headers(response.headers.raw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from archec.web.outcome import Outcome
@@ -75,6 +76,12 @@ class Hop(NamedTuple):
 def failure(url: str, outcome: Outcome, message: str, *, deferred: bool = False) -> Hop:
     """A failed hop of a task that got no answer."""
     return Hop(url, "failed", outcome, message=message, deferred=deferred)
+
+
+def discard(hop: Hop) -> None:
+    """Removes the temporary file of a hop that nobody wants."""
+    if hop.temp:
+        Path(hop.temp).unlink(missing_ok=True)
 
 
 class TempLike(Protocol):

@@ -15,6 +15,7 @@ import asyncio
 import resource
 from collections import OrderedDict
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import NamedTuple, cast
 
 import httpx
@@ -29,6 +30,11 @@ from archec.web.policy import PORTS, Policy, origin_of
 
 _PLAIN = frozenset({"GET", "HEAD"})
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
+_MAX_USES = 20
+"""Maximum number of requests on one connection."""
+_TURNS = 4
+"""How often the event loop may turn until it has read what is on a socket."""
+_MAX_DISTRUSTED = 20_000
 _MAX_IDLE = 1024
 """Maximum number of idle connections, if the limit of open files allows it."""
 
@@ -38,21 +44,28 @@ class DirectTransport(httpx.AsyncBaseTransport):
 
     Extensions of a request that it uses: ``timeout`` (seconds: ``connect``; ``write`` for each piece of the body;
     ``read`` for the head of the answer and each piece of its body; none by default but for ``connect``), ``named`` (see
-    :mod:`archec.web.policy`), ``target`` (the bytes to ask for; by default the URL's path and query) and ``sent``
-    (called without arguments when a connection is there). Extensions of its responses: ``http_version``, ``address``
-    (connected to).
+    :mod:`archec.web.policy`), ``target`` (the bytes to ask for; by default the URL's path and query), ``sent``
+    (called without arguments when a connection is there) and ``fresh`` (nothing was asked on the connection before).
+    Extensions of its responses: ``http_version``, ``address`` (connected to), ``answer`` (``h1.Answer``).
 
-    At most ``keep`` idle connections stay open, each for at most ``keep_idle`` seconds.
+    A connection serves 20 requests at most, and each but the first only if its socket is quiet. Where bytes come that
+    nobody asked for, the other end loses its kept connections: it gets one request on each from then on. At most
+    ``keep`` idle connections stay open, each for at most ``tuning.keep_idle`` seconds.
     """
 
-    def __init__(self, connector: Connector, proxies: Proxies, keep: int, keep_idle: float) -> None:
+    def __init__(self, connector: Connector, proxies: Proxies, keep: int, tuning: Tuning) -> None:
         self._connector = connector
         self._proxies = proxies
         self._keep = keep
-        self._keep_idle = keep_idle
+        self._tuning = tuning
         self._idle: dict[object, list[H1Connection]] = {}
         self._by_age: OrderedDict[H1Connection, object] = OrderedDict()
         """The idle connections and their keys, the one that has been idle for longest first."""
+        self._unseen: OrderedDict[H1Connection, None] = OrderedDict()
+        """Connections whose socket is to be looked at behind the last answer, in the order in which that came."""
+        self._distrusted: OrderedDict[object, None] = OrderedDict()
+        """Keys of those that sent bytes that nobody asked for."""
+        self._looking: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -80,11 +93,11 @@ class DirectTransport(httpx.AsyncBaseTransport):
             target = scheme.encode() + b"://" + netloc + target
         # What was connected to with an exemption from the guard serves nobody else.
         key: object = plain_proxy or (scheme, netloc, exempt)
-        head = _head(target, netloc, request, plain_proxy)
+        # What must not be sent twice is not sent on a connection that may be closed already.
         plain = request.method in _PLAIN and not _FRAMING & request.headers.keys()
         while True:
-            # What must not be sent twice is not sent on a connection that may be closed already.
-            connection = self._take(key) if plain else None
+            alone = key in self._distrusted
+            connection = await self._take(key) if plain and "fresh" not in extensions else None
             if connection is None:
                 if proxy is None:
                     connection = await self._connector.direct(scheme, host, port, timeout, exempt=exempt)
@@ -92,13 +105,15 @@ class DirectTransport(httpx.AsyncBaseTransport):
                     connection = await self._connector.tunnel(proxy, host, port, timeout, exempt=exempt)
                 else:
                     connection = await self._connector.to_proxy(proxy, timeout)
+                connection.on_surplus = partial(self._distrust, key)
             sent = extensions.get("sent")
             if sent is not None:
                 sent()
             try:
                 await connection.exchange(
-                    head,
+                    _head(target, netloc, request, plain_proxy, close=alone or connection.used + 1 >= _MAX_USES),
                     None if plain else _framed(request),
+                    alone=alone,
                     bodiless=request.method == "HEAD",
                     timeout=timeouts.get("read"),
                 )
@@ -111,29 +126,55 @@ class DirectTransport(httpx.AsyncBaseTransport):
                 connection.status,
                 headers=connection.headers,
                 stream=_ResponseBody(self, key, connection, timeouts.get("read")),
-                extensions={"http_version": b"HTTP/1.1", "address": connection.address},
+                extensions={
+                    "http_version": b"HTTP/1.1",
+                    "address": connection.address,
+                    "answer": connection.answers[-1],
+                },
             )
 
     def give_back(self, key: object, connection: H1Connection) -> None:
-        """Keeps a connection whose answer was read to its end, closes any other."""
-        if not connection.reusable:
+        """Keeps a connection whose answer was read to its end, closes any other; in both cases after a look at it."""
+        if not connection.over:
             connection.abort()
             return
+        kept = connection.reusable and connection.used < _MAX_USES and key not in self._distrusted
         connection.rest()
-        self._idle.setdefault(key, []).append(connection)
-        self._by_age[connection] = key
-        if len(self._by_age) > self._keep:
-            self._drop(next(iter(self._by_age)))
-        if self._sweeping is None:
-            self._sweeping = asyncio.get_running_loop().call_later(self._keep_idle, self._sweep)
+        self._unseen[connection] = None
+        if kept:
+            self._idle.setdefault(key, []).append(connection)
+            self._by_age[connection] = key
+            if len(self._by_age) > self._keep:
+                self._drop(next(iter(self._by_age)))
+        loop = asyncio.get_running_loop()
+        if self._looking is None:
+            self._looking = loop.call_later(self._tuning.quiet, self._look)
+        if self._sweeping is None and self._by_age:
+            self._sweeping = loop.call_later(self._tuning.keep_idle, self._sweep)
+
+    def _look(self) -> None:
+        """Looks at connections that rest, and closes those that are not to be used again."""
+        self._looking = None
+        loop = asyncio.get_running_loop()
+        now, wait = loop.time(), self._tuning.quiet
+        while self._unseen:
+            connection = next(iter(self._unseen))
+            if connection.idle_since + wait > now or not (connection.lost or connection.is_quiet()):
+                break  # it is not time, or the event loop has not read yet what is there
+            del self._unseen[connection]
+            connection.settle()
+            if connection not in self._by_age:
+                connection.abort()
+        if self._unseen:
+            self._looking = loop.call_later(wait, self._look)
 
     def _sweep(self) -> None:
-        """Closes connections that have been idle for too long, and comes back as long as there are others."""
+        """Closes connections that have been idle for too long."""
         self._sweeping = None
         loop = asyncio.get_running_loop()
         while self._by_age:
             oldest = next(iter(self._by_age))
-            due = oldest.idle_since + self._keep_idle
+            due = oldest.idle_since + self._tuning.keep_idle
             if not oldest.lost and due > loop.time():
                 self._sweeping = loop.call_at(due, self._sweep)
                 return
@@ -141,22 +182,40 @@ class DirectTransport(httpx.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         """Closes the idle connections."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
+        for timer in (self._looking, self._sweeping):
+            if timer is not None:
+                timer.cancel()
+        for connection in self._unseen:
+            connection.abort()
+        self._unseen.clear()
         for connection in list(self._by_age):
             self._drop(connection)
 
-    def _take(self, key: object) -> H1Connection | None:
-        """An idle connection, the one that was used last."""
-        idle = self._idle.get(key)
-        while idle:
+    async def _take(self, key: object) -> H1Connection | None:
+        """An idle connection whose socket is quiet, the one that was used last."""
+        while idle := self._idle.get(key):
             connection = idle.pop()
             if not idle:
                 del self._idle[key]
             del self._by_age[connection]
+            self._unseen.pop(connection, None)
+            if connection.lost:
+                continue
+            for _ in range(_TURNS):
+                if connection.is_quiet():
+                    connection.settle()
+                    return connection
+                await asyncio.sleep(0)  # the event loop reads what is there: the end, a TLS ticket, a surplus
             if not connection.lost:
-                return connection
+                connection.surplus()
         return None
+
+    def _distrust(self, key: object) -> None:
+        self._distrusted[key] = None
+        if len(self._distrusted) > _MAX_DISTRUSTED:
+            self._distrusted.popitem(last=False)
+        for connection in self._idle.get(key, ())[:]:
+            self._drop(connection)
 
     def _drop(self, connection: H1Connection) -> None:
         key = self._by_age.pop(connection)
@@ -183,7 +242,7 @@ def transports(policy: Policy, tuning: Tuning, concurrency: int, resolver: Resol
     resolver = DenyingResolver(resolver, Deny(policy.deny))
     proxies = Proxies(policy.proxy)
     keep = max(2 * concurrency, min(_MAX_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
-    http = DirectTransport(Connector(guard, resolver, tuning), proxies, keep, tuning.keep_idle)
+    http = DirectTransport(Connector(guard, resolver, tuning), proxies, keep, tuning)
     if proxies.covers("ftp"):
         return Transports(http, http, whole_urls=False)
     ftp = FtpTransport(guard, resolver, concurrency, policy.idle_timeout, policy.contact)
@@ -223,16 +282,17 @@ class _ResponseBody(httpx.AsyncByteStream):
             self._transport.give_back(self._key, connection)
 
 
-def _head(target: bytes, netloc: bytes, request: httpx.Request, proxy: Proxy | None) -> bytes:
-    """The bytes of a request: its header lines as they are, with Host added.
+def _head(target: bytes, netloc: bytes, request: httpx.Request, proxy: Proxy | None, *, close: bool) -> bytes:
+    """The bytes of a request: its header lines as they are, but for Host and Connection.
 
     Raises:
         httpx.LocalProtocolError: a value has a line end in it.
     """
     parts = [request.method.encode("ascii"), b" ", target, b" HTTP/1.1\r\nHost: ", netloc, b"\r\n"]
-    lines = 3
+    parts.append(b"Connection: close\r\n" if close else b"Connection: keep-alive\r\n")
+    lines = 4
     for name, value in request.headers.raw:
-        if name.lower() != b"host":
+        if name.lower() not in (b"host", b"connection"):
             parts += (name, b": ", value, b"\r\n")
             lines += 1
     if proxy is not None and proxy.authorization:

@@ -97,7 +97,7 @@ def test_https_goes_through_a_tunnel(proxy: ProxyServer, tmp_path: Path) -> None
     config = settings(proxy=f"http://u:p@127.0.0.1:{proxy.port}")
     with hostile_server(1, server_side) as secure:
         connector = Connector(Guard(config.allow_networks), NAMES, QUICK, trust=lambda: client_side)
-        web = DirectTransport(connector, Proxies(config.proxy), 8, 5.0)
+        web = DirectTransport(connector, Proxies(config.proxy), 8, QUICK)
         carriers = Transports(web, web, whole_urls=False)
         urls = [secure.url(f"/ok/{n}", scheme="https") for n in range(3)]
         hops = fetch(folder, urls, dataclasses.replace(config, per_host=1), carriers=carriers)
@@ -155,7 +155,7 @@ def test_tls_is_verified(tmp_path: Path, tls: ssl.TLSVersion) -> None:
         url = secure.url("/ok", scheme="https")
         distrusted = fetch_one(folder, url, config)
         connector = Connector(Guard(config.allow_networks), NAMES, QUICK, trust=lambda: client_side)
-        web = DirectTransport(connector, Proxies(), 8, 5.0)
+        web = DirectTransport(connector, Proxies(), 8, QUICK)
         urls = [url, secure.url("/until-close", scheme="https")]
         trusted = fetch(folder, urls, config, carriers=Transports(web, web))
         plain = fetch_one(folder, secure.url("/ok"), settings(retries=0, idle_timeout=0.3))

@@ -27,7 +27,6 @@ class Asked(NamedTuple):
 
 Behaviour = Callable[["Hostile", asyncio.StreamWriter, Asked], Awaitable[bool]]
 BEHAVIOURS: dict[str, Behaviour] = {}
-PORTS = iter(range(20_000, 60_000))
 
 
 def behaviour(function: Behaviour) -> Behaviour:
@@ -129,19 +128,16 @@ def answer(writer: asyncio.StreamWriter, status: int, body: bytes, extra: str = 
 
 
 def _listen(hosts: int) -> tuple[list[socket.socket], int]:
-    for port in PORTS:
-        sockets: list[socket.socket] = []
+    """Listening sockets on one port of several addresses, and the port."""
+    while True:
+        sockets = [socket.create_server(("127.0.0.1", 0))]
+        port = sockets[0].getsockname()[1]
         try:
-            for number in range(1, hosts + 1):
-                listener = socket.socket()
-                sockets.append(listener)
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind((f"127.0.0.{number}", port))
+            sockets += [socket.create_server((f"127.0.0.{number}", port)) for number in range(2, hosts + 1)]
             return sockets, port
         except OSError:
             for listener in sockets:
                 listener.close()
-    raise OSError("no free port")
 
 
 async def missing(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:

@@ -20,7 +20,7 @@ from archec.web.transport import Transports
 
 QUICK = Tuning(
     rate_grace=1.0, backoff=0.01, penalty=0.05, robots_timeout=3.0, tick=0.02, flush=0.005, stop_grace=3.0,
-    dns_threads=2,
+    dns_threads=2, quiet=0.02,
 )  # fmt: skip
 
 
@@ -79,17 +79,23 @@ def fetch(
     tuning: Tuning = QUICK,
     carriers: Transports | None = None,
     fast: bool = False,
+    doubtful: list[str] | None = None,
 ) -> list[Hop]:
-    """The hops of the tasks, in the tasks' order. Every task must end, exactly once. ``fast``: on uvloop."""
+    """The hops of the tasks, in the tasks' order. Every task must end, exactly once. ``fast``: on uvloop. The URLs of
+    hops that are taken back go to ``doubtful``."""
 
     async def run() -> dict[int, Hop]:
         found: dict[int, Hop] = {}
         over = asyncio.get_running_loop().create_future()
 
         def emit(serial: int, hop: Hop) -> None:
+            if hop.kind == "doubtful":
+                assert doubtful is not None
+                doubtful.append(hop.url)
+                return
             assert serial not in found
             found[serial] = hop
-            if len(found) == len(tasks):
+            if len(found) == len(tasks) and not over.done():
                 over.set_result(None)
 
         def fatal(error: Exception) -> None:
