@@ -1,0 +1,56 @@
+"""Checksums as platforms write them, and what bytes are checked against: pure functions."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from archec.catalogue.model import FilesetManifestFile
+from archec.fileset.status import Status
+
+_HEX = re.compile("[0-9a-f]+")
+_LENGTHS = {"md5": 32, "sha1": 40, "sha256": 64}
+_BY_LENGTH = {length: name for name, length in _LENGTHS.items()}
+
+
+class Checksums(NamedTuple):
+    """Hex digits in lower case; None: not known."""
+
+    md5: str | None = None
+    sha1: str | None = None
+    sha256: str | None = None
+
+
+def checksums(*written: str | None, kind: str | None = None) -> Checksums:
+    """What is in checksums such as ``md5:900150...``, ``SHA-1:...``, or in bare ones, whose ``kind`` or length tells.
+
+    What is none, or of another kind (SHA-512), is left out.
+    """
+    found: dict[str, str] = {}
+    for text in written:
+        prefix, colon, digits = (text or "").strip().lower().rpartition(":")
+        name = (prefix if colon else kind or "").lower().replace("-", "").replace("_", "")
+        if not name:
+            name = _BY_LENGTH.get(len(digits), "")
+        if _LENGTHS.get(name) == len(digits) and _HEX.fullmatch(digits):
+            found.setdefault(name, digits)
+    return Checksums(**found)
+
+
+def mismatch(file: FilesetManifestFile, size: int, found: Checksums) -> Status | None:
+    """In what bytes are not what the manifest says of a file; None where they are, as far as it says anything.
+
+    A checksum that is ``soft`` (in ``extra``) is not held against the bytes: some platforms keep that of another form.
+    """
+    soft = (file.extra or {}).get("soft_checksum") is True
+    if file.size is not None and file.size != size:
+        return Status.MISMATCH_SIZE
+    checks = (
+        (file.sha256, found.sha256, Status.MISMATCH_SHA256),
+        (file.sha1, found.sha1, Status.MISMATCH_SHA1),
+        (file.md5, found.md5, Status.MISMATCH_MD5),
+    )
+    for said, is_, status in checks:
+        if said is not None and is_ is not None and said != is_ and not soft:
+            return status
+    return None

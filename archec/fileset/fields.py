@@ -1,0 +1,189 @@
+"""Fields of what a platform answers: typed reading of hostile JSON, with errors that name the path of the field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from archec.fileset.problems import PlatformError
+
+_LONGEST = 100_000
+"""Characters of a text; a longer one is no name, URL or title."""
+_MOST = 2**63 - 1
+_NAMES = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
+_MISSING: Any = object()
+
+
+class Field:
+    """A value within an answer, and its path (``files[3].size``)."""
+
+    __slots__ = ("_value", "path")
+
+    def __init__(self, value: Any, path: str = "") -> None:
+        self._value = value
+        self.path = path
+
+    def __getitem__(self, name: str) -> Field:
+        """The field of an object; one that is missing is null. Raises PlatformError for what is neither."""
+        path = f"{self.path}.{name}" if self.path else name
+        if self.is_null:
+            return Field(_MISSING, path)
+        if not isinstance(self._value, dict):
+            raise self.error("an object")
+        return Field(self._value.get(name, _MISSING), path)
+
+    def __contains__(self, name: str) -> bool:
+        return isinstance(self._value, dict) and name in self._value
+
+    @property
+    def is_null(self) -> bool:
+        """Whether it is null, or missing."""
+        return self._value is None or self._value is _MISSING
+
+    @property
+    def is_object(self) -> bool:
+        return isinstance(self._value, dict)
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self._value, list)
+
+    @property
+    def raw(self) -> Any:
+        """The JSON value; null where it is missing."""
+        return None if self._value is _MISSING else self._value
+
+    def text(self) -> str:
+        """Text that is not empty."""
+        found = self.text_or_none()
+        if not found:
+            raise self.error("text")
+        return found
+
+    def text_or_none(self) -> str | None:
+        """Text; None where it is null or missing. Code points that are no characters are escaped."""
+        if self.is_null:
+            return None
+        if not isinstance(self._value, str):
+            raise self.error("text")
+        if len(self._value) > _LONGEST:
+            raise PlatformError(f"{self.shown}: has {len(self._value)} characters")
+        return clean(self._value)
+
+    def word(self) -> str:
+        """An identifier: text, or a whole number as text."""
+        if isinstance(self._value, int) and not isinstance(self._value, bool):
+            return str(self.whole())
+        return self.text()
+
+    def word_or_none(self) -> str | None:
+        """An identifier, None where it is null, missing or empty."""
+        return None if self.is_null or self._value == "" else self.word()
+
+    def whole(self) -> int:
+        """A whole number, 0 or more."""
+        found = self.whole_or_none()
+        if found is None:
+            raise self.error("a whole number")
+        return found
+
+    def whole_or_none(self) -> int | None:
+        """A whole number, also one that is written as text; None where it is null, missing or empty text."""
+        value = self._value
+        if self.is_null or value == "":
+            return None
+        written = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20
+        if written or (isinstance(value, float) and value.is_integer()):
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
+            raise self.error("a whole number, 0 or more")
+        return value
+
+    def flag(self) -> bool:
+        """True or false; false where it is null or missing. The texts ``true`` and ``false`` count, too."""
+        if self.is_null:
+            return False
+        if self._value in ("true", "false"):
+            return bool(self._value == "true")
+        if not isinstance(self._value, bool):
+            raise self.error("true or false")
+        return self._value
+
+    def items(self) -> Iterator[Field]:
+        """The items of a list; none where it is null or missing."""
+        if self.is_null:
+            return
+        if not isinstance(self._value, list):
+            raise self.error("a list")
+        for number, item in enumerate(self._value):
+            yield Field(item, f"{self.path}[{number}]")
+
+    def members(self) -> Iterator[tuple[str, Field]]:
+        """The fields of an object, by name; none where it is null or missing."""
+        if self.is_null:
+            return
+        if not isinstance(self._value, dict):
+            raise self.error("an object")
+        for name in self._value:
+            yield clean(name), self[name]
+
+    def one_or_more(self) -> Iterator[Field]:
+        """The items of a list, or the value itself, where a list of one may be written so."""
+        if self.is_list:
+            yield from self.items()
+        elif not self.is_null:
+            yield self
+
+    def tist(self) -> int:
+        """A date or a time as a tist (a date is its first second, UTC); 0 where it is null, missing or none."""
+        text = self.text_or_none()
+        return 0 if text is None else tist_of(text)
+
+    @property
+    def shown(self) -> str:
+        """The path for a message."""
+        return self.path[:300] or "the answer"
+
+    def error(self, wanted: str) -> PlatformError:
+        """The error about a field that is not what is ``wanted``."""
+        found = "missing" if self._value is _MISSING else "null" if self._value is None else _NAMES[type(self._value)]
+        more = f": {str(self._value)[:60]!r}" if isinstance(self._value, (str, int, float)) else ""
+        return PlatformError(f"{self.shown}: must be {wanted}, is {found}{clean(more)}")
+
+
+def parse(body: bytes, name: str = "") -> Field:
+    """The JSON in an answer. Raises PlatformError where it is none."""
+    try:
+        return Field(json.loads(body, parse_constant=_refuse), name)
+    except (ValueError, RecursionError) as error:
+        reason = str(error)[:200] if isinstance(error, ValueError) else "nested too deeply"
+        raise PlatformError(f"{name or 'the answer'}: is not JSON: {reason}") from error
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no number")
+
+
+def clean(text: str) -> str:
+    """Text that UTF-8 can hold: lone surrogates are escaped."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def tist_of(text: str) -> int:
+    """The tist of a date or time in ISO 8601 or near it; 0 for anything else."""
+    plain = text.strip().replace("Z", "+00:00").replace(" UTC", "+00:00")
+    for candidate in (plain, plain[:19], plain[:10]):
+        try:
+            when = datetime.fromisoformat(candidate)
+        except ValueError:
+            continue
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=timezone.utc)
+        return max(0, int(when.timestamp()))
+    return 0

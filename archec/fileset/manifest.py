@@ -1,0 +1,126 @@
+"""The manifest of a fileset: the bytes of its state, and what is made of what the platform told. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from archec.catalogue.codec import canonical
+from archec.catalogue.model import FilesetManifestFile, ManifestPart
+from archec.errors import CorruptArchive
+from archec.fileset.model import FilesetPlatformItem
+from archec.fileset.paths import safe_paths, unsafe
+from archec.fileset.status import Status
+
+FORMAT = 1
+_PART = 500
+"""Files of one journal line."""
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """What is kept of one version of a data set: see docs/fileset.md. Nothing in it depends on when it was asked
+    for."""
+
+    format: int = FORMAT
+    fileset: str
+    platform_name: str
+    platform_domain: str
+    platform_id: str
+    version: str = ""
+    published: int = 0
+    title: str = ""
+    web_base_url: str | None = None
+    metadata: dict[str, Any] = {}
+    bundle: FilesetManifestFile | None = None
+    manifest: tuple[FilesetManifestFile, ...] = ()
+
+
+_decoder = msgspec.json.Decoder(Manifest)
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The bytes of a manifest: equal manifests have equal bytes."""
+    return canonical(manifest)
+
+
+def decode(data: bytes, where: str) -> Manifest:
+    """The manifest that bytes are. Raises CorruptArchive, naming ``where`` they lie, for those that are none."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise CorruptArchive(f"{where}: is no manifest: {error}") from error
+
+
+def parts(sha256: str, files: Sequence[FilesetManifestFile]) -> Iterator[ManifestPart]:
+    """The files of a manifest as lines of the journal."""
+    for first in range(0, len(files), _PART):
+        yield ManifestPart(sha256, first, tuple(files[first : first + _PART]))
+
+
+def prepared(
+    item: FilesetPlatformItem, include: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> list[FilesetManifestFile]:
+    """The files of a data set that are wanted, each with its safe path; those that must not be fetched say why."""
+    wanted = [file for file in item.manifest or () if _wanted(file.path, include, exclude)]
+    reasons = [unsafe(file.path) for file in wanted]
+    paths = iter(safe_paths(file.path for file, reason in zip(wanted, reasons, strict=True) if not reason))
+    found = []
+    for file, reason in zip(wanted, reasons, strict=True):
+        if reason:
+            found.append(_with(file, status=Status.UNSAFE_PATH.value, path_problem=reason))
+            continue
+        safe = next(paths)
+        problem = {"path_problem": safe.problem} if safe.problem else {}
+        found.append(_with(file, safe_path=safe.path, **problem))
+    return found
+
+
+def _wanted(path: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    return (not include or any(fnmatchcase(path, glob) for glob in include)) and not any(
+        fnmatchcase(path, glob) for glob in exclude
+    )
+
+
+def _with(file: FilesetManifestFile, *, status: str | None = None, **extra: Any) -> FilesetManifestFile:
+    return replace(file, status=status or file.status, extra={**(file.extra or {}), **extra})
+
+
+def same_files(told: Iterable[FilesetManifestFile], kept: Iterable[FilesetManifestFile]) -> bool:
+    """Whether the platform tells now what it told when the kept manifest was made, and all that can be had is held.
+
+    A checksum or size that the platform does not tell is no difference: the kept ones were filled in.
+    """
+    now, then = list(told), list(kept)
+    if len(now) != len(then):
+        return False
+    return all(_same(one, other) for one, other in zip(now, then, strict=True))
+
+
+def _same(now: FilesetManifestFile, then: FilesetManifestFile) -> bool:
+    if (now.path, now.platform_url) != (then.path, then.platform_url):
+        return False
+    if now.status is not None:
+        return then.status == now.status
+    if then.status not in (Status.SUCCESS, Status.EXISTS):
+        return False
+    soft = (now.extra or {}).get("soft_checksum") is True
+    pairs: list[tuple[object, object]] = [(now.size, then.size)]
+    if not soft:
+        pairs += [(now.md5, then.md5), (now.sha1, then.sha1), (now.sha256, then.sha256)]
+    return all(one is None or one == other for one, other in pairs)
+
+
+def overall(files: Sequence[FilesetManifestFile], *, single: bool) -> Status:
+    """The status of a data set by those of its files: success where all are held; partial where some are, or where
+    those that lack cannot be had; else that of the first file that fails."""
+    statuses = [Status(file.status) for file in files if file.status]
+    if files and all(status.is_whole for status in statuses) and len(statuses) == len(files):
+        return Status.SUCCESS_FILE if single else Status.SUCCESS
+    if any(status.is_whole for status in statuses):
+        return Status.SUCCESS_PARTIAL
+    return next((status for status in statuses if not status.is_whole), Status.EMPTY_MANIFEST)

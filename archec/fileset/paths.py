@@ -1,0 +1,125 @@
+"""Safe paths: where a file of a manifest goes in a folder, whatever its platform calls it. Pure functions."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.I)
+_DRIVE = re.compile("[A-Za-z]:")
+_BAD = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]')
+_LONGEST = 255
+"""Bytes of one name."""
+_LONGEST_PATH = 3000
+"""Bytes of a whole path: what is above the folder must fit, too."""
+
+
+class SafePath(NamedTuple):
+    """``path`` is unique among the files of a manifest and stays in its folder; ``problem`` says why it is not the one
+    that was sent (empty: it is)."""
+
+    path: str
+    problem: str = ""
+
+
+def unsafe(path: str) -> str:
+    """Why a path must not be fetched at all; empty where it may."""
+    if not path or path.endswith("/"):
+        return "names no file"
+    if "\0" in path:
+        return "holds a NUL"
+    if path.startswith("/"):
+        return "is absolute"
+    if "\\" in path:
+        return "holds a backslash"
+    if _DRIVE.match(path):
+        return "begins with a drive"
+    if ".." in path.split("/"):
+        return "leads out of the folder"
+    return ""
+
+
+def safe_paths(paths: Iterable[str]) -> Iterator[SafePath]:
+    """The safe path of each of ``paths``, none of which is :func:`unsafe`; each is unique whatever the case and the
+    Unicode form in which a file system compares, and none of them is a folder of another."""
+    names = _Names()
+    for path in paths:
+        plain = _plain(path)
+        problem = "" if plain == path else "has a name that some file systems cannot hold"
+        other, clash = names.take(plain)
+        yield SafePath(other, clash or problem)
+
+
+class _Names:
+    """The names that are taken, as file systems compare them."""
+
+    def __init__(self) -> None:
+        self._files: set[str] = set()
+        self._folders: set[str] = set()
+        self._numbers: dict[str, int] = {}
+
+    def take(self, path: str) -> tuple[str, str]:
+        """A path that is free, and why it is not ``path``."""
+        parts, clash = path.split("/"), ""
+        for depth in range(1, len(parts)):
+            if _folded("/".join(parts[:depth])) in self._files:
+                parts[depth - 1] = self._numbered(parts[:depth], folder=True)
+                clash = "is in a folder that has the name of a file"
+        folded = _folded("/".join(parts))
+        if folded in self._files or folded in self._folders:
+            clash = "has the name of another" if folded in self._files else "has the name of a folder"
+            parts[-1] = self._numbered(parts)
+            folded = _folded("/".join(parts))
+        self._files.add(folded)
+        self._folders.update(_parents(folded))
+        return "/".join(parts), clash
+
+    def _numbered(self, parts: list[str], *, folder: bool = False) -> str:
+        """The last part with a number: ``name (2).txt``."""
+        stem, dot, suffix = parts[-1].rpartition(".")
+        if not stem:
+            stem, dot, suffix = parts[-1], "", ""
+        key = f"{folder}{_folded('/'.join(parts))}"
+        while True:
+            number = self._numbers[key] = self._numbers.get(key, 1) + 1
+            name = f"{_cut(stem, 200)} ({number}){dot}{suffix}"
+            folded = _folded("/".join([*parts[:-1], name]))
+            if folded not in self._files and (folder or folded not in self._folders):
+                return name
+
+
+def _plain(path: str) -> str:
+    parts = [part for part in unicodedata.normalize("NFC", path).split("/") if part not in ("", ".")]
+    plain = "/".join(_name(part) for part in parts) or "_"
+    if len(plain.encode("utf-8", "replace")) <= _LONGEST_PATH:
+        return plain
+    return _cut(plain.rpartition("/")[2], _LONGEST)
+
+
+def _name(part: str) -> str:
+    name = _BAD.sub("_", part).rstrip(". ") or "_"
+    if _RESERVED.fullmatch(name):
+        name = f"_{name}"
+    return _cut(name, _LONGEST)
+
+
+def _cut(name: str, most: int) -> str:
+    """A name of at most ``most`` bytes, with its suffix."""
+    if len(name.encode()) <= most:
+        return name
+    stem, dot, suffix = name.rpartition(".")
+    end = f"{dot}{suffix}" if stem and len(suffix.encode()) <= 20 else ""
+    room = most - len(end.encode())
+    return name.encode()[:room].decode("utf-8", "ignore").rstrip(". ") + end
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFKC", path).casefold())
+
+
+def _parents(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path

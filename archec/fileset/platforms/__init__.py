@@ -1,0 +1,1 @@
+"""The platforms, one module each; ``registry`` knows them all."""

@@ -1,0 +1,114 @@
+"""archive.org: items, of which only what was uploaded counts, not what archive.org derived from it."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote, urlsplit
+
+from archec.fileset.checksums import checksums
+from archec.fileset.fields import Field
+from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.platforms.base import (
+    MOST_FILES,
+    FilesetPlatformHelper,
+    Question,
+    Questions,
+    manifest_file,
+    path_of,
+    quoted,
+)
+from archec.fileset.problems import (
+    FilesetPlatformScopeError,
+    PlatformError,
+    PlatformNotFound,
+    PlatformRestrictedError,
+)
+from archec.fileset.status import Status
+
+_ITEM = re.compile(r"/(?:details|download|metadata)/([A-Za-z0-9][A-Za-z0-9_.-]*)(/.*)?$")
+_OWN = re.compile(
+    r"_meta\.sqlite$|_archive\.torrent$|^__ia_thumb\.jpg$|_itemimage\.jpg$|_meta\.xml$|_thumb\.png$|_files\.xml$|_reviews\.xml$"
+)
+_EXTRAS = re.compile(r"^academictorrents_.*\.(?:torrent|bib)$|^bibtex_academictorrents|\.bib$")
+
+
+class ArchiveOrgHelper(FilesetPlatformHelper):
+    """archive.org."""
+
+    name = "archiveorg"
+    hosts = ("archive.org", "www.archive.org")
+    api = ""
+
+    def matches(self, url: str) -> bool:
+        """Items: details, download, metadata."""
+        return _ITEM.search(path_of(url)) is not None
+
+    def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
+        """An item, by one question."""
+        url = self.url_of(request, resource)
+        found = _ITEM.search(path_of(url))
+        if found is None:
+            raise PlatformNotFound(f"{url[:300]}: is no item")
+        asked = found[1]
+        if (found[2] or "").strip("/"):
+            raise FilesetPlatformScopeError(f"{found[2][:200]} is a part of an item", members=[asked])
+        base = self.base(url).removesuffix("/metadata")
+        answer = yield Question(f"{base}/metadata/{quoted(asked)}")
+        body = answer.json()
+        if not body.is_object:
+            raise body.error("an object")
+        if not body.raw:
+            raise PlatformNotFound(f"archive.org has no item {asked}")
+        if body["is_dark"].flag():
+            raise PlatformRestrictedError(f"the item {asked} is dark")
+        if not body["error"].is_null:
+            raise PlatformNotFound(f"archive.org has no item {asked}: {str(body['error'].raw)[:200]}")
+        meta = body["metadata"]
+        known = meta["identifier"].text()
+        if known != asked:
+            raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
+        kind = meta["mediatype"].text_or_none()
+        if body["is_collection"].flag() or kind in ("collection", "web", "account"):
+            members = [one for field in meta["related_collections"].one_or_more() if (one := field.text_or_none())]
+            raise FilesetPlatformScopeError(f"{asked} is a {kind or 'collection'}, not an item", members=members)
+        manifest = []
+        for number, row in enumerate(body["files"].items()):
+            if number >= MOST_FILES:
+                raise PlatformError(f"{body['files'].shown}: more than {MOST_FILES} files")
+            file = _file(row, known, base)
+            if file is not None:
+                manifest.append(file)
+        parts = urlsplit(base)
+        return FilesetPlatformItem(
+            platform_name=self.name,
+            platform_domain=self.domain(url),
+            platform_id=known,
+            manifest=manifest,
+            archiveorg_item_name=known,
+            archiveorg_item_meta={"title": _first(meta["title"])},
+            web_base_url=f"{parts.scheme}://{parts.netloc}/details/{known}",
+            web_bundle_url=f"{parts.scheme}://{parts.netloc}/compress/{known}",
+            work_id=known,
+            published=_date(meta["publicdate"]),
+            title=_first(meta["title"]),
+        )
+
+
+def _file(row: Field, item: str, base: str) -> FilesetManifestFile | None:
+    """A file that was uploaded; None for one that archive.org added."""
+    name = row["name"].text()
+    if row["source"].text_or_none() != "original" or name.startswith("_") or _OWN.search(name) or _EXTRAS.search(name):
+        return None
+    status = Status.PLATFORM_RESTRICTED.value if row["private"].flag() else None
+    sums = checksums(*(f"{kind}:{value}" for kind in ("md5", "sha1") if (value := row[kind].text_or_none())))
+    extra = {"format": row["format"].text_or_none()}
+    url = f"{base}/download/{quoted(item)}/{quote(name)}"
+    return manifest_file(name, row["size"].whole_or_none(), sums, url, None, extra, status)
+
+
+def _first(field: Field) -> str:
+    return next((text for one in field.one_or_more() if (text := one.text_or_none())), "")
+
+
+def _date(field: Field) -> int:
+    return next((one.tist() for one in field.one_or_more()), 0)

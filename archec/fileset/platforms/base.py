@@ -1,0 +1,242 @@
+"""What helpers for platforms have in common: questions to a platform, its answers, what both amount to.
+
+A helper opens no connection. :meth:`FilesetPlatformHelper.questions` is a generator: it yields a :class:`Question`,
+gets the :class:`PlatformAnswer`, and returns the data set, or raises what is in the way of it (``problems``). So a
+helper is a pure function of answers, whoever asks. """
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit
+
+from msgspec import Struct
+
+from archec.fileset import fields
+from archec.fileset.checksums import Checksums
+from archec.fileset.fields import Field
+from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.problems import (
+    PlatformError,
+    PlatformGone,
+    PlatformHttpError,
+    PlatformNotFound,
+    PlatformRestrictedError,
+)
+
+MOST_FILES = 100_000
+"""Files of a manifest; a platform that lists more is not read on."""
+_ITEM_NAME = re.compile("[^A-Za-z0-9_.-]+")
+
+
+class Question(Struct, frozen=True):
+    """A request to a platform's API. ``secret``: it carries the platform's token, where one is configured. ``page``: it
+    is a page for people, to which robots.txt applies."""
+
+    url: str
+    accept: str = "application/json"
+    secret: bool = True
+    page: bool = False
+
+
+class PlatformAnswer(Struct, frozen=True):
+    """What came: the URL to which redirects led, status, headers (lower-case names), bytes."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+
+    def json(self) -> Field:
+        """The JSON in it; raises what its status means, PlatformError where it is no JSON."""
+        self.check()
+        return fields.parse(self.body)
+
+    def check(self) -> None:
+        """Raises what the status means, where it is not 200."""
+        if self.status == 200:
+            return
+        said = self.message
+        if self.status == 410:
+            raise PlatformGone(f"the platform has withdrawn it{said}")
+        if self.status in (401, 403, 451):
+            raise PlatformRestrictedError(f"the platform answers with HTTP {self.status}{said}")
+        if self.status == 404:
+            raise PlatformNotFound(f"the platform does not know it{said}")
+        raise PlatformHttpError(f"{self.url[:300]}: HTTP {self.status}{said}")
+
+    @property
+    def message(self) -> str:
+        """What an error's JSON says, for a message; empty where it says nothing."""
+        try:
+            found = fields.parse(self.body)
+            text = next((found[name].raw for name in ("message", "error", "detail") if name in found), "")
+        except PlatformError:
+            return ""
+        return f": {text[:200]}" if isinstance(text, str) and text else ""
+
+
+Questions = Generator[Question, PlatformAnswer, FilesetPlatformItem]
+
+
+class PlatformConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """``fileset.platforms.NAME``: its hosts (with ports, where these are not the usual ones), the base of its API, how
+    often it may be asked (``60/min``), the environment variable that holds a token."""
+
+    hosts: tuple[str, ...] = ()
+    api: str = ""
+    enabled: bool = True
+    rate: str = ""
+    token: str = ""
+
+
+class FilesetPlatformHelper:
+    """One platform. Subclasses set ``name``, ``hosts``, ``api`` and ``rate`` as they are by default.
+
+    ``api`` begins with ``/`` where each of the hosts has its own API.
+    """
+
+    name: ClassVar[str] = ""
+    hosts: ClassVar[tuple[str, ...]] = ()
+    api: ClassVar[str] = ""
+    rate: ClassVar[str] = "60/min"
+
+    def __init__(
+        self, config: PlatformConfig | None = None, ask: Callable[[Question], PlatformAnswer] | None = None
+    ) -> None:
+        """``ask`` answers the questions of :meth:`process_request`."""
+        self.config = config or PlatformConfig()
+        self._ask = ask
+
+    # -- to be defined ----------------------------------------------------------------------------
+
+    def matches(self, url: str) -> bool:
+        """Whether a URL of one of the platform's hosts is one of a data set."""
+        return True
+
+    def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
+        """Asks for the data set behind the request's URL; ``follow``: a concept stands for its newest version."""
+        raise NotImplementedError
+
+    # -- the first proposal's interface -----------------------------------------------------------
+
+    def match_request(
+        self, request: IngestRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Whether the request, or the landing page to which it led, is of this platform."""
+        urls = [request.base_url] if resource is None else [resource.terminal_url, request.base_url]
+        return self.config.enabled and any(self.serves(url) and self.matches(url) for url in urls)
+
+    def process_request(
+        self, request: IngestRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
+    ) -> FilesetPlatformItem:
+        """The data set, by questions that ``ask`` answers."""
+        if self._ask is None:
+            raise TypeError("the helper was made without a function that answers its questions")
+        asking = self.questions(request, resource)
+        try:
+            question = next(asking)
+            while True:
+                question = asking.send(self._ask(question))
+        except StopIteration as done:
+            item: FilesetPlatformItem = done.value
+            return item
+
+    # -- what helpers use -------------------------------------------------------------------------
+
+    def serves(self, url: str) -> bool:
+        """Whether the URL's host (and port) is one of the platform's; ``*.example.org`` stands for all below it."""
+        host, hosts = host_of(url), self.config.hosts or self.hosts
+        return any(host == one or (one.startswith("*.") and host.endswith(one[1:])) for one in map(str.lower, hosts))
+
+    def url_of(self, request: IngestRequest, resource: Resource | None) -> str:
+        """The URL that is the platform's: that of the landing page, or the one that was asked for."""
+        if resource is not None and self.serves(resource.terminal_url) and self.matches(resource.terminal_url):
+            return resource.terminal_url
+        return request.base_url
+
+    def base(self, url: str) -> str:
+        """The base of the API, without a slash at its end, for a data set with this URL."""
+        own = self.api
+        path = own if own.startswith("/") or not own else urlsplit(own).path
+        given = self.config.api.rstrip("/")
+        if given:
+            return given if urlsplit(given).path.strip("/") else given + path
+        if own.startswith("/") or not own or (self.config.hosts and host_of(own) not in self.config.hosts):
+            parts = urlsplit(url)
+            return f"{parts.scheme}://{parts.netloc}{path}"
+        return own
+
+    def domain(self, url: str) -> str:
+        """The platform's domain: the host of the data set's URL."""
+        return host_of(url).removeprefix("www.")
+
+
+def host_of(url: str) -> str:
+    """Host, and port where it is not the usual one, in lower case; empty where there is none."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return ""
+    host = parts.hostname or ""
+    return f"{host}:{port}" if port and port != {"http": 80, "https": 443}.get(parts.scheme) else host
+
+
+def path_of(url: str) -> str:
+    """The path of a URL, its escapes undone."""
+    return unquote(urlsplit(url).path)
+
+
+def query_of(url: str) -> dict[str, str]:
+    """The query of a URL: the first value of each name."""
+    return {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+
+
+def quoted(text: str) -> str:
+    """Text as one part of a URL's path."""
+    return quote(text, safe="")
+
+
+def item_name(*parts: str) -> str:
+    """The name of an item of archive.org: ``zenodo.org-7``."""
+    return _ITEM_NAME.sub("_", "-".join(filter(None, parts)))[:100].strip("._-")
+
+
+def download_url(field: Field, base: str) -> str:
+    """The URL in a field, absolute. Raises PlatformError where it is no http(s) URL."""
+    text = field.text()
+    try:
+        url = urljoin(base, text.strip())
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and len(url) < 8000
+    except ValueError:
+        good = False
+    if not good:
+        raise PlatformError(f"{field.shown}: {text[:200]!r} is no URL to download from")
+    return url
+
+
+def same_origin(field: Field, base: str) -> str:
+    """As :func:`download_url`, for a further question: its host must be that of the API, which a token is for."""
+    url = download_url(field, base)
+    if host_of(url) != host_of(base):
+        raise PlatformError(f"{field.shown}: {url[:200]!r} is not on {host_of(base)}")
+    return url
+
+
+def manifest_file(
+    path: str,
+    size: int | None,
+    sums: Checksums,
+    url: str | None,
+    mimetype: str | None = None,
+    extra: dict[str, Any] | None = None,
+    status: str | None = None,
+) -> FilesetManifestFile:
+    """A row as a platform tells of it."""
+    kept = {name: value for name, value in (extra or {}).items() if value is not None}
+    return FilesetManifestFile(
+        path, size, sums.md5, sums.sha1, sums.sha256, mimetype or None, kept or None, status, url
+    )  # fmt: skip

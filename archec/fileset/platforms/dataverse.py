@@ -1,0 +1,266 @@
+"""Dataverse, on any host: data sets by their persistent or numeric id, and files, which lead to their data set.
+
+Tabular files are converted when they are deposited. What is fetched is the original; its size is told, and the
+checksum that is told may be that of either form, so it is not held against the bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Generator
+from urllib.parse import urlsplit
+
+from archec.fileset.checksums import checksums
+from archec.fileset.fields import Field
+from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.platforms.base import (
+    FilesetPlatformHelper,
+    PlatformAnswer,
+    PlatformConfig,
+    Question,
+    Questions,
+    item_name,
+    manifest_file,
+    path_of,
+    query_of,
+    quoted,
+)
+from archec.fileset.problems import (
+    FilesetPlatformScopeError,
+    PlatformError,
+    PlatformGone,
+    PlatformNotFound,
+    PlatformRestrictedError,
+)
+from archec.fileset.status import Status
+
+_PID = re.compile(r"(?:doi|hdl|perma1?|ark):.+", re.I)
+_COLLECTION = re.compile(r"/dataverse/([^/]+)/?$")
+_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_AT_HOME = re.compile(r"/(?:dataset|file|citation)(?:\.xhtml)?/?$")
+
+
+class DataverseHelper(FilesetPlatformHelper):
+    """Any Dataverse: URLs with ``persistentId=`` are theirs, and those of the configured hosts."""
+
+    name = "dataverse"
+    hosts = ("dataverse.harvard.edu", "demo.dataverse.org", "borealisdata.ca", "dataverse.no", "dataverse.nl",
+             "data.aussda.at", "data.goettingen-research-online.de", "entrepot.recherche.data.gouv.fr")  # fmt: skip
+    api = "/api"
+
+    def __init__(
+        self,
+        config: PlatformConfig | None = None,
+        ask: Callable[[Question], PlatformAnswer] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(config, ask)
+        self._clock = clock
+
+    def serves(self, url: str) -> bool:
+        """Any host, if the URL has a persistent id."""
+        return _pid(url) is not None or super().serves(url)
+
+    def matches(self, url: str) -> bool:
+        """Data sets, files and collections."""
+        path = path_of(url)
+        return _pid(url) is not None or _AT_HOME.search(path) is not None or _COLLECTION.search(path) is not None
+
+    def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
+        """The data set with its newest version; another version, where the URL names one."""
+        url = self.url_of(request, resource)
+        base, query = self.base(url), query_of(url)
+        found = _COLLECTION.search(path_of(url))
+        if found is not None:
+            yield from _collection(base, found[1])
+        pid, number = _pid(url), query.get("id")
+        if "file" in path_of(url).rpartition("/")[2] and (pid or query.get("fileId")):
+            pid, number = (yield from _parent(base, pid, query.get("fileId"))), None
+        if pid is None and not (number or "").isdecimal():
+            raise PlatformNotFound(f"{url[:300]}: names no data set")
+        where = f"datasets/:persistentId/{{}}?persistentId={quoted(pid)}" if pid else f"datasets/{number}/{{}}"
+        answer = yield Question(f"{base}/{where.format('')}")
+        if answer.status == 404 and pid is not None:
+            pid = yield from _parent(base, pid, None)
+            where = f"datasets/:persistentId/{{}}?persistentId={quoted(pid)}"
+            answer = yield Question(f"{base}/{where.format('')}")
+        data = _data(answer)
+        version = data["latestVersion"] if "latestVersion" in data or "files" not in data else data
+        wanted = query.get("version", "")
+        if _VERSION.fullmatch(wanted) and not _is_version(version, wanted):
+            answer = yield Question(f"{base}/{where.format('versions/' + wanted)}")
+            version = _data(answer)
+        if version.is_null:
+            if not data["publicationDate"].is_null:
+                raise PlatformGone("the data set was deaccessioned")
+            raise PlatformNotFound("the data set has no published version")
+        _check_state(version)
+        known = _known(data, version)
+        if pid is not None and known.lower() != pid.lower():
+            raise FilesetPlatformScopeError(f"{pid} was asked for, and the answer is of {known}", members=[known])
+        rows = version["files"]
+        if rows.is_null:
+            answer = yield Question(f"{base}/{where.format('versions/:latest-published/files')}")
+            rows = _data(answer)
+        return self._item(url, base, known, version, rows)
+
+    def _item(self, url: str, base: str, known: str, version: Field, rows: Field) -> FilesetPlatformItem:
+        domain, order = self.domain(url), _order(version)
+        text = ".".join(map(str, order))
+        now = int(self._clock())
+        manifest = [_file(row, base, now) for row in rows.items()]
+        closed = [file for file in manifest if file.status == Status.PLATFORM_RESTRICTED]
+        if manifest and len(closed) == len(manifest):
+            due = min((int((file.extra or {}).get("due", 0)) for file in closed), default=0)
+            raise PlatformRestrictedError("all files are restricted or embargoed", due=due)
+        parts = urlsplit(base)
+        return FilesetPlatformItem(
+            platform_name=self.name,
+            platform_domain=domain,
+            platform_id=known,
+            manifest=manifest,
+            archiveorg_item_name=item_name(domain, known.rpartition("/")[2], f"v{text}"),
+            archiveorg_item_meta=_item_meta(known, version),
+            web_base_url=f"{parts.scheme}://{parts.netloc}/dataset.xhtml?persistentId={quoted(known)}",
+            web_bundle_url=f"{base}/access/dataset/:persistentId/?persistentId={quoted(known)}&format=original",
+            work_id=known,
+            version=text,
+            order=order,
+            published=version["releaseTime"].tist() or version["lastUpdateTime"].tist(),
+            title=_citation(version).get("title", ""),
+        )
+
+
+def _pid(url: str) -> str | None:
+    query = query_of(url)
+    pid = query.get("persistentId") or query.get("globalId") or ""
+    return pid if _PID.fullmatch(pid) else None
+
+
+def _data(answer: PlatformAnswer) -> Field:
+    body = answer.json()
+    if body["status"].raw == "ERROR":
+        raise PlatformError(f"status: the answer is an error{answer.message}")
+    data = body["data"]
+    if not (data.is_object or data.is_list):
+        raise data.error("an object")
+    return data
+
+
+def _parent(base: str, pid: str | None, number: str | None) -> Generator[Question, PlatformAnswer, str]:
+    """The persistent id of the data set of a file."""
+    where = f"files/:persistentId?persistentId={quoted(pid)}&" if pid else f"files/{quoted(number or '')}?"
+    answer = yield Question(f"{base}/{where}returnDatasetVersion=true&returnOwners=true")
+    data = _data(answer)
+    owner = data["dataFile"]["isPartOf"]
+    for field in (data["datasetVersion"]["datasetPersistentId"], owner["persistentIdentifier"], owner["identifier"]):
+        if isinstance(field.raw, str) and _PID.fullmatch(field.raw):
+            return field.text()
+    if pid is not None and pid.count("/") > 1:
+        return pid.rpartition("/")[0]
+    raise PlatformError(f"{data['datasetVersion'].shown}: the answer does not say of which data set the file is")
+
+
+def _collection(base: str, name: str) -> Generator[Question, PlatformAnswer, None]:
+    answer = yield Question(f"{base}/dataverses/{quoted(name)}/contents")
+    members = [one["persistentUrl"].text_or_none() or one["title"].text_or_none() for one in _data(answer).items()]
+    raise FilesetPlatformScopeError(f"{name} is a collection, not a data set", members=[one for one in members if one])
+
+
+def _known(data: Field, version: Field) -> str:
+    for field in (version["datasetPersistentId"], data["datasetPersistentId"]):
+        if not field.is_null:
+            return field.text()
+    protocol, authority = data["protocol"].text(), data["authority"].text()
+    return f"{protocol}:{authority}/{data['identifier'].text()}"
+
+
+def _check_state(version: Field) -> None:
+    state = version["versionState"].text_or_none() or "RELEASED"
+    if state == "DEACCESSIONED":
+        raise PlatformGone("the version was deaccessioned")
+    if state != "RELEASED":
+        raise PlatformNotFound(f"the version is not published: {state[:40]}")
+
+
+def _order(version: Field) -> tuple[int, ...]:
+    major, minor = version["versionNumber"].whole_or_none(), version["versionMinorNumber"].whole_or_none()
+    return () if major is None else (major, minor or 0)
+
+
+def _is_version(version: Field, wanted: str) -> bool:
+    """Whether a version is the wanted one (``2.0``; ``2`` is any of 2)."""
+    numbers = tuple(int(part[:9]) for part in wanted.split("."))
+    return not version.is_null and _order(version)[: len(numbers)] == numbers
+
+
+def _file(row: Field, base: str, now: int) -> FilesetManifestFile:
+    data = row["dataFile"]
+    original = data["originalFileName"].text_or_none()
+    is_tabular = bool(original) or data["tabularData"].flag() or not data["originalFileFormat"].is_null
+    name = original or row["label"].text_or_none() or data["filename"].text()
+    folder = row["directoryLabel"].text_or_none() or data["directoryLabel"].text_or_none()
+    path = f"{folder.strip('/')}/{name}" if folder else name
+    number = data["id"].whole_or_none()
+    own = data["persistentId"].text_or_none()
+    if number is None and not own:
+        raise data["id"].error("a whole number")
+    where = f"{number}?" if number is not None else f":persistentId?persistentId={quoted(own or '')}&"
+    url = f"{base}/access/datafile/{where}{'format=original' if is_tabular else ''}".rstrip("?&")
+    size = data["originalFileSize"].whole_or_none() if is_tabular else data["filesize"].whole_or_none()
+    said = data["checksum"]
+    kind, value = said["type"].text_or_none(), said["value"].text_or_none()
+    sums = checksums(f"{kind}:{value}" if kind and value else None, data["md5"].text_or_none(), kind="md5")
+    extra: dict[str, object] = {"file_id": str(number) if number is not None else own}
+    mimetype = data["contentType"].text_or_none()
+    if is_tabular:
+        extra |= {
+            "soft_checksum": True,
+            "archival_name": data["filename"].text_or_none(),
+            "archival_size": data["filesize"].whole_or_none(),
+            "archival_mimetype": mimetype,
+            "unf": data["UNF"].text_or_none(),
+        }
+        mimetype = data["originalFileFormat"].text_or_none() or mimetype
+    elif kind and value and not any(sums):
+        extra["platform_checksum"] = f"{kind}:{value}"
+    status = _closed(row, data, extra, now)
+    return manifest_file(path, size, sums, url, mimetype, extra, status)
+
+
+def _closed(row: Field, data: Field, extra: dict[str, object], now: int) -> str | None:
+    """The status of a file that cannot be had; until when and why goes to ``extra``."""
+    embargo = row["embargo"] if not row["embargo"].is_null else data["embargo"]
+    retention = row["retention"] if not row["retention"].is_null else data["retention"]
+    until, since = embargo["dateAvailable"].tist(), retention["dateUnavailable"].tist()
+    if until > now:
+        extra |= {"due": until, "why": f"embargoed until {embargo['dateAvailable'].text()}"}
+        return Status.PLATFORM_RESTRICTED.value
+    if since and since <= now:
+        extra["why"] = f"no longer available since {retention['dateUnavailable'].text()}"
+        return Status.PLATFORM_GONE.value
+    if row["restricted"].flag() or data["restricted"].flag():
+        extra["why"] = "restricted"
+        return Status.PLATFORM_RESTRICTED.value
+    return None
+
+
+def _citation(version: Field) -> dict[str, str]:
+    found = {}
+    for field in version["metadataBlocks"]["citation"]["fields"].items():
+        name, value = field["typeName"].text_or_none(), field["value"].raw
+        if name and isinstance(value, str):
+            found[name] = field["value"].text_or_none() or ""
+    return found
+
+
+def _item_meta(known: str, version: Field) -> dict[str, object]:
+    citation = _citation(version)
+    found: dict[str, object] = {
+        "collection": "datasets",
+        "title": citation.get("title"),
+        "date": (version["releaseTime"].text_or_none() or "")[:10],
+        "doi": known[4:] if known.lower().startswith("doi:") else "",
+    }
+    return {name: value for name, value in found.items() if value}

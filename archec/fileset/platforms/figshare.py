@@ -1,0 +1,143 @@
+"""Figshare and its portals, and 4TU.ResearchData, which speaks the same language: articles and their versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from typing import ClassVar
+
+from archec.fileset.checksums import checksums
+from archec.fileset.fields import Field
+from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.platforms.base import (
+    FilesetPlatformHelper,
+    PlatformAnswer,
+    Question,
+    Questions,
+    download_url,
+    item_name,
+    manifest_file,
+    path_of,
+    quoted,
+)
+from archec.fileset.problems import (
+    EmptyManifest,
+    FilesetPlatformScopeError,
+    PlatformError,
+    PlatformNotFound,
+    PlatformRestrictedError,
+)
+from archec.fileset.status import Status
+
+_NUMBER = r"[0-9]{3,}"
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_ARTICLE = re.compile(
+    rf"/(?:articles|datasets|ndownloader/articles)/(?:.*/)?({_NUMBER}|{_UUID})(?:/(?:versions/)?([0-9]+))?/?$"
+)
+_COLLECTION = re.compile(rf"/collections/(?:.*/)?({_NUMBER}|{_UUID})(?:/[0-9]+)?/?$")
+
+
+class FigshareHelper(FilesetPlatformHelper):
+    """figshare.com and the portals of institutions."""
+
+    name = "figshare"
+    hosts: ClassVar[tuple[str, ...]] = ("figshare.com", "*.figshare.com")
+    api = "https://api.figshare.com/v2"
+    rate = "60/min"
+
+    def matches(self, url: str) -> bool:
+        """Articles and collections."""
+        path = path_of(url)
+        return _ARTICLE.search(path) is not None or _COLLECTION.search(path) is not None
+
+    def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
+        """One version of an article: that in the URL, or the newest."""
+        url = self.url_of(request, resource)
+        path, base = path_of(url), self.base(url)
+        found = _ARTICLE.search(path)
+        if found is None:
+            yield from self._collection(path, base)
+            raise PlatformNotFound(f"{url[:300]}: is no article")
+        asked, version = found[1], found[2]
+        answer = yield Question(f"{base}/articles/{asked}" + (f"/versions/{version}" if version else ""))
+        article = answer.json()
+        known = article["id"].word() if not article["id"].is_null else article["uuid"].word()
+        if known != asked and article["uuid"].raw != asked:
+            raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
+        number = article["version"].whole_or_none() or (int(version) if version else None)
+        if version and number is not None and int(version) != number:
+            raise FilesetPlatformScopeError(f"version {version} was asked for, and the answer is of {number}")
+        manifest = _manifest(article, base)
+        domain = self.domain(url)
+        text = str(number) if number is not None else ""
+        return FilesetPlatformItem(
+            platform_name=self.name,
+            platform_domain=domain,
+            platform_id=known,
+            manifest=manifest,
+            archiveorg_item_name=item_name(domain, known, f"v{text}" if text else ""),
+            archiveorg_item_meta=_item_meta(article),
+            web_base_url=article["url_public_html"].text_or_none() or article["figshare_url"].text_or_none(),
+            work_id=known,
+            version=text,
+            order=(number,) if number is not None else (),
+            published=article["published_date"].tist(),
+            title=article["title"].text_or_none() or "",
+        )
+
+    def _collection(self, path: str, base: str) -> Generator[Question, PlatformAnswer, None]:
+        found = _COLLECTION.search(path)
+        if found is not None:
+            answer = yield Question(f"{base}/collections/{quoted(found[1])}/articles?page_size=100")
+            members = [one["id"].word() for one in answer.json().items()]
+            raise FilesetPlatformScopeError(f"{found[1]} is a collection, not an article", members=members)
+
+
+class FourTuHelper(FigshareHelper):
+    """4TU.ResearchData."""
+
+    name = "4tu"
+    hosts: ClassVar[tuple[str, ...]] = ("data.4tu.nl",)
+    api = "/v2"
+
+
+def _manifest(article: Field, base: str) -> list[FilesetManifestFile]:
+    public, embargoed = article["is_public"], article["is_embargoed"].flag()
+    until = article["embargo_date"]
+    if not public.is_null and not public.flag():
+        raise PlatformRestrictedError("the article is not public")
+    if embargoed or article["is_confidential"].flag() or article["download_disabled"].flag():
+        date = until.text_or_none()
+        word = "embargoed" if embargoed else "confidential"
+        raise PlatformRestrictedError(f"the files are {word}" + (f" until {date}" if date else ""), due=until.tist())
+    if article["is_metadata_record"].flag():
+        raise EmptyManifest("the article has metadata only")
+    rows = article["files"]
+    if rows.is_null:
+        raise PlatformRestrictedError("the article does not show its files, as under an embargo", due=until.tist())
+    if not rows.is_list:
+        raise PlatformError(f"{rows.shown}: must be a list")
+    return [_file(row, base) for row in rows.items()]
+
+
+def _file(row: Field, base: str) -> FilesetManifestFile:
+    path, size = row["name"].text(), row["size"].whole_or_none()
+    extra: dict[str, object] = {"file_id": row["id"].word_or_none()}
+    if row["is_link_only"].flag():
+        extra["link"] = row["download_url"].text_or_none()
+        return manifest_file(path, None, checksums(), None, None, extra, Status.SKIPPED_LINK_ONLY.value)
+    sums = checksums(row["computed_md5"].text_or_none(), row["supplied_md5"].text_or_none(), kind="md5")
+    url = download_url(row["download_url"], base)
+    return manifest_file(path, size, sums, url, row["mimetype"].text_or_none(), extra)
+
+
+def _item_meta(article: Field) -> dict[str, object]:
+    found: dict[str, object] = {
+        "collection": "datasets",
+        "title": article["title"].text_or_none(),
+        "date": article["published_date"].text_or_none(),
+        "doi": article["doi"].text_or_none(),
+        "creator": [name for one in article["authors"].items() if (name := one["full_name"].text_or_none())],
+        "description": article["description"].text_or_none(),
+    }
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,188 @@
+"""The last resort: what a landing page itself says of its data.
+
+In this order: Signposting (``Link`` headers or a link set, RFC 8288 and 9264) with its ``item`` links; schema.org's
+``Dataset`` and Croissant, both JSON-LD in the page or, for Croissant, a file that the page describes itself by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+from urllib.parse import unquote, urljoin, urlsplit
+
+from lxml import etree, html
+
+from archec.fileset import fields
+from archec.fileset.checksums import Checksums, checksums
+from archec.fileset.fields import Field
+from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.platforms.base import (
+    MOST_FILES,
+    FilesetPlatformHelper,
+    Question,
+    Questions,
+    download_url,
+    host_of,
+    item_name,
+    manifest_file,
+)
+from archec.fileset.problems import NoPlatformMatch, PlatformError
+from archec.units import parse_size
+
+_LINK = re.compile(r'<([^>]*)>((?:\s*;\s*[a-zA-Z*-]+\s*(?:=\s*(?:"[^"]*"|[^",;\s]+))?)*)\s*(?:,|$)')
+_PARAMETER = re.compile(r';\s*([a-zA-Z*-]+)\s*(?:=\s*(?:"([^"]*)"|([^",;\s]+)))?')
+_SIZE = re.compile(r"\s*([0-9][0-9.]*)\s*([a-z]*)\s*", re.I)
+_DATASETS = ("Dataset", "https://schema.org/Dataset", "http://schema.org/Dataset", "sc:Dataset")
+
+
+class TypedLink(NamedTuple):
+    """A link of RFC 8288: where to, its relations, its parameters."""
+
+    url: str
+    relations: frozenset[str]
+    parameters: dict[str, str]
+
+
+class GenericHelper(FilesetPlatformHelper):
+    """Any landing page that describes its data set in one of the standard ways."""
+
+    name = "generic"
+
+    def match_request(
+        self, request: IngestRequest, resource: Resource | None = None, html_biblio: object = None
+    ) -> bool:
+        """Whether there is a landing page."""
+        return self.config.enabled and resource is not None
+
+    def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
+        """The page; a link set or a Croissant file, where the page names one."""
+        if resource is None:
+            raise NoPlatformMatch("there is no landing page")
+        url = resource.terminal_url
+        found = list(links(resource.headers.get("link", ""), url))
+        for link in found:
+            if "linkset" in link.relations and link.parameters.get("type") == "application/linkset+json":
+                answer = yield Question(link.url, accept="application/linkset+json", secret=False, page=True)
+                found += list(_link_set(answer.json(), answer.url))
+                break
+        documents = list(_json_ld(resource.body))
+        data = next((one for one in documents if _is_dataset(one)), None)
+        files = [_linked(link) for link in found if "item" in link.relations]
+        if not files:
+            for link in found:
+                if "describedby" in link.relations and "croissant" in link.parameters.get("profile", ""):
+                    answer = yield Question(link.url, accept="application/ld+json", secret=False, page=True)
+                    data = answer.json()
+                    break
+            files = [] if data is None else list(_distributed(data, url))
+        if not files:
+            raise NoPlatformMatch(f"{url[:300]}: no platform's, and the page lists no files of a data set")
+        name = (data["name"].text_or_none() if data is not None else None) or ""
+        domain, work = host_of(url).removeprefix("www."), urlsplit(url).path.strip("/") or "-"
+        if urlsplit(url).query:
+            work += "?" + urlsplit(url).query
+        about = data if data is not None else Field(None)
+        version, published = about["version"].raw, about["datePublished"]
+        return FilesetPlatformItem(
+            platform_name=self.name,
+            platform_domain=domain,
+            platform_id=work,
+            manifest=files,
+            archiveorg_item_name=item_name(domain, work.replace("/", "_")),
+            archiveorg_item_meta={"title": name},
+            web_base_url=url,
+            work_id=work,
+            version=fields.clean(str(version))[:100] if isinstance(version, (str, int, float)) else "",
+            published=published.tist() if isinstance(published.raw, str) else 0,
+            title=name,
+        )
+
+
+def links(header: str, base: str) -> Iterator[TypedLink]:
+    """The links of a Link header (RFC 8288); what is not one is left out."""
+    for match in _LINK.finditer(header[:1_000_000]):
+        parameters: dict[str, str] = {}
+        for name, quoted, bare in _PARAMETER.findall(match[2]):
+            parameters.setdefault(name.lower(), quoted or bare)
+        relations = frozenset(parameters.get("rel", "").lower().split())
+        try:
+            yield TypedLink(urljoin(base, match[1].strip()), relations, parameters)
+        except ValueError:
+            continue
+
+
+def _link_set(body: Field, base: str) -> Iterator[TypedLink]:
+    """The links of a link set in JSON (RFC 9264, section 4.2)."""
+    for context in body["linkset"].items():
+        for relation, targets in context.members():
+            if relation == "anchor":
+                continue
+            for target in targets.items():
+                parameters = {name: value.raw for name, value in target.members() if isinstance(value.raw, str)}
+                yield TypedLink(download_url(target["href"], base), frozenset([relation]), parameters)
+
+
+def _linked(link: TypedLink) -> FilesetManifestFile:
+    path = unquote(urlsplit(link.url).path.rpartition("/")[2]) or host_of(link.url)
+    size = link.parameters.get("length", "")
+    return manifest_file(
+        path, int(size) if size.isascii() and size.isdecimal() and len(size) < 19 else None, checksums(), link.url,
+        link.parameters.get("type"),
+    )  # fmt: skip
+
+
+def _json_ld(body: bytes) -> Iterator[Field]:
+    """The JSON-LD objects of a page, those in lists and graphs one by one."""
+    if not body.strip():
+        return
+    try:
+        tree = html.document_fromstring(body, parser=html.HTMLParser(encoding="utf-8", recover=True))
+    except (etree.LxmlError, ValueError):
+        return
+    scripts = (script for script in tree.iter("script") if script.get("type") == "application/ld+json")
+    for number, script in enumerate(islice(scripts, 50)):
+        try:
+            found = fields.parse((script.text or "").encode("utf-8", "replace"), f"script[{number}]")
+        except PlatformError:
+            continue
+        for one in found.one_or_more():
+            if one.is_object:
+                yield one
+                if one["@graph"].is_list:
+                    yield from (node for node in one["@graph"].items() if node.is_object)
+
+
+def _is_dataset(one: Field) -> bool:
+    return any(kind.raw in _DATASETS for kind in one["@type"].one_or_more())
+
+
+def _distributed(data: Field, base: str) -> Iterator[FilesetManifestFile]:
+    """The files of a Dataset's distribution; Croissant's file sets, which are patterns, are left out."""
+    for number, one in enumerate(data["distribution"].one_or_more()):
+        if number >= MOST_FILES:
+            raise PlatformError(f"{data['distribution'].shown}: more than {MOST_FILES} files")
+        if one.is_object and not one["contentUrl"].is_null:
+            yield _distribution(one, base)
+
+
+def _distribution(one: Field, base: str) -> FilesetManifestFile:
+    url = download_url(next(iter(one["contentUrl"].one_or_more()), one["contentUrl"]), base)
+    name = one["name"].text_or_none() or unquote(urlsplit(url).path.rpartition("/")[2]) or host_of(url)
+    kinds = ("sha256", "md5", "sha1")
+    sums = [checksums(one[kind].text_or_none(), kind=kind) for kind in kinds if isinstance(one[kind].raw, str)]
+    merged = Checksums(*(next((s[n] for s in sums if s[n]), None) for n in range(3)))
+    size = one["contentSize"]
+    mimetype = next((kind.text_or_none() for kind in one["encodingFormat"].one_or_more()), None)
+    return manifest_file(name, None if size.is_null else _size(size), merged, url, mimetype)
+
+
+def _size(field: Field) -> int | None:
+    """A size in bytes; None where it is rounded (``2.5 MB``): such a size proves nothing."""
+    if not isinstance(field.raw, str):
+        return field.whole_or_none()
+    match = _SIZE.fullmatch(field.text())
+    if match is None or match[2].lower() not in ("", "b", "byte", "bytes") or "." in match[1]:
+        return None
+    return parse_size(match[1]) if len(match[1]) < 19 else None

@@ -1,0 +1,69 @@
+"""HAL: a deposit and its files, as its search API tells of them."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit
+
+from archec.fileset.checksums import checksums
+from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.platforms.base import (
+    FilesetPlatformHelper,
+    Question,
+    Questions,
+    download_url,
+    item_name,
+    manifest_file,
+    path_of,
+)
+from archec.fileset.problems import FilesetPlatformScopeError, PlatformNotFound
+
+_DEPOSIT = re.compile(r"/([a-z]+[a-z0-9]*-[0-9]{6,10})(?:v([0-9]+))?(?:/|$)")
+
+
+class HalHelper(FilesetPlatformHelper):
+    """hal.science and its portals."""
+
+    name = "hal"
+    hosts = ("hal.science", "*.hal.science", "hal.archives-ouvertes.fr", "shs.hal.science")
+    api = "https://api.archives-ouvertes.fr"
+
+    def matches(self, url: str) -> bool:
+        """Deposits: ``hal-01234567``, with or without a version."""
+        return _DEPOSIT.search(path_of(url)) is not None
+
+    def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
+        """One version of a deposit."""
+        url = self.url_of(request, resource)
+        found = _DEPOSIT.search(path_of(url))
+        if found is None:
+            raise PlatformNotFound(f"{url[:300]}: is no deposit")
+        asked, version, base = found[1], found[2], self.base(url)
+        wanted = f"halId_s:{asked}" + (f"%20AND%20version_i:{version}" if version else "")
+        names = "halId_s,version_i,title_s,files_s,uri_s,submittedDate_s"
+        answer = yield Question(f"{base}/search/?q={wanted}&fl={names}&wt=json&sort=version_i%20desc&rows=1")
+        row = next(answer.json()["response"]["docs"].items(), None)
+        if row is None:
+            raise PlatformNotFound(f"HAL has no deposit {asked}")
+        known, number = row["halId_s"].text(), row["version_i"].whole_or_none() or 1
+        if known != asked:
+            raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
+        urls = [download_url(one, base) for one in row["files_s"].one_or_more()]
+        manifest = [manifest_file(unquote(urlsplit(one).path.rpartition("/")[2]) or known, None, checksums(), one)
+                    for one in urls]  # fmt: skip
+        title = next((one.text_or_none() or "" for one in row["title_s"].one_or_more()), "")
+        domain = self.domain(url)
+        return FilesetPlatformItem(
+            platform_name=self.name,
+            platform_domain=domain,
+            platform_id=f"{known}v{number}",
+            manifest=manifest,
+            archiveorg_item_name=item_name(domain, f"{known}v{number}"),
+            archiveorg_item_meta={"title": title},
+            web_base_url=row["uri_s"].text_or_none(),
+            work_id=known,
+            version=str(number),
+            order=(number,),
+            published=row["submittedDate_s"].tist(),
+            title=title,
+        )

@@ -1,0 +1,89 @@
+"""Mendeley Data: a version of a data set; its files name their folders by an id only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from archec.fileset.checksums import checksums
+from archec.fileset.fields import Field
+from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.platforms.base import (
+    FilesetPlatformHelper,
+    Question,
+    Questions,
+    download_url,
+    item_name,
+    manifest_file,
+    path_of,
+)
+from archec.fileset.problems import FilesetPlatformScopeError, PlatformNotFound
+
+_DATASET = re.compile(r"/datasets/([a-z0-9]+)(?:/([0-9]+))?/?$")
+_DEEPEST = 100
+
+
+class MendeleyHelper(FilesetPlatformHelper):
+    """data.mendeley.com."""
+
+    name = "mendeley"
+    hosts = ("data.mendeley.com",)
+    api = "/public-api"
+
+    def matches(self, url: str) -> bool:
+        """Data sets, with or without a version."""
+        return _DATASET.search(path_of(url)) is not None
+
+    def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
+        """The data set; the names of its folders, if it has any."""
+        url = self.url_of(request, resource)
+        found = _DATASET.search(path_of(url))
+        if found is None:
+            raise PlatformNotFound(f"{url[:300]}: is no data set")
+        asked, version, base = found[1], found[2], self.base(url)
+        answer = yield Question(f"{base}/datasets/{asked}" + (f"?version={version}" if version else ""))
+        data = answer.json()
+        known, number = data["id"].word(), data["version"].whole_or_none()
+        if known != asked or (version and number is not None and int(version) != number):
+            message = f"{asked} {version or ''} was asked for, and the answer is of {known} {number}"
+            raise FilesetPlatformScopeError(message, members=[f"{known}/{number}"])
+        folders: dict[str, tuple[str, str]] = {}
+        if any(not row["folder_id"].is_null for row in data["files"].items()):
+            answer = yield Question(f"{base}/datasets/{known}/folders/{number or version or 1}")
+            if answer.status == 200:
+                folders = {
+                    one["id"].word(): (one["name"].text(), one["parent_id"].word_or_none() or "")
+                    for one in answer.json().items()
+                }
+        domain = self.domain(url)
+        doi = data["doi"]
+        return FilesetPlatformItem(
+            platform_name=self.name,
+            platform_domain=domain,
+            platform_id=known,
+            manifest=[_file(row, folders, base) for row in data["files"].items()],
+            archiveorg_item_name=item_name(domain, known, f"v{number}" if number else ""),
+            archiveorg_item_meta={"title": data["name"].text_or_none(), "doi": doi["id"].text_or_none()},
+            web_base_url=f"https://{domain}/datasets/{known}/{number or 1}",
+            work_id=known,
+            version=str(number) if number is not None else "",
+            order=(number,) if number is not None else (),
+            published=data["publish_date"].tist(),
+            title=data["name"].text_or_none() or "",
+        )
+
+
+def _file(row: Field, folders: Mapping[str, tuple[str, str]], base: str) -> FilesetManifestFile:
+    details = row["content_details"]
+    sums = checksums(details["sha256_hash"].text_or_none(), kind="sha256")
+    size = details["size"] if not details["size"].is_null else row["size"]
+    path, folder = [row["filename"].text()], row["folder_id"].word_or_none() or ""
+    while folder and folder != "root" and len(path) < _DEEPEST:
+        name, parent = folders.get(folder, (folder, ""))
+        path.insert(0, name)
+        folder = parent
+    url = download_url(details["download_url"], base)
+    extra = {"file_id": row["id"].word_or_none()}
+    return manifest_file(
+        "/".join(path), size.whole_or_none(), sums, url, details["content_type"].text_or_none(), extra
+    )  # fmt: skip

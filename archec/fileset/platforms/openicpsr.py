@@ -1,0 +1,106 @@
+"""openICPSR, where the American Economic Association's data are: no API, a page with metadata, one zip behind a log-in.
+
+With a session's cookie (``token`` names the environment variable that holds it) the zip is fetched and its interior is
+the manifest; without it the data set is ``platform-restricted``.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from lxml import etree, html
+
+from archec.fileset.fields import tist_of
+from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.platforms.base import (
+    FilesetPlatformHelper,
+    Question,
+    Questions,
+    item_name,
+    path_of,
+)
+from archec.fileset.problems import (
+    FilesetPlatformScopeError,
+    PlatformError,
+    PlatformNotFound,
+    PlatformRestrictedError,
+)
+
+_PROJECT = re.compile(r"/(?:openicpsr/)?project/([0-9]+)(?:/version/(V[0-9]+))?")
+_DOI = re.compile(r"10\.3886/E([0-9]+)(V[0-9]+)?$", re.I)
+_GONE = re.compile(r"has been (?:withdrawn|removed|retracted)|no longer available", re.I)
+
+
+class OpenIcpsrHelper(FilesetPlatformHelper):
+    """www.openicpsr.org."""
+
+    name = "openicpsr"
+    hosts = ("www.openicpsr.org", "openicpsr.org", "deposit.icpsr.umich.edu")
+    api = ""
+
+    def matches(self, url: str) -> bool:
+        """Projects."""
+        return _PROJECT.search(path_of(url)) is not None
+
+    def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
+        """The page of one version of a project."""
+        url = self.url_of(request, resource)
+        found = _PROJECT.search(path_of(url))
+        if found is None:
+            raise PlatformNotFound(f"{url[:300]}: is no project")
+        asked, base = found[1], self.base(url)
+        version = found[2] or "V1"
+        page = f"{base}/openicpsr/project/{asked}/version/{version}/view"
+        answer = yield Question(page, accept="text/html", page=True)
+        answer.check()
+        meta = _meta(answer.body)
+        said = _DOI.search(meta.get("dc.identifier", ""))
+        if said is None:
+            if _GONE.search(answer.body[:200_000].decode("utf-8", "replace")):
+                raise PlatformNotFound("the page says that the project is no longer there")
+            raise PlatformError("meta DC.identifier: the page has no DOI of a project")
+        if said[1] != asked or (said[2] or version).upper() != version.upper():
+            known = f"{said[1]} {said[2] or ''}".strip()
+            raise FilesetPlatformScopeError(f"{asked} {version} was asked for, and the page is of {known}")
+        if not self.config.token:
+            raise PlatformRestrictedError(
+                f"{meta.get('dc.title', asked)[:200]}: its files are for those who log in;"
+                " fileset.platforms.openicpsr.token may name an environment variable with the cookie of a session"
+            )
+        domain, number = self.domain(url), int(version[1:])
+        parts = urlsplit(base)
+        where = f"/openicpsr/{asked}/fcr:versions/{version}"
+        return FilesetPlatformItem(
+            platform_name=self.name,
+            platform_domain=domain,
+            platform_id=f"{asked}{version}",
+            manifest=[],
+            archiveorg_item_name=item_name(domain, asked, version),
+            archiveorg_item_meta={"title": meta.get("dc.title"), "date": meta.get("dc.date")},
+            web_base_url=page,
+            web_bundle_url=(
+                f"{parts.scheme}://{parts.netloc}/openicpsr/project/{asked}/version/{version}"
+                f"/download/project?dirPath={where}"
+            ),
+            work_id=asked,
+            version=version,
+            order=(number,),
+            published=tist_of(meta.get("dc.date", "")),
+            title=meta.get("dc.title", ""),
+            bundle_only=True,
+        )
+
+
+def _meta(body: bytes) -> dict[str, str]:
+    """The first content of each name of a page's meta elements, names in lower case."""
+    try:
+        tree = html.document_fromstring(body, parser=html.HTMLParser(encoding="utf-8", recover=True))
+    except (etree.LxmlError, ValueError) as error:
+        raise PlatformError(f"the page cannot be read: {error}") from error
+    found: dict[str, str] = {}
+    for element in tree.iter("meta"):
+        name, content = element.get("name"), element.get("content")
+        if name and content and len(content) < 100_000:
+            found.setdefault(name.lower(), content.strip())
+    return found

@@ -1,0 +1,64 @@
+"""Which platforms there are, and of which of them a URL is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
+
+from archec.errors import ConfigError
+from archec.fileset.model import IngestRequest, Resource
+from archec.fileset.platforms.archiveorg import ArchiveOrgHelper
+from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformConfig
+from archec.fileset.platforms.dataverse import DataverseHelper
+from archec.fileset.platforms.dryad import DryadHelper
+from archec.fileset.platforms.dspace import DspaceHelper
+from archec.fileset.platforms.figshare import FigshareHelper, FourTuHelper
+from archec.fileset.platforms.generic import GenericHelper
+from archec.fileset.platforms.hal import HalHelper
+from archec.fileset.platforms.mendeley import MendeleyHelper
+from archec.fileset.platforms.openicpsr import OpenIcpsrHelper
+from archec.fileset.platforms.osf import OsfHelper
+from archec.fileset.platforms.zenodo import B2shareHelper, InvenioHelper, ZenodoHelper
+
+ENTRY_POINTS = "archec.fileset_platforms"
+"""The group of entry points in which other packages offer helpers: name = module:class."""
+
+OWN: Sequence[type[FilesetPlatformHelper]] = (
+    ZenodoHelper, FigshareHelper, ArchiveOrgHelper, OsfHelper, DryadHelper, MendeleyHelper, OpenIcpsrHelper,
+    FourTuHelper, B2shareHelper, HalHelper, InvenioHelper, DspaceHelper, DataverseHelper, GenericHelper,
+)  # fmt: skip
+"""archec's own, in the order in which they are asked; Dataverse, which may be on any host, and the last resort last."""
+
+
+class Registry:
+    """The platforms as configured. Raises ConfigError for a platform that there is not."""
+
+    def __init__(self, configs: Mapping[str, PlatformConfig]) -> None:
+        classes = {cls.name: cls for cls in (*_others(), *OWN)}
+        for name in configs:
+            if name not in classes:
+                raise ConfigError(
+                    f"fileset.platforms: there is no platform {name!r}", hint=f"there are {', '.join(sorted(classes))}"
+                )
+        self.helpers = [cls(configs.get(name)) for name, cls in classes.items()]
+        # Who is configured with hosts of their own goes first: a host may be that of a last resort, too.
+        self.helpers.sort(key=lambda helper: not helper.config.hosts)
+
+    def match(self, request: IngestRequest, resource: Resource | None) -> FilesetPlatformHelper | None:
+        """The platform of a request, None where it is of none."""
+        return next((helper for helper in self.helpers if helper.match_request(request, resource, None)), None)
+
+    def of_host(self, url: str) -> FilesetPlatformHelper | None:
+        """The platform whose host a URL is of, whether or not it is one of a data set."""
+        return next((one for one in self.helpers if one.name != GenericHelper.name and one.serves(url)), None)
+
+
+def _others() -> Iterator[type[FilesetPlatformHelper]]:
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+        try:
+            cls = point.load()
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"the platform {point.name} of {point.value} cannot be loaded: {error}") from error
+        if not (isinstance(cls, type) and issubclass(cls, FilesetPlatformHelper) and cls.name):
+            raise ConfigError(f"the platform {point.name}: {point.value} is no FilesetPlatformHelper with a name")
+        yield cls

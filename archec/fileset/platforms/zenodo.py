@@ -1,0 +1,223 @@
+"""Zenodo, and any other InvenioRDM: records, in all the forms that they have had.
+
+Until October 2023 a file had ``bucket`` and ``type``; for some weeks ``filename``, ``filesize`` and a checksum without
+its kind; since then ``key``, ``size`` and ``links.self``. InvenioRDM's own form has ``files.entries``. """
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+from archec.fileset.checksums import checksums
+from archec.fileset.fields import Field, tist_of
+from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.platforms.base import (
+    MOST_FILES,
+    FilesetPlatformHelper,
+    PlatformAnswer,
+    Question,
+    Questions,
+    download_url,
+    item_name,
+    manifest_file,
+    path_of,
+    quoted,
+    same_origin,
+)
+from archec.fileset.problems import (
+    EmptyManifest,
+    FilesetPlatformScopeError,
+    PlatformError,
+    PlatformGone,
+    PlatformNotFound,
+    PlatformRestrictedError,
+)
+
+_RECORD = re.compile(r"/(?:api/)?records?/([A-Za-z0-9-]+)(?:/|$)")
+_DOI = re.compile(r"/doi/10\.[0-9]+/[a-z]+\.([0-9]+)/?$")
+_COMMUNITY = re.compile(r"/communities/([^/]+)")
+_NAMED_RECORD = re.compile(r"/api/records/([^/]+)/")
+
+
+class InvenioHelper(FilesetPlatformHelper):
+    """An installation of InvenioRDM, by its configured hosts."""
+
+    name = "inveniordm"
+    api = "/api"
+
+    def matches(self, url: str) -> bool:
+        """Records, DOIs and communities."""
+        path = path_of(url)
+        return any(pattern.search(path) for pattern in (_RECORD, _DOI, _COMMUNITY))
+
+    def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
+        """One record; its files, where it does not have them itself."""
+        url = self.url_of(request, resource)
+        path, base = path_of(url), self.base(url)
+        found = _RECORD.search(path) or _DOI.search(path)
+        if found is None:
+            yield from self._community(path, base)
+            raise PlatformNotFound(f"{url[:300]}: is no record")
+        asked = found[1]
+        answer = yield Question(f"{base}/records/{quoted(asked)}")
+        record = _single(answer.json())
+        known = record["id"].word()
+        concept = _concept(record)
+        _check_scope(asked, known, concept, follow=follow)
+        _check_published(record)
+        _check_open(record)
+        rows = record["files"]
+        if rows.is_object:
+            if not rows["enabled"].is_null and not rows["enabled"].flag():
+                raise EmptyManifest("the record has metadata only")
+            rows = rows["entries"]
+        if rows.is_null and not record["links"]["files"].is_null:
+            answer = yield Question(same_origin(record["links"]["files"], base))
+            rows = answer.json()["entries"]
+        manifest = [_file(row, key, known, base) for key, row in _rows(rows)]
+        domain = self.domain(url)
+        meta = record["metadata"]
+        relation = next(meta["relations"]["version"].items(), Field(None))
+        index = relation["index"].whole_or_none()
+        return FilesetPlatformItem(
+            platform_name=self.name,
+            platform_domain=domain,
+            platform_id=known,
+            manifest=manifest,
+            archiveorg_item_name=item_name(domain, known),
+            archiveorg_item_meta=_item_meta(record, meta),
+            web_base_url=record["links"]["self_html"].text_or_none() or record["links"]["html"].text_or_none(),
+            web_bundle_url=record["links"]["archive"].text_or_none(),
+            work_id=concept or known,
+            version=known,
+            order=(index,) if index is not None else (int(known),) if known.isdecimal() else (),
+            published=meta["publication_date"].tist() or record["created"].tist(),
+            title=meta["title"].text_or_none() or "",
+        )
+
+    def _community(self, path: str, base: str) -> Generator[Question, PlatformAnswer, None]:
+        found = _COMMUNITY.search(path)
+        if found is not None:
+            answer = yield Question(f"{base}/records?communities={quoted(found[1])}&size=25")
+            members = [hit["id"].word() for hit in answer.json()["hits"]["hits"].items()]
+            raise FilesetPlatformScopeError(f"{found[1]} is a community, not a record", members=members)
+
+
+class ZenodoHelper(InvenioHelper):
+    """zenodo.org."""
+
+    name = "zenodo"
+    hosts: ClassVar[tuple[str, ...]] = ("zenodo.org", "www.zenodo.org", "sandbox.zenodo.org")
+    api = "/api"
+
+
+class B2shareHelper(InvenioHelper):
+    """B2SHARE, whose records are like those of the older Invenio."""
+
+    name = "b2share"
+    hosts: ClassVar[tuple[str, ...]] = ("b2share.eudat.eu", "b2share.fz-juelich.de")
+
+
+def _single(body: Field) -> Field:
+    """A record; also as the only hit of a search."""
+    hits = body["hits"]["hits"]
+    if "hits" not in body:
+        return body
+    found = list(hits.items())
+    if not found:
+        raise PlatformNotFound("the platform has no such record")
+    if len(found) != 1:
+        raise PlatformError(f"hits.hits: {len(found)} records where one was asked for")
+    return found[0]
+
+
+def _concept(record: Field) -> str:
+    """The id of all versions; empty where the record does not say."""
+    for field in (record["conceptrecid"], record["parent"]["id"]):
+        if not field.is_null:
+            return field.word_or_none() or ""
+    for version in record["metadata"]["relations"]["version"].items():
+        return version["parent"]["pid_value"].word_or_none() or ""
+    return ""
+
+
+def _check_scope(asked: str, known: str, concept: str, *, follow: bool) -> None:
+    if asked == concept:
+        if not follow:
+            members = [known] if known != concept else []
+            raise FilesetPlatformScopeError(f"{asked} stands for all versions of a record", members=members)
+    elif asked != known:
+        raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
+
+
+def _check_published(record: Field) -> None:
+    status = record["status"].raw
+    if isinstance(status, int) and not isinstance(status, bool) and status >= 400:
+        raise PlatformError(f"status: the answer is an error, {status}")
+    deleted = record["tombstone"]
+    if deleted.is_object:
+        raise PlatformGone("the record was withdrawn")
+    is_draft = status in ("draft", "new_version_draft") or record["is_draft"].raw is True
+    if is_draft or record["submitted"].raw is False or record["is_published"].raw is False:
+        raise PlatformNotFound("the record is a draft")
+
+
+def _check_open(record: Field) -> None:
+    """Raises PlatformRestrictedError for a record whose files are not open."""
+    meta = record["metadata"]
+    right = meta["access_right"].text_or_none()
+    access = record["access"]
+    files = access["files"].text_or_none() if access.is_object else None
+    until = meta["embargo_date"].text_or_none()
+    if access.is_object and access["embargo"].is_object:
+        until = until or access["embargo"]["until"].text_or_none()
+    if (right or "open") == "open" and (files or "public") == "public":
+        return
+    word = right if right not in (None, "open") else files
+    date = f" until {until}" if until else ""
+    raise PlatformRestrictedError(f"the files are {word}{date}", due=tist_of(until) if until else 0)
+
+
+def _rows(rows: Field) -> Iterator[tuple[str | None, Field]]:
+    """The files, each with the key that it has from outside."""
+    found: Iterator[tuple[str | None, Field]]
+    found = iter(rows.members()) if rows.is_object else ((None, row) for row in rows.items())
+    for number, pair in enumerate(found):
+        if number >= MOST_FILES:
+            raise PlatformError(f"{rows.shown}: more than {MOST_FILES} files")
+        yield pair
+
+
+def _file(row: Field, key: str | None, record: str, base: str) -> FilesetManifestFile:
+    path = key or row["key"].text_or_none() or row["filename"].text()
+    size = row["size"] if not row["size"].is_null else row["filesize"]
+    links = row["links"]
+    link = next((links[name] for name in ("content", "download", "self") if not links[name].is_null), links["self"])
+    url = download_url(link, base)
+    named = _NAMED_RECORD.search(urlsplit(url).path)
+    if named is not None and named[1] != record:
+        raise PlatformError(f"{link.shown}: {url[:200]!r} is of another record than {record}")
+    sums = checksums(row["checksum"].text_or_none())
+    kind = row["mimetype"].text_or_none()
+    return manifest_file(path, size.whole_or_none(), sums, url, kind, {"file_id": row["id"].word_or_none()})
+
+
+def _item_meta(record: Field, meta: Field) -> dict[str, object]:
+    creators = [name for one in meta["creators"].items() if (name := _creator(one))]
+    found: dict[str, object] = {
+        "collection": "datasets",
+        "title": meta["title"].text_or_none(),
+        "date": meta["publication_date"].text_or_none(),
+        "doi": record["doi"].text_or_none(),
+        "creator": creators,
+        "description": meta["description"].text_or_none(),
+        "version": meta["version"].text_or_none(),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _creator(one: Field) -> str | None:
+    person = one["person_or_org"]
+    return person["name"].text_or_none() if person.is_object else one["name"].text_or_none()

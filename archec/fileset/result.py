@@ -1,0 +1,111 @@
+"""Requests and results as JSON: what comes in on a line, and what goes out on one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from archec.catalogue.model import FilesetManifestFile
+from archec.fileset.fields import clean
+from archec.fileset.model import IngestRequest
+from archec.fileset.problems import BadRequest
+
+RESULT_VERSION = 1
+_LONGEST_LINE = 10_000_000
+
+
+class FilesetFile(Struct, kw_only=True):
+    """The data file of a ``*-file`` strategy."""
+
+    file_meta: dict[str, Any] | None = None
+    terminal: dict[str, Any] | None = None
+    cdx: dict[str, Any] | None = None
+    revisit_cdx: dict[str, Any] | None = None
+
+
+class FilesetBundle(Struct, kw_only=True):
+    """The enclosing file of a ``*-bundled`` strategy."""
+
+    file_meta: dict[str, Any] | None = None
+    cdx: dict[str, Any] | None = None
+    revisit_cdx: dict[str, Any] | None = None
+    terminal: dict[str, Any] | None = None
+    archiveorg_bundle_path: str | None = None
+
+
+class IngestResult(Struct, kw_only=True):
+    """The result of one request; every field is there, null where there is nothing to say.
+
+    ``terminal``, ``file_meta`` and ``cdx`` are the landing page's. ``fileset`` is the id of the obi with its version,
+    ``ingest_strategy`` what was done, ``ingest_strategy_preferred`` what the policy wanted; ``due``: the time from
+    which on another try is worth it. """
+
+    result_version: int = RESULT_VERSION
+    hit: bool
+    status: str
+    message: str | None = None
+    request: Any = None
+    ingest_type: str | None = None
+    terminal: dict[str, Any] | None = None
+    file_meta: dict[str, Any] | None = None
+    cdx: dict[str, Any] | None = None
+    revisit_cdx: dict[str, Any] | None = None
+    html_biblio: dict[str, Any] | None = None
+    manifest: list[FilesetManifestFile] | None = None
+    platform_name: str | None = None
+    platform_domain: str | None = None
+    platform_id: str | None = None
+    platform_base_url: str | None = None
+    ingest_strategy: str | None = None
+    ingest_strategy_preferred: str | None = None
+    archiveorg_item_name: str | None = None
+    file_count: int | None = None
+    total_size: int | None = None
+    fileset_bundle: FilesetBundle | None = None
+    fileset_file: FilesetFile | None = None
+    fileset: str | None = None
+    due: str | None = None
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a result."""
+    (found,), components = msgspec.json.schema_components([IngestResult], ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "result of archec fileset ingest",
+        **found,
+        "$defs": components,
+    }
+
+
+def encode(result: IngestResult) -> bytes:
+    """A result as one line of JSON, without its end."""
+    return msgspec.json.encode(result)
+
+
+def request_of(line: str | bytes) -> IngestRequest:
+    """The request on a line: a JSON object with ``base_url``. Raises BadRequest."""
+    if len(line) > _LONGEST_LINE:
+        raise BadRequest("the line is too long")
+    try:
+        given = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise BadRequest(f"the line is no JSON: {str(error)[:200]}") from error
+    if not isinstance(given, dict):
+        raise BadRequest("the line is no JSON object")
+    return request(given)
+
+
+def request(given: Mapping[str, Any]) -> IngestRequest:
+    """The request that an object is. Raises BadRequest where a field that counts is not what it must be."""
+    url, kind, ids = given.get("base_url"), given.get("ingest_type", "dataset"), given.get("ext_ids")
+    if not isinstance(url, str) or not url.strip() or len(url) > 8000:
+        raise BadRequest("base_url: must be a URL, a DOI, a handle or the id of a fileset")
+    if not isinstance(kind, str) or not kind or len(kind) > 100:
+        raise BadRequest("ingest_type: must be text")
+    if ids is not None and not isinstance(ids, dict):
+        raise BadRequest("ext_ids: must be an object")
+    return IngestRequest(clean(url), kind, ids or {}, given)

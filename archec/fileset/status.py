@@ -1,0 +1,116 @@
+"""Statuses: what became of a request, and of each file of a manifest; with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+
+
+class Status(str, Enum):
+    """The status of a result, or of a file. :data:`ADVICE` says what each means."""
+
+    SUCCESS = "success"
+    SUCCESS_FILE = "success-file"
+    SUCCESS_EXISTING = "success-existing"
+    SUCCESS_PARTIAL = "success-partial"
+    BAD_REQUEST = "bad-request"
+    NO_PLATFORM_MATCH = "no-platform-match"
+    NO_STRATEGY_HELPER = "no-strategy-helper"
+    PLATFORM_SCOPE = "platform-scope"
+    PLATFORM_RESTRICTED = "platform-restricted"
+    PLATFORM_404 = "platform-404"
+    PLATFORM_GONE = "platform-gone"
+    PLATFORM_HTTP_ERROR = "platform-http-error"
+    PLATFORM_ERROR = "platform-error"
+    EMPTY_MANIFEST = "empty-manifest"
+    TOO_LARGE_SIZE = "too-large-size"
+    TOO_MANY_FILES = "too-many-files"
+    BUDGET = "budget"
+    NOT_PROCESSED = "not-processed"
+    ROBOTS = "robots"
+    BLOCKED_ADDRESS = "blocked-address"
+    TIMEOUT = "timeout"
+    ERROR_STORAGE = "error-storage"
+    ERROR_PLATFORM_DOWNLOAD = "error-platform-download"
+    ERROR_ARCHIVEORG_UPLOAD = "error-archiveorg-upload"
+    BUNDLE_INCOMPLETE = "bundle-incomplete"
+    MISMATCH = "mismatch"
+    MISMATCH_SIZE = "mismatch-size"
+    MISMATCH_MD5 = "mismatch-md5"
+    MISMATCH_SHA1 = "mismatch-sha1"
+    MISMATCH_SHA256 = "mismatch-sha256"
+    UNSAFE_PATH = "unsafe-path"
+    SKIPPED_LINK_ONLY = "skipped-link-only"
+    EXISTS = "exists"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def is_hit(self) -> bool:
+        """Whether a result with this status holds the data set whole."""
+        return self.value.startswith("success") and self is not Status.SUCCESS_PARTIAL
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a file with this status is held."""
+        return self in (Status.SUCCESS, Status.EXISTS)
+
+
+class Advice(NamedTuple):
+    """What a status means, what to do about it, and whether it is archec's own (not of the first proposal)."""
+
+    meaning: str
+    remedy: str
+    ours: bool = False
+
+
+ADVICE: Mapping[Status, Advice] = {
+    Status.SUCCESS: Advice("all files are held and verified", "nothing"),
+    Status.SUCCESS_FILE: Advice("the data set's only file is held and verified", "nothing"),
+    Status.SUCCESS_EXISTING: Advice("this version was held already", "nothing; --force fetches it again"),
+    Status.SUCCESS_PARTIAL: Advice("some files are held, others are not", "see the files' statuses; ask again", True),
+    Status.BAD_REQUEST: Advice("the line is no JSON object with a base_url", "correct the request", True),
+    Status.NO_PLATFORM_MATCH: Advice(
+        "the URL is of no known platform, and its page describes no data set", "--direct, if it is a file itself"
+    ),
+    Status.NO_STRATEGY_HELPER: Advice("nothing does what the strategy asks for", "name another with --strategy"),
+    Status.PLATFORM_SCOPE: Advice(
+        "not one version of one data set: a concept, a collection, a part", "ask for one that the message names"
+    ),
+    Status.PLATFORM_RESTRICTED: Advice(
+        "embargoed, or for those only who log in", "wait until the date, or ask the owner"
+    ),
+    Status.PLATFORM_404: Advice("the platform has no such data set, or none that is published", "check the identifier"),
+    Status.PLATFORM_GONE: Advice("the platform has withdrawn it; its tombstone is kept", "nothing", True),
+    Status.PLATFORM_HTTP_ERROR: Advice("the platform does not answer, or with an error", "ask again later"),
+    Status.PLATFORM_ERROR: Advice(
+        "the platform's answer is not as documented; the message names the field",
+        "report it",
+    ),
+    Status.EMPTY_MANIFEST: Advice("the data set has no files", "nothing"),
+    Status.TOO_LARGE_SIZE: Advice("larger than fileset.max_total_size; nothing was fetched", "--max-total, --include"),
+    Status.TOO_MANY_FILES: Advice(
+        "more files than fileset.max_file_count; nothing was fetched", "--max-files, --include"
+    ),
+    Status.BUDGET: Advice("the time of the run was used up", "ask again", True),
+    Status.NOT_PROCESSED: Advice("it was not its turn: the run ended, or it is a dry run", "ask again"),
+    Status.ROBOTS: Advice("robots.txt does not allow the landing page", "nothing", True),
+    Status.BLOCKED_ADDRESS: Advice("the host is a private address", "fetch.allow_networks, if it is yours", True),
+    Status.TIMEOUT: Advice("the server is too slow, or silent", "ask again later"),
+    Status.ERROR_STORAGE: Advice("the disk refused, or is full; what was whole is kept", "make room, ask again", True),
+    Status.ERROR_PLATFORM_DOWNLOAD: Advice(
+        "a file could not be fetched, or a page came in its place", "ask again later"
+    ),
+    Status.ERROR_ARCHIVEORG_UPLOAD: Advice("an upload failed, or is not what was sent", "ask again later"),
+    Status.BUNDLE_INCOMPLETE: Advice("the bundle lacks files of the manifest", "see the files' statuses", True),
+    Status.MISMATCH: Advice("a file is not what the manifest says, in a way without a status of its own", "report it"),
+    Status.MISMATCH_SIZE: Advice("a file has another size than the manifest says", "ask again; report it"),
+    Status.MISMATCH_MD5: Advice("a file has another MD5 than the manifest says", "ask again; report it"),
+    Status.MISMATCH_SHA1: Advice("a file has another SHA-1 than the manifest says", "ask again; report it"),
+    Status.MISMATCH_SHA256: Advice("a file has another SHA-256 than the manifest says", "ask again; report it"),
+    Status.UNSAFE_PATH: Advice("a file's path would leave the folder; it was not fetched", "report it to the platform"),
+    Status.SKIPPED_LINK_ONLY: Advice("the platform has a link only, no file", "follow the link yourself", True),
+    Status.EXISTS: Advice("of a file: these bytes were held already and are linked", "nothing"),
+}

@@ -1,0 +1,500 @@
+"""What helpers make of platforms' answers: of good ones, of those that stand in the way, and of any JSON at all."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import fileset_samples as made
+import pytest
+from fileset_samples import answering, item_of, sample
+
+from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.platforms.archiveorg import ArchiveOrgHelper
+from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformConfig
+from archec.fileset.platforms.dataverse import DataverseHelper
+from archec.fileset.platforms.dryad import DryadHelper
+from archec.fileset.platforms.dspace import DspaceHelper
+from archec.fileset.platforms.figshare import FigshareHelper
+from archec.fileset.platforms.generic import GenericHelper, links
+from archec.fileset.platforms.hal import HalHelper
+from archec.fileset.platforms.mendeley import MendeleyHelper
+from archec.fileset.platforms.openicpsr import OpenIcpsrHelper
+from archec.fileset.platforms.osf import OsfHelper
+from archec.fileset.platforms.registry import Registry
+from archec.fileset.platforms.zenodo import InvenioHelper, ZenodoHelper
+from archec.fileset.problems import (
+    EmptyManifest,
+    FilesetPlatformScopeError,
+    FilesetProblem,
+    PlatformError,
+    PlatformGone,
+    PlatformNotFound,
+    PlatformRestrictedError,
+)
+
+MD5 = "900150983cd24fb0d6963f7d28e17f72"
+UUID = "01234567-89ab-cdef-0123-456789abcdef"
+Case = tuple[type[FilesetPlatformHelper], str, Mapping[str, object]]
+DV = "https://dataverse.harvard.edu/dataset.xhtml?persistentId=doi:10.7910/DVN/ABCDEF"
+
+CASES: Mapping[str, Case] = {
+    "zenodo": (ZenodoHelper, "https://zenodo.org/records/7", {"/records/7": made.ZENODO}),
+    "figshare": (FigshareHelper, "https://figshare.com/articles/dataset/p/123456/2", {"/articles/": made.FIGSHARE}),
+    "dataverse": (DataverseHelper, DV, {"/datasets/": made.DATAVERSE}),
+    "archiveorg": (ArchiveOrgHelper, "https://archive.org/details/prices", {"/metadata/": made.ARCHIVEORG}),
+    "osf": (OsfHelper, "https://osf.io/y8t6r/", made.OSF),
+    "dryad": (DryadHelper, "https://datadryad.org/dataset/doi:10.5061/dryad.abc", made.DRYAD),
+    "mendeley": (MendeleyHelper, "https://data.mendeley.com/datasets/abc123/1", made.MENDELEY),
+    "dspace7": (DspaceHelper, f"https://econ.example.org/items/{UUID}", made.DSPACE7),
+    "dspace6": (DspaceHelper, "https://econ.example.org/handle/10419/7", made.DSPACE6),
+    "hal": (HalHelper, "https://hal.science/hal-01234567v2", made.HAL),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_platform_gives_its_files(name: str) -> None:
+    cls, url, bodies = CASES[name]
+    found = item_of(cls, url, bodies)
+    assert found.platform_name == cls.name
+    assert found.platform_id
+    assert found.work_id
+    assert found.title == "Prices"
+    assert found.manifest
+    for file in found.manifest:
+        assert file.platform_url is None or file.platform_url.startswith("https://")
+
+
+def test_zenodo() -> None:
+    found = item_of(*CASES["zenodo"])
+    first = (found.manifest or [])[0]
+    assert (first.path, first.size, first.md5) == ("data/p.csv", 3, MD5)
+    assert (found.platform_id, found.work_id, found.order) == ("7", "6", (2,))
+    assert (found.archiveorg_item_name, found.published) == ("zenodo.org-7", 1767312000)
+
+
+def zenodo(**changes: Any) -> dict[str, Any]:
+    return {**copy.deepcopy(made.ZENODO), **changes}
+
+
+def test_the_older_forms_of_zenodo() -> None:
+    row = {"filename": "p.csv", "filesize": 3, "checksum": MD5, "links": {
+        "self": "https://zenodo.org/api/records/7/files/p.csv",
+        "download": "https://zenodo.org/api/records/7/files/p.csv/content"}}  # fmt: skip
+    search = {"hits": {"hits": [zenodo(files=[row])]}}
+    (file,) = item_of(ZenodoHelper, "https://zenodo.org/record/7", {"/records/7": search}).manifest or ()
+    assert (file.path, file.size, file.md5) == ("p.csv", 3, MD5)
+    assert (file.platform_url or "").endswith("/content")
+    row = {"bucket": "b", "type": "csv", "key": "p.csv", "size": 3, "checksum": f"md5:{MD5}", "links": {
+        "self": "https://zenodo.org/api/files/b/p.csv"}}  # fmt: skip
+    (file,) = item_of(ZenodoHelper, "https://zenodo.org/record/7", {"/records/7": zenodo(files=[row])}).manifest or ()
+    assert file.platform_url == "https://zenodo.org/api/files/b/p.csv"
+
+
+def test_invenio_by_its_own_form_asks_for_files_that_the_record_lacks() -> None:
+    record = {
+        "id": "ab-1", "parent": {"id": "ab-0"}, "is_published": True, "access": {"record": "public", "files": "public"},
+        "metadata": {"title": "T"}, "files": {"enabled": True},
+        "links": {"files": "https://rdm.example.org/api/records/ab-1/files"},
+    }  # fmt: skip
+    files = {"entries": [{"key": "p", "size": 3, "checksum": f"md5:{MD5}", "mimetype": "text/csv", "links": {
+        "self": "https://rdm.example.org/api/records/ab-1/files/p",
+        "content": "https://rdm.example.org/api/records/ab-1/files/p/content"}}]}  # fmt: skip
+    found = item_of(InvenioHelper, "https://rdm.example.org/records/ab-1", {"/files": files, "/records/ab-1": record})
+    assert [file.mimetype for file in found.manifest or ()] == ["text/csv"]
+    assert found.work_id == "ab-0"
+
+
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        (zenodo(id=8), FilesetPlatformScopeError),
+        (zenodo(conceptrecid="7"), FilesetPlatformScopeError),
+        (zenodo(conceptrecid=7), FilesetPlatformScopeError),
+        (zenodo(status="draft"), PlatformNotFound),
+        (zenodo(submitted=False), PlatformNotFound),
+        (zenodo(tombstone={"reason": "x"}), PlatformGone),
+        (zenodo(files={"enabled": False}), EmptyManifest),
+        ({"status": 404, "message": "no"}, PlatformError),
+        ([], PlatformError),
+        (410, PlatformGone),
+        (403, PlatformRestrictedError),
+        (404, PlatformNotFound),
+    ],
+)
+def test_what_stands_in_the_way_at_zenodo(record: object, problem: type[FilesetProblem]) -> None:
+    with pytest.raises(problem):
+        item_of(ZenodoHelper, "https://zenodo.org/records/7", {"/records/7": record})
+
+
+def test_a_concept_stands_for_its_newest_version_only_if_asked_for() -> None:
+    helper, request = ZenodoHelper(), IngestRequest("https://zenodo.org/records/6")
+    asking = helper.questions(request, None, follow=True)
+    question = next(asking)
+    answer = answering({"/records/6": made.ZENODO})(question)
+    with pytest.raises(StopIteration) as done:
+        asking.send(answer)
+    assert done.value.value.platform_id == "7"
+
+
+def test_an_embargo_says_until_when() -> None:
+    meta = {**made.ZENODO["metadata"], "access_right": "embargoed", "embargo_date": "2999-01-02"}  # type: ignore[dict-item]
+    with pytest.raises(PlatformRestrictedError, match="until 2999-01-02") as caught:
+        item_of(ZenodoHelper, "https://zenodo.org/records/7", {"/records/7": zenodo(metadata=meta, files=[])})
+    assert caught.value.due == 32472230400
+
+
+def test_a_download_of_another_record_is_an_error() -> None:
+    record = zenodo()
+    record["files"][0]["links"]["self"] = "https://zenodo.org/api/records/8/files/p/content"
+    with pytest.raises(PlatformError, match=r"files\[0\]\.links\.self"):
+        item_of(ZenodoHelper, "https://zenodo.org/records/7", {"/records/7": record})
+
+
+def test_communities_and_collections_name_their_members() -> None:
+    hits = {"hits": {"hits": [{"id": 7}, {"id": 8}]}}
+    with pytest.raises(FilesetPlatformScopeError, match="7, 8"):
+        item_of(ZenodoHelper, "https://zenodo.org/communities/econ", {"communities=econ": hits})
+    with pytest.raises(FilesetPlatformScopeError, match="123456"):
+        item_of(FigshareHelper, "https://figshare.com/collections/x/98765", {"/collections/98765": [{"id": 123456}]})
+    bodies = {**made.OSF, "children": {"data": [{"id": "abcde"}]}}
+    with pytest.raises(FilesetPlatformScopeError, match="abcde"):
+        item_of(OsfHelper, "https://osf.io/y8t6r/", bodies)
+    contents = {"data": [{"persistentUrl": "https://doi.org/10.7910/DVN/A"}]}
+    with pytest.raises(FilesetPlatformScopeError, match="DVN/A"):
+        item_of(DataverseHelper, "https://dataverse.harvard.edu/dataverse/econ", {"/dataverses/econ/": contents})
+
+
+def test_figshare() -> None:
+    found = item_of(*CASES["figshare"])
+    first, second, link = found.manifest or ()
+    assert (first.md5, second.md5, link.status) == (MD5, None, "skipped-link-only")
+    assert (found.platform_id, found.version, found.archiveorg_item_name) == ("123456", "2", "figshare.com-123456-v2")
+    unversioned = item_of(FigshareHelper, "https://figshare.com/articles/software/123456", {"articles": made.FIGSHARE})
+    assert unversioned.version == "2"
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"files": None}, PlatformRestrictedError),
+        ({"is_embargoed": True}, PlatformRestrictedError),
+        ({"is_public": False}, PlatformRestrictedError),
+        ({"is_confidential": True}, PlatformRestrictedError),
+        ({"is_metadata_record": True, "files": []}, EmptyManifest),
+        ({"id": 7}, FilesetPlatformScopeError),
+        ({"version": 3}, FilesetPlatformScopeError),
+    ],
+)
+def test_what_stands_in_the_way_at_figshare(changes: dict[str, object], problem: type[FilesetProblem]) -> None:
+    with pytest.raises(problem):
+        item_of(FigshareHelper, CASES["figshare"][1], {"/articles/": {**made.FIGSHARE, **changes}})
+
+
+def test_dataverse() -> None:
+    found = item_of(*CASES["dataverse"])
+    tabular, restricted, embargoed = found.manifest or ()
+    assert (tabular.path, tabular.size) == ("data/p.xlsx", 3)
+    assert tabular.platform_url == "https://dataverse.harvard.edu/api/access/datafile/11?format=original"
+    assert (tabular.extra or {})["archival_name"] == "p.tab"
+    assert (restricted.status, restricted.sha1) == ("platform-restricted", "a9993e364706816aba3e25717850c26c9cd0d89d")
+    assert embargoed.status == "platform-restricted"
+    assert (found.version, found.order, found.archiveorg_item_name) == (
+        "2.1", (2, 1), "dataverse.harvard.edu-ABCDEF-v2.1",
+    )  # fmt: skip
+
+
+def test_a_file_of_dataverse_leads_to_its_data_set() -> None:
+    file = {"data": {"dataFile": {"id": 11}, "datasetVersion": {"datasetPersistentId": "doi:10.7910/DVN/ABCDEF"}}}
+    found = item_of(
+        DataverseHelper, f"{DV}/XYZ123".replace("dataset.xhtml", "citation"),
+        {"datasets/:persistentId/?persistentId=doi%3A10.7910%2FDVN%2FABCDEF%2F": 404, "/files/": file,
+         "/datasets/": made.DATAVERSE},
+    )  # fmt: skip
+    assert found.platform_id == "doi:10.7910/DVN/ABCDEF"
+
+
+def test_what_stands_in_the_way_at_dataverse() -> None:
+    def asked(url: str = DV, **changes: object) -> None:
+        body = copy.deepcopy(made.DATAVERSE)
+        body["data"]["latestVersion"].update(changes)  # type: ignore[index]
+        item_of(DataverseHelper, url, {"/versions/1.0": 404, "/datasets/": body})
+
+    with pytest.raises(PlatformGone):
+        asked(versionState="DEACCESSIONED")
+    with pytest.raises(PlatformNotFound):
+        asked(versionState="DRAFT")
+    with pytest.raises(FilesetPlatformScopeError):
+        asked(datasetPersistentId="doi:10.7910/DVN/OTHER")
+    with pytest.raises(PlatformNotFound):
+        asked(f"{DV}&version=1.0")
+    asked(f"{DV}&version=2.1")
+    with pytest.raises(PlatformGone):
+        item_of(DataverseHelper, DV, {"/datasets/": {"data": {"publicationDate": "2020-01-01"}}})
+
+
+def test_archiveorg() -> None:
+    found = item_of(*CASES["archiveorg"])
+    (file,) = found.manifest or ()
+    assert (file.path, file.size, file.md5) == ("data/p.csv", 3, MD5)
+    assert file.platform_url == "https://archive.org/download/prices/data/p.csv"
+    for body, problem in (({}, PlatformNotFound), ({"is_dark": True}, PlatformRestrictedError),
+                          ({**made.ARCHIVEORG, "is_collection": True}, FilesetPlatformScopeError)):  # fmt: skip
+        with pytest.raises(problem):
+            item_of(ArchiveOrgHelper, CASES["archiveorg"][1], {"/metadata/": body})
+    with pytest.raises(FilesetPlatformScopeError):
+        item_of(ArchiveOrgHelper, "https://archive.org/download/prices/data/p.csv", {"/metadata/": made.ARCHIVEORG})
+
+
+def test_folders_of_osf_and_mendeley() -> None:
+    (file,) = item_of(*CASES["osf"]).manifest or ()
+    assert (file.path, file.md5) == ("d/p.csv", MD5)
+    (file,) = item_of(*CASES["mendeley"]).manifest or ()
+    assert file.path == "outer/inner/p.csv"
+
+
+def test_a_folder_on_another_host_is_not_asked_for() -> None:
+    body = copy.deepcopy(made.OSF_FOLDER)
+    body["data"][0]["relationships"]["files"]["links"]["related"]["href"] = "https://evil.example.org/"  # type: ignore[index]
+    with pytest.raises(PlatformError, match=r"data\[0\]\.relationships"):
+        item_of(OsfHelper, CASES["osf"][1], {**made.OSF, "files/osfstorage": body})
+
+
+PAGE = b"""<html><head><meta name="DC.identifier" content="10.3886/E132081V1">
+<meta name="DC.title" content="Data and Code">
+<meta name="DC.date" content="2022-06-15"></head></html>"""
+PROJECT = "https://www.openicpsr.org/openicpsr/project/132081/version/V1/view"
+
+
+def test_openicpsr_needs_a_session() -> None:
+    with pytest.raises(PlatformRestrictedError, match="Data and Code"):
+        item_of(OpenIcpsrHelper, PROJECT, {"/view": PAGE})
+    helper = OpenIcpsrHelper(PlatformConfig(token="COOKIE"), ask=answering({"/view": PAGE}))
+    found = helper.process_request(IngestRequest(PROJECT))
+    assert found.bundle_only
+    assert "/download/project?dirPath=/openicpsr/132081/fcr:versions/V1" in (found.web_bundle_url or "")
+    assert (found.platform_id, found.work_id, found.published) == ("132081V1", "132081", 1655251200)
+    with pytest.raises(FilesetPlatformScopeError):
+        item_of(OpenIcpsrHelper, PROJECT.replace("132081", "7"), {"/view": PAGE})
+    with pytest.raises(PlatformError, match=r"DC\.identifier"):
+        item_of(OpenIcpsrHelper, PROJECT, {"/view": b"<html>log in</html>"})
+
+
+# -- the last resort ------------------------------------------------------------------------------
+
+
+def page(body: bytes = b"", **headers: str) -> Resource:
+    return Resource("https://data.example.org/7/", 200, headers, body)
+
+
+def generic(resource: Resource, bodies: Mapping[str, object] | None = None) -> FilesetPlatformItem:
+    return item_of(GenericHelper, "https://data.example.org/7/", bodies or {}, resource)
+
+
+def test_signposting_in_a_header_and_in_a_link_set() -> None:
+    header = '<p.csv>; rel="item"; type="text/csv", <https://x.example.org/q.zip>; rel=item; length=5'
+    found = generic(page(link=header))
+    assert [(file.path, file.size, file.mimetype) for file in found.manifest or ()] == [
+        ("p.csv", None, "text/csv"), ("q.zip", 5, None),
+    ]  # fmt: skip
+    header = '<https://data.example.org/set>; rel="linkset"; type="application/linkset+json"'
+    linkset = {"linkset": [{"anchor": "https://data.example.org/7/", "item": [{"href": "https://h/p%20q.csv"}]}]}
+    assert [file.path for file in generic(page(link=header), {"/set": linkset}).manifest or ()] == ["p q.csv"]
+
+
+def test_schema_org_and_croissant() -> None:
+    data = {"@context": "https://schema.org/", "@type": "Dataset", "name": "Prices", "distribution": [
+        {"@type": "DataDownload", "contentUrl": "files/p.csv", "encodingFormat": "text/csv", "contentSize": "2.5 MB"},
+        {"@type": "cr:FileObject", "name": "q.csv", "contentUrl": "https://h/q", "contentSize": "12 B",
+         "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+        {"@type": "cr:FileSet", "includes": "*.csv"}]}  # fmt: skip
+    script = f'<html><script type="application/ld+json">{json.dumps({"@graph": [data]})}</script></html>'.encode()
+    first, second = generic(page(script)).manifest or ()
+    assert (first.path, first.size, first.platform_url) == ("p.csv", None, "https://data.example.org/7/files/p.csv")
+    assert (second.path, second.size, (second.sha256 or "")[:6]) == ("q.csv", 12, "ba7816")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html></html>", b'<script type="application/ld+json">{]</script>', b"\0\xff" * 50]
+)
+def test_a_page_that_says_nothing_is_no_platform(body: bytes) -> None:
+    with pytest.raises(FilesetProblem) as caught:
+        generic(page(body))
+    assert caught.value.status == "no-platform-match"
+
+
+def test_broken_links_are_left_out() -> None:
+    header = '<<>>;;, <a>; rel="item, <b>; rel=item, <http://[>; rel=item, ' + '<x>; rel="item"' * 3
+    assert all(link.url for link in links(header, "https://h/"))
+
+
+# -- matching -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://zenodo.org/record/7", "zenodo"),
+        ("https://zenodo.org/doi/10.5281/zenodo.7", "zenodo"),
+        ("https://figshare.com/articles/dataset/A_b/123456", "figshare"),
+        ("https://springernature.figshare.com/articles/figure/A/123456/2", "figshare"),
+        ("https://data.4tu.nl/articles/dataset/A/12345678", "4tu"),
+        ("https://any.example.org/dataset.xhtml?persistentId=hdl:1902.1/21929", "dataverse"),
+        ("https://archive.org/details/prices", "archiveorg"),
+        ("https://osf.io/y8t6r/", "osf"),
+        ("https://datadryad.org/stash/dataset/doi:10.5061/dryad.abc", "dryad"),
+        ("https://data.mendeley.com/datasets/abc123/1", "mendeley"),
+        (PROJECT, "openicpsr"),
+        ("https://hal.science/hal-01234567", "hal"),
+        ("https://example.org/data", None),
+    ],
+)
+def test_urls_are_of_their_platforms(url: str, name: str | None) -> None:
+    helper = Registry({}).match(IngestRequest(url), None)
+    assert (helper.name if helper else None) == name
+
+
+def test_a_platform_can_be_played_on_another_host() -> None:
+    configs = {"zenodo": PlatformConfig(hosts=("127.0.0.1:99",)), "figshare": PlatformConfig(enabled=False)}
+    registry = Registry(configs)
+    helper = registry.match(IngestRequest("http://127.0.0.1:99/records/7"), None)
+    assert helper is not None
+    assert (helper.name, helper.base("http://127.0.0.1:99/records/7")) == ("zenodo", "http://127.0.0.1:99/api")
+    assert registry.match(IngestRequest("https://zenodo.org/records/7"), None) is None
+    assert registry.match(IngestRequest("https://figshare.com/articles/dataset/p/123456"), None) is None
+    own = ZenodoHelper(PlatformConfig(api="http://127.0.0.1:99"))
+    assert own.base("https://zenodo.org/records/7") == "http://127.0.0.1:99/api"
+
+
+# -- any JSON at all ------------------------------------------------------------------------------
+
+ODD = [None, True, -1, 3.5, 10**400, "", "x" * 200_000, "\ud800\0\u202e", [], [[]], {}, {"a": {}}, [None], [7], ["http://["]]
+_MISSING = object()
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place within a JSON value."""
+    yield path
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from places(inner, (*path, name))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value[:2]):
+            yield from places(inner, (*path, number))
+
+
+def changed(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
+    """The value with another one at a place, or nothing there."""
+    if not path:
+        return None if odd is _MISSING else odd
+    whole = copy.copy(value)
+    if len(path) == 1 and odd is _MISSING:
+        del whole[path[0]]
+    else:
+        whole[path[0]] = changed(value[path[0]], path[1:], odd)
+    return whole
+
+
+def assert_survives(cls: type[FilesetPlatformHelper], url: str, bodies: Mapping[str, object]) -> None:
+    """Every value at every place of every answer gives a data set, or a problem that names the place."""
+    for part, body in bodies.items():
+        for path in places(body):
+            for odd in (_MISSING, *ODD):
+                if not path and odd is _MISSING:
+                    continue
+                try:
+                    found = item_of(cls, url, {part: changed(body, path, odd), **{
+                        other: it for other, it in bodies.items() if other != part}})  # fmt: skip
+                except FilesetProblem as problem:
+                    assert problem.message  # noqa: PT017
+                    if isinstance(problem, PlatformError):
+                        assert ":" in problem.message  # noqa: PT017
+                    continue
+                for file in found.manifest or ():
+                    assert file.path.encode()
+                    assert file.size is None or file.size >= 0
+                    (file.platform_url or "").encode()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_json_in_any_place_is_a_data_set_or_a_problem(name: str) -> None:
+    assert_survives(*CASES[name])
+
+
+def test_a_problem_names_the_path_of_the_field() -> None:
+    record = zenodo()
+    record["files"][1]["size"] = "much"
+    with pytest.raises(PlatformError, match=r"^files\[1\]\.size: must be a whole number"):
+        item_of(ZenodoHelper, "https://zenodo.org/records/7", {"/records/7": record})
+    for broken in (b"<html>", b"", b"[" * 100_000, b'{"id": NaN}', b'{"id": 1' + b"0" * 5000 + b"}", b"\xff\xfe"):
+        with pytest.raises(PlatformError, match="the answer: is not JSON"):
+            item_of(ZenodoHelper, "https://zenodo.org/records/7", {"/records/7": broken})
+
+
+# -- samples of real answers --------------------------------------------------------------------------
+
+DRYAD_URL = "https://datadryad.org/dataset/doi:10.5061/dryad.50kt0"
+REAL: Mapping[str, tuple[type[FilesetPlatformHelper], str, str, int]] = {
+    "zenodo/record-3904280-current-2026-single-2GB.json": (
+        ZenodoHelper, "https://zenodo.org/records/3904280", "/3904280", 1,
+    ),
+    "zenodo/search-7085903-transitional-2023-10-multifile.json": (
+        ZenodoHelper, "https://zenodo.org/records/7085903", "/7085903", 5,
+    ),
+    "zenodo/record-7078760-legacy-2022.json": (
+        ZenodoHelper, "https://zenodo.org/record/7078760", "/7078760", 3,
+    ),
+    "zenodo/record-3459420-legacy-2019-12files.json": (
+        ZenodoHelper, "https://zenodo.org/record/3459420", "/3459420", 12,
+    ),
+    "figshare/article-22306426-trimmed-2026.json": (
+        FigshareHelper, "https://figshare.com/articles/media/x/22306426", "/22306426", 2,
+    ),
+    "dataverse/dataset-RLMYMR-2022-2files-tabular.json": (
+        DataverseHelper, DV.replace("ABCDEF", "RLMYMR"), "/datasets/", 2,
+    ),
+    "dataverse/dataset-5WTSUZ-2022-11files-directoryLabel.json": (
+        DataverseHelper, DV.replace("ABCDEF", "5WTSUZ"), "/datasets/", 11,
+    ),
+    "dataverse/dataset-27221-2026-single-zip-trimmed.json": (
+        DataverseHelper, DV.replace("ABCDEF", "27221"), "/datasets/", 1,
+    ),
+    "mendeley/dataset-bjy2svvmn8-excerpt-3-of-3900-files.json": (
+        MendeleyHelper, "https://data.mendeley.com/datasets/bjy2svvmn8/1", "bjy2svvmn8?", 3,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_samples_give_all_their_files(name: str) -> None:
+    cls, url, part, count = REAL[name]
+    found = item_of(cls, url, {part: sample(name)})
+    assert found.file_count == count
+    assert all(file.size is not None and (file.md5 or file.sha256) for file in found.manifest or ())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REAL)
+def test_any_json_in_any_place_of_a_sample(name: str) -> None:
+    cls, url, part, _ = REAL[name]
+    assert_survives(cls, url, {part: sample(name)})
+
+
+@pytest.mark.parametrize(
+    ("name", "cls", "url", "problem"),
+    [
+        ("figshare/article-16823602-curation-not-public", FigshareHelper, "/x/16823602", PlatformRestrictedError),
+        ("figshare/article-30801242-private-draft-new", FigshareHelper, "/x/30801242", PlatformRestrictedError),
+        ("figshare/article-search-page", FigshareHelper, "/x/19199774", PlatformError),
+        ("archiveorg/metadata-nasa", ArchiveOrgHelper, "https://archive.org/details/nasa", FilesetPlatformScopeError),
+    ],
+)
+def test_samples_that_are_no_published_data_sets(
+    name: str, cls: type[FilesetPlatformHelper], url: str, problem: type[FilesetProblem]
+) -> None:
+    url = url if url.startswith("https:") else f"https://figshare.com/articles/dataset{url}"
+    body = sample(f"{name}.json")
+    with pytest.raises(problem):
+        item_of(cls, url, {"/": body})

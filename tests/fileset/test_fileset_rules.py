@@ -1,0 +1,269 @@
+"""The pure rules of filesets: strategies, paths, checksums, manifests, requests, statuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archec.catalogue.model import FilesetManifestFile
+from archec.errors import BadName
+from archec.fileset import result as results
+from archec.fileset.checksums import Checksums, checksums, mismatch
+from archec.fileset.manifest import Manifest, decode, encode, overall, parts, prepared, same_files
+from archec.fileset.model import FilesetPlatformItem
+from archec.fileset.paths import safe_paths, unsafe
+from archec.fileset.problems import BadRequest
+from archec.fileset.resolve import identifier_of, url_of
+from archec.fileset.status import ADVICE, Status
+from archec.fileset.strategy import StrategyPolicy, choose_strategy, chose_strategy, too_much
+from archec.ids import FilesetId, parse_fileset
+
+GIB, MIB = 1 << 30, 1 << 20
+ABC = Checksums("900150983cd24fb0d6963f7d28e17f72", "a9993e364706816aba3e25717850c26c9cd0d89d", "0" * 64)
+
+
+def item(*sizes: int | None, bundle_only: bool = False) -> FilesetPlatformItem:
+    files = [FilesetManifestFile(f"f{n}", size) for n, size in enumerate(sizes)]
+    return FilesetPlatformItem(platform_name="x", manifest=files, bundle_only=bundle_only)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([5], "web-file"),
+        ([128 * MIB], "web-file"),
+        ([128 * MIB + 1], "archiveorg-file"),
+        ([None], "web-file"),
+        ([1] * 20, "web-fileset"),
+        ([1] * 21, "archiveorg-fileset"),
+        ([GIB // 8] * 8, "web-fileset"),
+        ([GIB // 8] * 8 + [1], "archiveorg-fileset"),
+        ([128 * MIB, 1], "web-fileset"),
+        ([128 * MIB + 1, 1], "archiveorg-fileset"),
+    ],
+)
+def test_the_strategy_follows_from_count_and_sizes(sizes: list[int | None], expected: str) -> None:
+    assert choose_strategy(item(*sizes)).value == chose_strategy(item(*sizes)).value == expected
+
+
+def test_only_what_has_no_other_download_is_bundled() -> None:
+    assert choose_strategy(item(bundle_only=True)).value == "web-fileset-bundled"
+    assert choose_strategy(item(GIB + 1, bundle_only=True)).value == "archiveorg-fileset-bundled"
+
+
+def test_more_than_the_limits_is_refused_and_equal_passes() -> None:
+    policy = StrategyPolicy()
+    assert too_much(item(*[1] * 200), policy) is None
+    assert too_much(item(*[1] * 201), policy) is Status.TOO_MANY_FILES
+    assert too_much(item(64 * GIB), policy) is None
+    assert too_much(item(64 * GIB, 1), policy) is Status.TOO_LARGE_SIZE
+    assert too_much(item(None, 64 * GIB), policy) is None
+
+
+# -- paths ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["", "/etc/passwd", "../x", "a/../../x", "a\0b", "a\\b", "C:x", "c:/x", "dir/"])
+def test_paths_that_could_leave_the_folder_are_unsafe(path: str) -> None:
+    assert unsafe(path)
+
+
+def test_paths_that_clash_become_different_ones() -> None:
+    sent = ["a.txt", "A.TXT", "a.txt", "e\u0301", "\u00e9", "x", "x/y", "CON", "nul.txt", "b" * 300 + ".csv", "d//e"]
+    sent.append("d/e")
+    found = list(safe_paths(sent))
+    assert [one.path for one in found[:3]] == ["a.txt", "A (2).TXT", "a (3).txt"]
+    assert found[0].problem == ""
+    assert all(one.problem for one in found[1:3])
+    folded = [unicodedata.normalize("NFC", one.path.casefold()) for one in found]
+    assert len(set(folded)) == len(folded)
+    assert found[7].path == "_CON"
+    assert found[9].path.endswith(".csv")
+
+
+@given(st.lists(st.text(st.sampled_from("aA/.é\u0301 :xX\u202e"), min_size=1, max_size=8), max_size=12))
+def test_safe_paths_are_unique_and_stay_inside(paths: list[str]) -> None:
+    sent = [path for path in paths if not unsafe(path)]
+    found = [one.path for one in safe_paths(sent)]
+    folded = [unicodedata.normalize("NFC", path).casefold() for path in found]
+    assert len(set(folded)) == len(folded)
+    for path in found:
+        assert not unsafe(path)
+        assert all(part not in ("", ".", "..") and len(part.encode()) <= 255 for part in path.split("/"))
+    folders = {path.rpartition("/")[0] for path in folded}
+    assert not folders.intersection(folded)
+    assert list(safe_paths(found)) == [(path, "") for path in found]
+
+
+def test_ten_thousand_files_of_one_name_are_quick() -> None:
+    assert len({one.path for one in safe_paths(["same.txt"] * 10_000)}) == 10_000
+
+
+# -- checksums ------------------------------------------------------------------------------------
+
+
+def test_checksums_are_read_in_every_spelling() -> None:
+    assert checksums(f"md5:{ABC.md5}").md5 == checksums(f"MD5:{ABC.md5}".upper()).md5 == ABC.md5
+    assert checksums(ABC.md5).md5 == checksums(ABC.md5, kind="md5").md5 == ABC.md5
+    assert checksums(f"SHA-1:{ABC.sha1}").sha1 == checksums(ABC.sha1).sha1 == ABC.sha1
+    assert checksums(f"sha256:{ABC.sha256}", kind="sha-256").sha256 == ABC.sha256
+    assert checksums("", None, "md5:", "md5:xyz", "SHA-512:" + "0" * 128, "sha1:" + "0" * 32) == Checksums()
+    assert checksums("", ABC.md5, kind="md5").md5 == ABC.md5
+
+
+def test_bytes_are_checked_against_all_that_is_told() -> None:
+    whole = FilesetManifestFile("p", 3, *ABC)
+    assert mismatch(whole, 3, ABC) is None
+    assert mismatch(whole, 4, ABC) is Status.MISMATCH_SIZE
+    assert mismatch(whole, 3, ABC._replace(md5="0" * 32)) is Status.MISMATCH_MD5
+    assert mismatch(whole, 3, ABC._replace(sha1="0" * 40)) is Status.MISMATCH_SHA1
+    assert mismatch(whole, 3, ABC._replace(sha256="1" * 64)) is Status.MISMATCH_SHA256
+    assert mismatch(FilesetManifestFile("p"), 3, ABC) is None
+    soft = FilesetManifestFile("p", 3, "0" * 32, extra={"soft_checksum": True})
+    assert mismatch(soft, 3, ABC) is None
+    assert mismatch(soft, 4, ABC) is Status.MISMATCH_SIZE
+
+
+# -- manifests ------------------------------------------------------------------------------------
+
+
+def test_a_manifest_comes_back_from_its_bytes() -> None:
+    files = tuple(FilesetManifestFile(f"f{n}", n, extra={"a": [1]}) for n in range(3))
+    manifest = Manifest(
+        fileset="fileset:z:h:1", platform_name="z", platform_domain="h", platform_id="1", manifest=files
+    )
+    assert decode(encode(manifest), "here") == manifest
+    assert json.loads(encode(manifest))["manifest"][1]["path"] == "f1"
+
+
+def test_its_files_are_lines_of_some_hundred() -> None:
+    files = [FilesetManifestFile(f"f{n}") for n in range(1201)]
+    found = list(parts("0" * 64, files))
+    assert [part.first for part in found] == [0, 500, 1000]
+    assert [file for part in found for file in part.files] == files
+
+
+def test_files_are_chosen_by_globs_and_unsafe_ones_are_not_fetched() -> None:
+    paths = ["data/p.csv", "data/q.dta", "../x.csv", "readme.txt"]
+    whole = FilesetPlatformItem(platform_name="x", manifest=[FilesetManifestFile(path) for path in paths])
+    found = prepared(whole, ["*.csv", "readme*"], ["readme*"])
+    assert [file.path for file in found] == ["data/p.csv", "../x.csv"]
+    assert [file.status for file in found] == [None, "unsafe-path"]
+    assert found[0].extra == {"safe_path": "data/p.csv"}
+
+
+def test_what_is_told_again_is_the_same() -> None:
+    told = [FilesetManifestFile("p", 3, ABC.md5, platform_url="http://h/p")]
+    told.append(FilesetManifestFile("l", status="skipped-link-only"))
+    kept = [
+        FilesetManifestFile("p", 3, *ABC, mimetype="text/csv", status="success", platform_url="http://h/p"),
+        told[1],
+    ]
+    assert same_files(told, kept)
+    replace = msgspec.structs.replace
+    assert not same_files([replace(told[0], size=4), told[1]], kept)
+    assert not same_files([replace(told[0], md5="0" * 32), told[1]], kept)
+    assert not same_files(told[:1], kept)
+    assert not same_files(told, [replace(kept[0], status="mismatch-md5"), kept[1]])
+
+
+@pytest.mark.parametrize(
+    ("statuses", "single", "expected"),
+    [
+        (["success", "exists"], False, "success"),
+        (["success"], True, "success-file"),
+        (["success", "mismatch-md5"], False, "success-partial"),
+        (["success", None], False, "success-partial"),
+        (["unsafe-path", "success"], False, "success-partial"),
+        (["error-platform-download", "mismatch-md5"], False, "error-platform-download"),
+        ([], False, "empty-manifest"),
+    ],
+)
+def test_the_whole_is_what_its_files_are(statuses: list[str | None], single: bool, expected: str) -> None:
+    files = [FilesetManifestFile(str(n), status=status) for n, status in enumerate(statuses)]
+    assert overall(files, single=single).value == expected
+
+
+# -- requests, results, statuses, ids -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "no json", "[]", "1", "{}", '{"base_url": 7}', '{"base_url": ""}', '{"base_url": "x", "ingest_type": []}'],
+)
+def test_a_line_that_is_no_request_says_why(line: str) -> None:
+    with pytest.raises(BadRequest):
+        results.request_of(line)
+
+
+def test_requests_of_the_usual_shape_are_taken_as_they_are() -> None:
+    line = {
+        "base_url": "https://doi.org/10.5281/zenodo.7", "ingest_type": "dataset", "link_source": "doi",
+        "ext_ids": {"doi": "10.5281/zenodo.7"}, "fatcat": {"release_ident": "aaa"}, "ingest_request_source": "x",
+    }  # fmt: skip
+    found = results.request_of(json.dumps(line))
+    assert (found.base_url, found.ingest_type, found.given) == (line["base_url"], "dataset", line)
+
+
+def test_every_field_of_a_result_is_there_and_in_the_schema() -> None:
+    whole = json.loads(results.encode(results.IngestResult(hit=False, status="platform-404")))
+    asked = "hit status request terminal file_meta cdx revisit_cdx html_biblio manifest platform_name platform_domain"
+    asked += " platform_id platform_base_url ingest_strategy archiveorg_item_name file_count total_size fileset_bundle"
+    asked += " fileset_file ingest_strategy_preferred fileset"
+    assert set(asked.split()) <= set(whole)
+    schema = results.schema()
+    assert set(schema["$defs"]["IngestResult"]["properties"]) == set(whole)
+    assert set(schema["$defs"]["FilesetFile"]["properties"]) == {"file_meta", "terminal", "cdx", "revisit_cdx"}
+
+
+def test_every_status_has_its_advice() -> None:
+    assert set(ADVICE) == set(Status)
+    assert all(re.fullmatch("[a-z0-9-]+", status.value) and advice.remedy for status, advice in ADVICE.items())
+    assert [status.value for status in Status if status.is_hit] == ["success", "success-file", "success-existing"]
+
+
+def test_every_status_is_in_the_docs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "fileset.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z0-9-]+)`( \*)? \| (.+) \| (.+) \|$", text, re.M)
+    told = {name: (meaning, remedy, bool(star)) for name, star, meaning, remedy in rows if name in set(Status)}
+    assert told == {status.value: tuple(advice) for status, advice in ADVICE.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("10.5281/zenodo.7", "10.5281/zenodo.7"),
+        ("doi:10.5281/zenodo.7", "10.5281/zenodo.7"),
+        ("https://doi.org/10.5281/zenodo.7", "10.5281/zenodo.7"),
+        ("http://dx.doi.org/10.7910/DVN%2FABC", "10.7910/DVN/ABC"),
+        ("hdl:1902.1/21929", "1902.1/21929"),
+        ("https://hdl.handle.net/10419/7", "10419/7"),
+        ("https://zenodo.org/records/7", None),
+        ("http://127.0.0.1:99/10.5281/zenodo.7", "10.5281/zenodo.7"),
+    ],
+)
+def test_dois_and_handles_are_found_in_every_spelling(text: str, found: str | None) -> None:
+    assert identifier_of(text, "http://127.0.0.1:99/") == found
+
+
+def test_ids_of_filesets_come_back_and_lead_to_urls() -> None:
+    one = FilesetId("dataverse", "h:80", "doi:10.7910/DVN/A@B", "2.0")
+    assert str(one) == "fileset:dataverse:h%3A80:doi:10.7910/DVN/A%40B@2.0"
+    assert parse_fileset(str(one)) == one
+    assert url_of(str(one)) == "https://h:80/dataset.xhtml?persistentId=doi:10.7910/DVN/A%40B&version=2.0"
+    for bad in ("fileset:", "fileset:a:b", "fileset:a:b:", "x:a:b:c", "fileset:a:b:c@"):
+        with pytest.raises(BadName):
+            parse_fileset(bad)
+
+
+@given(st.text(min_size=1, max_size=9), st.text(min_size=1, max_size=9), st.text(max_size=9))
+def test_any_id_comes_back(domain: str, work: str, version: str) -> None:
+    one = FilesetId("generic", domain.lower(), work, version)
+    assert parse_fileset(str(one)) == one._replace(domain=domain.lower().lower())
