@@ -179,6 +179,22 @@ class AccessConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class FilesetConfig:
+    """Data sets behind landing pages."""
+
+    gather: t.Switch = setting(False, "Whether 'archec gather' also ingests data sets that are due.", "off")
+    resolver: t.Web = setting("https://doi.org", "Where DOIs and handles are resolved: its /api/handles.")
+    web_max_files: t.Count = setting(20, "A data set with more files is for archive.org ...")
+    web_max_total: t.Size = setting(1 << 30, "... one that is larger in total as well ...", "1GiB")
+    web_max_file: t.Size = setting(128 << 20, "... and one with a larger file.", "128MiB")
+    max_file_count: t.Positive = setting(200, "A data set with more files is not ingested, at most 100000.")
+    max_total_size: t.Size = setting(64 << 30, "A larger data set is not ingested.", "64GiB")
+    platforms: t.Platforms = setting(
+        (), "What is not as usual, e.g. {dspace: {hosts: [econ.example.org]}, zenodo: {token: ZENODO_TOKEN}}.", {}
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The whole configuration. Relative paths are relative to the folder of the file."""
 
@@ -217,6 +233,7 @@ class Config:
     server: ServerConfig = group(ServerConfig, "The HTTP server, 'archec serve'.")
     oai: OaiConfig = group(OaiConfig, "The OAI-PMH data provider, at /oai of the server.")
     access: AccessConfig = group(AccessConfig, "Who may see what of the collections.")
+    fileset: FilesetConfig = group(FilesetConfig, "Data sets behind landing pages, 'archec fileset'.")
     collections: t.AccessCollections = setting(
         (), "What is served besides OAI-PMH, e.g. {mine: $archive, other: memento+http://archive.example.org/web/}.", {}
     )

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from archec.config.collections import CollectionConfig, Misfit, read_collections
+from archec.config.platforms import PlatformConfig, read_platforms
 from archec.units import parse_duration, parse_share, parse_size
 
 RIGHTS = ("open", "metadata", "closed", "withdrawn")
@@ -222,6 +223,10 @@ Formats = Annotated[
 Collections = Annotated[
     tuple[Collection, ...],
     _must_be("groups: NAME: {title: ..., archives: [aaa], series: [aaa:ssssss], ...}", read=_collections),
+]
+Platforms = Annotated[
+    tuple[PlatformConfig, ...],
+    _must_be("groups: NAME: {hosts: [...], api: URL, enabled: true, rate: 60/min, token: ENV}", read=read_platforms),
 ]
 AccessCollections = Annotated[
     tuple[CollectionConfig, ...], _must_be("groups: NAME: {index: ..., resource: ...}", read=read_collections)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ _LARGE = 1 << 17
 _SYNC_THREADS = 16
 _MANY_DIRECTORIES = 16
 _BUFFER = 1 << 18
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Temp:
@@ -45,16 +46,21 @@ class Temp:
 
     __slots__ = ("_digests", "_fd", "_store", "_where", "path")
 
-    def __init__(self, store: Writer, path: str, fd: int) -> None:
+    def __init__(self, store: Writer, path: str, fd: int, digests: Digests | None = None) -> None:
         self.path = path
         """The relative path in the store."""
         self._store, self._fd, self._where = store, fd, f"{store.layout.root}/{path}"
-        self._digests = Digests()
+        self._digests = digests or Digests()
 
     @property
     def size(self) -> int:
         """Bytes written so far."""
         return self._digests.size
+
+    @property
+    def digests(self) -> Digests:
+        """Those of the bytes written so far."""
+        return self._digests
 
     def write(self, data: Data) -> None:
         """Adds bytes. Raises StorageFull or StorageFailed; the file is then to be discarded."""
@@ -112,12 +118,35 @@ class Writer(Reader):
 
     # -- temporary files --------------------------------------------------------------------------
 
-    def temp(self, tist: int, id: str) -> Temp:  # noqa: A002
-        """A new temporary file in the directory of (tist, id)."""
+    def temp(self, tist: int, id: str, *, sha1: bool = False) -> Temp:  # noqa: A002
+        """A new temporary file in the directory of (tist, id); with ``sha1`` its digests have that, too."""
         directory = self.layout.directory(tist, id)
         dir_fd = self._directories.make(directory)
         fd, name = create_temp(self.disk, dir_fd, f"{self.layout.root}/{directory}", self._numbers)
-        return Temp(self, f"{directory}/{name}", fd)
+        return Temp(self, f"{directory}/{name}", fd, Digests(sha1=sha1))
+
+    def take_up(self, temp: str) -> Temp | None:
+        """A temporary file that an earlier process left, to be written on: its bytes are read again for its digests,
+        SHA-1 among them. None where it has gone. Only for the holder of the run lock."""
+        directory, name = _temp_parts(temp)
+        dir_fd = self._directories.find(directory)
+        where = f"{self.layout.root}/{temp}"
+        try:
+            fd = None if dir_fd is None else os.open(name, _APPEND, dir_fd=dir_fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise failure(error, where) from error
+        if fd is None:
+            return None
+        digests = Digests(sha1=True)
+        try:
+            while data := os.read(fd, _BUFFER):
+                digests.update(data)
+        except OSError as error:
+            os.close(fd)
+            raise failure(error, where) from error
+        return Temp(self, temp, fd, digests)
 
     def put(self, tist: int, id: str, data: Data) -> Stored:  # noqa: A002
         """A temporary file that holds ``data``, whole."""
@@ -326,8 +355,9 @@ def _implied(link: Link) -> bool:
 # -- what a killed run left ------------------------------------------------------------------------
 
 
-def sweep_parts(layout: Layout, tists: Iterable[int]) -> int:
-    """Removes the temporary files in the directories of these tists; how many there were.
+def sweep_parts(layout: Layout, tists: Iterable[int], keep: Collection[str] = ()) -> int:
+    """Removes the temporary files in the directories of these tists, but those at the relative paths of ``keep``; how
+    many there were.
 
     Only while holding the run lock: another run's files on their way would go too.
     """
@@ -336,9 +366,9 @@ def sweep_parts(layout: Layout, tists: Iterable[int]) -> int:
         removed = 0
         for tist in tists:
             directory = tist_path(tist)
-            removed += _sweep(directories, directory, disk)
+            removed += _sweep(directories, directory, disk, keep)
             if layout.fanout:
-                removed += sum(_sweep(directories, f"{directory}/{n:02x}", disk) for n in range(layout.fanout))
+                removed += sum(_sweep(directories, f"{directory}/{n:02x}", disk, keep) for n in range(layout.fanout))
         return removed
 
 
@@ -349,7 +379,7 @@ def sweep_runs(layout: Layout) -> int:
         return _sweep(directories, RUNS, disk) + _sweep(directories, "", disk)
 
 
-def _sweep(directories: Directories, directory: str, disk: Disk) -> int:
+def _sweep(directories: Directories, directory: str, disk: Disk, keep: Collection[str] = ()) -> int:
     fd = directories.find(directory)
     if fd is None:
         return 0
@@ -357,4 +387,5 @@ def _sweep(directories: Directories, directory: str, disk: Disk) -> int:
     with storage_errors(where):
         with os.scandir(fd) as entries:
             names = [entry.name for entry in entries if is_temp(entry.name) and entry.is_file(follow_symlinks=False)]
-        return sum(disk.unlink(name, fd, f"{where}/{name}") for name in names)
+        gone = [name for name in names if f"{directory}/{name}" not in keep]
+        return sum(disk.unlink(name, fd, f"{where}/{name}") for name in gone)

@@ -11,9 +11,10 @@ import fileset_samples as made
 import pytest
 from fileset_samples import answering, item_of, sample
 
+from archec.config.platforms import PlatformConfig
 from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.platforms.archiveorg import ArchiveOrgHelper
-from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformConfig
+from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.platforms.dataverse import DataverseHelper
 from archec.fileset.platforms.dryad import DryadHelper
 from archec.fileset.platforms.dspace import DspaceHelper

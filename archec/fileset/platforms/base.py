@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit
 
 from msgspec import Struct
 
+from archec.config.platforms import PlatformConfig
 from archec.fileset import fields
 from archec.fileset.checksums import Checksums
 from archec.fileset.fields import Field
@@ -78,17 +79,6 @@ class PlatformAnswer(Struct, frozen=True):
 
 
 Questions = Generator[Question, PlatformAnswer, FilesetPlatformItem]
-
-
-class PlatformConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """``fileset.platforms.NAME``: its hosts (with ports, where these are not the usual ones), the base of its API, how
-    often it may be asked (``60/min``), the environment variable that holds a token."""
-
-    hosts: tuple[str, ...] = ()
-    api: str = ""
-    enabled: bool = True
-    rate: str = ""
-    token: str = ""
 
 
 class FilesetPlatformHelper:

@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Generator
 from urllib.parse import urlsplit
 
+from archec.config.platforms import PlatformConfig
 from archec.fileset.checksums import checksums
 from archec.fileset.fields import Field
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
     PlatformAnswer,
-    PlatformConfig,
     Question,
     Questions,
     item_name,

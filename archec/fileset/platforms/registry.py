@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 
+from archec.config.platforms import PlatformConfig
 from archec.errors import ConfigError
 from archec.fileset.model import IngestRequest, Resource
 from archec.fileset.platforms.archiveorg import ArchiveOrgHelper
-from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformConfig
+from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.platforms.dataverse import DataverseHelper
 from archec.fileset.platforms.dryad import DryadHelper
 from archec.fileset.platforms.dspace import DspaceHelper

@@ -1,0 +1,201 @@
+"""Asking platforms over the door ``web``: at the pace that each host allows, with tokens where they belong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+from archec.config import FetchConfig
+from archec.config.platforms import rate_of
+from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question, host_of
+from archec.fileset.problems import PlatformHttpError, PlatformRestrictedError
+from archec.fileset.status import Status
+from archec.web.door import EXPECTED, Client, Response, TooLarge, content, fault_of
+from archec.web.headers import raw_headers, wait_asked
+from archec.web.outcome import Outcome
+from archec.web.robots import Rules, parse, product_token
+
+_MOST_BYTES = 100_000_000
+"""Bytes of one answer; a manifest of 100,000 files has some 60 million."""
+_BUSY = frozenset({429, 500, 502, 503, 504})
+_STATUS = {Outcome.TIMEOUT: Status.TIMEOUT, Outcome.BLOCKED_ADDRESS: Status.BLOCKED_ADDRESS}
+
+
+class Pace:
+    """When a host may be asked next: so many requests at once, with a delay between them, and its rate limit."""
+
+    def __init__(self, config: FetchConfig, rate: tuple[int, float] | None) -> None:
+        self._slots = asyncio.Semaphore(config.per_host)
+        self._delay = config.delay
+        self._rate = rate
+        self._tokens = float(rate[0]) if rate is not None else 0.0
+        self._counted = self._next = 0.0
+        self.resting_until = 0.0
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Waits for a turn; it lasts until the end of the block."""
+        async with self._slots:
+            while (wait := self._wait()) > 0:
+                await asyncio.sleep(wait)
+            yield
+
+    def _wait(self) -> float:
+        """Seconds until the next turn; 0 takes it."""
+        now = time.monotonic()
+        wait = max(self._next, self.resting_until) - now
+        if wait > 0:
+            return wait
+        if self._rate is not None:
+            most, seconds = self._rate
+            self._tokens = min(float(most), self._tokens + (now - self._counted) * most / seconds)
+            self._counted = now
+            if self._tokens < 1.0:
+                return (1.0 - self._tokens) * seconds / most
+            self._tokens -= 1.0
+        self._next = now + self._delay
+        return 0.0
+
+
+class Asker:
+    """Asks. Its ``client`` is one of the door's, whose policy holds the guard and the time limits."""
+
+    def __init__(
+        self,
+        config: FetchConfig,
+        agent: str,
+        client: Client,
+        helpers: list[FilesetPlatformHelper],
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._config, self._agent, self._client, self._environ = config, agent, client, environ
+        self._helpers = helpers
+        self._paces: dict[tuple[str, bool], Pace] = {}
+        self._rules: dict[str, Rules | None] = {}
+
+    # -- questions --------------------------------------------------------------------------------
+
+    async def answer(self, question: Question, helper: FilesetPlatformHelper | None) -> PlatformAnswer:
+        """The answer to a question, after all redirects. Raises PlatformHttpError where there is none."""
+        if question.page and not await self.allowed(question.url):
+            raise PlatformHttpError(f"{question.url[:300]}: robots.txt does not allow it", status=Status.ROBOTS)
+        headers = {"Accept": question.accept, **(self.secret(helper, question.url) if question.secret else {})}
+        async with self.request(question.url, headers, api=not question.page) as response:
+            try:
+                body = await content(response, _MOST_BYTES)
+            except TooLarge as error:
+                raise PlatformHttpError(f"{question.url[:300]}: {error}") from error
+            fields = {name: value for name, value in raw_headers(response.headers.raw).items() if name != "location"}
+            fields["link"] = response.headers.get("link", "")  # whole: a list of files may be long
+            return PlatformAnswer(str(response.url), response.status_code, fields, body)
+
+    def secret(self, helper: FilesetPlatformHelper | None, url: str) -> dict[str, str]:
+        """The header with a platform's token, for URLs of its own hosts and its API only."""
+        if helper is None or not helper.config.token:
+            return {}
+        ours = helper.serves(url) or host_of(url) == host_of(helper.base(url))
+        token = self._environ.get(helper.config.token, "").strip()
+        if not token or not ours or not (token.isascii() and token.isprintable()):
+            return {}
+        if helper.name == "openicpsr":
+            return {"Cookie": token}
+        if helper.name == "dataverse":
+            return {"X-Dataverse-key": token}
+        return {"Authorization": f"{'token' if helper.name == 'figshare' else 'Bearer'} {token}"}
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def request(self, url: str, headers: Mapping[str, str], *, api: bool) -> AsyncIterator[Response]:
+        """An answer, of which at first only the head was read. What passes is tried again, as often as is configured.
+
+        Raises PlatformHttpError for what goes wrong, also while its body is read within the block.
+        """
+        pace = self._pace(url, api=api)
+        for attempt in range(self._config.retries + 1):
+            last = attempt == self._config.retries
+            async with pace.turn():
+                sending = self._client.stream("GET", url, headers=dict(headers), follow_redirects=True)
+                try:
+                    async with sending as response:
+                        if response.status_code not in _BUSY or last:
+                            last = True  # what goes wrong from here on is not tried again
+                            _rest(pace, response, self._config.max_delay)
+                            yield response
+                            return
+                        wait = wait_asked(raw_headers(response.headers.raw), time.time())
+                except EXPECTED as error:
+                    if last or fault_of(error).lasting:
+                        raise _http_error(url, error) from error
+                    wait = 0.0
+                except ValueError as error:
+                    raise PlatformHttpError(f"{url[:300]}: cannot be asked for: {error}") from error
+            if wait > self._config.max_delay:
+                raise PlatformHttpError(f"{host_of(url)} asks to wait {wait:.0f} s")
+            pace.resting_until = max(pace.resting_until, time.monotonic() + max(wait, min(2.0**attempt, 30.0) / 4))
+
+    def _pace(self, url: str, *, api: bool) -> Pace:
+        """The pace of a URL's host; a platform's rate is that of its API."""
+        host = host_of(url)
+        helper = next((one for one in self._helpers if api and _is_api(one, url)), None)
+        key = (host, helper is not None)
+        if key not in self._paces:
+            rate = None if helper is None else rate_of(helper.config.rate or helper.rate)
+            self._paces[key] = Pace(self._config, rate)
+        return self._paces[key]
+
+    async def allowed(self, url: str) -> bool:
+        """Whether robots.txt allows a page; one that cannot be had allows it."""
+        if self._config.robots == "ignore":
+            return True
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc}"
+        if origin not in self._rules:
+            self._rules[origin] = None
+            try:
+                async with self.request(f"{origin}/robots.txt", {}, api=False) as response:
+                    if response.status_code == 200:
+                        token = product_token(self._agent)
+                        self._rules[origin] = parse(await content(response, 512_000), token)
+            except (PlatformHttpError, PlatformRestrictedError, *EXPECTED):
+                pass
+        rules = self._rules[origin]
+        return rules is None or rules.allows(url)
+
+
+def _is_api(helper: FilesetPlatformHelper, url: str) -> bool:
+    return host_of(helper.config.api or helper.api) == host_of(url) or (bool(helper.name) and helper.serves(url))
+
+
+def _rest(pace: Pace, response: Response, most: float) -> None:
+    """A host that says that nothing is left of its limit rests until it says so."""
+    left, reset = response.headers.get("x-ratelimit-remaining", ""), response.headers.get("x-ratelimit-reset", "")
+    if left == "0" and reset.isascii() and reset.isdecimal() and len(reset) < 12:
+        number = float(reset)
+        wait = number - time.time() if number > 1e9 else number
+        pace.resting_until = max(pace.resting_until, time.monotonic() + min(max(wait, 0.0), most))
+
+
+def _http_error(url: str, error: Exception) -> PlatformHttpError:
+    fault = fault_of(error)
+    status = _STATUS.get(fault.outcome, Status.PLATFORM_HTTP_ERROR)
+    return PlatformHttpError(f"{public_url(url)[:300]}: {fault.message}", status=status)
+
+
+_SIGNATURES = ("x-amz-", "x-goog-", "signature", "awsaccesskeyid", "googleaccessid", "key-pair-id", "policy", "sig",
+               "token", "access_token", "expires", "response-content-")  # fmt: skip
+
+
+def public_url(url: str) -> str:
+    """A URL without user information, and without a query that signs it."""
+    bare = url.partition("#")[0]
+    head, mark, query = bare.partition("?")
+    if mark and any(part.lower().startswith(_SIGNATURES) for part in query.split("&")):
+        bare = head
+    scheme, colon, rest = bare.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{colon}{authority.rpartition('@')[2]}{slash}{path}" if colon else bare

@@ -1,0 +1,90 @@
+"""The ledger of downloads that are under way: what a killed ingest left, so that the next one goes on with it.
+
+One JSON object a line in the work directory. It is no record: what it says is checked against the bytes before it is
+believed, and losing it costs downloads only.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from archec.errors import StorageFailed
+from archec.store.durable import failure
+
+_MOST = 200_000
+
+
+class Download(Struct, frozen=True, omit_defaults=True):
+    """A download into the temporary file ``temp`` of the obi store, for (``tist``, ``url``).
+
+    ``validator`` binds a range to what has come (an ETag, or a Last-Modified); ``sha256`` where it is whole; ``over``:
+    nothing is left of it.
+    """
+
+    url: str
+    temp: str = ""
+    tist: int = 0
+    validator: str = ""
+    total: int | None = None
+    sha256: str = ""
+    over: bool = False
+
+
+_decoder = msgspec.json.Decoder(Download)
+
+
+class Ledger:
+    """See the module's docstring. Only the holder of the run lock has one; a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._open: dict[str, Download] = {}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            for line in path.read_bytes().splitlines() if path.exists() else ():
+                try:
+                    found = _decoder.decode(line)
+                except msgspec.MsgspecError:
+                    continue  # the last line of a killed process
+                self._note(found)
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._append(b"\n")
+        except OSError as error:
+            raise failure(error, path) from error
+
+    def _note(self, found: Download) -> None:
+        if found.over:
+            self._open.pop(found.url, None)
+        elif len(self._open) < _MOST:
+            self._open[found.url] = found
+
+    def left(self, url: str) -> Download | None:
+        """What an earlier process left of a download."""
+        return self._open.get(url)
+
+    @property
+    def temps(self) -> set[str]:
+        """The temporary files that are not to be swept."""
+        return {one.temp for one in self._open.values()}
+
+    def note(self, download: Download) -> None:
+        """Notes how far a download has come."""
+        self._note(download)
+        self._append(msgspec.json.encode(download) + b"\n")
+
+    def _append(self, data: bytes) -> None:
+        if os.write(self._fd, data) != len(data):
+            raise StorageFailed(f"{self._path}: cannot be written to")
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closes it; without anything under way it goes."""
+        os.close(self._fd)
+        if not self._open:
+            self._path.unlink(missing_ok=True)
