@@ -14,6 +14,7 @@
      |    +-- CorruptJournal        exit 6   a run's journal cannot be read where it must be
      |         +-- BrokenChain      exit 6   a batch of the journals does not follow the one before it
      +-- CatalogueError             exit 1   the catalogue's engine refused or is not there
+     |    +-- CatalogueRefused      exit 1   the engine does not take a document, for what is in it
      |    +-- CatalogueGone         exit 1   the database server went away in mid-run
      +-- DataSetError               exit 1   a tarball or directory that cannot be read at all
      |    +-- DamagedDataSet        exit 8   a data set that is not whole: nothing of it is noted
@@ -36,6 +37,7 @@ __all__ = [
     "BrokenChain",
     "CatalogueError",
     "CatalogueGone",
+    "CatalogueRefused",
     "ConfigError",
     "CorruptArchive",
     "CorruptJournal",
@@ -155,6 +157,10 @@ class BrokenChain(CorruptJournal):
 
 class CatalogueError(ArchecError):
     """The catalogue's engine refused, or what it holds is not what archec writes."""
+
+
+class CatalogueRefused(CatalogueError):
+    """The catalogue's engine does not take a document, for what is in it."""
 
 
 class CatalogueGone(CatalogueError):

@@ -28,12 +28,13 @@ _LOG = "and a log (-wal) was left beside it: copy both to a folder where you may
 
 
 class Role(NamedTuple):
-    """What a file is to its owner: how messages name it (``the catalogue``), the class of its errors, and what to do
-    about a damaged one."""
+    """What a file is to its owner: how messages name it (``the catalogue``), the class of its errors, what to do
+    about a damaged one, and the class of errors about a value that cannot be kept."""
 
     name: str
     error: type[ArchecError]
     damaged: str = ""
+    refusal: type[ArchecError] | None = None
 
 
 class Database:
@@ -120,13 +121,19 @@ class Database:
         except sqlite3.Error as error:
             raise self._error(error) from error
         except (OverflowError, UnicodeEncodeError) as error:
-            raise self.role.error(f"{self.path}: a value cannot be kept in {self.role.name}: {error}") from error
+            raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> ArchecError:
+        kind = self.role.refusal or self.role.error
+        return kind(f"{self.path}: a value cannot be kept in {self.role.name}: {error}")
 
     def _error(self, error: sqlite3.Error) -> ArchecError:
         path, text = self.path, str(error)
-        name, kind, damaged = self.role
+        name, kind, damaged, _ = self.role
         if "disk is full" in text or ("disk I/O" in text and _is_full(path)):
             return StorageFull(f"{path}: no space left for {name}; what was written before is kept")
+        if isinstance(error, (sqlite3.DataError, sqlite3.IntegrityError)):
+            return self._refused(error)
         if "locked" in text or "busy" in text:
             return kind(
                 f"{path}: another process has kept {name} locked for {_BUSY:.0f} s",

@@ -15,6 +15,7 @@ from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.records import ManifestNoted, ObiChange, Record, SetAdded, encode
+from archec.catalogue.setaside import write
 from archec.errors import StorageFailed, StorageFull
 from archec.store.failpoints import hit
 from archec.store.interface import CommitResult, HardLink, Journal, Link, ObiStore, Placement
@@ -167,7 +168,7 @@ class Committer:
         self._behind = True
         hit("catalogue.before-write")
         position = Position(self._run, number, self._stamp, self._journal.head)
-        self._catalogue.write(changes_of(records, position, self._catalogue, fresh=fresh))
+        write(self._catalogue, changes_of(records, position, self._catalogue, fresh=fresh))
         hit("catalogue.after-write")
         self._behind = False
 

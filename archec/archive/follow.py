@@ -10,6 +10,7 @@ from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.records import DataSetRead, Record, RunEnd, RunStart, decode
+from archec.catalogue.setaside import write
 from archec.errors import BrokenChain, CorruptArchive, CorruptJournal
 from archec.store.directories import held_tists
 from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
@@ -224,7 +225,7 @@ def _follow(
             head = batch.sha256
             records: list[Record] = [decode(line, f"{journal.path}, batch {batch.n}") for line in batch.lines]
             reached = Position(journal.tist, batch.n, batch.stamp, batch.sha256)
-            catalogue.write(changes_of(records, reached, catalogue))
+            write(catalogue, changes_of(records, reached, catalogue))
             applied += 1
             lines += len(batch.lines)
             progress(lines, journal.tist)

@@ -251,6 +251,9 @@ class _Check:
                     number += 1
                     self.meter.at(number)
             said = catalogue.counts()
+            for refused in catalogue.refused():
+                message = f"{refused.what}, of batch {refused.batch} of run {refused.run}: {refused.message}"
+                self.report(Finding("catalogue-refused", catalogue.url, message))
         except CatalogueGone:
             raise
         except (CatalogueError, ValueError) as error:

@@ -27,6 +27,7 @@ from archec.catalogue.model import (
     ObiState,
     Place,
     Position,
+    Refused,
     Run,
     TextPlace,
     TobiFiles,
@@ -57,7 +58,10 @@ class Catalogue(Protocol):
         ...
 
     def write(self, changes: Changes) -> None:
-        """Applies one batch's changes durably. Applying the same changes again changes nothing."""
+        """Applies one batch's changes durably. Applying the same changes again changes nothing.
+
+        Raises :class:`archec.errors.CatalogueRefused` where one of them is not taken; none need be there then.
+        """
         ...
 
     def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
@@ -98,6 +102,10 @@ class Catalogue(Protocol):
 
     def keyed(self, key: str) -> bytes | None:
         """The bytes of one :class:`archec.catalogue.model.KeyedSet`."""
+        ...
+
+    def refused(self) -> list[Refused]:
+        """What this database would not take, by run and batch (:mod:`archec.catalogue.setaside`)."""
         ...
 
     def hosts(self) -> Iterator[HostState]:

@@ -384,6 +384,16 @@ class Position(NamedTuple):
     head: str = ""
 
 
+class Refused(NamedTuple):
+    """Something of a journal batch that the database would not take: what it is, the batch, and what the database
+    said. Everything else of the batch is there."""
+
+    what: str
+    run: int
+    batch: int
+    message: str
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What one journal batch writes, applied as a whole with the position reached.
@@ -402,3 +412,4 @@ class Changes:
     manifests: Sequence[ManifestPart] = ()
     ingests: Sequence[Ingest] = ()
     hosts: Sequence[HostState] = ()
+    refused: Sequence[Refused] = ()

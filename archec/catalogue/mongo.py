@@ -41,6 +41,7 @@ from archec.catalogue.model import (
     ObiState,
     Place,
     Position,
+    Refused,
     Run,
     TextPlace,
     TobiFiles,
@@ -67,11 +68,11 @@ from archec.errors import CatalogueError
 from archec.history import History
 from archec.ids import ranges_of
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """To be raised with every change of what the documents look like."""
 
 _COLLECTIONS = ("mi", "mo", "entries", "versions", "refs", "visits", "runs", "data_sets", "sets",
-                "hosts", "mf", "manifests", "ingests")  # fmt: skip
+                "hosts", "mf", "manifests", "ingests", "refused")  # fmt: skip
 _INDEXES: Sequence[tuple[str, tuple[str, ...], dict[str, Any]]] = (
     *((name, ("stamp", "_id"), {}) for name in ("mi", "mo", "mf")),
     *((name, ("lost", "_id"), {"partialFilterExpression": {"lost": {"$exists": True}}})
@@ -146,6 +147,9 @@ class MongoCatalogue:
             self._bulk("hosts", [DeleteOne({"_id": host.host}) for host in clear])
             self._bulk("hosts", [_replace({"_id": host.host}, plain(host)) for host in noted])
             self._bulk("runs", [_replace({"_id": run.tist}, plain(run)) for run in changes.runs])
+            self._bulk("refused", [
+                _replace({"_id": f"{item.run}/{item.batch}/{item.what}"}, item._asdict()) for item in changes.refused
+            ])  # fmt: skip
             self._db.state.replace_one({"_id": "position"}, changes.position._asdict(), upsert=True)
 
     def _put(self, kind: Kind, obis: Sequence[Obi]) -> None:
@@ -328,6 +332,11 @@ class MongoCatalogue:
         return (built(Ingest, row) for row in rows)
 
     # -- hosts --------------------------------------------------------------------------------------
+
+    def refused(self) -> list[Refused]:
+        """What this database would not take."""
+        found = self._pages.page("refused", {}, ("run", "batch", "what"), 0)
+        return [Refused(d["what"], d["run"], d["batch"], d["message"]) for d in found]
 
     def hosts(self) -> Iterator[HostState]:
         """The hosts against which something is known, by name."""

@@ -27,7 +27,7 @@ from pymongo.uri_parser import parse_uri
 
 from archec.catalogue.interface import redact
 from archec.catalogue.rows import is_text
-from archec.errors import ArchecError, CatalogueError, CatalogueGone, ConfigError, StorageFull
+from archec.errors import ArchecError, CatalogueError, CatalogueGone, CatalogueRefused, ConfigError, StorageFull
 
 Document = dict[str, Any]
 
@@ -136,7 +136,7 @@ def translated(shown: str) -> Iterator[None]:
     except PyMongoError as error:
         raise _translate(error, shown) from error
     except (BSONError, OverflowError, UnicodeEncodeError) as error:
-        raise CatalogueError(f"{shown}: a value cannot be kept in the catalogue: {error}") from error
+        raise CatalogueRefused(f"{shown}: a value cannot be kept in the catalogue: {error}") from error
 
 
 def _translate(error: PyMongoError, shown: str) -> ArchecError:
@@ -149,11 +149,12 @@ def _translate(error: PyMongoError, shown: str) -> ArchecError:
     if codes & _FULL:
         return StorageFull(f"{shown}: the MongoDB server has no disk space left")
     if isinstance(error, DocumentTooLarge) or codes & _TOO_LARGE:
-        return CatalogueError(
+        return CatalogueRefused(
             f"{shown}: a document is larger than MongoDB's 16 MB: {_brief(error)}",
             hint="sqlite:/// has no such limit",
         )
-    return CatalogueError(f"{shown}: MongoDB refused: {_brief(error)}")
+    refused = isinstance(error, BulkWriteError) and bool((error.details or {}).get("writeErrors"))
+    return (CatalogueRefused if refused else CatalogueError)(f"{shown}: MongoDB refused: {_brief(error)}")
 
 
 def _codes(error: PyMongoError) -> set[int]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from archec.catalogue.model import Changes, HostState, Kind, Note, Obi, TobiFiles, Version, Visited
-from archec.errors import CatalogueError
+from archec.errors import CatalogueRefused
 from archec.history import History
 
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -59,7 +59,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(obi: Obi) -> Parts:
-    """Takes an obi apart; its visit is not among the parts. Raises :class:`CatalogueError` where a checksum is none."""
+    """Takes an obi apart; its visit is not among the parts. Raises CatalogueRefused where a checksum is none."""
     _check(obi)
     history, newest = obi.history, obi.newest
     state = history.states[-1] if history.states else None
@@ -81,7 +81,7 @@ def _check(obi: Obi) -> None:
     for form, checksums in ((_SHA256, sha256s), (_MD5, md5s), (_MD5, texts)):
         for checksum in checksums:
             if not form.fullmatch(checksum):
-                raise CatalogueError(f"{obi.id[:200]!r}: {checksum[:80]!r} is not a checksum")
+                raise CatalogueRefused(f"{obi.id[:200]!r}: {checksum[:80]!r} is not a checksum")
 
 
 def _first(obi: Obi, sha256: str) -> int | None:

@@ -46,6 +46,7 @@ from archec.catalogue.model import (
     ObiState,
     Place,
     Position,
+    Refused,
     Run,
     TextPlace,
     TobiFiles,
@@ -65,7 +66,7 @@ from archec.catalogue.rows import (
     written_obis,
     written_visits,
 )
-from archec.errors import CatalogueError
+from archec.errors import CatalogueError, CatalogueRefused
 from archec.history import History
 from archec.ids import ranges_of
 from archec.sqlite import Database, Role
@@ -73,11 +74,11 @@ from archec.sqlite import Database, Role
 APPLICATION = 0x61726368
 """``PRAGMA application_id``: "arch" in ASCII."""
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """``PRAGMA user_version`` of the tables below; to be raised with every change of theirs."""
 
 TABLES = ("position", "mi", "mo", "entries", "versions", "refs", "visits", "runs", "data_sets", "sets",
-          "hosts", "mf", "manifests", "ingests")  # fmt: skip
+          "hosts", "mf", "manifests", "ingests", "refused")  # fmt: skip
 
 _SCHEMA = """
 CREATE TABLE position (
@@ -124,12 +125,14 @@ CREATE TABLE runs (tist INTEGER PRIMARY KEY, doc TEXT NOT NULL);
 CREATE TABLE data_sets (tist INTEGER, run INTEGER, doc TEXT NOT NULL, PRIMARY KEY (tist, run)) WITHOUT ROWID;
 CREATE TABLE hosts (host TEXT PRIMARY KEY, doc TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE sets (key TEXT PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE refused (what TEXT, run INTEGER, batch INTEGER, message TEXT, PRIMARY KEY (run, batch, what))
+    WITHOUT ROWID;
 """
 
 _NEW = "'archec rebuild' makes it from the archive folder"
 _REBUILD = "move the file away and run 'archec rebuild': the archive folder holds all that it said"
 _OLDER = "use the archec that made it; if the journals are of version 2, move the file away and run 'archec rebuild'"
-_ROLE = Role("the catalogue", CatalogueError, _REBUILD)
+_ROLE = Role("the catalogue", CatalogueError, _REBUILD, CatalogueRefused)
 
 Row = tuple[Any, ...]
 
@@ -225,6 +228,7 @@ class SQLiteCatalogue(Database):
             clear, noted = parted(changes.hosts)
             db.executemany("DELETE FROM hosts WHERE host = ?", ((host.host,) for host in clear))
             db.executemany("REPLACE INTO hosts VALUES (?, ?)", ((host.host, _doc(host)) for host in noted))
+            db.executemany("REPLACE INTO refused VALUES (?, ?, ?, ?)", changes.refused)
             db.execute("REPLACE INTO position VALUES (1, ?, ?, ?, ?)", changes.position)
 
     def _put(self, db: sqlite3.Connection, kind: Kind, obis: Sequence[Obi]) -> None:
@@ -415,6 +419,11 @@ class SQLiteCatalogue(Database):
         return (read(_ingest, doc) for _, _, doc in self._paged(sql, ("", ""), lambda row: row[:2], _OBI_PAGE))
 
     # -- hosts --------------------------------------------------------------------------------------
+
+    def refused(self) -> list[Refused]:
+        """What this database would not take."""
+        rows = self.fetch("SELECT what, run, batch, message FROM refused ORDER BY run, batch, what")
+        return [Refused(*row) for row in rows]
 
     def hosts(self) -> Iterator[HostState]:
         """The hosts against which something is known, by name."""

@@ -50,6 +50,8 @@ def _rows(found: Status) -> Iterator[tuple[str, str]]:
     yield from _hosts(found)
     yield from _held_back(found.held_back)
     yield "fixity", _fixity(found)
+    if found.refused:
+        yield "catalogue", f"the database did not take {found.refused:,} documents: archec check"
 
 
 def _last(found: Status) -> Iterator[tuple[str, str]]:

@@ -42,6 +42,7 @@ def metrics_of(status: Status) -> CollectorRegistry:
     if status.fixity.oldest is not None:
         oldest = status.fixity.oldest
         _gauge(to, "archec_oldest_fixity_check_time_seconds", "The oldest check that counts.", oldest)
+    _gauge(to, "archec_catalogue_refused", "Documents that the database did not take.", status.refused)
     _gauge(to, "archec_fixity_bad", "Entries that are known to be bad.", status.fixity.bad)
     return to
 

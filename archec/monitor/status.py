@@ -61,7 +61,8 @@ class HeldBack:
 class Status:
     """An archive at the tist ``now``. ``stored_bytes`` is what all runs have written into the obi store, as their
     reports have it; ``success`` is the newest run that came to its end or its budget; ``hosts`` are those in trouble
-    in ``hosts_run``, the newest run that fetched: ``hosts_in_trouble`` in all, the worst ones listed."""
+    in ``hosts_run``, the newest run that fetched: ``hosts_in_trouble`` in all, the worst ones listed. ``refused`` is
+    how many documents the database would not take."""
 
     now: int
     name: str
@@ -78,6 +79,7 @@ class Status:
     disk: DiskSpace
     min_free: float
     fixity: Fixity
+    refused: int
 
     def as_value(self) -> dict[str, Any]:
         """As JSON values."""
@@ -115,6 +117,7 @@ def status(archive: Archive, *, now: int | None = None) -> Status:
         disk=_disk(archive.layout),
         min_free=config.min_free,
         fixity=fixity(config),
+        refused=len(archive.catalogue.refused()),
     )
 
 
