@@ -149,6 +149,12 @@ def test_lists(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_runs(tmp_path: Path) -> None:
+    value = report(tmp_path, "runs", "--runs", "12", "--real", "3", "--archives", "20", "--rounds", "1")
+    assert {"status: time", "status: memory", "a run's overhead"} <= set(ratios(value))
+
+
+@pytest.mark.slow
 def test_verify(tmp_path: Path) -> None:
     value = report(tmp_path, "verify", "--templates", "200", "--files", "3", "--size", "2000", "--rounds", "1")
     assert [name for name in ratios(value) if name.endswith(": archec / md5sum, then sha256sum")] == list(ratios(value))
