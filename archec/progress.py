@@ -32,4 +32,4 @@ class Silent:
 
 
 SILENT = Silent()
-"""The meter of whoever does not care."""
+"""A meter for those who need none."""

@@ -37,7 +37,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "leftover": Code("temporary files that a killed run left", wrong=False),
         # journals
         "journal-damaged": Code("a journal cannot be read where it must be"),
-        "journal-missing": Code("a run or an obi is known, and the journal that tells of it is not there"),
+        "journal-missing": Code("a run or an obi is known, and the journal that records it is not there"),
         "journal-chain": Code("a batch does not follow the one before it: something was removed, swapped or rewritten"),
         "journal-misnamed": Code("a journal is not that of the run by which it is named"),
         "journal-line": Code("a line of a journal says what makes no sense"),

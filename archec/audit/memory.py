@@ -1,6 +1,6 @@
 """Memory: what was checked when, and what is known to be bad; a small SQLite file beside the catalogue.
 
-It is no source of truth: losing it means that checking starts anew. Checks go through the journals from their
+It is no source of truth: losing it means that checking starts over. Checks go through the journals from their
 beginning to their end, so one time for each journal and a cursor say what was checked: a row a run, however often.
 """
 
@@ -19,7 +19,7 @@ from archec.store.journal_reader import JournalFile
 
 _APPLICATION = 0x61726669
 _VERSION = 3
-_ROLE = Role("the memory of checks", StorageFailed, "move it away: checking then starts anew")
+_ROLE = Role("the memory of checks", StorageFailed, "move it away: checking then starts over")
 _PAGE = 500
 _SCHEMA = """
 CREATE TABLE checked (

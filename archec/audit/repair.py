@@ -56,7 +56,7 @@ class Repair:
     def entry(self, entry: Entry, finding: Finding) -> Finding:
         """Tries to repair what a finding is about; the finding, with what was done or why nothing was.
 
-        Raises :class:`StorageFull`; whoever calls looks at the entry again. Only within :meth:`at_work`.
+        Raises :class:`StorageFull`; the caller looks at the entry again. Only within :meth:`at_work`.
         """
         if finding.code not in _BY_COPY:
             return replace(finding, message=f"{finding.message} (no copy of the files helps: 'archec rebuild')")
@@ -198,7 +198,7 @@ def quarantine(layout: Layout, path: str, disk: Disk) -> str | None:
             if done == "exists":
                 continue
             if done == "gone":
-                raise StorageFailed(f"{layout.root}/{path}: has gone while it was to be moved to quarantine")
+                raise StorageFailed(f"{layout.root}/{path}: disappeared while it was to be moved to quarantine")
             _sync(layout, directories, disk, goal)
             disk.fsync_dir(old_fd, f"{layout.root}/{directory}")
             return f"{goal}/{name}"

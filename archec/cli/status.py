@@ -65,9 +65,9 @@ def _last(found: Status) -> Iterator[tuple[str, str]]:
     if last.message:
         yield "", last.message
     if found.success is None:
-        yield "", "no run has come to its end yet"
+        yield "", "no run has finished yet"
     elif found.success.run != last.run:
-        yield "", f"the newest that came to its end: {found.success.run}  {iso(found.success.run)}"
+        yield "", f"the newest that finished: {found.success.run}  {iso(found.success.run)}"
 
 
 def _due(found: Status) -> str:

@@ -31,7 +31,7 @@ def metrics_of(status: Status) -> CollectorRegistry:
     if status.last is not None:
         _last_run(to, status.last)
     if status.success is not None:
-        _gauge(to, "archec_last_success_time_seconds", "The newest run that came to its end.", status.success.run)
+        _gauge(to, "archec_last_success_time_seconds", "The newest run that finished.", status.success.run)
     _gauge(to, "archec_files_due", "Files that are due, 10000 at most.", status.due.now)
     if status.due.next is not None:
         _gauge(to, "archec_next_due_time_seconds", "When the next file is due; 0: never tried.", status.due.next)

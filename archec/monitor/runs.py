@@ -22,8 +22,8 @@ from archec.tist import MAX_TIST, iso, parse_when
 Shown = Literal["running", "done", "held-back", "budget", "interrupted", "failed"]
 SHOWN: dict[str, str] = {
     "running": "at work now",
-    "done": "came to its end",
-    "held-back": "came to its end, and held losses back",
+    "done": "finished",
+    "held-back": "finished, and held losses back",
     "budget": "stopped by its budget",
     "interrupted": "stopped by a signal or a kill",
     "failed": "stopped by an error",

@@ -60,7 +60,7 @@ class HeldBack:
 @dataclass(frozen=True, slots=True)
 class Status:
     """An archive at the tist ``now``. ``stored_bytes`` is what all runs have written into the obi store, as their
-    reports have it; ``success`` is the newest run that came to its end or its budget; ``hosts`` are those in trouble
+    reports have it; ``success`` is the newest run that finished or used up its budget; ``hosts`` are those in trouble
     in ``hosts_run``, the newest run that fetched: ``hosts_in_trouble`` in all, the worst ones listed. ``refused`` is
     how many documents the database would not take."""
 

@@ -28,7 +28,7 @@ _PARTS = 24
 _LEAST = 20_000
 """Tobis of one part: a process takes a third of a second to start, in which it could look at as many."""
 
-_IN_VAIN = frozenset(
+_FAILED = frozenset(
     ("unreachable", "timeout", "server-error", "truncated", "redirect-loop", "too-many-redirects", "gone", "internal")
 )
 _REFUSED = frozenset(("forbidden", "robots"))
@@ -233,7 +233,7 @@ def _count(row: CoverageRow, work: TobiFiles, states: dict[str, FileState]) -> N
             row.lost += 1
         elif not outcome:
             row.never += 1
-        elif outcome in _IN_VAIN:
+        elif outcome in _FAILED:
             row.unreachable += 1
         elif outcome in _REFUSED:
             row.forbidden += 1

@@ -65,7 +65,7 @@ def encode(body: bytes, coding: str) -> tuple[bytes, str]:
 
 class PiecewiseResponse(Response):
     """A response whose ``body`` is sent in pieces, so that a slow client holds back its sender and not our memory.
-    Whoever awaits it learns when nearly all is sent."""
+    Awaiting it ends when nearly all is sent."""
 
     def __init__(self, body: bytes, *, status: int = 200, type_: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(body, status, dict(headers or {}), type_)

@@ -231,7 +231,7 @@ class Writer(Reader):
         if done == "exists":
             self.discard(temp)
         elif held is None:
-            raise StorageFailed(f"{self.layout.root}/{temp}: has gone before it got its name")
+            raise StorageFailed(f"{self.layout.root}/{temp}: disappeared before it was given its name")
         return CommitResult("adopted" if held == sha256 else "occupied", tist, id, held or "")
 
     def _link(self, link: Link, touched: dict[str, None]) -> CommitResult:

@@ -16,7 +16,7 @@ from archec.errors import StorageFailed
 def write_whole(path: Path, data: bytes) -> None:
     """Writes a file of mode 0644, replacing the one that is there.
 
-    Whoever reads it meanwhile, such as a collector of metrics, sees the old contents or the new ones. Raises
+    A program that reads it meanwhile, such as a collector of metrics, sees the old contents or the new ones. Raises
     :class:`StorageFailed`.
     """
     with open_whole(path, mode=0o644) as file:

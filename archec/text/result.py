@@ -24,7 +24,7 @@ REASONS = {
     "timeout": "not finished within text.timeout",
     "memory": "not finished within text.max_memory",
     "crashed": "the parser crashed",
-    "internal": "the worker process fell silent",
+    "internal": "the worker process stopped responding",
     "no-worker": "worker processes cannot be started",
 }
 """Every reason of a result and its meaning. Without a checksum a changed file is never ``cosmetic``."""

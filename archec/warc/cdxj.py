@@ -65,7 +65,7 @@ def read_index(file: BinaryIO, name: str) -> Iterator[IndexLine]:
         if match is None or not line.endswith(b"}\n") or line <= before:
             raise CorruptArchive(
                 f"{name}:{number}: is not a line of a sorted index",
-                hint="remove this index: the series is then exported anew",
+                hint="remove this index: the series is then exported again",
             )
         before = line
         yield IndexLine(line, match[1], match[2])

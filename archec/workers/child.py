@@ -76,7 +76,7 @@ def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits:
     try:
         work: Callable[[Any], Any] = call(function, arguments)
         decode = decoder(_parameters(work)[0]).decode
-    except Exception as error:  # noqa: BLE001 - the pool tells of it
+    except Exception as error:  # noqa: BLE001 - the pool reports it
         pool.tell(BROKEN, "".join(traceback.format_exception_only(error)).encode("utf-8", "replace"))
         return
     base = _mapped()

@@ -32,8 +32,8 @@ FAULTS: Mapping[str, str] = MappingProxyType(
     {
         "timeout": "a worker process took too long",
         "memory": "a worker process ran out of memory",
-        "crashed": "a worker process died, and another one at the same work, too",
-        "internal": "a worker process fell silent, and another one at the same work, too",
+        "crashed": "a worker process died, and so did another one at the same work",
+        "internal": "a worker process stopped responding, and so did another one at the same work",
         "no-worker": "worker processes cannot be started",
     }
 )

@@ -101,7 +101,7 @@ class Process:
             self.socket.shutdown(socket.SHUT_RDWR)
 
     def end(self, grace: float = 0.0) -> int:
-        """Sees to it that the process is gone, after ``grace`` seconds by force; its exit status.
+        """Ends the process, after ``grace`` seconds by force; its exit status.
 
         One that has died keeps the status it died with.
         """
