@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from archec.catalogue.model import (
     START,
@@ -32,6 +32,9 @@ from archec.catalogue.model import (
     TextPlace,
     TobiFiles,
 )
+
+Checksum = Literal["sha256", "md5", "text"]
+"""The checksums of a version: two of its bytes, and the md5 of its text."""
 
 _USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.S)
 _SECRET_OPTION = re.compile(r"([^?&=;]*password[^?&=;]*=)[^&;]*", re.I)
@@ -154,6 +157,10 @@ class Catalogue(Protocol):
 
     def holding(self, checksum: str) -> Place | None:
         """The first place, by (tist, id), of held bytes with this sha256 or md5 (in lower-case hex digits)."""
+        ...
+
+    def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:
+        """The ids, in order, of the obis of which any version has this checksum (in lower-case hex digits)."""
         ...
 
     def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:

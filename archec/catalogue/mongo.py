@@ -21,7 +21,7 @@ import msgspec
 from pymongo import DeleteOne, ReplaceOne, UpdateOne
 
 from archec.catalogue.codec import built, history_text, plain, read, text_of
-from archec.catalogue.interface import Counts, redact
+from archec.catalogue.interface import Checksum, Counts, redact
 from archec.catalogue.model import (
     COLLECTION,
     EVERY_KIND,
@@ -306,6 +306,19 @@ class MongoCatalogue:
         for found in self._pages.page("versions", where, ("first", "obi"), 1):
             return Place(found["kind"], found["obi"], found["first"], found["size"])
         return None
+
+    def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:
+        """The ids of the obis of which any version has this checksum."""
+        last = ""
+        while True:
+            where = {checksum: value, "kind": kind, "obi": {"$gt": last}}
+            page = self._pages.page("versions", where, ("obi",), _PAGE, {"obi": 1})
+            for document in page:
+                if document["obi"] != last:
+                    last = document["obi"]
+                    yield last
+            if len(page) < _PAGE:
+                return
 
     def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:
         """The files of the manifest with this sha256, in its order."""

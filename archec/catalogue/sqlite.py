@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from archec.catalogue.codec import history_of, history_text, read, text_of
-from archec.catalogue.interface import Counts, redact
+from archec.catalogue.interface import Checksum, Counts, redact
 from archec.catalogue.model import (
     COLLECTION,
     EVERY_KIND,
@@ -390,6 +390,13 @@ class SQLiteCatalogue(Database):
         for kind, obi, first, doc in self.fetch(f"{sql} LIMIT 1", (bytes.fromhex(checksum),)):
             return Place(kind, obi, first, read(_version, doc).size)
         return None
+
+    def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:
+        """The ids of the obis of which any version has this checksum."""
+        held = " AND first IS NOT NULL" if checksum == "text" else ""  # as its index has it
+        sql = f"SELECT DISTINCT id FROM versions WHERE {checksum} = ? AND kind = ?{held} AND id > ? ORDER BY id LIMIT ?"
+        key = (bytes.fromhex(value), kind)
+        return (obi for (obi,) in self._paged(sql, (*key, ""), lambda row: (*key, *row), _PAGE))
 
     def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:
         """The files of the manifest with this sha256, in its order."""

@@ -24,8 +24,8 @@ back; 4 another run holds the lock; 5 stopped by its budget, resumable;
 
 
 _COMMANDS = (
-    "init", "gather", "demo", "history", "get", "dump", "rebuild", "redif", "serve", "access", "verify", "check",
-    "export", "lost", "changes", "coverage", "runs", "status", "report", "metrics",
+    "init", "gather", "demo", "history", "get", "find", "dump", "rebuild", "redif", "serve", "access", "verify",
+    "check", "export", "lost", "changes", "coverage", "runs", "status", "report", "metrics",
 )  # fmt: skip
 """Each is a function in a module of this package, both of the command's name."""
 

@@ -14,7 +14,7 @@ import pytest
 from catalogue_data import HOSTILE, bare, checksum, fobi, lot, state, tobi, version
 
 from archec.catalogue.dump import dump
-from archec.catalogue.interface import Catalogue, Counts
+from archec.catalogue.interface import Catalogue, Checksum, Counts
 from archec.catalogue.model import (
     KINDS,
     DataSet,
@@ -588,3 +588,18 @@ def test_held_bytes_are_found_by_their_checksums(catalogue: Catalogue) -> None:
     text = "http://h/a@11"
     assert catalogue.holding(state(text)) == catalogue.holding(checksum(text)) == Place("fobi", "http://h/a", 11, 5)
     assert catalogue.holding(state("none")) is None
+
+
+@pytest.mark.parametrize(("checksum", "value"), [("sha256", "a" * 64), ("md5", "b" * 32), ("text", "c" * 32)])
+def test_holders_of_a_checksum_are_told_once_each_by_id(
+    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch, checksum: Checksum, value: str
+) -> None:
+    for engine in ("sqlite", "mongo"):
+        monkeypatch.setattr(f"archec.catalogue.{engine}._PAGE", 3)
+    one = Version("a" * 64, "b" * 32, 5, "c" * 32)
+    other = Version("d" * 64, "e" * 32, 5, "c" * 32)
+    history, versions = History.of({1: one.sha256, 2: other.sha256}), {v.sha256: v for v in (one, other)}
+    ids = [f"t{n:02d}" for n in range(10)]
+    catalogue.write(lot(1, *(Obi(obi, "tobi", history, versions, stamp=1) for obi in ids), tobi("another")))
+    assert list(catalogue.holders("tobi", checksum, value)) == ids
+    assert list(catalogue.holders("fobi", checksum, value)) == []

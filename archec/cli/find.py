@@ -1,0 +1,131 @@
+"""``archec find``: where some bytes, or a text, are or were held."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from archec.archive.holding import Holding, holdings
+from archec.catalogue.interface import Checksum
+from archec.cli.common import config_option, json_option, opened
+from archec.config import Config, load
+from archec.digest import Digests, md5_hex
+from archec.errors import NotHeld, StorageFailed, UsageError
+from archec.redif.items import Blob
+from archec.redif.scan import canonical_text, scan
+from archec.terminal.output import LineWriter
+from archec.tist import iso
+from archec.units import human_size
+
+_LENGTHS = {"md5": 32, "sha256": 64}
+_CHUNK = 1 << 18
+_PATIENCE = 5.0
+
+_Wanted = tuple[Checksum, str]
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=False))
+@click.option("--sha256", metavar="HEX", help="Bytes with this SHA-256.")
+@click.option("--md5", metavar="HEX", help="Bytes with this MD5.")
+@click.option(
+    "--text",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What has the same text as this file: a template as of ReDIF, any other as extracted.",
+)
+@json_option
+@config_option
+def find(
+    file: Path | None, sha256: str | None, md5: str | None, text: Path | None, as_json: bool, config_file: Path | None
+) -> None:
+    """Say which obis hold or held the bytes of FILE, and from when to when.
+
+    Or those with a checksum, or those with the text of a file. Exits with 7 if there are none.
+
+    Example: archec find paper.pdf
+    """
+    if sum(one is not None for one in (file, sha256, md5, text)) != 1:
+        raise UsageError("give one of FILE, --sha256, --md5 and --text")
+    config = load(config_file)
+    lines = LineWriter()
+    with opened(config) as archive:
+        for checksum, value in _wanted(config, file, sha256, md5, text):
+            for one in holdings(archive, checksum, value):
+                if as_json:
+                    lines.json(one.as_value())
+                else:
+                    for line in _lines(one):
+                        lines.text(line)
+    if not lines.any:
+        raise NotHeld("the archive never held that")
+
+
+def _wanted(
+    config: Config, file: Path | None, sha256: str | None, md5: str | None, text: Path | None
+) -> Iterator[_Wanted]:
+    if file is not None:
+        yield "sha256", _digests(file).sha256
+    elif sha256 is not None:
+        yield "sha256", _checksum("sha256", sha256)
+    elif md5 is not None:
+        yield "md5", _checksum("md5", md5)
+    elif text is not None:
+        yield from (("text", value) for value in sorted(_texts(config, text)))
+
+
+def _checksum(name: str, value: str) -> str:
+    bare = value.strip().lower()
+    if not re.fullmatch(f"[0-9a-f]{{{_LENGTHS[name]}}}", bare):
+        raise UsageError(f"--{name}: {value[:80]!r} is not {_LENGTHS[name]} hexadecimal digits")
+    return bare
+
+
+def _digests(path: Path) -> Digests:
+    digests = Digests()
+    try:
+        with path.open("rb") as file:
+            while data := file.read(_CHUNK):
+                digests.update(data)
+    except OSError as error:
+        raise StorageFailed(f"{path}: {error.strerror}") from error
+    return digests
+
+
+def _texts(config: Config, path: Path) -> set[str]:
+    """The checksums that the text of a file has: of its templates, where there are any, else of the text in it."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(config.max_template_file + 1)
+    except OSError as error:
+        raise StorageFailed(f"{path}: {error.strerror}") from error
+    if len(head) <= config.max_template_file:
+        templates = scan(Blob(path.name, head)).templates
+        if templates:
+            return {md5_hex(canonical_text(template.text)) for template in templates}
+    return {_extracted(config, path, head)}
+
+
+def _extracted(config: Config, path: Path, head: bytes) -> str:
+    """The checksum of the text in a file, taken in a process of its own. Raises NotHeld where there is none."""
+    from archec.text.pool import TextPool  # these take a while to import
+    from archec.text.sniff import sniff
+
+    with TextPool(config.text) as pool:
+        pool.submit(str(path), str(path.absolute()), sniff(head))
+        while not (done := pool.collect(_PATIENCE)) and pool.pending:
+            continue
+    if not done or done[0].md5 is None:
+        raise NotHeld(f"{path}: no text could be taken from it: {done[0].reason if done else 'crashed'}")
+    return done[0].md5
+
+
+def _lines(one: Holding) -> Iterator[str]:
+    until = f"until {one.until} ({iso(one.until)})" if one.until is not None else "until now"
+    yield f"{one.id}  from {one.noted} ({iso(one.noted)}) {until}"
+    size = human_size(one.size)
+    yield f"    sha256 {one.sha256}  {size}  {one.type}".rstrip()
+    yield f"    {one.path or 'its bytes are not in the store'}"
