@@ -3,42 +3,187 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from urllib.parse import quote
 
+from anyio import to_thread
 from starlette.responses import Response
 
+from archec.access import memento
 from archec.access.collection import Collection
 from archec.access.errors import Refused
-from archec.access.exchange import JSON, Exchange, answer, first_part
+from archec.access.exchange import HTML, JSON, Exchange, answer, first_part
 from archec.access.index import answer_index, list_sources
-from archec.access.query import parse_query
+from archec.access.memento import Addresses, Lost
+from archec.access.posts import Asked, key_of_request, parse_request
+from archec.access.query import Arguments, Query, parse_query, whole_url
+from archec.access.replay import answer_replay
+from archec.access.resource import answer_record, load, nearest_first
+from archec.access.sources import Errors
+from archec.access.stamps import checked, from_http_date, last_moment
 from archec.access.viewer import Viewer
 from archec.config import Config
 
 MODES = ["list_sources", "index", "resource"]
+_RAW_BODY = ("resource-post", "resource/postreq", "index/postreq")
+"""Modes in which the body of a POST is the request that is meant."""
+
+_OF_DEFAULT = ("web", "wayback", "cdx")
+"""First parts of paths that mean the default collection."""
+_MEMENTO = re.compile(r"([0-9]{1,14}|[0-9]{17})(?:(?:id|im|js|cs|if|mp)_)?/(.+)", re.S)
+_TIMEMAP = re.compile(r"timemap/([a-z]+)/(?:([0-9]{1,9})/)?(.+)", re.S)
 
 
 class Api:
     """The routes of the collections."""
 
-    def __init__(self, config: Config, collections: Mapping[str, Collection]) -> None:
-        self._config, self._collections = config, collections
+    def __init__(self, config: Config, collections: Mapping[str, Collection], lost: Lost) -> None:
+        self._config, self._collections, self._lost = config, collections, lost
+        self._default = config.access.default or next(iter(collections), "")
 
     async def answer(self, exchange: Exchange, viewer: Viewer) -> Response:
         """The answer to a request. Raises Refused, and ArchecError for what is wrong with it."""
-        name, rest = first_part(exchange.path)
+        shown, rest = first_part(exchange.path)
+        name = self._default if shown in _OF_DEFAULT else shown
         collection = self._collections.get(name)
         if collection is None or not viewer.opens(name):
             raise viewer.nothing(f"Collection not found: {name}")
         exchange.note["collection"] = name
+        base = f"{self._config.server.url or exchange.base}/{quote(shown)}"
+        if shown == "wayback":
+            return await self._wayback(exchange, viewer, collection, rest)
+        if shown == "web":
+            return await self._memento(exchange, viewer, collection, base, rest)
         mode = rest.rstrip("/")
         if not mode:
             return answer(200, json.dumps({"modes": MODES}) + "\n", JSON)
         if mode == "list_sources":
             return list_sources(collection)
-        if mode in ("index", "index/postreq", "cdx"):
-            exchange.note["kind"] = "index"
-            query = parse_query(exchange.arguments)
-            exchange.note["url"] = query.url
-            return await answer_index(collection, query, viewer, empty_is_missing=mode == "cdx")
-        raise Refused(404, f"Not found: {exchange.path}")
+        if mode in ("index", "cdx"):
+            return await self._index(exchange, viewer, collection, Asked(), mode == "cdx")
+        if mode == "resource":
+            return await self._resource(exchange, viewer, collection, await self._asked(exchange))
+        if mode in _RAW_BODY:
+            if exchange.method != "POST":
+                raise Refused(405, "the body of a POST is the request", (("Allow", "POST"),))
+            asked = parse_request(await self._body(exchange))
+            if mode == "index/postreq":
+                return await self._index(exchange, viewer, collection, asked)
+            return await self._resource(exchange, viewer, collection, asked)
+        return await self._memento(exchange, viewer, collection, base, rest)
+
+    # -- Memento ------------------------------------------------------------------------------------
+
+    async def _memento(
+        self, exchange: Exchange, viewer: Viewer, collection: Collection, base: str, rest: str
+    ) -> Response:
+        """A TimeGate, a TimeMap, or a memento."""
+        if exchange.method not in ("GET", "HEAD"):
+            raise Refused(405, "GET or HEAD", (("Allow", "GET, HEAD"),))
+        if exchange.query_string:
+            rest += f"?{exchange.query_string}"
+        if timemap := _TIMEMAP.fullmatch(rest):
+            exchange.note |= {"kind": "timemap", "url": timemap[3]}
+            at = Addresses(base, whole_url(timemap[3]))
+            return await memento.timemap(collection, viewer, at, timemap[1], int(timemap[2] or 0), self._lost)
+        if found := _MEMENTO.fullmatch(rest):
+            exchange.note |= {"kind": "replay", "url": found[2]}
+            return await self._replay(exchange, viewer, collection, Addresses(base, whole_url(found[2])), found[1])
+        negotiates = rest.startswith("id_/")
+        url = whole_url(rest.removeprefix("id_/"))
+        exchange.note |= {"kind": "timegate", "url": url}
+        accept = exchange.headers.get("accept-datetime", "")
+        stamp = from_http_date(accept) if accept else ""
+        at = Addresses(base, url)
+        view = await memento.view(collection, viewer, url, stamp)
+        if view is None:
+            return self._missing(viewer, url)
+        if negotiates:
+            return await self._replay(exchange, viewer, collection, at, view.chosen.timestamp, negotiated=True)
+        return memento.timegate(at, view, await to_thread.run_sync(self._lost, url))
+
+    async def _replay(
+        self,
+        exchange: Exchange,
+        viewer: Viewer,
+        collection: Collection,
+        at: Addresses,
+        stamp: str,
+        *,
+        negotiated: bool = False,
+    ) -> Response:
+        view = await memento.view(collection, viewer, at.url, last_moment(stamp))
+        if view is None:
+            return self._missing(viewer, at.url)
+        if view.chosen.timestamp != stamp:
+            return answer(302, b"", HTML, [("Location", at.memento(view.chosen))])
+        errors = Errors()
+        loaded = await load(collection, memento.all_of(at.url, stamp), viewer, errors)
+        if loaded.row.timestamp != stamp:
+            await loaded.record.close()
+            return answer(302, b"", HTML, [("Location", at.memento(loaded.row))])
+        exchange.note["source"] = loaded.row.origin.source
+        return answer_replay(exchange, loaded, at, memento.links(at, view), negotiated=negotiated)
+
+    async def _wayback(self, exchange: Exchange, viewer: Viewer, collection: Collection, rest: str) -> Response:
+        """``/wayback/available``."""
+        if rest.rstrip("/") != "available":
+            raise viewer.nothing(f"Not found: {exchange.path}")
+        take = Arguments(exchange.arguments)
+        url, stamp = take.one("url"), take.one("timestamp")
+        if not url:
+            raise Refused(400, 'The "url" param is required')
+        exchange.note |= {"kind": "available", "url": url}
+        at = Addresses(f"{self._config.server.url or exchange.base}/web", url)
+        wanted = last_moment(checked("timestamp", stamp)) if stamp else ""
+        return await memento.available(collection, viewer, at, wanted, stamp)
+
+    def _missing(self, viewer: Viewer, url: str) -> Response:
+        if viewer.sees_nothing_by_default:
+            raise viewer.nothing("")
+        return memento.no_memento(url)
+
+    # -- index and resource -------------------------------------------------------------------------
+
+    async def _index(
+        self, exchange: Exchange, viewer: Viewer, collection: Collection, asked: Asked, empty_is_missing: bool = False
+    ) -> Response:
+        exchange.note["kind"] = "index"
+        return await answer_index(collection, self._query(exchange, asked), viewer, empty_is_missing=empty_is_missing)
+
+    async def _resource(self, exchange: Exchange, viewer: Viewer, collection: Collection, asked: Asked) -> Response:
+        exchange.note["kind"] = "resource"
+        query = self._query(exchange, asked)
+        accept = exchange.headers.get("accept-datetime", "")
+        if accept and not query.closest:
+            query = nearest_first(query, from_http_date(accept))
+        errors = Errors()
+        loaded = await load(collection, query, viewer, errors)
+        exchange.note["source"] = loaded.row.origin.source
+        return answer_record(loaded, errors, self._links(exchange, collection, loaded.row.url))
+
+    def _query(self, exchange: Exchange, asked: Asked) -> Query:
+        """The query of the parameters, which a request with a body has in its URL."""
+        query = parse_query(exchange.arguments)
+        exchange.note["url"] = query.url
+        key = key_of_request(query.url, asked)
+        return parse_query(exchange.arguments, key=key) if key else query
+
+    async def _asked(self, exchange: Exchange) -> Asked:
+        """The request to the API as one for what its ``url`` names."""
+        if exchange.method in ("GET", "HEAD"):
+            return Asked()
+        kind = exchange.headers.get("content-type", "")
+        headers = (("Content-Type", kind),) if kind else ()
+        return Asked(exchange.method, headers, await self._body(exchange))
+
+    async def _body(self, exchange: Exchange) -> bytes:
+        return await exchange.body(self._config.server.max_body, self._config.server.idle_timeout)
+
+    def _links(self, exchange: Exchange, collection: Collection, url: str) -> str:
+        base = f"{self._config.server.url or exchange.base}/{quote(collection.name)}"
+        return (
+            f'<{url}>; rel="original", <{base}/{url}>; rel="timegate", '
+            f'<{base}/timemap/link/{url}>; rel="timemap"; type="application/link-format"'
+        )

@@ -2,41 +2,92 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from archec.access.capability import AccessCapability
 from archec.access.collection import Collection, Step
 from archec.access.folders import FileSource
 from archec.access.gate import Gate
-from archec.archive.opening import Archive
-from archec.config import CollectionConfig, Config, SourceConfig, StepConfig
-from archec.errors import ConfigError
+from archec.access.loading import ListResolver, Loader, PrefixResolver, Resolver, WarcLoader
+from archec.access.own import OwnLoader, OwnSource, lost_in, subject_with_works
+from archec.access.sources import LocalSource, NoSource, Source
+from archec.archive.opening import Archive, opened
+from archec.config import DEFAULT_FILE, CollectionConfig, Config, ResourceConfig, SourceConfig, StepConfig, load
+from archec.errors import ArchecError, ConfigError
+
+_log = logging.getLogger("archec.access")
 
 
 @contextmanager
 def opened_access(config: Config, archive: Archive | None) -> Iterator[AccessCapability]:
     """The access layer of a configuration; ``archive`` is the own one. Raises ConfigError."""
-    collections = make_collections(config, config.collections)
-    default = config.access.default
-    if default and default not in collections:
-        raise ConfigError(f"{config.place('access.default')}: there is no collection {default}")
-    gate = Gate(config)
-    gate.check()
-    yield AccessCapability(config, collections, gate)
+    with ExitStack() as stack:
+        builder = Builder(config, archive, stack)
+        collections = builder.collections(config.collections)
+        default = config.access.default
+        if default and default not in collections:
+            raise ConfigError(f"{config.place('access.default')}: there is no collection {default}")
+        gate = Gate(config, subject_with_works(builder.archives, lambda: gate.rules.need_catalogue))
+        gate.check()
+        yield AccessCapability(config, collections, gate, partial(lost_in, builder.archives))
 
 
-def make_collections(config: Config, given: tuple[CollectionConfig, ...]) -> dict[str, Collection]:
-    """The collections by name."""
-    return {one.name: Collection(one.name, tuple(_step(config, step) for step in one.steps)) for one in given}
+class Builder:
+    """Makes collections of settings. ``archives`` are the open archives that are sources."""
 
+    def __init__(self, config: Config, archive: Archive | None, stack: ExitStack) -> None:
+        self._config, self._own, self._stack = config, archive, stack
+        self.archives: list[Archive] = []
 
-def _step(config: Config, step: StepConfig) -> Step:
-    sources = tuple(_source(config, source) for source in step.sources)
-    return Step(step.name, sources, (), (), step.timeout, step.grouped)
+    def collections(self, given: tuple[CollectionConfig, ...]) -> dict[str, Collection]:
+        """The collections by name."""
+        return {one.name: Collection(one.name, tuple(map(self._step, one.steps))) for one in given}
 
+    def _step(self, step: StepConfig) -> Step:
+        local: list[LocalSource] = []
+        remote: list[Source] = []
+        loaders: list[Loader] = []
+        resolvers = [one for resource in step.resources if (one := self._resolver(resource)) is not None]
+        if resolvers:
+            loaders.append(WarcLoader(resolvers, None))
+        for source in step.sources:
+            if source.type in ("file", "zipnum"):
+                local.append(FileSource(source.name, source.type, self._config.path(source.path)))
+            elif source.type == "archec":
+                local.append(self._archec(source, loaders))
+            else:
+                raise ConfigError(f"{self._config.place('collections')}: {source.name}: type {source.type}")
+        return Step(step.name, tuple(local), tuple(remote), tuple(loaders), step.timeout, step.grouped)
 
-def _source(config: Config, source: SourceConfig) -> FileSource:
-    if source.type in ("file", "zipnum"):
-        return FileSource(source.name, source.type, config.path(source.path))
-    raise ConfigError(f"{config.place('collections')}: {source.name}: type {source.type}")
+    def _archec(self, source: SourceConfig, loaders: list[Loader]) -> LocalSource:
+        """An archive of ours, the own one or another; an empty source where it cannot be opened."""
+        archive = self._own
+        if source.path:
+            path = self._config.path(source.path)
+            try:
+                folder = path.parent if (path / "layout.json").exists() else path
+                file = folder / DEFAULT_FILE if path.is_dir() else path
+                archive = self._stack.enter_context(opened(load(file, environ={})))
+            except ArchecError as error:
+                _log.warning("collection source %s: %s", source.name, error)
+                archive = None
+        if archive is None:
+            return NoSource(source.name, "archec", "there is no archive")
+        if archive not in self.archives:
+            self.archives.append(archive)
+        loaders.append(OwnLoader(archive))
+        return OwnSource(source.name, archive)
+
+    def _resolver(self, resource: ResourceConfig) -> Resolver | None:
+        """What finds files by a resource; None for one that has no files."""
+        if resource.kind in ("live", "wacz", "redis"):
+            return None
+        if "://" in resource.place:
+            return PrefixResolver(resource.place)
+        path = self._config.path(resource.place)
+        if resource.kind == "index" or (resource.kind == "path" and path.is_file()):
+            return ListResolver(path)
+        return PrefixResolver(str(path))

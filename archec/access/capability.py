@@ -22,13 +22,12 @@ from archec.access.collection import Collection
 from archec.access.errors import Refused
 from archec.access.exchange import Exchange, answer, first_part, message
 from archec.access.gate import Gate
+from archec.access.memento import Lost
 from archec.access.viewer import Viewer
 from archec.config import Config
 from archec.errors import ArchecError
 
 _log = logging.getLogger("archec.access")
-_OWN = ("cdx", "web", "wayback")
-"""First parts of paths that are no collections, and the access layer's."""
 _OTHERS = ("", "oai", "healthz", "metrics")
 _CORS_METHODS = "GET, HEAD, POST, OPTIONS"
 _EXPOSED = "Memento-Datetime, Link, Content-Location, Archive-Source-Coll, ResErrors"
@@ -40,9 +39,9 @@ class AccessCapability:
     name = "access"
     page = ""
 
-    def __init__(self, config: Config, collections: Mapping[str, Collection], gate: Gate) -> None:
+    def __init__(self, config: Config, collections: Mapping[str, Collection], gate: Gate, lost: Lost) -> None:
         self._config, self._collections, self._gate = config, collections, gate
-        self._api = Api(config, collections)
+        self._api = Api(config, collections, lost)
         self._answers: Counter[tuple[str, str]] = Counter()
         self._bytes = 0
 

@@ -1,9 +1,178 @@
-"""Loading records: the interface of loaders."""
+"""Loading the records of rows from WARC and ARC files, here and on other servers."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Protocol
+
+from anyio import to_thread
+
+from archec.access.errors import LoadFailed, SourceFailed
+from archec.access.files import Found, IndexFile, check_sorted
+from archec.access.record import Record, read_record
+from archec.access.rows import LineReader, Origin, Row
+
+_INLINE = 1 << 17
+"""Records up to this size are read without a thread."""
+_PIECE = 1 << 18
+_NUMBER = re.compile("[0-9]{1,18}")
+
+
+class Remote(Protocol):
+    """Reads a stretch of a file on another server."""
+
+    def pieces(self, url: str, offset: int, length: int) -> AsyncIterator[bytes]:
+        """Its bytes. ``length`` 0: up to where the caller stops. Raises LoadFailed."""
+        ...
 
 
 class Loader(Protocol):
-    """Loads the record of a row."""
+    """Loads the records of rows."""
+
+    async def load(self, row: Row) -> Record | None:
+        """The record of a row; None if it is none that this loader could load. Raises LoadFailed."""
+        ...
+
+
+class Resolver(Protocol):
+    """Finds the file of a name."""
+
+    def places(self, filename: str) -> Sequence[str]:
+        """Paths and URLs at which the file may lie. Raises LoadFailed for a name that is refused."""
+        ...
+
+
+class PrefixResolver:
+    """Files below a folder or a URL. A name never leads out of it."""
+
+    def __init__(self, prefix: str) -> None:
+        self._is_url = "://" in prefix
+        self._prefix = prefix if not self._is_url or prefix.endswith("/") or "?" in prefix else prefix + "/"
+
+    def places(self, filename: str) -> Sequence[str]:
+        """See :class:`Resolver`."""
+        parts = PurePosixPath(filename).parts
+        if ".." in parts or "\x00" in filename or not filename:
+            raise LoadFailed(f"the filename {filename[:100]!r} is refused")
+        if self._is_url:
+            if filename.startswith("/") or "://" in filename:
+                raise LoadFailed(f"the filename {filename[:100]!r} is refused")
+            return [self._prefix + filename]
+        if not filename.startswith("/"):
+            return [os.path.join(self._prefix, filename)]
+        if PurePosixPath(self._prefix) in PurePosixPath(filename).parents:
+            return [filename]
+        raise LoadFailed(f"the filename {filename[:100]!r} is refused")
+
+
+class ListResolver:
+    """Files by a list: name TAB path, or several paths. A sorted one is searched by halves."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = IndexFile(path, path.name, _check_list)
+        self._path = path
+
+    def places(self, filename: str) -> Sequence[str]:
+        """See :class:`Resolver`."""
+        if "\t" in filename or "\n" in filename:
+            raise LoadFailed(f"the filename {filename[:100]!r} is refused")
+        start = filename.encode("utf-8", "surrogateescape") + b"\t"
+        try:
+            lines, _ = self._file.opened()
+            found = list(lines.forward(start, start[:-1] + b"\n"))
+        except SourceFailed:
+            found = self._scan(start)
+        places = [place for line in found for place in line.decode("utf-8", "surrogateescape").split("\t")[1:]]
+        return [place if "://" in place else str(self._path.parent / place) for place in places]
+
+    def _scan(self, start: bytes) -> list[bytes]:
+        try:
+            with open(self._path, "rb") as file:
+                return [line.rstrip(b"\r\n") for line in file if line.startswith(start)]
+        except OSError as error:
+            raise LoadFailed(f"the list of files cannot be read: {error.strerror}") from error
+
+
+class WarcLoader:
+    """Loads records by ``filename``, ``offset`` and ``length``; the resolvers are tried in turn."""
+
+    def __init__(self, resolvers: Sequence[Resolver], remote: Remote | None) -> None:
+        self._resolvers, self._remote = resolvers, remote
+
+    async def load(self, row: Row) -> Record | None:
+        """See :class:`Loader`."""
+        filename, offset, length = row.text("filename"), row.text("offset"), row.text("length")
+        if not filename or filename == "-" or not _NUMBER.fullmatch(offset):
+            return None
+        size = int(length) if _NUMBER.fullmatch(length) else 0
+        reasons: list[str] = []
+        for resolver in self._resolvers:
+            try:
+                places = resolver.places(filename)
+            except LoadFailed as error:
+                reasons.append(error.message)
+                continue
+            for place in places:
+                try:
+                    return await self._load(place, int(offset), size)
+                except LoadFailed as error:
+                    reasons.append(f"{filename}: {error.message}")
+        raise LoadFailed("; ".join(dict.fromkeys(reasons)) or f"{filename}: not found")
+
+    async def _load(self, place: str, offset: int, length: int) -> Record:
+        if "://" in place:
+            if self._remote is None:
+                raise LoadFailed("there is no way to other servers")
+            pieces = self._remote.pieces(place, offset, length)
+            return await read_record(pieces, pieces.aclose, place)  # type: ignore[attr-defined]
+        try:
+            descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise LoadFailed(f"cannot be read: {error.strerror}") from error
+        opened = _File(descriptor)
+        return await read_record(opened.pieces(offset, length), opened.close, f"{place} {offset}")
+
+
+class _File:
+    """A file that is read in pieces, small ones at once, others in a thread."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    async def pieces(self, offset: int, length: int) -> AsyncIterator[bytes]:
+        at, inline = offset, bool(length) and length <= _INLINE
+        while True:
+            size = min(length - (at - offset), _PIECE) if length else _PIECE
+            if not size:
+                return
+            try:
+                if inline:
+                    data = os.pread(self._descriptor, size, at)
+                else:
+                    data = await to_thread.run_sync(os.pread, self._descriptor, size, at)
+            except OSError as error:
+                raise LoadFailed(f"cannot be read: {error.strerror}") from error
+            if not data:
+                return
+            at += len(data)
+            yield data
+
+    async def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _check_list(file: object, name: str) -> Found:
+    return check_sorted(file, name, _list_form)  # type: ignore[arg-type]
+
+
+def _list_form(line: bytes) -> LineReader | None:
+    return _no_row if b"\t" in line else None
+
+
+def _no_row(line: bytes, origin: Origin) -> Row | None:
+    return None

@@ -27,6 +27,7 @@ _OUTPUTS: Sequence[Output] = ("cdxj", "json", "text", "link")
 _MAX_FILTERS = 100
 _MAX_REGEX_MEMORY = 1 << 20
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_ONE_SLASH = re.compile(r"^((?:https?|ftp):)/(?!/)", re.I)
 _HOST_PORT = re.compile(r"[^/?#]*:[0-9]+([/?#]|$)")
 _OTHER_SCHEMES = ("urn:", "dns:", "mailto:", "whois:", "warcinfo:", "filedesc:", "urn-")
 
@@ -265,6 +266,11 @@ def uri_of(url: str) -> str:
         return normalise_url(text)
     except (BadName, ArchecError) as error:
         raise UsageError(f"url={url[:200]!r} is not a URL") from error
+
+
+def whole_url(text: str) -> str:
+    """A URL from a path, in which a server may have made one of two slashes."""
+    return _ONE_SLASH.sub(r"\1//", text, count=1)
 
 
 def key_range(url: str, match: MatchType, key: str = "") -> KeyRange:

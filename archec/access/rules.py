@@ -77,9 +77,9 @@ class Rules:
         return _decision(_OPEN[self.open], "", 0).level
 
     @property
-    def need_works(self) -> bool:
-        """Whether a rule is about the archive or the series of files."""
-        return any(rule.archive or rule.series or rule.handle for rule in self.rules)
+    def need_catalogue(self) -> bool:
+        """Whether a rule is about the works of files, or the time at which an obi was first noted."""
+        return any(rule.archive or rule.series or rule.handle or rule.until.endswith("y") for rule in self.rules)
 
     @property
     def are_trivial(self) -> bool:
@@ -97,15 +97,7 @@ def subject_of(row: Row) -> Subject:
     """What a row is about, as far as it says so itself."""
     url = row.url
     handle = f"RePEc:{url[len(_URN) :]}" if url.lower().startswith(_URN) else ""
-    works = row.fields.get("works", ())
-    noted = row.fields.get("found")
-    return Subject(
-        url,
-        handle,
-        row.text("mime"),
-        works if isinstance(works, tuple) else (),
-        noted if isinstance(noted, int) else to_tist(row.timestamp),
-    )
+    return Subject(url, handle, row.text("mime"), (), to_tist(row.timestamp))
 
 
 def _decision(rights: str, reason: str, number: int) -> Decision:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
@@ -13,13 +12,6 @@ from archec.access.rows import Row
 
 class Errors(dict[str, str]):
     """Reasons by the name of the source that failed."""
-
-    def header(self) -> str:
-        """The reasons for a header line, as far as there is room; "" if there are none."""
-        if not self:
-            return ""
-        text = json.dumps(dict(self))
-        return text if len(text) <= 2000 else json.dumps({name: reason[:100] for name, reason in [*self.items()][:8]})
 
 
 class Source(Protocol):
@@ -57,6 +49,33 @@ class LocalSource(Source, Protocol):
     def prepare(self) -> None:
         """Does what is done once before the first use. May take long."""
         ...
+
+
+class NoSource:
+    """A source that is always empty, and says why. See :class:`LocalSource`."""
+
+    def __init__(self, name: str, type_: str, reason: str) -> None:
+        self.name, self.type, self._reason = name, type_, reason
+
+    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """Nothing."""
+        return self.parts(query, errors)
+
+    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """Nothing, and why."""
+        errors[self.name] = self._reason
+        return ()
+
+    def is_ready(self) -> bool:
+        """It is."""
+        return True
+
+    def prepare(self) -> None:
+        """Nothing is to be done."""
+
+    def faults(self) -> Iterable[str]:
+        """None: each answer says it."""
+        return ()
 
 
 def guarded(rows: Iterator[Row], name: str, errors: Errors) -> Iterator[Row]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import orjson
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
+from archec.archive.observing import state, states
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
 from archec.catalogue.records import ObiChange, decode
@@ -25,7 +26,7 @@ from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import Layout
 from archec.store.sorting import SortedLines
 from archec.warc.cdxj import prefix
-from archec.warc.records import Observation, RecordKind
+from archec.warc.records import Observation
 
 _CHUNK = 500
 _MAX_HOPS = 64
@@ -144,12 +145,7 @@ def collect(
 
 def of_tobi(tobi: Obi, since: int) -> Iterator[Observation]:
     """The states of a template from ``since`` on."""
-    for tist, sha256 in tobi.history:
-        if sha256 is not None and tist >= since:
-            version = tobi.versions.get(sha256)
-            size = version.size if version is not None else 0
-            at = tobi.bytes_at(tist)
-            yield Observation("resource", tobi.id, tist, tist, sha256, size, "text/plain", at=at)
+    return (seen for seen in states(tobi) if seen.tist >= since)
 
 
 def of_fobi(fobi: Obi, visits: Visits | None, since: int) -> Iterator[Observation]:
@@ -162,14 +158,14 @@ def of_fobi(fobi: Obi, visits: Visits | None, since: int) -> Iterator[Observatio
         entry = fobi.history.entry_at(visit.tist)
         if visit.tist < since or entry is None or entry[1] is None or entry[0] == visit.tist:
             continue
-        noted = _noted(fobi, entry[0], entry[1])
+        noted = state(fobi, entry[0], entry[1])
         if _same_way(noted, visit):
             referred.add(noted.tist)
             by_server = visit.not_modified and noted.kind != "redirect"
             yield noted._replace(kind="revisit", tist=visit.tist, unchanged=by_server, headers=())
     for tist, sha256 in fobi.history:
         if sha256 is not None and (tist >= since or tist in referred):
-            yield _noted(fobi, tist, sha256)
+            yield state(fobi, tist, sha256)
 
 
 def line_of(seen: Observation) -> bytes:
@@ -227,24 +223,6 @@ def _round(
 def _chunks(items: Iterator[str]) -> Iterator[Sequence[str]]:
     while chunk := list(islice(items, _CHUNK)):
         yield chunk
-
-
-def _noted(fobi: Obi, tist: int, sha256: str) -> Observation:
-    version = fobi.versions.get(sha256)
-    note = fobi.notes.get(tist)
-    size, kind = (version.size, version.type) if version is not None else (-1, "")
-    if note is None:
-        return Observation(_kind(fobi.id, ""), fobi.id, tist, tist, sha256, size, kind)
-    return Observation(
-        _kind(fobi.id, note.target), fobi.id, tist, tist, sha256, size, kind, note.status, note.headers, note.target,
-        at=fobi.bytes_at(tist),
-    )  # fmt: skip
-
-
-def _kind(url: str, target: str) -> RecordKind:
-    if target:
-        return "redirect"
-    return "resource" if url.startswith("ftp:") else "response"
 
 
 def _same_way(noted: Observation, visit: Unchanged) -> bool:

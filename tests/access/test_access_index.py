@@ -304,8 +304,9 @@ def test_rows_are_those_of_a_plain_scan(
     memory_folder: Any, lines: list[bytes], asked: list[dict[str, str]], parts: int
 ) -> None:
     import asyncio
+    from contextlib import ExitStack
 
-    from archec.access.build import make_collections
+    from archec.access.build import Builder
     from archec.access.sources import Errors
 
     folder = memory_folder()
@@ -314,7 +315,7 @@ def test_rows_are_those_of_a_plain_scan(
     for n in range(parts):
         write_index(folder / "in" / f"{n}.cdxj", lines[n::parts])
     config = configured(folder, "collections: {a: ./in}")
-    collection = make_collections(config, config.collections)["a"]
+    collection = Builder(config, None, ExitStack()).collections(config.collections)["a"]
 
     async def answered(query: dict[str, str]) -> list[bytes]:
         errors = Errors()

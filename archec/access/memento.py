@@ -1,0 +1,286 @@
+"""Memento (RFC 7089): TimeGates, mementos and TimeMaps of a collection.
+
+All three know a resource as the rows of its URL, in the order of time. The address of a memento (URI-M) is always that
+of the raw replay: ``COLL/STAMPid_/URL``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from anyio import to_thread
+from starlette.responses import Response
+
+from archec.access.collection import Collection
+from archec.access.errors import Refused
+from archec.access.exchange import HTML, JSON, Chunks, answer
+from archec.access.query import DEFAULT_LIMIT, Query, key_range
+from archec.access.rows import Row
+from archec.access.sources import Errors
+from archec.access.stamps import http_date, seconds
+from archec.access.viewer import Viewer
+
+LINK_FORMAT = "application/link-format"
+_TYPES = {"link": LINK_FORMAT, "json": JSON, "cdxj": "text/x-cdxj"}
+_PAGE = 10_000
+"""Mementos on a page of a TimeMap."""
+
+Lost = Callable[[str], "dict[str, int] | None"]
+"""When what a URL means was last seen and found lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """The addresses of one original under a collection's ``base`` (without a slash at its end)."""
+
+    base: str
+    url: str
+
+    @property
+    def timegate(self) -> str:
+        """URI-G."""
+        return f"{self.base}/{self.url}"
+
+    def timemap(self, form: str = "link", page: int = 0) -> str:
+        """URI-T."""
+        number = f"{page}/" if page else ""
+        return f"{self.base}/timemap/{form}/{number}{self.url}"
+
+    def memento(self, row: Row) -> str:
+        """URI-M."""
+        return f"{self.base}/{row.timestamp}id_/{row.url}"
+
+
+def all_of(url: str, closest: str = "", *, reverse: bool = False, limit: int = 0) -> Query:
+    """The query for the captures of a URL."""
+    order = "closest" if closest else "reverse" if reverse else "ascending"
+    return Query(url, "exact", key_range(url, "exact"), closest=closest, order=order, limit=limit)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A memento among the others of its original; None where there is none before or after it."""
+
+    chosen: Row
+    first: Row
+    last: Row
+    before: Row | None
+    after: Row | None
+
+
+async def view(collection: Collection, viewer: Viewer, url: str, stamp: str) -> View | None:
+    """The memento nearest to a time (the newest if none is given), and its neighbours. None if there are none."""
+    if any(step.remote for step in collection.steps):
+        return await _view_of_all(collection, viewer, url, stamp)
+    chosen = await nearest(collection, viewer, url, stamp)
+    if chosen is None:
+        return None
+    first = await _one(collection, viewer, all_of(url, limit=1)) or chosen
+    last = await _one(collection, viewer, all_of(url, reverse=True, limit=1)) or chosen
+    before = await _one(collection, viewer, replace(all_of(url, reverse=True), until=_just_before(chosen.timestamp)))
+    after = await _one(collection, viewer, replace(all_of(url), since=chosen.timestamp + "!"))
+    return View(chosen, first, last, before, after)
+
+
+async def _view_of_all(collection: Collection, viewer: Viewer, url: str, stamp: str) -> View | None:
+    """The same by one look at all captures: other servers are asked once."""
+    rows = list(islice(await collection.rows(all_of(url), Errors(), viewer.visible), DEFAULT_LIMIT))
+    if not rows:
+        return None
+    wanted = seconds(stamp) if stamp else 0.0
+    chosen = min(rows, key=lambda row: abs(seconds(row.timestamp) - wanted)) if stamp else rows[-1]
+    before = next((row for row in reversed(rows) if row.timestamp < chosen.timestamp), None)
+    after = next((row for row in rows if row.timestamp > chosen.timestamp), None)
+    return View(chosen, rows[0], rows[-1], before, after)
+
+
+def _just_before(stamp: str) -> str:
+    """A bound that is below a timestamp, and above all that are less."""
+    return stamp[:-1] + chr(ord(stamp[-1]) - 1) + "~"
+
+
+async def _one(collection: Collection, viewer: Viewer, query: Query) -> Row | None:
+    rows = await collection.rows(replace(query, limit=1), Errors(), viewer.visible)
+    return next(rows, None)
+
+
+def links(at: Addresses, around: View) -> str:
+    """The header ``Link`` of a TimeGate and of a memento: original, timegate, timemap, and the mementos around."""
+    chosen = around.chosen
+    found = [
+        f'<{chosen.url}>; rel="original"',
+        f'<{at.timegate}>; rel="timegate"',
+        f'<{at.timemap()}>; rel="timemap"; type="{LINK_FORMAT}"',
+    ]
+    rels: dict[str, tuple[Row, list[str]]] = {}
+    wanted = [("first", around.first), ("prev", around.before), ("memento", chosen), ("next", around.after)]
+    for rel, row in [*wanted, ("last", around.last)]:
+        if row is not None:
+            rels.setdefault(at.memento(row), (row, []))[1].append(rel)
+    for uri, (row, names) in sorted(rels.items(), key=lambda item: item[1][0].timestamp):
+        rel = " ".join([*(name for name in names if name != "memento"), "memento"])
+        found.append(f'<{uri}>; rel="{rel}"; datetime="{http_date(row.timestamp)}"')
+    return ", ".join(found)
+
+
+def lost_link(url: str, lost: dict[str, int] | None) -> str:
+    """What the ``Link`` of a TimeGate says of a loss."""
+    if lost is None:
+        return ""
+    return f', <{url}>; rel="archec.lost"; seen="{lost["seen"]}"; from="{lost["from"]}"'
+
+
+def timegate(at: Addresses, around: View, lost: dict[str, int] | None) -> Response:
+    """The 302 of a TimeGate."""
+    chosen = around.chosen
+    headers = [
+        ("Location", at.memento(chosen)),
+        ("Vary", "accept-datetime"),
+        ("Link", links(at, around) + lost_link(chosen.url, lost)),
+    ]
+    return answer(302, b"", HTML, headers)
+
+
+def no_memento(message: str) -> Response:
+    """What a TimeGate and the replay say where there is nothing."""
+    text = "<!DOCTYPE html>\n<title>Not found</title>\n<p>The archive has no capture of this.</p>\n"
+    return answer(404, text, HTML, [("X-Archive-Error", message)])
+
+
+# -- TimeMaps ---------------------------------------------------------------------------------------
+
+
+async def timemap(
+    collection: Collection, viewer: Viewer, at: Addresses, form: str, page: int, lost: Lost
+) -> Response:
+    """A page of a TimeMap. Raises Refused for a form that there is none of."""
+    if form not in _TYPES:
+        raise Refused(400, f"timemap/{form} is not one of {', '.join(_TYPES)}")
+    errors = Errors()
+    rows = await collection.rows(all_of(at.url), errors, viewer.visible)
+    wanted = await to_thread.run_sync(_page_of, rows, page)
+    if not wanted.rows:
+        if viewer.sees_nothing_by_default:
+            raise viewer.nothing("")
+        body = {"link": "", "json": "{}\n", "cdxj": ""}[form]
+        return answer(404, body, _TYPES[form])
+    write = {"link": _as_link, "json": _as_json, "cdxj": _as_cdxj}[form]
+    loss = await to_thread.run_sync(lost, at.url) if form == "json" else None
+    chunks = write(at, wanted, loss)
+    first = next(chunks, b"")
+    more = [("Link", f'<{at.url}>; rel="original", <{at.timegate}>; rel="timegate"')]
+    return Chunks(first, chunks, _TYPES[form], more, errors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The rows of a page, its number (from 1; 0: the only one), the first and last time of each page."""
+
+    rows: list[Row]
+    number: int
+    spans: list[tuple[str, str]]
+
+
+def _page_of(rows: Iterator[Row], number: int) -> _Page:
+    kept: list[Row] = []
+    spans: list[tuple[str, str]] = []
+    wanted = max(number, 1)
+    for count, row in enumerate(rows):
+        page = count // _PAGE + 1
+        if page > len(spans):
+            spans.append((row.timestamp, row.timestamp))
+        spans[-1] = (spans[-1][0], row.timestamp)
+        if page == wanted:
+            kept.append(row)
+    return _Page(kept, wanted if len(spans) > 1 else 0, spans)
+
+
+def _as_link(at: Addresses, page: _Page, lost: dict[str, int] | None) -> Iterator[bytes]:
+    first, last = http_date(page.rows[0].timestamp), http_date(page.rows[-1].timestamp)
+    lines = [
+        f'<{page.rows[0].url}>; rel="original"',
+        f'<{at.timemap("link", page.number)}>; rel="self"; type="{LINK_FORMAT}"; from="{first}"; until="{last}"',
+        f'<{at.timegate}>; rel="timegate"',
+    ]
+    for number, (begin, end) in enumerate(page.spans, 1):
+        if page.number and number != page.number:
+            span = f'from="{http_date(begin)}"; until="{http_date(end)}"'
+            lines.append(f'<{at.timemap("link", number)}>; rel="timemap"; type="{LINK_FORMAT}"; {span}')
+    count = len(page.rows)
+    for place, row in enumerate(page.rows):
+        whole = not page.number
+        is_first = place == 0 and (whole or page.number == 1)
+        is_last = place == count - 1 and (whole or page.number == len(page.spans))
+        rel = " ".join([*["first"] * is_first, *["last"] * is_last, "memento"])
+        lines.append(
+            f'<{at.memento(row)}>; rel="{rel}"; datetime="{http_date(row.timestamp)}"; collection="{row.origin.coll}"'
+        )
+        if len(lines) >= 1000:
+            yield (",\n".join(lines) + (",\n" if place < count - 1 else "\n")).encode("utf-8", "surrogatepass")
+            lines = []
+    if lines:
+        yield (",\n".join(lines) + "\n").encode("utf-8", "surrogatepass")
+
+
+def _as_json(at: Addresses, page: _Page, lost: dict[str, int] | None) -> Iterator[bytes]:
+    def entry(row: Row) -> dict[str, object]:
+        when = f"{row.timestamp[:4]}-{row.timestamp[4:6]}-{row.timestamp[6:8]}"
+        clock = f"{row.timestamp[8:10]}:{row.timestamp[10:12]}:{row.timestamp[12:14]}"
+        return {"datetime": f"{when}T{clock}Z", "uri": at.memento(row), "collection": row.origin.coll}
+
+    value: dict[str, object] = {
+        "original_uri": page.rows[0].url,
+        "self": at.timemap("json", page.number),
+        "timegate_uri": at.timegate,
+        "timemap_uri": {"link_format": at.timemap("link"), "json_format": at.timemap("json")},
+        "mementos": {
+            "first": entry(page.rows[0]),
+            "last": entry(page.rows[-1]),
+            "list": [entry(row) for row in page.rows],
+        },
+    }
+    if page.number:
+        value["pages"] = [
+            {"uri": at.timemap("json", number), "from": begin, "until": end}
+            for number, (begin, end) in enumerate(page.spans, 1)
+        ]
+    if lost is not None:
+        value["archec.lost"] = lost
+    yield (json.dumps(value) + "\n").encode()
+
+
+def _as_cdxj(at: Addresses, page: _Page, lost: dict[str, int] | None) -> Iterator[bytes]:
+    lines = [
+        '!context ["http://tools.ietf.org/html/rfc7089"]',
+        f"!id {json.dumps({'uri': at.timemap('cdxj', page.number)})}",
+        '!keys ["memento_datetime_YYYYMMDDhhmmss"]',
+        f"!meta {json.dumps({'original_uri': page.rows[0].url, 'timegate_uri': at.timegate})}",
+    ]
+    for row in page.rows:
+        value = {"uri": at.memento(row), "rel": "memento", "datetime": http_date(row.timestamp)}
+        lines.append(f"{row.timestamp} {json.dumps(value)}")
+    yield ("\n".join(lines) + "\n").encode()
+
+
+async def nearest(collection: Collection, viewer: Viewer, url: str, stamp: str) -> Row | None:
+    """The capture nearest to a time; the newest if none is given."""
+    return await _one(collection, viewer, all_of(url, stamp, reverse=not stamp, limit=1))
+
+
+async def available(collection: Collection, viewer: Viewer, at: Addresses, stamp: str, given: str) -> Response:
+    """``/wayback/available``: the nearest capture, as the Internet Archive's API gives it. ``given`` is the time as it
+    was given."""
+    row = await nearest(collection, viewer, at.url, stamp)
+    if row is None and viewer.sees_nothing_by_default:
+        raise viewer.nothing("")
+    closest = {}
+    if row is not None:
+        status = row.text("status") or "200"
+        closest = {
+            "closest": {"status": status, "available": True, "url": at.memento(row), "timestamp": row.timestamp[:14]}
+        }
+    value = {"url": at.url, "archived_snapshots": closest, **({"timestamp": given} if given else {})}
+    return answer(200, json.dumps(value) + "\n", JSON)

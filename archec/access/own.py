@@ -1,0 +1,269 @@
+"""The obi store as a source: every noted state of an obi is a row, and its record is made when it is asked for.
+
+A row is found by the URL or handle itself. Since a key stands for several URLs (http and https, with and without
+``www.``, with a slash at the end), all of these are looked up. Whole stretches of keys are read in the order of ids and
+put in that of keys on disk.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import unquote
+
+from anyio import to_thread
+from warcio.recordloader import ArcWarcRecord
+
+from archec.access.errors import LoadFailed
+from archec.access.query import Query, uri_of
+from archec.access.record import Headers, Record
+from archec.access.rows import Origin, Row, cdxj_row, made_line
+from archec.access.rules import Subject, subject_of
+from archec.access.sorted import LineList, SortedLines, ordered_rows
+from archec.access.sources import Errors
+from archec.archive.observing import record_of, state, states
+from archec.archive.opening import Archive
+from archec.catalogue.model import Kind, Obi
+from archec.errors import ArchecError, BadName, UsageError
+from archec.ids import is_url, normalise, slash_variant, target_uri, urlkey
+from archec.store.sorting import SortedLines as Sorter
+from archec.warc.cdxj import timestamp
+from archec.warc.records import Observation, http_status, media_type
+
+TYPE = "archec"
+_PIECE = 1 << 18
+_MOST_WORKS = 100
+_URNS = {"urn:x-repec:": "RePEc:", "urn:x-redif:": ""}
+_LAST = "\U0010ffff"
+
+
+class OwnSource:
+    """See the module's docstring, and :class:`archec.access.sources.LocalSource`."""
+
+    type = TYPE
+
+    def __init__(self, name: str, archive: Archive) -> None:
+        self.name = name
+        self._archive = archive
+
+    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """See :class:`archec.access.sources.Source`."""
+        return await to_thread.run_sync(self.parts, query, errors)
+
+    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """See :class:`archec.access.sources.LocalSource`."""
+        lines: SortedLines
+        if query.key:
+            lines = LineList(sorted(self._lines(self._named(query), query.key)))
+        else:
+            lines = _Spooled(self._archive.work, lambda: self._lines(self._stretch(query), ""))
+        return [ordered_rows(lines, cdxj_row, Origin(self.name, self.name, TYPE), query)]
+
+    def is_ready(self) -> bool:
+        """Never: a database may wait."""
+        return False
+
+    def prepare(self) -> None:
+        """Nothing is to be done."""
+
+    def faults(self) -> Iterable[str]:
+        """None that are not those of the archive."""
+        return ()
+
+    def _lines(self, obis: Iterable[Obi], key: str) -> Iterator[bytes]:
+        for obi in obis:
+            uri = target_uri(obi.id)
+            found = urlkey(uri)
+            if key and found != key:
+                continue
+            for seen in states(obi):
+                yield made_line(found, timestamp(seen.tist), _fields(uri, seen, obi))
+
+    def _named(self, query: Query) -> Iterator[Obi]:
+        """The obis that a URL may mean."""
+        ids = ids_of(query.url)
+        for kind in ("tobi", "fobi"):
+            wanted = [one for one in ids if is_url(one) == (kind == "fobi")]
+            if wanted:
+                yield from self._archive.catalogue.obis(kind, wanted).values()
+
+    def _stretch(self, query: Query) -> Iterator[Obi]:
+        """The obis whose keys are in the range of a query."""
+        start, end = query.range.start, query.range.end
+        for kind, prefix in _prefixes(query):
+            for obi in self._archive.catalogue.all(kind, prefix[:-1] if prefix else ""):
+                if not obi.id.startswith(prefix):
+                    if obi.id > prefix + _LAST:
+                        break
+                    continue
+                if start <= urlkey(target_uri(obi.id)).encode() < end:
+                    yield obi
+
+
+class OwnLoader:
+    """Makes the records of rows of an archive of ours. See :class:`archec.access.loading.Loader`."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+
+    async def load(self, row: Row) -> Record | None:
+        """See :class:`archec.access.loading.Loader`."""
+        obi, tist = row.fields.get("obi"), row.fields.get("tist")
+        if row.origin.type != TYPE or not isinstance(obi, str) or not isinstance(tist, int):
+            return None
+        made, size = await to_thread.run_sync(self._made, obi, tist)
+        stream: IO[bytes] = made.raw_stream
+
+        async def close() -> None:
+            stream.close()
+
+        http = made.http_headers.headers_buff if made.http_headers is not None else b""
+        made.rec_headers.replace_header("Content-Type", made.content_type)
+        made.rec_headers.replace_header("Content-Length", str(len(http) + size))
+        headers: Headers = [(str(name), str(value)) for name, value in made.rec_headers.headers]
+        raw: bytes = made.rec_headers.to_bytes(encoding="utf-8")  # as warcio writes it into a file
+        return Record(headers, http, size, _pieces(stream), close, made.rec_headers.protocol, raw)
+
+    def _made(self, obi_id: str, tist: int) -> tuple[ArcWarcRecord, int]:
+        kind: Kind = "fobi" if is_url(obi_id) else "tobi"
+        obi = self._archive.catalogue.obis(kind, [obi_id]).get(obi_id)
+        entry = obi.history.entry_at(tist) if obi is not None else None
+        if obi is None or entry is None or entry[0] != tist or entry[1] is None:
+            raise LoadFailed("is not held any more")
+        try:
+            made, contents = record_of(self._archive.layout, state(obi, tist, entry[1]))
+        except ArchecError as error:
+            raise LoadFailed("its bytes cannot be read") from error
+        if contents is not None and contents.sha256 != entry[1]:
+            contents.stream.close()
+            raise LoadFailed("its bytes are not those that were noted")
+        return made, contents.size if contents is not None else 0
+
+
+def ids_of(url: str) -> list[str]:
+    """The ids of obis that have the key of a URL, as far as they are other spellings of it."""
+    try:
+        uri = uri_of(url)
+    except UsageError:
+        return []
+    for urn, prefix in _URNS.items():
+        if uri.lower().startswith(urn):
+            with suppress(BadName):
+                return [normalise(prefix + unquote(uri[len(urn) :], errors="surrogatepass"))[1]]
+            return []
+    scheme, mark, rest = uri.partition("://")
+    if not mark:
+        return []
+    bare = rest.removeprefix("www.")
+    schemes = [scheme] if scheme == "ftp" else ["http", "https"]
+    found = [f"{one}://{host}" for one in [*schemes, "ftp"] for host in (bare, f"www.{bare}")]
+    return [one for each in found for one in (each, slash_variant(each)) if one]
+
+
+def lost_in(archives: Sequence[Archive], url: str) -> dict[str, int] | None:
+    """When what a URL means was last seen and found lost; None if it is held or was never held."""
+    for archive in archives:
+        for one in ids_of(url):
+            kind: Kind = "fobi" if is_url(one) else "tobi"
+            obi = archive.catalogue.obis(kind, [one]).get(one)
+            if obi is not None and obi.history.lost is not None:
+                seen = obi.visit.checked if obi.visit is not None else 0
+                return {"seen": seen or obi.history.noted[-1], "from": obi.history.lost}
+    return None
+
+
+def subject_with_works(archives: Sequence[Archive], needed: Callable[[], bool]) -> Callable[[Row], Subject]:
+    """What rows are about, completed from the catalogues: when an obi was first noted, and the works that name a
+    file."""
+
+    def look_up(row: Row) -> Subject:
+        subject = subject_of(row)
+        obi_id = row.fields.get("obi")
+        if row.origin.type != TYPE or not isinstance(obi_id, str) or not needed():
+            return subject
+        works: list[str] = []
+        noted = [subject.noted]
+        for archive in archives:
+            kind: Kind = "fobi" if is_url(obi_id) else "tobi"
+            obi = archive.catalogue.obis(kind, [obi_id]).get(obi_id)
+            if obi is not None and obi.history.found is not None:
+                noted.append(obi.history.found)
+            if kind == "fobi":
+                for tobis in archive.catalogue.referring([obi_id], _MOST_WORKS).values():
+                    works += [tobi.id for tobi in tobis]
+        return subject._replace(works=tuple(works), noted=min(noted))
+
+    return look_up
+
+
+def _prefixes(query: Query) -> list[tuple[Kind, str]]:
+    """Where in the order of ids the obis of a query can be: kinds, and what their ids begin with."""
+    url = query.url.strip()
+    lowered = url.lower()
+    for urn, prefix in _URNS.items():
+        if lowered.startswith(urn):
+            return [("tobi", prefix + url[len(urn) :])]
+    if lowered.startswith("repec:"):
+        return [("tobi", "RePEc:" + lowered[6:])]
+    if query.match == "domain":
+        return [("fobi", "")]
+    host = url.partition("://")[2] or url
+    host = host.partition("/")[0].lower().removeprefix("www.")
+    return [("fobi", f"{scheme}://{www}{host}") for scheme in ("ftp", "http", "https") for www in ("", "www.")]
+
+
+def _fields(uri: str, seen: Observation, obi: Obi) -> dict[str, Any]:
+    status = {"status": str(http_status(seen))} if seen.kind in ("response", "redirect") else {}
+    return {
+        "url": uri,
+        "mime": _mime(seen),
+        **status,
+        "digest": f"sha256:{seen.sha256}",
+        "length": str(seen.size),
+        "obi": seen.id,
+        "tist": seen.tist,
+    }
+
+
+def _mime(seen: Observation) -> str:
+    if seen.kind == "resource":
+        return media_type(seen.type) or "application/octet-stream"
+    declared = next((value for name, value in seen.headers if name.lower() == "content-type"), "")
+    return media_type(declared.partition(";")[0].strip()) or media_type(seen.type) or "unk"
+
+
+async def _pieces(stream: IO[bytes]) -> AsyncIterator[bytes]:
+    while data := await to_thread.run_sync(stream.read, _PIECE):
+        yield data
+
+
+class _Spooled:
+    """Lines that are put in order on disk when they are first asked for, and read as often as needed."""
+
+    def __init__(self, work: Path, lines: Callable[[], Iterator[bytes]]) -> None:
+        self._folder = work if work.is_dir() else Path(tempfile.gettempdir())
+        self._lines = lines
+
+    def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """See :class:`archec.access.sorted.SortedLines`."""
+        with Sorter(self._folder) as sorter:
+            for line in self._lines():
+                sorter.add(line)
+            yield from sorter
+
+    def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """The same, from a file that is read from its end."""
+        with tempfile.TemporaryFile(dir=self._folder) as spool:
+            ends: list[int] = []
+            for line in self.forward(start, end):
+                spool.write(line + b"\n")
+                ends.append(spool.tell())
+            while ends:
+                last = ends.pop()
+                first = ends[-1] if ends else 0
+                spool.seek(first)
+                yield spool.read(last - first - 1)
+

@@ -1,0 +1,253 @@
+"""WARC records as streams: read from files and from the network, whole heads and bodies that flow.
+
+A record is its header lines, the HTTP header in its block if it has one, and the rest of the block. ARC records are
+turned into WARC records as they are read. Nothing but heads is held in memory.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from archec.access.errors import LoadFailed
+from archec.access.stamps import iso_date
+
+Headers = Sequence[tuple[str, str]]
+
+_MAX_HEAD = 1 << 18
+_PIECE = 1 << 16
+_ARC = re.compile(rb"[a-zA-Z][a-zA-Z0-9+.-]*:\S* \S+ ([0-9]{12,17}) (\S+ )?.*?([0-9]+)$")
+_WITH_HTTP = ("response", "request", "revisit")
+END = b"\r\n\r\n"
+
+
+async def _nothing() -> None:
+    """Closes nothing."""
+
+
+@dataclass(slots=True)
+class Record:
+    """A WARC record. ``http`` is the HTTP header of its block with the empty line, b"" if it has none; ``size`` the
+    number of bytes behind it, which ``body`` gives. ``raw`` is the head as it was read, if it is to be given so."""
+
+    headers: Headers
+    http: bytes
+    size: int
+    body: AsyncIterator[bytes]
+    close: Callable[[], Awaitable[None]] = _nothing
+    version: str = "WARC/1.0"
+    raw: bytes = b""
+
+    def get(self, name: str) -> str:
+        """The first header of a name, "" if there is none."""
+        wanted = name.lower()
+        return next((value for key, value in self.headers if key.lower() == wanted), "")
+
+    @property
+    def type(self) -> str:
+        """``response``, ``resource``, ``revisit`` ..."""
+        return self.get("WARC-Type")
+
+    @property
+    def head(self) -> bytes:
+        """The WARC header with its empty line."""
+        return self.raw or head_bytes(self.headers, self.version)
+
+    @property
+    def http_status(self) -> str:
+        """The status of its HTTP header, "" if it has none."""
+        parts = self.http[:40].split(b" ", 2)
+        return parts[1][:3].decode("latin-1") if len(parts) > 1 else ""
+
+    def http_headers(self) -> list[tuple[str, str]]:
+        """The headers of its HTTP header."""
+        return parse_headers(self.http.partition(b"\n")[2])
+
+    def http_header(self, name: str) -> str:
+        """The first HTTP header of a name, "" if there is none."""
+        wanted = name.lower()
+        return next((value for key, value in self.http_headers() if key.lower() == wanted), "")
+
+
+def head_bytes(headers: Headers, version: str = "WARC/1.0") -> bytes:
+    """A WARC header with its empty line."""
+    lines = [version, *(f"{name}: {value}" for name, value in headers), "", ""]
+    return "\r\n".join(lines).encode("utf-8", "surrogateescape")
+
+
+def parse_headers(data: bytes) -> list[tuple[str, str]]:
+    """Header lines; one that continues the line before it is joined to it, one without a colon is left out."""
+    found: list[tuple[str, str]] = []
+    for line in data.decode("utf-8", "surrogateescape").split("\n"):
+        line = line.rstrip("\r")
+        if line[:1] in (" ", "\t") and found:
+            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
+            continue
+        name, colon, value = line.partition(":")
+        if colon and name.strip():
+            found.append((name.strip(), value.strip()))
+    return found
+
+
+class Reader:
+    """Reads from pieces that arrive: up to a mark, or so many bytes."""
+
+    def __init__(self, pieces: AsyncIterator[bytes]) -> None:
+        self._pieces = pieces
+        self._data = b""
+
+    async def until(self, marks: Sequence[bytes], most: int = _MAX_HEAD) -> bytes:
+        """The bytes up to the end of the first of ``marks``. Raises LoadFailed."""
+        while True:
+            ends = [at + len(mark) for mark in marks if (at := self._data.find(mark)) >= 0]
+            if ends:
+                found, self._data = self._data[: min(ends)], self._data[min(ends) :]
+                return found
+            if len(self._data) > most:
+                raise LoadFailed("its header is too large")
+            piece = await anext(self._pieces, b"")
+            if not piece:
+                raise LoadFailed("it is cut")
+            self._data += piece
+
+    async def some(self, most: int) -> bytes:
+        """Bytes, at most so many; b"" at the end."""
+        if not self._data:
+            self._data = await anext(self._pieces, b"")
+        found, self._data = self._data[:most], self._data[most:]
+        return found
+
+
+async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The bytes of one gzip member; what is no gzip as it is. Raises LoadFailed for a damaged one."""
+    first = await anext(pieces, b"")
+    while first and len(first) < 2:
+        more = await anext(pieces, b"")
+        if not more:
+            break
+        first += more
+    if first[:2] != b"\x1f\x8b":
+        if first:
+            yield first
+        async for piece in pieces:
+            yield piece
+        return
+    packer = zlib.decompressobj(31)
+    data = first
+    while True:
+        try:
+            plain = packer.decompress(data, _PIECE)
+        except zlib.error as error:
+            raise LoadFailed("it is damaged") from error
+        if plain:
+            yield plain
+        if packer.eof:
+            return
+        data = packer.unconsumed_tail or await anext(pieces, b"")
+        if not data:
+            raise LoadFailed("it is cut")
+
+
+async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitable[None]], place: str = "") -> Record:
+    """The record that begins with the first of these bytes. Raises LoadFailed. ``place`` names an ARC record."""
+    try:
+        reader = Reader(unpacked(pieces))
+        first = await reader.until([b"\n"])
+        while not first.strip():
+            first = await reader.until([b"\n"])
+        if first.startswith(b"WARC/"):
+            raw = first + await reader.until([b"\r\n\r\n", b"\n\n"])
+            headers: Headers = parse_headers(raw.partition(b"\n")[2])
+            version = first.strip().decode("latin-1")
+        else:
+            headers, raw, version = _arc_headers(first.rstrip(b"\r\n"), place), b"", "WARC/1.0"
+        size = _length(headers)
+        http = b""
+        if _has_http(headers) and size:
+            http = await reader.until([b"\r\n\r\n", b"\n\n"], min(size, _MAX_HEAD))
+            if len(http) > size:
+                raise LoadFailed("its HTTP header is longer than its block")
+        if raw and not raw.endswith(END):
+            raw = b""
+        return Record(headers, http, size - len(http), _body(reader, size - len(http)), close, version, raw)
+    except BaseException:
+        await close()
+        raise
+
+
+async def _body(reader: Reader, size: int) -> AsyncIterator[bytes]:
+    left = size
+    while left:
+        piece = await reader.some(min(left, _PIECE))
+        if not piece:
+            raise LoadFailed("it is cut")
+        left -= len(piece)
+        yield piece
+
+
+def _length(headers: Headers) -> int:
+    text = next((value for name, value in headers if name.lower() == "content-length"), "")
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise LoadFailed("it has no Content-Length")
+    return int(text)
+
+
+def _has_http(headers: Headers) -> bool:
+    values = {name.lower(): value for name, value in headers}
+    return values.get("warc-type") in _WITH_HTTP and values.get("content-type", "").startswith("application/http")
+
+
+def _arc_headers(line: bytes, place: str) -> Headers:
+    """The WARC header of an ARC record by its first line."""
+    match = _ARC.fullmatch(line)
+    if match is None:
+        raise LoadFailed("it is neither a WARC nor an ARC record")
+    parts = line.decode("utf-8", "replace").split(" ")
+    url, address, stamp, mime, length = parts[0], parts[1], parts[2], parts[3], parts[-1]
+    is_http = url.lower().startswith(("http:", "https:"))
+    return [
+        ("WARC-Type", "response" if is_http else "resource"),
+        ("WARC-Record-ID", f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{place} {line!r}')}>"),
+        ("WARC-Target-URI", url),
+        ("WARC-Date", iso_date(stamp[:14].ljust(14, "0"))),
+        *([("WARC-IP-Address", address)] if address not in ("-", "0.0.0.0") else []),
+        ("Content-Type", "application/http; msgtype=response" if is_http else mime),
+        ("Content-Length", length),
+    ]
+
+
+async def one_piece(data: bytes) -> AsyncIterator[bytes]:
+    """Bytes at hand as a body."""
+    if data:
+        yield data
+
+
+async def dechunked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The contents of a body in chunked transfer coding; what is not chunked, although it says so, as it is."""
+    reader = Reader(pieces)
+    first = True
+    while True:
+        line = b""
+        try:
+            line = await reader.until([b"\n"], 1 << 12)
+            size = int(line.partition(b";")[0].strip() or b"x", 16)
+        except (LoadFailed, ValueError):
+            if not first:
+                return
+            yield line
+            while piece := await reader.some(_PIECE):
+                yield piece
+            return
+        first = False
+        if not size:
+            return
+        while size:
+            piece = await reader.some(min(size, _PIECE))
+            if not piece:
+                return
+            size -= len(piece)
+            yield piece
+        await reader.until([b"\n"], 1 << 12)

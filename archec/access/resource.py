@@ -1,0 +1,242 @@
+"""The record of a query: rows are tried in order until one loads; revisits are resolved."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+from urllib.parse import urljoin
+
+from anyio import to_thread
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from archec.access.collection import Collection, Step, is_short
+from archec.access.errors import LoadFailed, Refused
+from archec.access.exchange import answer, error_header, header_value
+from archec.access.query import Query, key_range, parse_filters
+from archec.access.record import Record, one_piece
+from archec.access.rows import Row, as_cdxj
+from archec.access.sources import Errors
+from archec.access.stamps import http_date
+from archec.access.viewer import Viewer
+
+WARC = "application/warc-record"
+_NOT_FOUND = "No Resource Found"
+_MAX_CDX = 2000
+_MAX_ORIGINALS = 10
+_FRAMING = ("transfer-encoding", "content-encoding", "content-length")
+
+
+class Loaded(NamedTuple):
+    """A record with the row that led to it."""
+
+    row: Row
+    record: Record
+
+
+async def load(collection: Collection, query: Query, viewer: Viewer, errors: Errors) -> Loaded:
+    """The first record that loads. Raises Refused: 451 or 403 if he may not have it, 404 if there is none."""
+    refused: Refused | None = None
+    async for step, rows in collection.by_step(query, errors, viewer.visible):
+        while (row := await _next(rows, query)) is not None:
+            try:
+                viewer.check_content(row)
+            except Refused as refusal:
+                refused = refused or refusal
+                continue
+            record = await _try(step, row, errors)
+            if record is None:
+                continue
+            if is_self_redirect(record, row.url):
+                await record.close()
+                continue
+            try:
+                return Loaded(row, await resolved(collection, step, row, record, viewer, errors))
+            except LoadFailed as error:
+                await record.close()
+                errors[row.origin.source] = error.message
+    raise refused or viewer.nothing(_NOT_FOUND, errors)
+
+
+async def _next(rows: Iterator[Row], query: Query) -> Row | None:
+    return next(rows, None) if is_short(query) else await to_thread.run_sync(next, rows, None)
+
+
+async def _try(step: Step, row: Row, errors: Errors) -> Record | None:
+    """The record of a row by the first loader that can; the reason why none could is in ``errors``."""
+    reasons: list[str] = []
+    for loader in step.loaders:
+        try:
+            record = await loader.load(row)
+            if record is not None:
+                return record
+        except LoadFailed as error:
+            reasons.append(error.message)
+    errors[row.origin.source] = "; ".join(reasons) or "nothing in resource: can load it"
+    return None
+
+
+def is_self_redirect(record: Record, url: str) -> bool:
+    """Whether a response redirects to where it came from, but for the scheme or a slash at the end."""
+    if record.http_status[:1] != "3" or record.http_status == "304":
+        return False
+    location = record.http_header("location")
+    return bool(location) and _bare(urljoin(url, location)) == _bare(url)
+
+
+def _bare(url: str) -> str:
+    return url.partition("://")[2].lower().rstrip("/").removeprefix("www.")
+
+
+# -- revisits ---------------------------------------------------------------------------------------
+
+
+async def resolved(
+    collection: Collection, step: Step, row: Row, record: Record, viewer: Viewer, errors: Errors
+) -> Record:
+    """The record; of a revisit a response with the payload of the capture that it refers to.
+
+    Raises LoadFailed if there is none. A revisit that redirects needs none.
+    """
+    if record.type != "revisit":
+        return record
+    if record.http_status[:1] == "3" and record.http_status != "304":
+        return _as_response(record, record.http, 0, one_piece(b""), record)
+    original = await _original(collection, step, row, record, viewer, errors)
+    if original is None:
+        raise LoadFailed("the capture that a revisit refers to is not found")
+    await record.close()
+    http = _merged_http(record.http, original) if record.http else original.http
+    return _as_response(record, http, original.size, original.body, original)
+
+
+async def _original(
+    collection: Collection, step: Step, row: Row, record: Record, viewer: Viewer, errors: Errors
+) -> Record | None:
+    url = record.get("WARC-Refers-To-Target-URI") or row.url
+    date = "".join(char for char in record.get("WARC-Refers-To-Date") if char.isdigit())[:14].ljust(14, "0")
+    wanted = date if len(date) == 14 and date.strip("0") else row.timestamp[:14]
+    digest = _digest(record.get("WARC-Payload-Digest") or row.text("digest"))
+    query = Query(
+        url,
+        "exact",
+        key_range(url, "exact"),
+        closest=wanted,
+        order="closest",
+        filters=parse_filters(["!=mime:warc/revisit"]),
+    )
+    tried = 0
+    async for other, rows in collection.by_step(query, errors, viewer.visible):
+        while tried < _MAX_ORIGINALS and (found := await _next(rows, query)) is not None:
+            if digest and _digest(found.text("digest")) not in ("", "-", digest):
+                continue
+            tried += 1
+            try:
+                viewer.check_content(found)
+            except Refused:
+                continue
+            loaded = await _try(other, found, errors)
+            if loaded is None:
+                continue
+            if loaded.type in ("response", "resource"):
+                return loaded
+            await loaded.close()
+    return None
+
+
+def _digest(text: str) -> str:
+    """A digest without the name of its algorithm."""
+    return text.rpartition(":")[2].upper()
+
+
+def _as_response(revisit: Record, http: bytes, size: int, body: AsyncIterator[bytes], original: Record) -> Record:
+    """A response record with the identity of a revisit and the payload of the record it refers to."""
+    drop = ("warc-type", "warc-profile", "warc-block-digest", "content-length", "warc-truncated", "content-type",
+            "warc-refers-to-target-uri", "warc-refers-to-date")  # fmt: skip
+    headers = [("WARC-Type", "response" if http else original.type)]
+    headers += [(name, value) for name, value in revisit.headers if name.lower() not in drop]
+    if original is not revisit:
+        headers += [
+            ("WARC-Refers-To-Target-URI", original.get("WARC-Target-URI")),
+            ("WARC-Refers-To-Date", original.get("WARC-Date")),
+        ]
+    elif revisit.get("WARC-Refers-To-Target-URI"):
+        headers += [(name, value) for name, value in revisit.headers if name.lower().startswith("warc-refers-to-")]
+    content_type = "application/http; msgtype=response" if http else original.get("Content-Type")
+    headers += [("Content-Type", content_type), ("Content-Length", str(len(http) + size))]
+    if original is revisit:
+        headers = [(name, value) for name, value in headers if name.lower() != "warc-payload-digest"]
+    return Record(headers, http, size, body, original.close, revisit.version)
+
+
+def _merged_http(http: bytes, original: Record) -> bytes:
+    """The HTTP header of a revisit, with what frames the payload as the original has it."""
+    head, _, _ = http.partition(b"\n")
+    revisit = Record((), http, 0, one_piece(b""))
+    kept = [(name, value) for name, value in revisit.http_headers() if name.lower() not in _FRAMING]
+    if not original.http:
+        kept.append(("Content-Type", original.get("Content-Type")))
+        kept.append(("Content-Length", str(original.size)))
+    kept += [(name, value) for name, value in original.http_headers() if name.lower() in _FRAMING]
+    status = head.rstrip(b"\r")
+    if revisit.http_status == "304":
+        status = original.http.partition(b"\n")[0].rstrip(b"\r") or b"HTTP/1.1 200 OK"
+    lines = b"".join(f"{name}: {value}\r\n".encode("utf-8", "surrogateescape") for name, value in kept)
+    return status + b"\r\n" + lines + b"\r\n"
+
+
+# -- the answer -------------------------------------------------------------------------------------
+
+
+class RecordAnswer(Response):
+    """A record as the body of an answer, sent as it is read. If its bytes end early the connection is cut."""
+
+    def __init__(self, head: bytes, record: Record, tail: bytes, made: Response) -> None:
+        super().__init__(None, made.status_code)
+        self.raw_headers = [pair for pair in made.raw_headers if pair[0] != b"content-length"]
+        self._head, self._record, self._tail = head, record, tail
+        if record.size >= 0:
+            size = len(head) + record.size + len(tail)
+            self.raw_headers.append((b"content-length", b"%d" % size))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI application."""
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if scope["method"] == "HEAD":
+                await send({"type": "http.response.body", "body": b""})
+                return
+            waiting = self._head
+            async for piece in self._record.body:
+                if waiting:
+                    piece, waiting = waiting + piece, b""
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": waiting + self._tail})
+        finally:
+            await self._record.close()
+
+
+def answer_record(loaded: Loaded, errors: Errors, links: str) -> Response:
+    """A record as the resource API gives it. ``links`` is the header ``Link``."""
+    row, record = loaded
+    cdx = as_cdxj(row).decode("utf-8", "replace").strip()
+    headers = [
+        ("Archive-Source-Coll", row.origin.coll),
+        ("Memento-Datetime", http_date(row.timestamp)),
+        ("Link", links),
+        ("WARC-Target-URI", row.url),
+        ("Warcserver-Type", "warc"),
+        ("Warcserver-Source-Coll", row.origin.coll),
+        ("Warcserver-Cdx", cdx[:_MAX_CDX]),
+    ]
+    if errors:
+        headers.append(("ResErrors", error_header(errors)))
+    made = answer(200, b"", WARC, [(name, header_value(value)) for name, value in headers])
+    return RecordAnswer(record.head + record.http, record, b"\r\n\r\n", made)
+
+
+def nearest_first(query: Query, stamp: str) -> Query:
+    """The same query, with the rows nearest to a time first."""
+    return replace(query, closest=stamp, order="closest")
+

@@ -1,0 +1,59 @@
+"""What an archive has noted of an obi, as observations that WARC records are made of, and the bytes of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warcio.recordloader import ArcWarcRecord
+
+from archec.catalogue.model import Obi
+from archec.store.layout import Layout
+from archec.store.reader import open_obi
+from archec.warc import records
+from archec.warc.records import Contents, Observation, RecordKind
+
+
+def states(obi: Obi) -> Iterator[Observation]:
+    """The noted states of a template or a file, oldest first."""
+    for tist, sha256 in obi.history:
+        if sha256 is not None:
+            yield state(obi, tist, sha256)
+
+
+def state(obi: Obi, tist: int, sha256: str) -> Observation:
+    """The state that was noted at ``tist``."""
+    version = obi.versions.get(sha256)
+    at = obi.bytes_at(tist)
+    if obi.kind == "tobi":
+        size = version.size if version is not None else 0
+        return Observation("resource", obi.id, tist, tist, sha256, size, "text/plain", at=at)
+    note = obi.notes.get(tist)
+    size, kind = (version.size, version.type) if version is not None else (-1, "")
+    if note is None:
+        return Observation(_kind(obi.id, ""), obi.id, tist, tist, sha256, size, kind)
+    own = _kind(obi.id, note.target)
+    return Observation(
+        own, obi.id, tist, tist, sha256, size, kind, note.status, note.headers, note.target, at=at
+    )
+
+
+def record_of(layout: Layout, seen: Observation) -> tuple[ArcWarcRecord, Contents | None]:
+    """The record of a state, and its contents; None of a redirect, which has none.
+
+    Raises NotHeld, CorruptArchive and StorageFailed where the bytes cannot be read. Whether they are those that were
+    noted is for the caller to compare.
+    """
+    if seen.kind == "redirect":
+        return records.redirect(seen, records.http_head(seen)), None
+    if seen.kind == "resource":
+        contents = records.contents_of(open_obi(layout, seen.at or seen.noted, seen.id))
+        return records.resource(seen, contents), contents
+    head = records.http_head(seen)
+    contents = records.contents_of(open_obi(layout, seen.at or seen.noted, seen.id), head.headers_buff)
+    return records.response(seen, head, contents), contents
+
+
+def _kind(url: str, target: str) -> RecordKind:
+    if target:
+        return "redirect"
+    return "resource" if url.startswith("ftp:") else "response"

@@ -1,0 +1,187 @@
+"""TimeGates, mementos, TimeMaps and raw replay."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from access_support import client, configured, give_tokens, serving, write_index
+from warc_files import Crawl
+
+U = "http://a.org/x?b=2&a=1"
+STAMPS = ("20140101000000", "20150101000000", "20160101000000")
+DATES = ("Wed, 01 Jan 2014 00:00:00 GMT", "Thu, 01 Jan 2015 00:00:00 GMT", "Fri, 01 Jan 2016 00:00:00 GMT")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("access")
+    crawl = Crawl(folder / "w" / "a.warc.gz")
+    unsafe = {"Set-Cookie": "a=b", "Connection": "close", "ETag": '"old"', "X-Note": "n"}
+    for n, stamp in enumerate(STAMPS):
+        crawl.response(U, stamp, f"version {n}".encode(), headers={**unsafe, "Last-Modified": DATES[n]})
+    crawl.response("http://a.org/moved", STAMPS[0], b"", status="301 Moved", headers={"Location": "/x?a=1&b=2"})
+    crawl.response("http://a.org/gone", STAMPS[0], b"gone", status="404 Not Found")
+    packed = {"Transfer-Encoding": "chunked", "Content-Encoding": "gzip"}
+    crawl.response("http://a.org/chunks", STAMPS[0], b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n", headers=packed)
+    crawl.other("resource", "urn:x-repec:aaa:s:1", STAMPS[0], b"Template-Type: x", "text/plain; charset=utf-8")
+    write_index(folder / "a.cdxj", crawl.close())
+    config = configured(folder, "collections: {a: {index: a.cdxj, resource: ./w}}")
+    give_tokens(config)
+    with serving(config) as url:
+        yield url
+
+
+@pytest.fixture
+def get(base: str) -> Iterator[httpx.Client]:
+    with client(base) as one:
+        yield one
+
+
+def rels(header: str) -> dict[str, tuple[str, str]]:
+    """URI and datetime by relation."""
+    found: dict[str, tuple[str, str]] = {}
+    for uri, rest in re.findall(r'<([^>]*)>((?:; [a-z]+="[^"]*")*)', header):
+        names = re.search(r'rel="([^"]*)"', rest)
+        date = re.search(r'datetime="([^"]*)"', rest)
+        for name in names[1].split() if names else ():
+            found.setdefault(name, (uri, date[1] if date else ""))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("date", "chosen"),
+    [
+        ("", 2),
+        ("Tue, 01 Jan 2013 00:00:00 GMT", 0),
+        ("Sun, 01 Feb 2015 00:00:00 GMT", 1),
+        ("Sat, 01 Jan 2028 00:00:00 GMT", 2),
+    ],
+)
+def test_a_timegate_redirects_to_the_nearest(base: str, get: httpx.Client, date: str, chosen: int) -> None:
+    answer = get.get(f"/a/{U}", headers={"Accept-Datetime": date} if date else {})
+    assert answer.status_code == 302
+    assert answer.headers["location"] == f"{base}/a/{STAMPS[chosen]}id_/{U}"
+    assert answer.headers["vary"] == "accept-datetime"
+    assert "memento-datetime" not in answer.headers
+    found = rels(answer.headers["link"])
+    assert found["original"][0] == U
+    assert found["timemap"][0] == f"{base}/a/timemap/link/{U}"
+    assert found["first"] == (f"{base}/a/{STAMPS[0]}id_/{U}", DATES[0])
+    assert found["last"] == (f"{base}/a/{STAMPS[2]}id_/{U}", DATES[2])
+    own = answer.headers["link"].partition(f'<{answer.headers["location"]}>; ')[2].partition(", <")[0]
+    assert re.fullmatch(f'rel="[a-z ]*memento"; datetime="{DATES[chosen]}"', own)
+    assert ("prev" in found, "next" in found) == (chosen > 0, chosen < 2)
+
+
+def test_bad_dates_and_unknown_urls(get: httpx.Client) -> None:
+    for date in ("yesterday", "2015-01-01", "Thu, 31 May 2007 20:35:00 CET", "Thu, 99 May 2007 20:35:00 GMT"):
+        assert get.get(f"/a/{U}", headers={"Accept-Datetime": date}).status_code == 400
+    for path in ("/a/http://none.org/", "/a/2014id_/http://none.org/", "/a/id_/http://none.org/"):
+        answer = get.get(path)
+        assert answer.status_code == 404
+        assert answer.headers["content-type"].startswith("text/html")
+
+
+def test_a_memento_is_what_it_was(base: str, get: httpx.Client) -> None:
+    for modifier in ("id_", "", "im_", "js_", "cs_", "if_", "mp_"):
+        answer = get.get(f"/a/{STAMPS[1]}{modifier}/{U}")
+        assert (answer.status_code, answer.content) == (200, b"version 1")
+        headers = answer.headers
+        assert headers["memento-datetime"] == DATES[1]
+        assert headers["content-location"] == f"{base}/a/{STAMPS[1]}id_/{U}"
+        assert "vary" not in headers
+        assert headers["last-modified"] == DATES[1]
+        assert "set-cookie" not in headers
+        assert (headers["x-archive-orig-set-cookie"], headers["x-archive-orig-connection"]) == ("a=b", "close")
+        assert (headers["x-archive-orig-etag"], headers["x-archive-orig-x-note"]) == ('"old"', "n")
+        assert headers["content-security-policy"] == "default-src 'none'; sandbox"
+        assert rels(headers["link"])["prev"][1] == DATES[0]
+
+
+def test_an_inexact_stamp_leads_to_the_exact_one(base: str, get: httpx.Client) -> None:
+    answer = get.get(f"/a/2014/{U}")
+    assert answer.status_code == 302
+    assert answer.headers["location"] == f"{base}/a/{STAMPS[1]}id_/{U}"
+    assert "vary" not in answer.headers
+    assert get.get(f"/a/{STAMPS[0]}/http:/a.org/x?a=1&b=2").status_code == 200
+
+
+def test_a_timegate_that_answers_itself(base: str, get: httpx.Client) -> None:
+    answer = get.get(f"/a/id_/{U}", headers={"Accept-Datetime": DATES[0]})
+    assert (answer.status_code, answer.content) == (200, b"version 0")
+    assert answer.headers["vary"] == "accept-datetime"
+    assert answer.headers["content-location"] == f"{base}/a/{STAMPS[0]}id_/{U}"
+    assert answer.headers["memento-datetime"] == DATES[0]
+
+
+def test_redirects_failures_chunks_and_templates(base: str, get: httpx.Client) -> None:
+    moved = get.get(f"/a/{STAMPS[0]}id_/http://a.org/moved")
+    assert moved.status_code == 301
+    assert moved.headers["location"] == f"{base}/a/{STAMPS[0]}id_/http://a.org/x?a=1&b=2"
+    gone = get.get(f"/a/{STAMPS[0]}id_/http://a.org/gone")
+    assert (gone.status_code, gone.content, gone.headers["memento-datetime"]) == (404, b"gone", DATES[0])
+    with get.stream("GET", f"/a/{STAMPS[0]}id_/http://a.org/chunks") as chunks:
+        assert b"".join(chunks.iter_raw()) == b"abcde"
+        assert chunks.headers["content-encoding"] == "gzip"
+    template = get.get(f"/a/{STAMPS[0]}id_/urn:x-repec:aaa:s:1")
+    assert (template.content, template.headers["content-type"]) == (b"Template-Type: x", "text/plain; charset=utf-8")
+
+
+def test_ranges_tags_and_head(get: httpx.Client) -> None:
+    path = f"/a/{STAMPS[1]}id_/{U}"
+    for given, status, content, span in (
+        ("bytes=0-2", 206, b"ver", "bytes 0-2/9"),
+        ("bytes=8-", 206, b"1", "bytes 8-8/9"),
+        ("bytes=-3", 206, b"n 1", "bytes 6-8/9"),
+        ("bytes=9-", 416, b"", "bytes */9"),
+        ("bytes=x", 200, b"version 1", ""),
+    ):
+        answer = get.get(path, headers={"Range": given})
+        assert (answer.status_code, answer.content, answer.headers.get("content-range", "")) == (status, content, span)
+    whole = get.get(path)
+    tag = whole.headers["etag"]
+    assert get.get(path, headers={"If-None-Match": f'"x", {tag}'}).status_code == 304
+    assert get.get(path, headers={"Range": "bytes=0-2", "If-Range": '"x"'}).status_code == 200
+    head = get.head(path)
+    assert (head.content, head.headers["content-length"]) == (b"", "9")
+    assert get.post(path).status_code == 405
+
+
+def test_timemaps(base: str, get: httpx.Client) -> None:
+    answer = get.get(f"/a/timemap/link/{U}")
+    assert answer.headers["content-type"] == "application/link-format"
+    assert "vary" not in answer.headers
+    found = rels(answer.text.replace("\n", ""))
+    assert found["self"][0] == f"{base}/a/timemap/link/{U}"
+    assert f'from="{DATES[0]}"; until="{DATES[2]}"' in answer.text
+    assert re.findall('datetime="([^"]*)"', answer.text) == list(DATES)
+    value = get.get(f"/a/timemap/json/{U}").json()
+    assert [one["uri"] for one in value["mementos"]["list"]] == [f"{base}/a/{stamp}id_/{U}" for stamp in STAMPS]
+    assert value["mementos"]["first"]["datetime"] == "2014-01-01T00:00:00Z"
+    assert [row[:14] for row in get.get(f"/a/timemap/cdxj/{U}").text.splitlines() if row[0] != "!"] == list(STAMPS)
+    none = get.get("/a/timemap/link/http://none.org/")
+    assert (none.status_code, none.text, none.headers["content-type"]) == (404, "", "application/link-format")
+    unknown = get.get(f"/a/timemap/xml/{U}")
+    assert unknown.status_code == 400
+    assert "xml" in unknown.json()["message"]
+
+
+def test_pages_of_a_timemap(base: str, get: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("archec.access.memento._PAGE", 2)
+    first, second = get.get(f"/a/timemap/link/{U}"), get.get(f"/a/timemap/link/2/{U}")
+    assert re.findall('datetime="([^"]*)"', first.text + second.text) == list(DATES)
+    assert f'<{base}/a/timemap/link/2/{U}>; rel="timemap"' in first.text
+    assert f'<{base}/a/timemap/link/1/{U}>; rel="timemap"' in second.text
+
+
+def test_web_and_available_are_those_of_the_default_collection(base: str, get: httpx.Client) -> None:
+    answer = get.get(f"/web/2014/{U}")
+    assert answer.headers["location"] == f"{base}/web/{STAMPS[1]}id_/{U}"
+    assert get.get(f"/web/{STAMPS[0]}id_/{U}").content == b"version 0"
+    available = get.get("/wayback/available", params={"url": U, "timestamp": "2013"}).json()
+    found = available["archived_snapshots"]["closest"]
+    assert (found["url"], found["timestamp"], found["available"]) == (f"{base}/web/{STAMPS[0]}id_/{U}", STAMPS[0], True)
+    assert get.get("/wayback/available?url=none.org").json()["archived_snapshots"] == {}

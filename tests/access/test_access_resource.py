@@ -1,0 +1,272 @@
+"""The resource API over WARC and ARC files, and over our own obi store."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from access_support import LISTER, client, configured, give_tokens, line, rows, serving, write_index
+from fastwarc.warc import ArchiveIterator as FastWarc
+from warc_files import Crawl
+from warcio.archiveiterator import ArchiveIterator
+
+from archec.archive.opening import opened
+from archec.config import Config, parse
+from archec.export.run import ExportRequest, export_warc
+from archec.export.units import Selection
+from archec.progress import Silent
+
+S = "20140101000000"
+ARC = (
+    b"filedesc://a.arc 0.0.0.0 20140101000000 text/plain 76\n1 0 Test\nURL IP-address Archive-date Content-type "
+    b"Archive-length\n" + b" " * 9 + b"\n"
+)
+ARC_BODY = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>arc</p>"
+ARC_LINE = b"http://arc.org/ 192.0.2.1 20140101000000 text/html %d\n" % len(ARC_BODY)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("access")
+    one, plain = Crawl(folder / "warcs" / "one.warc.gz"), Crawl(folder / "warcs" / "two.warc", gzip=False)
+    first = one.response("http://a.org/", S, b"<p>first</p>")
+    one.revisit("http://a.org/", "20150101000000", first)
+    one.revisit("http://other.org/copy", "20150101000000", first)
+    one.response("http://r.org/", S, b"", status="301 Moved", headers={"Location": "https://www.r.org"})
+    one.response("http://r.org/", "20140101000001", b"second")
+    moved = one.response("http://m.org/", S, b"", status="302 Found", headers={"Location": "http://m.org/x"})
+    one.revisit("http://m.org/", "20150101000000", moved, status="302 Found")
+    one.response("http://chunks.org/", S, b"3\r\nabc\r\n0\r\n\r\n", headers={"Transfer-Encoding": "chunked"})
+    one.response("http://large.org/", S, b"0123456789" * 500_000)
+    plain.other("resource", "ftp://f.org/x.txt", S, b"a file", "text/plain")
+    plain.other("metadata", "http://a.org/meta", S, b"k: v\r\n", "application/warc-fields")
+    plain.other("conversion", "http://a.org/conv", S, b"text", "text/plain")
+    plain.raw(b"no record at all", "http://bad.org/", S)
+    plain.raw(b"WARC/1.0\r\nWARC-Type: response\r\nContent-Length: 5\r\n\r\nabc", "http://cut.org/", S)
+    lines = one.close() + plain.close()
+    (folder / "warcs" / "a.arc.gz").write_bytes(gzip.compress(ARC) + gzip.compress(ARC_LINE + ARC_BODY + b"\n"))
+    offset = len(gzip.compress(ARC))
+    lines.append(line("http://arc.org/", S, offset=offset, filename="a.arc.gz"))
+    lines += [
+        line("http://gone.org/", S, offset="0", length="10", filename="missing.warc.gz"),
+        line("http://gone.org/", "20140101000001", offset="0", length="10", filename="../one.warc.gz"),
+        line("http://gone.org/", "20140101000002", offset="0", length="10", filename="/etc/passwd"),
+        line("http://nothing.org/", S),
+    ]
+    write_index(folder / "index.cdxj", lines)
+    (folder / "paths.txt").write_text(f"zzz\t/nowhere\none.warc.gz\t/nowhere/x\t{folder}/warcs/one.warc.gz\n")
+    config = configured(
+        folder,
+        """
+collections:
+  c: {index: index.cdxj, resource: ./warcs}
+  slow: {index: index.cdxj, resource: [./nowhere, 'warc-prefix+./warcs']}
+  listed: {index: index.cdxj, resource: 'warc-index+./paths.txt'}
+  seq: {sequence: [{index: index.cdxj, resource: ./nowhere}, {index: index.cdxj, resource: ./warcs}]}
+access: {rules: [{url_prefix: 'http://large.org/', rights: withdrawn, reason: too large}]}
+""",
+    )
+    give_tokens(config)
+    with serving(config) as url:
+        yield url
+
+
+@pytest.fixture
+def get(base: str) -> Iterator[httpx.Client]:
+    with client(base) as one:
+        yield one
+
+
+def record(answer: httpx.Response) -> Any:
+    """The one record of an answer, which warcio and fastwarc find nothing wrong with."""
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/warc-record"
+    found = list(ArchiveIterator(io.BytesIO(answer.content), check_digests=True))
+    assert len(found) == 1
+    again = next(iter(ArchiveIterator(io.BytesIO(answer.content), check_digests=True)))
+    again.payload = again.content_stream().read()
+    assert again.digest_checker.passed is not False, again.digest_checker.problems
+    has_digest = again.rec_headers.get_header("WARC-Block-Digest") is not None  # without one it verifies nothing
+    fast = next(iter(FastWarc(io.BytesIO(answer.content), verify_digests=has_digest)), None)
+    assert fast is not None
+    return again
+
+
+def test_a_record_with_headers_that_say_where_it_is_from(get: httpx.Client) -> None:
+    answer = get.get("/c/resource?url=http://a.org/")
+    found = record(answer)
+    assert found.payload == b"<p>first</p>"
+    assert found.rec_headers.get_header("WARC-Target-URI") == "http://a.org/"
+    headers = answer.headers
+    assert headers["archive-source-coll"] == headers["warcserver-source-coll"] == "c"
+    assert headers["memento-datetime"] == "Wed, 01 Jan 2014 00:00:00 GMT"
+    assert headers["warc-target-uri"] == "http://a.org/"
+    assert headers["warcserver-type"] == "warc"
+    assert headers["warcserver-cdx"].startswith("org,a)/ 20140101000000 {")
+    assert int(headers["content-length"]) == len(answer.content)
+    for part in ('<http://a.org/>; rel="original"', "/c/http://a.org/>; rel=\"timegate\"", 'rel="timemap"'):
+        assert part in headers["link"]
+    head = get.head("/c/resource?url=http://a.org/")
+    assert head.headers["memento-datetime"] == headers["memento-datetime"]
+    assert head.content == b""
+
+
+def test_revisits_have_the_payload_of_what_they_refer_to(get: httpx.Client) -> None:
+    for url in ("http://a.org/", "http://other.org/copy"):
+        found = record(get.get(f"/c/resource?url={url}&closest=2016"))
+        assert found.payload == b"<p>first</p>"
+        assert found.rec_type == "response"
+        assert found.rec_headers.get_header("WARC-Target-URI") == url
+        assert found.rec_headers.get_header("WARC-Date") == "2015-01-01T00:00:00Z"
+        assert found.rec_headers.get_header("WARC-Refers-To-Target-URI") == "http://a.org/"
+        assert found.http_headers.get_header("X-Visit") == "second"
+        assert found.http_headers.get_header("Content-Length") == "12"
+
+
+def test_redirects(get: httpx.Client) -> None:
+    assert record(get.get("/c/resource?url=http://r.org/")).payload == b"second"
+    found = record(get.get("/c/resource?url=http://m.org/&closest=2016"))
+    assert (found.http_headers.get_statuscode(), found.payload) == ("302", b"")
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "payload"),
+    [
+        ("http://chunks.org/", "response", b"abc"),
+        ("ftp://f.org/x.txt", "resource", b"a file"),
+        ("http://a.org/meta", "metadata", b"k: v\r\n"),
+        ("http://a.org/conv", "conversion", b"text"),
+        ("http://arc.org/", "response", b"<p>arc</p>"),
+    ],
+)
+def test_records_of_every_kind(get: httpx.Client, url: str, kind: str, payload: bytes) -> None:
+    found = record(get.get(f"/c/resource?url={url}"))
+    assert (found.rec_type, found.payload) == (kind, payload)
+
+
+def test_what_cannot_be_loaded_is_named(get: httpx.Client) -> None:
+    answer = get.get("/c/resource?url=http://gone.org/")
+    assert answer.status_code == 404
+    assert answer.json()["message"] == "No Resource Found"
+    assert json.loads(answer.headers["reserrors"]) == answer.json()["errors"]
+    assert "refused" in answer.json()["errors"]["c"]
+    assert get.get("/c/resource?url=http://bad.org/").status_code == 404
+    assert get.get("/c/resource?url=http://nothing.org/").status_code == 404
+    assert get.get("/c/resource?url=http://unknown.org/").json() == {"message": "No Resource Found"}
+    with pytest.raises(httpx.RemoteProtocolError):
+        get.get("/c/resource?url=http://cut.org/")
+
+
+def test_other_places_lists_and_steps_are_tried_in_turn(get: httpx.Client) -> None:
+    for coll in ("slow", "listed", "seq"):
+        assert record(get.get(f"/{coll}/resource?url=http://a.org/")).payload == b"<p>first</p>"
+
+
+def test_accept_datetime_negotiates(get: httpx.Client) -> None:
+    date = {"Accept-Datetime": "Thu, 31 Dec 2015 20:35:00 GMT"}
+    found = get.get("/c/resource?url=http://a.org/", headers=date)
+    assert found.headers["memento-datetime"] == "Thu, 01 Jan 2015 00:00:00 GMT"
+    assert get.get("/c/resource?url=http://a.org/", headers={"Accept-Datetime": "yesterday"}).status_code == 400
+
+
+def test_content_is_for_those_who_may_have_it(base: str, get: httpx.Client) -> None:
+    with client(base, LISTER) as lister:
+        assert lister.get("/c/resource?url=http://a.org/").status_code == 403
+        assert lister.get("/c/resource?url=http://unknown.org/").status_code == 404
+    withdrawn = get.get("/c/resource?url=http://large.org/")
+    assert (withdrawn.status_code, withdrawn.json()["message"]) == (451, "Withdrawn: too large")
+    assert rows(get.get("/c/index?url=http://large.org/&output=json").text)[0]["access"] == "withdrawn"
+
+
+def test_requests_in_the_body_of_a_post(get: httpx.Client) -> None:
+    for path in ("/c/resource-post", "/c/resource/postreq"):
+        for body in ("GET /\r\nUser-Agent: x\r\n\r\n", "GET / HTTP/1.1\n\n", "GET /"):
+            assert record(get.post(f"{path}?url=http://a.org/", content=body)).payload == b"<p>first</p>"
+        assert get.post(f"{path}?url=http://a.org/", content="").status_code == 400
+        assert get.post(f"{path}?url=http://a.org/", content="what is this").status_code == 400
+        assert get.get(f"{path}?url=http://a.org/").status_code == 405
+    assert get.post("/c/index/postreq?url=http://a.org/", content="GET /").text
+
+
+def test_posts_are_looked_up_by_their_own_key(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "p.warc.gz")
+    crawl.response("http://p.org/?__wb_method=POST&a=1&b=two", S, b"posted")
+    write_index(tmp_path / "p.cdxj", crawl.close())
+    config = configured(tmp_path, "collections: {p: {index: p.cdxj, resource: ./w}}")
+    give_tokens(config)
+    with serving(config) as url, client(url) as get:
+        assert record(get.post("/p/resource?url=http://p.org/", data={"b": "two", "a": "1"})).payload == b"posted"
+        assert record(get.post("/p/resource?url=http://p.org/", json={"x": {"a": 1}, "b": "two"})).payload == b"posted"
+        body = "POST / HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\n\r\na=1&b=two"
+        assert record(get.post("/p/resource-post?url=http://p.org/", content=body)).payload == b"posted"
+        assert get.post("/p/resource?url=http://p.org/", data={"a": "2"}).status_code == 404
+
+
+# -- our own archive --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def own(demo: Config) -> Iterator[tuple[str, Config]]:
+    collections = parse("collections: {own: $archive}", demo.base / "config.yaml").collections
+    config = dataclasses.replace(
+        demo, collections=collections, server=dataclasses.replace(demo.server, port=0, access_log="")
+    )
+    give_tokens(config)
+    with opened(config) as archive, serving(config, archive) as url:
+        yield url, config
+
+
+def test_every_state_is_a_row_and_its_record_is_that_of_the_export(own: tuple[str, Config], folder: Path) -> None:
+    url, config = own
+    with opened(config) as archive:
+        export_warc(archive, ExportRequest(folder / "vault", Selection(), 0, False, False), Silent(), print)
+        ids = [obi.id for kind in ("tobi", "fobi") for obi in archive.catalogue.all(kind) if len(obi.history)]
+    exported: dict[tuple[str, str], bytes] = {}
+    for path in (folder / "vault" / "archive").rglob("*.warc.gz"):
+        data = path.read_bytes()
+        members = ArchiveIterator(io.BytesIO(data))
+        for one in members:
+            at = members.get_record_offset()
+            one.content_stream().read()
+            raw = gzip.decompress(data[at : at + members.get_record_length()])
+            key = (one.rec_headers.get_header("WARC-Target-URI") or "", one.rec_headers.get_header("WARC-Date"))
+            exported[key] = raw
+    seen = 0
+    with client(url) as get:
+        for obi in ids:
+            for row in rows(get.get("/own/index", params={"url": obi, "output": "json"}).text):
+                assert "filename" not in row
+                assert row["obi"] in ids
+                assert row["digest"].startswith("sha256:")
+                assert row["source_type"] == "archec"
+                answer = get.get("/own/resource", params={"url": row["url"], "closest": row["timestamp"]})
+                record(answer)
+                date = answer.content.partition(b"WARC-Date: ")[2][:20].decode()
+                # Of two URLs that differ by a trailing slash only, which have the same key, the first is given.
+                assert answer.content == exported[answer.headers["warc-target-uri"], date]
+                seen += 1
+    assert seen > 10
+
+
+def test_stretches_of_the_own_archive(own: tuple[str, Config]) -> None:
+    url, config = own
+    with client(url) as get, opened(config) as archive:
+        tobi = next(archive.catalogue.all("tobi"))
+        fobi = next(one for one in archive.catalogue.all("fobi") if len(one.history))
+        host = fobi.id.split("/")[2]
+        below = rows(get.get("/own/index", params={"url": f"http://{host}/*", "output": "json"}).text)
+        keys = [(row["urlkey"], row["timestamp"]) for row in below]
+        assert keys == sorted(keys)
+        assert fobi.id in {row["obi"] for row in below}
+        back = {"url": f"http://{host}/*", "output": "json", "sort": "reverse"}
+        assert rows(get.get("/own/index", params=back).text) == below[::-1]
+        handles = rows(get.get("/own/index", params={"url": "urn:x-repec:*", "output": "json"}).text)
+        assert tobi.id in {row["obi"] for row in handles}
+        assert get.get("/own/resource", params={"url": tobi.handle}).status_code == 200
