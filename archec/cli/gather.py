@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import click
 
+from archec.archive.follow import last_run
 from archec.archive.report import Report
 from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.cli.runreport import RunLine, begin, gather_table
-from archec.config import load
-from archec.errors import UsageError
+from archec.config import Config, load
+from archec.errors import DataSetError, Exit, UsageError, gravest
 from archec.export.units import Selection
+from archec.gather.dataset import Chosen
 from archec.gather.options import Budget, Options
 from archec.gather.run import dry_run as run_dry
 from archec.gather.run import exit_code
 from archec.gather.run import gather as gather_run
+from archec.gather.several import OverallMeter, in_order, still_to_read
+from archec.progress import Meter
 from archec.terminal.output import echo, echo_json, note
 from archec.terminal.progress import meter_for
 from archec.tist import iso, parse_when
@@ -32,10 +38,13 @@ _Limit = TypeVar("_Limit", int, float)
 @click.option(
     "-f",
     "--file",
+    "files",
+    multiple=True,
     type=click.Path(path_type=Path),
     metavar="TARBALL",
-    help="Replay this data set instead of the current one.",
+    help="Replay this data set instead of the current one; may be repeated, and others may follow.",
 )
+@click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE|FOLDER]...")
 @click.option("--as-of", metavar="DATE", help="The data set's date; else that in its name, else its newest member's.")
 @click.option("--no-fetch", is_flag=True, help="Read templates only; fetch no files.")
 @click.option("--complete", is_flag=True, help="The data set is all of RePEc: archives that it lacks count as lost.")
@@ -56,7 +65,8 @@ _Limit = TypeVar("_Limit", int, float)
 @click.pass_context
 def gather(
     context: click.Context,
-    file: Path | None,
+    files: tuple[Path, ...],
+    more: tuple[Path, ...],
     as_of: str | None,
     no_fetch: bool,
     complete: bool,
@@ -76,6 +86,10 @@ def gather(
     for cron. Only one run works on an archive at a time. What a run has committed is kept whatever happens to it;
     the next run, or --resume, continues. Within a budget (--max-files, --max-bytes, --max-time) files that were
     never tried come first, then the longest overdue.
+
+    Several data sets (-f A -f B, or -f A B ..., a folder stands for the tarballs in it) are replayed oldest first, each
+    in a run of its own; files are fetched after the last. One that is damaged or no tarball does not stop the others.
+    --resume goes on where such a command stopped.
     """
     line = begin(context.meta)
     config = load(config_file)
@@ -85,7 +99,6 @@ def gather(
         config.max_time if max_time is None else _positive("--max-time", parse_duration(max_time)),
     )
     options = Options(
-        file=file,
         as_of=parse_when(as_of) if as_of is not None else None,
         fetch=not no_fetch,
         complete=complete,
@@ -94,25 +107,66 @@ def gather(
         accept=frozenset(_code(code) for code in accept_losses),
         budget=budget,
     )
+    chosen = in_order(config, [*files, *more], options.as_of) if files or more else []
+    run = _Run(config, line, dry_run, as_json)
     with meter_for() as meter:
-        if dry_run:
-            line.take(run_dry(config, options, meter))
+        if len(chosen) > 1:
+            code = _each(run, chosen, options, meter)
         else:
-            gather_run(config, options, meter, begun=partial(_begun, line))
-    report = line.finished()
-    _warn(report)
+            code = run(replace(options, file=chosen[0].path if chosen else None), meter)
     if codes := sorted(options.accept - {"all"}):
         with opened(config_file) as archive:
-            for code in codes:
-                warn_if_unknown(archive.catalogue, Selection(code))
-    value = report.as_value()
-    with suppress(BrokenPipeError):  # the run is done, whether or not anyone reads its report
-        if as_json:
-            echo_json(value)
+            for archive_code in codes:
+                warn_if_unknown(archive.catalogue, Selection(archive_code))
+    context.exit(int(code))
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of the command, and what it prints."""
+
+    config: Config
+    line: RunLine
+    dry: bool
+    as_json: bool
+
+    def __call__(self, options: Options, meter: Meter) -> Exit:
+        if self.dry:
+            self.line.take(run_dry(self.config, options, meter))
         else:
-            for row in gather_table(value):
-                echo(row)
-    context.exit(int(exit_code(report)))
+            gather_run(self.config, options, meter, begun=partial(_begun, self.line))
+        report = self.line.finished()
+        _warn(report)
+        value = report.as_value()
+        with suppress(BrokenPipeError):  # the run is done, whether or not anyone reads its report
+            if self.as_json:
+                echo_json(value)
+            else:
+                for row in gather_table(value):
+                    echo(row)
+        return exit_code(report)
+
+
+def _each(run: _Run, chosen: Sequence[Chosen], options: Options, meter: Meter) -> Exit:
+    """A run for each data set. One that cannot be read does not stop the others; any other error does."""
+    if options.as_of is not None:
+        raise UsageError("--as-of is the date of a single data set", hint="name only one")
+    to_read = [(one, False) for one in chosen]
+    if options.resume:
+        with opened(run.config) as archive:
+            to_read = list(still_to_read(chosen, last_run(archive.layout), archive.catalogue.data_sets()))
+        note(f"{len(chosen) - len(to_read):,} of {len(chosen):,} data sets were read before")
+    overall = OverallMeter(meter, [one.path.stat().st_size if one.form == "tarball" else 0 for one, _ in to_read])
+    codes = {Exit.DONE}
+    for number, (one, resume) in enumerate(to_read, 1):
+        overall.next()
+        last = number == len(to_read)
+        try:
+            codes.add(run(replace(options, file=one.path, resume=resume, fetch=options.fetch and last), overall))
+        except DataSetError as error:
+            note(error)
+            codes.add(error.exit_code)
+    return gravest(codes)
 
 
 def _begun(line: RunLine, report: Report) -> None:

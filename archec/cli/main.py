@@ -24,10 +24,10 @@ back; 4 another run holds the lock; 5 stopped by its budget, resumable;
 
 
 _COMMANDS = (
-    "init", "gather", "demo", "history", "get", "find", "dump", "rebuild", "redif", "serve", "access", "verify",
-    "check", "export", "lost", "changes", "coverage", "runs", "status", "report", "metrics",
+    "init", "gather", "demo", "history", "get", "find", "dump", "rebuild", "redif", "check-tarball", "serve", "access",
+    "verify", "check", "export", "lost", "changes", "coverage", "runs", "status", "report", "metrics",
 )  # fmt: skip
-"""Each is a function in a module of this package, both of the command's name."""
+"""Each is a function in a module of this package, both of the command's name (with ``_`` for ``-``)."""
 
 
 class _Commands(MutableMapping[str, click.Command]):
@@ -36,9 +36,10 @@ class _Commands(MutableMapping[str, click.Command]):
     def __getitem__(self, name: str) -> click.Command:
         if name not in _COMMANDS:
             raise KeyError(name)
-        command = getattr(import_module(f"archec.cli.{name}"), name)
+        module = name.replace("-", "_")
+        command = getattr(import_module(f"archec.cli.{module}"), module)
         if not isinstance(command, click.Command):
-            raise TypeError(f"archec.cli.{name}.{name} is not a command")
+            raise TypeError(f"archec.cli.{module}.{module} is not a command")
         return command
 
     def __setitem__(self, name: str, command: click.Command) -> NoReturn:

@@ -98,7 +98,7 @@ class RunLine:
 
     def take(self, report: Report) -> None:
         """The run has begun."""
-        self.report = report
+        self.report, self.over = report, False
 
     def finished(self) -> Report:
         """The run has ended; returns its report."""

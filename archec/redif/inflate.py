@@ -2,8 +2,8 @@
 
 Chunks have at most about 1 MiB, whatever the compression ratio, and the windows of the decompressors are limited: a
 decompression bomb costs time but no memory. Every check that a format carries is made, up to the last byte of the
-file: only NULs may follow the compressed data. For gzip ISA-L (package ``isal``) is used if installed: it takes 40 %
-of zlib's time.
+file: only NULs may follow the compressed data. All that comes before the damage is yielded. For gzip ISA-L (package
+``isal``) is used if installed: it takes 40 % of zlib's time.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 from typing import BinaryIO, Protocol, cast
@@ -21,8 +22,11 @@ import zstandard
 
 CHUNK = 512 * 1024
 _READ = 128 * 1024
+_PIECE = 4096
 _XZ_MEMORY = 512 * 1024 * 1024
 _ZSTD_WINDOW = 128 * 1024 * 1024
+_FAILURES = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError, EOFError)
+"""What decompressors raise for damaged data."""
 _GZIP, _ZSTD, _XZ, _BZIP2 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0", b"BZh"
 
 
@@ -50,10 +54,15 @@ class Raw:
         self.position += len(data)
         return data
 
-    def rewind(self) -> None:
-        """Back to the first byte."""
-        self._file.seek(0)
-        self.position = 0
+    def pieces(self, begin: int, fine: int) -> Iterator[bytes]:
+        """The file from the byte ``begin`` on in small pieces, from the byte ``fine`` on byte by byte."""
+        self.seek(begin)
+        return iter(lambda: self.read(min(_PIECE, fine - self.position) if self.position < fine else 1), b"")
+
+    def seek(self, position: int) -> None:
+        """Goes on with the byte ``position``."""
+        self._file.seek(position)
+        self.position = position
 
     def damaged(self, stream: str, how: object) -> Damaged:
         """The error for a compressed stream in which a fault was found in what has been read so far."""
@@ -63,7 +72,7 @@ class Raw:
 def chunks(raw: Raw) -> Iterator[bytes]:
     """The decompressed bytes of ``raw`` in chunks that are not empty. Raises Damaged, at the latest at the end."""
     magic = raw.read(10)
-    raw.rewind()
+    raw.seek(0)
     for begin, decompress in _FORMATS:
         if begin.match(magic):
             return decompress(raw)
@@ -87,6 +96,7 @@ def _gunzip(raw: Raw) -> Iterator[bytes]:
     failures: tuple[type[Exception], ...] = (zlib.error, inflater.error)
     data = raw.read()
     while data:
+        begin, done = raw.position - len(data), 0
         if len(data) > 3 and data[3] & 0xE0:  # isal does not mind them
             raise raw.damaged("gzip", "reserved flags are set")
         stream = inflater.decompressobj(31)
@@ -99,10 +109,13 @@ def _gunzip(raw: Raw) -> Iterator[bytes]:
             try:
                 out = stream.decompress(data, CHUNK)
             except failures as error:
+                again = raw.pieces(begin, raw.position - len(data))
+                yield from _before_damage(map(zlib.decompressobj(31).decompress, again), done)
                 raise raw.damaged("gzip", error) from error
             data = stream.unconsumed_tail
             wants_more = len(out) < CHUNK
             if out:
+                done += len(out)
                 yield out
         data = _next_stream(raw, stream.unused_data, "gzip", _GZIP)
 
@@ -111,6 +124,7 @@ def _streams(new: Callable[[], _Inflater], name: str, magic: bytes) -> Callable[
     def inflate(raw: Raw) -> Iterator[bytes]:
         data = raw.read()
         while data:
+            begin, done = raw.position - len(data), 0
             stream = new()
             while not stream.eof:
                 if stream.needs_input and not data:
@@ -119,16 +133,31 @@ def _streams(new: Callable[[], _Inflater], name: str, magic: bytes) -> Callable[
                         raise raw.damaged(name, "it ends early")
                 try:
                     out = stream.decompress(data, CHUNK)
-                except (lzma.LZMAError, OSError, ValueError, EOFError) as error:
+                except _FAILURES as error:
+                    again = raw.pieces(begin, raw.position - len(data) if data else raw.position - _READ)
+                    yield from _before_damage(map(new().decompress, again), done)
                     raise raw.damaged(name, error) from error
                 data = b""
                 if out:
+                    done += len(out)
                     yield out
             if isinstance(stream, lzma.LZMADecompressor) and stream.check == lzma.CHECK_NONE:
                 raw.unchecked = "an xz stream"
             data = _next_stream(raw, stream.unused_data, name, magic)
 
     return inflate
+
+
+def _before_damage(again: Iterator[bytes], done: int) -> Iterator[bytes]:
+    """What a stream has after its first ``done`` bytes, up to the damage; ``again`` decompresses it in small pieces.
+
+    A decompressor that fails keeps to itself what it has found in the piece before the fault.
+    """
+    with suppress(*_FAILURES):
+        for piece in again:
+            if len(piece) > done:
+                yield piece[done:]
+            done = max(0, done - len(piece))
 
 
 def _next_stream(raw: Raw, rest: bytes, name: str, magic: bytes) -> bytes:
@@ -145,19 +174,24 @@ def _next_stream(raw: Raw, rest: bytes, name: str, magic: bytes) -> bytes:
 
 
 def _unzstd(raw: Raw) -> Iterator[bytes]:
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
-    frames = _Frames(raw)
-    with decompressor.stream_reader(cast("BinaryIO", frames), read_across_frames=True, closefd=False) as reader:
-        while True:
-            try:
-                out = reader.read(CHUNK)
-            except zstandard.ZstdError as error:
-                raise raw.damaged("zstd", error) from error
-            if not out:
-                break
+    frames, done = _Frames(raw), 0
+    try:
+        for out in _zstd_chunks(frames):
+            done += len(out)
             yield out
+    except zstandard.ZstdError as error:
+        raw.seek(0)
+        yield from _before_damage(_zstd_chunks(_Frames(raw), fine=done), done)
+        raise raw.damaged("zstd", error) from error
     if not frames.ended:
         raise raw.damaged("zstd", "it ends early")
+
+
+def _zstd_chunks(frames: _Frames, fine: int | None = None) -> Iterator[bytes]:
+    """What the frames have, from the byte ``fine`` of it on byte by byte."""
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    with decompressor.stream_reader(cast("BinaryIO", frames), read_across_frames=True, closefd=False) as reader:
+        yield from iter(lambda: reader.read(1 if fine is not None and reader.tell() >= fine else CHUNK), b"")
 
 
 class _Frames:

@@ -204,8 +204,9 @@ def gunzip_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("gunzip_by")
+@pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CHECKED)
-def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path, name: str) -> None:
+def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path, name: str, step: int) -> None:
     texts = [b"Template-Type: ReDIF-Paper 1.0\nHandle: RePEc:aaa:ssssss:%d\n" % n for n in range(3)]
     plain = made([member(f"RePEc/aaa/{n}.rdf", text) for n, text in enumerate(texts)], tarfile.GNU_FORMAT)[:4096]
     data = CHECKED[name](plain)
@@ -213,14 +214,25 @@ def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path, name: str) -> 
     good = contents(path, data)
     assert good is not None
     assert [text for _, text in good] == texts
-    for cut in range(len(data)):
+    for cut in range(0, len(data), step):
         assert contents(path, data[:cut]) in (None, good), cut
     contents_at = {512 + 1024 * n + at for n, text in enumerate(texts) for at in range(len(text))}
-    bits = [bit for bit in range(8 * len(data)) if name != "plain" or bit // 8 not in contents_at]
+    bits = [bit for bit in range(0, 8 * len(data), step) if name != "plain" or bit // 8 not in contents_at]
     for bit in bits:  # of a tar without compression nothing checks the contents
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         assert contents(path, bytes(flipped)) in (None, good), bit
+
+
+@pytest.mark.usefixtures("gunzip_by")
+@pytest.mark.parametrize("name", ["gz", "gz-two-streams", "zst", "zst-two-frames"])
+@pytest.mark.parametrize("size", [1000, 2_000_000])
+def test_what_comes_before_the_damage_is_read(tmp_path: Path, name: str, size: int) -> None:
+    data = bytearray(CHECKED[name](made([member(f"{at}.rdf", str(at).encode() * size) for at in range(3)])))
+    data[-1 if name.startswith("zst") else -7] ^= 1  # in the last checksum
+    items, source = read(tmp_path / "x", bytes(data))
+    assert not source.whole
+    assert summary(items) == [("0.rdf", "blob"), ("1.rdf", "blob"), ("2.rdf", "blob")]
 
 
 @pytest.mark.parametrize("name", ["plain", "gz", "zst", "xz", "bz2"])

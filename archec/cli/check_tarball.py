@@ -1,0 +1,75 @@
+"""``archec check-tarball``: whether tarballs are whole, and what gathering them would find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from archec.cli.common import config_option, json_option
+from archec.config import DEFAULT_FILE, Config, load
+from archec.errors import DataSetError, Exit, gravest
+from archec.gather.inspection import Inspection, inspect
+from archec.terminal.output import echo, echo_json, note
+from archec.terminal.progress import meter_for
+from archec.tist import iso
+
+_MOST_OTHERS = 20
+
+
+@click.command("check-tarball")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@json_option
+@config_option
+@click.pass_context
+def check_tarball(context: click.Context, files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
+    """Tell whether tarballs are whole, and what is in them.
+
+    Reads each FILE to its end and makes every check that it carries. Says which date gathering it would give it and
+    why, which archives and how many templates it has, and which files would not count. Writes nothing and needs no
+    archive. The exit code is 8 if a FILE is damaged, 1 if one is no tarball. With --json an object per file that
+    would not count, {"type": "other", ...}, then one for the tarball, {"type": "tarball", ...}.
+    """
+    config = load(config_file) if config_file or Path(DEFAULT_FILE).exists() else Config()
+    codes: set[Exit] = set()
+    with meter_for() as meter:
+        for file in files:
+            others: list[str] = []
+
+            def other(path: str, file: Path = file, others: list[str] = others) -> None:
+                if as_json:
+                    echo_json({"type": "other", "source": str(file), "path": path})
+                elif len(others) < _MOST_OTHERS:
+                    others.append(path)
+
+            try:
+                found = inspect(file, config, meter, on_other=other)
+            except DataSetError as error:
+                note(error)
+                codes.add(error.exit_code)
+                continue
+            if found.damage is not None:
+                codes.add(Exit.DAMAGED)
+            if as_json:
+                echo_json({"type": "tarball", **found.as_value()})
+            else:
+                _table(found, others)
+    context.exit(int(gravest(codes)))
+
+
+def _table(found: Inspection, others: list[str]) -> None:
+    rows = [(found.source, "damaged" if found.damage else "whole")]
+    if found.damage:
+        rows.append(("damage", found.damage.message))
+    rows += [("warning", problem.message) for problem in found.warnings]
+    rows.append(("date", f"{iso(found.date)}, by {found.dated_by}" if found.date else found.dated_by))
+    rows.append(("archives", f"{len(found.archives):,}: {' '.join(sorted(found.archives))}"))
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(found.templates.items()))
+    rows.append(("templates", f"{sum(found.templates.values()):,}" + (f" ({kinds})" if kinds else "")))
+    unread = f", {found.unreadable:,} unreadable" if found.unreadable else ""
+    rows.append(("files", f"{found.files:,}{unread}, {found.others:,} that would not count"))
+    rows += [("", path) for path in others]
+    if found.others > len(others):
+        rows.append(("", f"... and {found.others - len(others):,} more (--json lists all)"))
+    for at, (label, text) in enumerate(rows):
+        echo(f"  {label:<10} {text}" if at else f"{label}: {text}")

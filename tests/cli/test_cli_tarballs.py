@@ -1,0 +1,156 @@
+"""Whole commands over tarballs: damage, several in one command, check-tarball."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import failpoint
+import pytest
+from gather_support import Member, archec_cli, archec_inline, make, tarball, template
+
+from archec.config import Config
+
+DAYS = ("2001-01-01", "2001-01-02", "2001-01-03")
+
+
+@pytest.fixture
+def config(memory_folder: Callable[[], Path]) -> Config:
+    return make(memory_folder() / "a", {"max_loss_least": 5})
+
+
+@pytest.fixture
+def days(tmp_path: Path) -> list[Path]:
+    """Three data sets; the title of the one template in them is their day."""
+    folder = tmp_path / "tarballs"
+    folder.mkdir()
+    return [
+        tarball(
+            folder / f"RePEc_{day}.tar.gz",
+            [Member("RePEc/aaa/sss/1.rdf", template("RePEc:aaa:sss:1", day).encode()), Member("RePEc/aaa/x.pdf", b"x")],
+        )
+        for day in DAYS
+    ]
+
+
+def rows(out: bytes) -> list[dict[str, object]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def read(out: bytes) -> list[str]:
+    """The data sets of the reports that a command printed."""
+    found = [row["data_set"] for row in rows(out)]
+    return [Path(one["source"]).name for one in found if isinstance(one, dict)]
+
+
+# -- several data sets in one command -----------------------------------------------------------------
+
+
+def test_several_data_sets_are_read_oldest_first(config: Config, days: list[Path]) -> None:
+    done = archec_inline(config, "gather", "-f", days[2], "-f", days[0], days[1], "--no-fetch", "--json")
+    assert done.code == 0
+    assert read(done.out) == [path.name for path in days]
+    assert [json.loads(line)["tobis"].get("changed") for line in done.out.splitlines()] == [0, 1, 1]
+
+
+def test_a_folder_stands_for_its_tarballs(config: Config, days: list[Path], tmp_path: Path) -> None:
+    (days[0].parent / "notes.txt").write_text("not a tarball")
+    done = archec_inline(config, "gather", "-f", days[1], days[0].parent, "--no-fetch", "--json")
+    assert (done.code, read(done.out)) == (0, [path.name for path in days])
+    tree = tmp_path / "RePEc_2001-02-01"
+    (tree / "RePEc/aaa/sss").mkdir(parents=True)
+    (tree / "RePEc/aaa/sss/1.rdf").write_text(template("RePEc:aaa:sss:1", "tree"))
+    done = archec_inline(config, "gather", "-f", tree, "--no-fetch", "--json")
+    assert (done.code, read(done.out)) == (0, [tree.name])
+
+
+def test_nothing_is_read_where_one_is_missing_or_has_no_clear_date(config: Config, days: list[Path]) -> None:
+    odd = days[0].rename(days[0].with_name("RePEc_01-02-2001.tar.gz"))
+    assert archec_inline(config, "gather", days[1], odd, "--no-fetch").code == 2
+    assert archec_inline(config, "gather", days[1], days[0], "--no-fetch").code == 1
+    assert archec_inline(config, "gather", days[1], days[2], "--as-of", "2001-01-01", "--no-fetch").code == 2
+    assert archec_inline(config, "runs", "--json").out == b""
+
+
+def test_one_that_is_no_tarball_does_not_stop_the_others(config: Config, days: list[Path]) -> None:
+    days[1].write_text("<html>503</html>")
+    done = archec_inline(config, "gather", *days, "--no-fetch", "--json")
+    assert (done.code, read(done.out)) == (1, [days[0].name, days[2].name])
+    assert f"{days[1]} cannot be read as a tarball" in done.err
+
+
+@pytest.mark.parametrize("point", ["journal.after-append:2", "journal.after-append:7"])
+def test_a_killed_command_is_resumed(config: Config, days: list[Path], point: str) -> None:
+    command = ("gather", *days, "--no-fetch", "--json")
+    killed = archec_cli(config, *command, env=failpoint.killed_at(point))
+    assert killed.code < 0
+    before = read(killed.out)
+    done = archec_inline(config, *command, "--resume")
+    assert (done.code, before + read(done.out)) == (0, [path.name for path in days])
+    again = archec_inline(config, *command, "--resume")
+    assert (again.code, again.out) == (0, b"")
+    assert "3 of 3 data sets were read before" in again.err
+    dump = rows(archec_inline(config, "dump").out)
+    assert [len(row["h"]) for row in dump if row["collection"] == "mi"] == [3]  # type: ignore[arg-type]
+
+
+# -- check-tarball ------------------------------------------------------------------------------------
+
+
+def test_check_tarball_of_a_whole_one(config: Config, days: list[Path]) -> None:
+    done = archec_inline(config, "check-tarball", days[0], "--json")
+    other, found = rows(done.out)
+    assert done.code == 0
+    assert (other["type"], other["path"]) == ("other", "RePEc/aaa/x.pdf")
+    assert (found["whole"], found["damage"], found["date_time"]) == (True, "", "2001-01-01T00:00:00Z")
+    assert (found["dated_by"], found["archives"]) == ("the name", ["aaa"])
+    assert found["templates"] == {"total": 1, "by_type": {"ReDIF-Paper": 1}}
+    assert found["files"] == {"read": 1, "unreadable": 0, "other": 1}
+    text = archec_inline(config, "check-tarball", days[0]).out.decode()
+    assert "RePEc_2001-01-01.tar.gz: whole" in text
+    assert "RePEc/aaa/x.pdf" in text
+
+
+def test_check_tarball_of_damaged_ones(config: Config, days: list[Path], tmp_path: Path) -> None:
+    before = sorted(config.base.rglob("*"))
+    data = bytearray(days[0].read_bytes())
+    data[-6] ^= 1
+    days[0].write_bytes(data)
+    os.truncate(days[1], days[1].stat().st_size // 2)
+    days[2].write_text("<html>503</html>")
+    for paths, code in ((days[:1], 8), (days[1:2], 8), (days[2:], 1), (days, 1)):
+        done = archec_inline(config, "check-tarball", *paths)
+        assert (done.code, done.out.count(b": damaged\n")) == (code, len(set(paths) & set(days[:2]))), done
+    found = rows(archec_inline(config, "check-tarball", days[0], "--json").out)[-1]
+    assert found["whole"] is False
+    assert f"before byte {days[0].stat().st_size - 4:,} of the file" in str(found["damage"])
+    assert "at byte 10,240 of its contents, after RePEc/aaa/x.pdf" in str(found["damage"])
+    assert found["templates"] == {"total": 1, "by_type": {"ReDIF-Paper": 1}}
+    assert sorted(config.base.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "date", "why"),
+    [
+        ("RePEc.tar.gz", "2001-09-09T01:46:40Z", "the newest member"),
+        ("RePEc_01-05-2009.tar.gz", None, "none: RePEc_01-05-2009.tar.gz: 01-05-2009 is not a date"),
+    ],
+)
+def test_check_tarball_says_why_it_has_its_date(
+    config: Config, days: list[Path], name: str, date: str | None, why: str
+) -> None:
+    done = archec_inline(config, "check-tarball", days[0].rename(days[0].with_name(name)), "--json")
+    found = rows(done.out)[-1]
+    assert (done.code, found["date_time"]) == (0, date)
+    assert str(found["dated_by"]).startswith(why)
+
+
+def test_check_tarball_needs_no_archive(tmp_path: Path, days: list[Path]) -> None:
+    plain = tmp_path / "RePEc_2001-01-01.tar"
+    plain.write_bytes(gzip.decompress(days[0].read_bytes()))
+    done = archec_inline(None, "check-tarball", plain, cwd=tmp_path)
+    assert done.code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["RePEc_2001-01-01.tar", "tarballs"]
