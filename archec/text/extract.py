@@ -18,8 +18,8 @@ from typing import BinaryIO
 
 from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding
 
+from archec.text.checksum import NoText, TextDigest, TextLimits, TextResult, TextTask
 from archec.text.parsers import digest_html, digest_pdf, digest_postscript
-from archec.text.result import NoText, TextDigest, TextLimits, TextResult, TextTask
 from archec.text.sniff import GZIP, HEAD, HTML, PDF, POSTSCRIPT, is_plain, sniff
 
 _CHUNK = 1 << 16

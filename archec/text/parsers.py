@@ -18,7 +18,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 from lxml import etree
 
-from archec.text.result import NoText, TextDigest, TextLimits
+from archec.text.checksum import NoText, TextDigest, TextLimits
 from archec.text.sniff import ghostscript
 
 _INVISIBLE = frozenset({"script", "style", "template"})

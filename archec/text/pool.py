@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from archec.config import TextConfig
-from archec.text.result import REASONS, TextDone, TextResult, TextTask
+from archec.text.checksum import REASONS, TextDone, TextResult, TextTask
 from archec.text.sniff import POSTSCRIPT, bare_type, ghostscript, has_text
 from archec.workers.child import Limits
 from archec.workers.pool import Done, Pool

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.demo.pdf import write_objects, write_pdf
+from archec.text.checksum import REASONS, TextLimits, TextResult
 from archec.text.extract import text_md5
-from archec.text.result import REASONS, TextLimits, TextResult
 from archec.text.sniff import has_text
 
 PDF, HTML, PS, PLAIN, GZIP = "application/pdf", "text/html", "application/postscript", "text/plain", "application/gzip"

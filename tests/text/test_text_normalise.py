@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archec.text.checksum import TextDigest, normalise_text
 from archec.text.extract import decoded
-from archec.text.result import TextDigest, normalise_text
 
 LETTERS = st.sampled_from("ab \t\n\u00a0\u0301\u00e9\u0338=\u1100\u1161\u11a8\u3000\u200b\U0001d11e")
 WORDS = st.text(LETTERS, max_size=60)

@@ -18,8 +18,8 @@ import pytest
 
 from archec.config import TextConfig
 from archec.demo.pdf import write_objects, write_pdf
+from archec.text.checksum import REASONS, TextDone
 from archec.text.pool import TextPool
-from archec.text.result import REASONS, TextDone
 
 PDF, HTML, PLAIN, GZIP = "application/pdf", "text/html", "text/plain", "application/gzip"
 CONFIG = TextConfig(workers=1, timeout=20.0, max_memory=300_000_000, max_size=60_000_000)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from archec.text.result import TextResult, TextTask
+from archec.text.checksum import TextResult, TextTask
 
 
 def obeying(max_size: int, timeout: float) -> Callable[[TextTask], TextResult]:

@@ -1,4 +1,4 @@
-"""The checksum of a text, or the reason why there is none; limits of taking it."""
+"""The checksum of a text: its normal form, the reasons why there may be none, and the limits of taking it."""
 
 from __future__ import annotations
 
