@@ -23,14 +23,18 @@ class Download(Struct, frozen=True, omit_defaults=True):
 
     ``validator`` binds a range to what has come (an ETag, or a Last-Modified); ``sha256`` where it is whole; ``over``:
     nothing is left of it.
+    The rest is of the answer.
     """
 
     url: str
     temp: str = ""
     tist: int = 0
     validator: str = ""
-    total: int | None = None
     sha256: str = ""
+    status: int = 0
+    headers: tuple[tuple[str, str], ...] = ()
+    content_type: str = ""
+    terminal_url: str = ""
     over: bool = False
 
 

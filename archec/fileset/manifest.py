@@ -32,6 +32,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     platform_domain: str
     platform_id: str
     version: str = ""
+    order: tuple[int, ...] = ()
     published: int = 0
     title: str = ""
     web_base_url: str | None = None

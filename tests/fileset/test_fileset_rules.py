@@ -223,6 +223,11 @@ def test_every_field_of_a_result_is_there_and_in_the_schema() -> None:
     assert set(schema["$defs"]["FilesetFile"]["properties"]) == {"file_meta", "terminal", "cdx", "revisit_cdx"}
 
 
+def test_the_schema_in_the_docs_is_the_one() -> None:
+    path = Path(__file__).parents[2] / "docs" / "fileset-result.schema.json"
+    assert json.loads(path.read_text(encoding="utf-8")) == results.schema()
+
+
 def test_every_status_has_its_advice() -> None:
     assert set(ADVICE) == set(Status)
     assert all(re.fullmatch("[a-z0-9-]+", status.value) and advice.remedy for status, advice in ADVICE.items())

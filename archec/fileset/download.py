@@ -1,0 +1,261 @@
+"""Downloading one file: into the obi store, with its checksums in one pass, going on where an attempt broke off."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import NamedTuple
+
+from archec.catalogue.model import FilesetManifestFile
+from archec.fileset.asking import Asker, public_url
+from archec.fileset.checksums import Checksums, mismatch
+from archec.fileset.ledger import Download, Ledger
+from archec.fileset.platforms.base import FilesetPlatformHelper
+from archec.fileset.problems import PlatformHttpError
+from archec.fileset.status import Status
+from archec.store.writer import Temp, Writer
+from archec.text.sniff import sniff
+from archec.web.door import Response
+from archec.web.headers import kept, raw_headers
+
+_BLOCK = 1 << 20
+"""Bytes that are hashed and written at once, in a thread where there are as many."""
+_HEAD = 4096
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]+)-([0-9]+)/([0-9]+|\*)")
+_DROPPED = frozenset({"location", "link"})
+_PAGES = re.compile(r"\.(?:x?html?|aspx?|php)$", re.I)
+
+
+class Fetched(NamedTuple):
+    """A file that is whole and verified, in a temporary file; ``status`` and ``headers`` are those of the answer."""
+
+    temp: str
+    size: int
+    sums: Checksums
+    mimetype: str
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    terminal_url: str
+
+
+class NotFetched(NamedTuple):
+    """Why there is no such file."""
+
+    status: Status
+    message: str
+
+
+class _Answer(NamedTuple):
+    """What a download's newest answer was."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    content_type: str
+    terminal_url: str
+
+
+class Downloader:
+    """Downloads for one run. ``progress`` is called with the number of bytes that came."""
+
+    def __init__(
+        self,
+        asker: Asker,
+        writer: Writer,
+        ledger: Ledger,
+        run: int,
+        threads: Executor,
+        retries: int,
+        progress: Callable[[int], None],
+    ) -> None:
+        self._asker, self._writer, self._ledger, self._run = asker, writer, ledger, run
+        self._threads, self._retries, self._progress = threads, retries, progress
+
+    async def fetch(
+        self, file: FilesetManifestFile, url: str, obi: str, helper: FilesetPlatformHelper | None, most: int
+    ) -> Fetched | NotFetched:
+        """A file from ``url``, kept as the fobi ``obi``; at most ``most`` bytes, and no more than its manifest says.
+
+        What an earlier process left of it is gone on with. Raises StorageFull and StorageFailed.
+        """
+        transfer = _Transfer(self, file, url, obi, helper, most)
+        try:
+            return await transfer.run()
+        finally:
+            transfer.end()
+
+
+class _Transfer:
+    """One download, over as many attempts as make progress."""
+
+    def __init__(
+        self, of: Downloader, file: FilesetManifestFile, url: str, obi: str, helper: FilesetPlatformHelper | None,
+        most: int,
+    ) -> None:  # fmt: skip
+        self._of, self._file, self._url, self._obi, self._helper, self._most = of, file, url, obi, helper, most
+        self._temp: Temp | None = None
+        self._validator = ""
+        self._answer = _Answer(0, (), "", "")
+        self._is_kept = False
+
+    async def run(self) -> Fetched | NotFetched:
+        left = self._of._ledger.left(self._obi)
+        if left is not None:
+            whole = await self._take_up(left)
+            if whole is not None:
+                return whole
+        failures = 0
+        while True:
+            before = self._temp.size if self._temp is not None else 0
+            try:
+                outcome = await self._attempt()
+                if outcome is not None:
+                    return outcome
+            except PlatformHttpError as error:
+                now = self._temp.size if self._temp is not None else 0
+                failures = 0 if now > before and self._validator else failures + 1
+                if failures > self._of._retries:
+                    self._is_kept = bool(self._validator and now)
+                    status = error.status if error.status is Status.BLOCKED_ADDRESS else Status.ERROR_PLATFORM_DOWNLOAD
+                    return NotFetched(status, error.message)
+
+    async def _take_up(self, left: Download) -> Fetched | NotFetched | None:
+        """What an earlier process left, if it is whole; else an attempt goes on with it."""
+        loop = asyncio.get_running_loop()
+        self._temp = await loop.run_in_executor(self._of._threads, self._of._writer.take_up, left.temp)
+        if self._temp is None:
+            return None
+        self._validator = left.validator
+        self._answer = _Answer(left.status, left.headers, left.content_type, left.terminal_url)
+        if left.sha256 and self._temp.digests.sha256 == left.sha256:
+            return self._judge(self._temp)
+        if left.sha256 or not left.validator:
+            self._restart()
+        return None
+
+    async def _attempt(self) -> Fetched | NotFetched | None:
+        """One request; None where another one is needed. Raises PlatformHttpError."""
+        headers: dict[str, str] = self._of._asker.secret(self._helper, self._url)
+        size = self._temp.size if self._temp is not None else 0
+        if size and self._validator:
+            headers |= {"Range": f"bytes={size}-", "If-Range": self._validator}
+        elif size:
+            self._restart()
+        async with self._of._asker.request(self._url, headers, api=False) as response:
+            status = response.status_code
+            if status == 416 or (status == 206 and not _continues(response, size)):
+                self._restart()
+                raise PlatformHttpError(f"{public_url(self._url)[:300]}: a range is answered with HTTP {status}")
+            if status not in (200, 206):
+                return _refused(status, self._url)
+            if status == 200 and size:
+                self._restart()
+            await self._receive(response)
+        if self._temp is None:
+            raise PlatformHttpError("nothing came")
+        return self._judge(self._temp)
+
+    async def _receive(self, response: Response) -> None:
+        """Writes a body to the temporary file. Raises PlatformHttpError for one that is too long."""
+        fields = raw_headers(response.headers.raw)
+        self._validator = _validator(fields)
+        terminal = public_url(str(response.url))
+        public = tuple((name, value) for name, value in kept(fields) if name not in _DROPPED)
+        self._answer = _Answer(200, public, fields.get("content-type", ""), terminal)
+        writer = self._of._writer
+        if self._temp is None:
+            self._temp = writer.temp(self._of._run, self._obi, sha1=True)
+        self._of._ledger.note(self._download())
+        most = self._most if self._file.size is None else min(self._most, self._file.size)
+        loop, temp = asyncio.get_running_loop(), self._temp
+        pieces: list[bytes] = []
+        waiting = 0
+        writing: asyncio.Future[None] | None = None
+        received = temp.size
+        try:
+            async for piece in response.aiter_raw():
+                pieces.append(piece)
+                waiting += len(piece)
+                received += len(piece)
+                self._of._progress(len(piece))
+                if received > most:
+                    break
+                if waiting >= _BLOCK:
+                    if writing is not None:
+                        await writing
+                    writing = loop.run_in_executor(self._of._threads, temp.write, b"".join(pieces))
+                    pieces, waiting = [], 0
+        finally:
+            if writing is not None:
+                await writing
+            if pieces:
+                temp.write(b"".join(pieces))
+
+    def _judge(self, temp: Temp) -> Fetched | NotFetched:
+        """What a body is that came to its end."""
+        digests, file = temp.digests, self._file
+        sums = Checksums(digests.md5, digests.sha1, digests.sha256)
+        status = mismatch(file, digests.size, sums)
+        if file.size is None and digests.size > self._most:
+            return NotFetched(Status.TOO_LARGE_SIZE, f"larger than {self._most} bytes")
+        path = Path(self._of._writer.layout.root) / temp.path
+        with open(path, "rb") as stream:
+            head = stream.read(_HEAD)
+        answer = self._answer
+        kind = sniff(head, answer.content_type, dict(answer.headers).get("content-encoding", ""))
+        told = any((file.md5, file.sha1, file.sha256)) and not (file.extra or {}).get("soft_checksum")
+        proven = told and status is None
+        if kind == "text/html" and not proven and not _is_page(file):
+            return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, "a page came in place of the file")
+        if status is not None:
+            return NotFetched(status, f"{digests.size} bytes with md5 {sums.md5}, sha256 {sums.sha256} came")
+        stored = temp.close()
+        self._of._ledger.note(self._download(stored.sha256))
+        self._is_kept = True
+        return Fetched(
+            stored.temp, stored.size, sums, kind, answer.status, answer.headers, answer.terminal_url
+        )  # fmt: skip
+
+    def _download(self, sha256: str = "") -> Download:
+        answer = self._answer
+        return Download(
+            self._obi, self._temp.path if self._temp is not None else "", self._of._run, self._validator, sha256,
+            answer.status, answer.headers, answer.content_type, answer.terminal_url,
+        )  # fmt: skip
+
+    def _restart(self) -> None:
+        """Begins from nothing."""
+        if self._temp is not None:
+            self._temp.discard()
+        self._temp, self._validator = None, ""
+
+    def end(self) -> None:
+        """Discards what is of no use any more; what another run may go on with stays."""
+        if self._temp is None or self._is_kept:
+            return
+        self._temp.discard()
+        self._of._ledger.note(Download(self._obi, over=True))
+
+
+def _continues(response: Response, size: int) -> bool:
+    match = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", "").strip())
+    return match is not None and bool(size) and int(match[1]) == size
+
+
+def _validator(fields: Mapping[str, str]) -> str:
+    """What binds a range to this body: a strong ETag, or a date."""
+    etag = fields.get("etag", "")
+    return etag if etag.startswith('"') else fields.get("last-modified", "")
+
+
+def _refused(status: int, url: str) -> NotFetched:
+    message = f"{public_url(url)[:300]}: HTTP {status}"
+    if status in (401, 403, 451):
+        return NotFetched(Status.PLATFORM_RESTRICTED, message)
+    return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, message)
+
+
+def _is_page(file: FilesetManifestFile) -> bool:
+    return bool(_PAGES.search(file.path)) or "html" in (file.mimetype or "")

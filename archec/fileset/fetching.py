@@ -1,0 +1,164 @@
+"""Fetching: each file of a manifest is held and verified, or its row says why it is not."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec.structs import replace
+
+from archec.catalogue.model import FilesetManifestFile, Obi
+from archec.digest import Digests
+from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
+from archec.fileset.asking import public_url
+from archec.fileset.checksums import Checksums, mismatch
+from archec.fileset.download import Fetched, NotFetched
+from archec.fileset.fields import clean
+from archec.fileset.keeping import Body, file_item
+from archec.fileset.ledger import Download
+from archec.fileset.platforms.base import (
+    FilesetPlatformHelper,
+)
+from archec.fileset.status import Status
+from archec.fileset.strategy import StrategyPolicy
+from archec.fileset.work import Found, Work
+from archec.ids import normalise_url
+from archec.store.reader import open_obi
+from archec.text.sniff import bare_type, sniff
+from archec.tist import MAX_TIST
+from archec.warc.cdxj import timestamp
+
+_GENERIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "text/plain"})
+
+
+
+
+async def fetch_all(work: Work, found: Found, urls: dict[int, str], limits: StrategyPolicy) -> None:
+    """Fetches the files that are not held, as many at once as their hosts allow."""
+    slots = asyncio.Semaphore(work.archive.config.fetch.concurrency)
+    room = [limits.max_total_size]
+    queue = [number for number, file in enumerate(found.files) if file.status is None]
+
+    async def one(number: int) -> None:
+        async with slots:
+            file = await _file(work, found.helper, found.files[number], urls[number], room[0])
+            room[0] -= file.size or 0 if is_whole(file) else 0
+            found.files[number] = file
+            work.commits.tick()
+
+    for first in range(0, len(queue), 2000):
+        tasks = [asyncio.ensure_future(one(number)) for number in queue[first : first + 2000]]
+        try:
+            await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+
+
+async def _file(
+    work: Work, helper: FilesetPlatformHelper | None, file: FilesetManifestFile, url: str, room: int
+) -> FilesetManifestFile:
+    """One file, held and verified, or with the status that says why it is not."""
+    if work.downloader is None or work.ledger is None:
+        return file
+    try:
+        obi = normalise_url(public_url(url))
+    except BadName as error:
+        return _failed(file, Status.ERROR_PLATFORM_DOWNLOAD, error.message)
+    known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
+    loop = asyncio.get_running_loop()
+    if not work.options.force:
+        held = await loop.run_in_executor(None, _held, work, file, obi, known)
+        if held is not None:
+            body, sums = held
+            item, tist = file_item(known, obi, body, work.run)
+            work.commits.add(item)
+            work.kept(item, body)
+            work.ledger.note(Download(obi, over=True))
+            return _whole_file(file, sums, body, tist, Status.EXISTS)
+    outcome = await work.downloader.fetch(file, url, obi, helper, room)
+    if isinstance(outcome, NotFetched):
+        return _failed(file, outcome.status, outcome.message)
+    body = _body(outcome, public_url(url))
+    item, tist = file_item(known, obi, body, work.run)
+    if item.placement is None:
+        work.commits.discard(outcome.temp)
+    work.commits.add(item)
+    work.kept(item, body)
+    return _whole_file(file, outcome.sums, body, tist, Status.SUCCESS)
+
+
+def _body(fetched: Fetched, url: str) -> Body:
+    sums = fetched.sums
+    return Body(
+        sums.sha256 or "", sums.md5 or "", fetched.size, fetched.mimetype, fetched.status, fetched.headers,
+        "" if fetched.terminal_url == url else fetched.terminal_url, fetched.temp,
+    )  # fmt: skip
+
+
+def _held(work: Work, file: FilesetManifestFile, obi: str, known: Obi | None) -> tuple[Body, Checksums] | None:
+    """Bytes that are held already and are those of a file: they are read again, so that it is sure."""
+    checksum = file.sha256 or file.md5
+    if checksum is None or (file.extra or {}).get("soft_checksum"):
+        return None
+    place: tuple[int, str] | None = None
+    if known is not None and known.history.held:
+        version = known.version_at(MAX_TIST)
+        if version is not None and checksum in (version.sha256, version.md5):
+            entry = known.history.entry_at(MAX_TIST)
+            place = (known.bytes_at(entry[0]), obi) if entry is not None else None
+    if place is None:
+        found = work.archive.catalogue.holding(checksum)
+        if found is None or found.kind != "fobi" or (file.size is not None and found.size != file.size):
+            return None
+        other = work.archive.catalogue.obis("fobi", [found.id]).get(found.id)
+        if other is None:
+            return None
+        place = (other.bytes_at(found.tist), found.id)
+    digests, head = Digests(sha1=True), b""
+    try:
+        with open_obi(work.archive.layout, *place) as stream:
+            while data := stream.read(1 << 20):
+                head = head or data[:4096]
+                digests.update(data)
+    except (NotHeld, CorruptArchive, StorageFailed, OSError):
+        return None
+    sums = Checksums(digests.md5, digests.sha1, digests.sha256)
+    if mismatch(file, digests.size, sums) is not None:
+        return None
+    terminal = known.visit.target if known is not None and known.visit is not None and place[1] == obi else ""
+    kind = sniff(head, file.mimetype or "")
+    body = Body(digests.sha256, digests.md5, digests.size, kind, terminal=terminal, place=place)
+    return body, sums
+
+
+def _whole_file(
+    file: FilesetManifestFile, sums: Checksums, body: Body, tist: int, status: Status
+) -> FilesetManifestFile:
+    """A file's row, filled in with what was found."""
+    extra = dict(file.extra or {})
+    if file.md5 is not None and file.md5 != sums.md5:
+        extra["platform_md5"] = file.md5
+    theirs, ours = bare_type(file.mimetype or ""), body.mimetype
+    if theirs in _GENERIC_TYPES and ours not in _GENERIC_TYPES:
+        if file.mimetype:
+            extra["platform_mimetype"] = file.mimetype
+    else:
+        ours = file.mimetype or ours
+    return replace(
+        file, size=body.size, md5=sums.md5, sha1=sums.sha1, sha256=sums.sha256, mimetype=ours, extra=extra,
+        status=status.value, terminal_url=body.terminal or file.platform_url, terminal_dt=timestamp(tist),
+    )  # fmt: skip
+
+
+def _failed(file: FilesetManifestFile, status: Status, message: str) -> FilesetManifestFile:
+    return replace(file, status=status.value, extra={**(file.extra or {}), "error": clean(message)[:500]})
+
+
+def is_whole(file: FilesetManifestFile) -> bool:
+    return file.status is not None and Status(file.status).is_whole
+
+
+def _public(url: str | None) -> str | None:
+    return None if url is None else public_url(url)

@@ -1,0 +1,178 @@
+"""The ingest of one request: find what the platform says, keep its files, sum up what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from archec.archive.opening import Archive
+from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
+from archec.fileset.asking import public_url
+from archec.fileset.fetching import fetch_all, is_whole
+from archec.fileset.finding import find_item, landing_page
+from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
+from archec.fileset.ledger import Download
+from archec.fileset.manifest import Manifest, decode, overall, prepared, same_files
+from archec.fileset.model import FilesetPlatformItem, IngestRequest
+from archec.fileset.problems import (
+    EmptyManifest,
+    FilesetProblem,
+    NoPlatformMatch,
+    PlatformGone,
+)
+from archec.fileset.result import IngestResult
+from archec.fileset.status import Status
+from archec.fileset.strategy import choose_strategy, too_much
+from archec.fileset.summary import finish
+from archec.fileset.work import Found, Work
+from archec.ids import FilesetId, normalise_url
+from archec.store.reader import open_obi
+from archec.store.writer import Writer
+from archec.tist import MAX_TIST
+
+
+async def ingest(work: Work, request: IngestRequest) -> IngestResult:
+    """One request. What goes wrong is in the result; only errors of the disk and the catalogue are raised."""
+    found = Found()
+    try:
+        await find_item(work, request, found)
+        status, message = await _process(work, found)
+    except FilesetProblem as problem:
+        status, message = problem.status, problem.message
+        _note_gone(work, found, problem)
+        return finish(work, request, found, status, message, problem.due)
+    return finish(work, request, found, status, message, 0)
+
+
+
+
+
+
+async def _process(work: Work, found: Found) -> tuple[Status, str]:
+    """Keeps the files. Raises a FilesetProblem where nothing is to be kept."""
+    item = found.item
+    if item is None:
+        raise NoPlatformMatch("there is no data set")
+    options = work.options
+    wanted = prepared(item, options.include, options.exclude)
+    urls = {number: file.platform_url or "" for number, file in enumerate(wanted)}
+    found.files = [replace(file, platform_url=public_url(url) if url else None) for url, file in
+                   zip(urls.values(), wanted, strict=True)]  # fmt: skip
+    if not wanted and not item.bundle_only:
+        raise EmptyManifest("the data set has no files" + (" that were asked for" if item.manifest else ""))
+    chosen = replace(item, manifest=wanted)
+    found.preferred = options.strategy or choose_strategy(chosen, work.policy)
+    found.strategy = found.preferred.on_web
+    limits = work.policy
+    if options.max_files is not None:
+        limits = limits._replace(max_file_count=options.max_files)
+    if options.max_total is not None:
+        limits = limits._replace(max_total_size=options.max_total)
+    excess = too_much(chosen, limits)
+    if excess is not None:
+        return excess, f"{chosen.file_count} files, {chosen.total_size} bytes"
+    if found.strategy.is_bundled:
+        return Status.NO_STRATEGY_HELPER, "this data set can only be had as one bundle, which is not kept"
+    fileset = FilesetId(item.platform_name, item.platform_domain or "-", item.work_id or item.platform_id or "-").obi
+    async with work.busy.setdefault(fileset, asyncio.Lock()):
+        known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
+        existing = None if options.force else check_existing(work, known, item, found.files)
+        if existing is not None:
+            found.files, found.state = list(existing[1].manifest), existing[0]
+            return Status.SUCCESS_EXISTING, ""
+        if options.dry_run or work.downloader is None or work.writer is None:
+            return Status.NOT_PROCESSED, "dry run"
+        if found.landing is None and item.platform_name != "direct":
+            found.landing = await landing_page(work, found)
+        await fetch_all(work, found, urls, limits)
+        status = overall(found.files, single=found.strategy.is_file)
+        if status.is_hit or status is Status.SUCCESS_PARTIAL:
+            _keep_state(work, work.writer, found, item, fileset)
+        failed = next((file for file in found.files if not is_whole(file)), None)
+        message = "" if failed is None else f"{failed.path[:200]}: {(failed.extra or {}).get('error') or failed.status}"
+        return status, message
+
+
+def check_existing(
+    work: Work, known: Obi | None, item: FilesetPlatformItem, files: Sequence[FilesetManifestFile]
+) -> tuple[str, Manifest] | None:
+    """The state, and its manifest, that is this version, whole; None where none is."""
+    for tist, state in reversed(list(known.history)) if known is not None else ():
+        if state is None or known is None:
+            continue
+        if not same_files(files, work.archive.catalogue.manifest(state)):
+            continue
+        manifest = read_manifest(work.archive, known.bytes_at(tist), known.id)
+        if (manifest.platform_id, manifest.version) == (item.platform_id or "", item.version):
+            return state, manifest
+    return None
+
+
+def read_manifest(archive: Archive, tist: int, fileset: str) -> Manifest:
+    """The manifest that lies at (tist, fileset). Raises NotHeld and CorruptArchive."""
+    with open_obi(archive.layout, tist, fileset) as file:
+        return decode(file.read(), f"{fileset} at {tist}")
+
+
+
+
+
+
+def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformItem, fileset: str) -> None:
+    known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
+    manifest = manifest_of(item, fileset, _settled(work, known, found.files))
+    newer: list[int] = []
+    if known is not None and item.order:
+        newer = [tist for tist, state in known.history if state is not None and _is_newer(work, known, tist, item)]
+    history = (known or Obi(fileset, "fileset")).history
+    when = tist_for(history, newer, item.published, work.run)
+    items, found.state = state_items(known, manifest, when, work.run, writer)
+    for one in items:
+        work.commits.add(one)
+    work.commits.commit()
+    if work.ledger is not None:
+        for file in found.files:
+            if is_whole(file) and file.platform_url:
+                work.ledger.note(Download(normalise_url(file.platform_url), over=True))
+
+
+def _settled(work: Work, known: Obi | None, files: list[FilesetManifestFile]) -> list[FilesetManifestFile]:
+    """The files as they are kept: whether bytes were fetched or linked does not change what they are, nor does the
+    mirror from which the same bytes came again."""
+    state = known.history.at(MAX_TIST) if known is not None else None
+    before = {file.path: file for file in work.archive.catalogue.manifest(state)} if state is not None else {}
+    return [_as_before(before.get(file.path), replace(file, status=Status.SUCCESS.value)) if is_whole(file) else file
+            for file in files]  # fmt: skip
+
+
+def _as_before(before: FilesetManifestFile | None, file: FilesetManifestFile) -> FilesetManifestFile:
+    same = before is not None and (before.sha256, before.platform_url) == (file.sha256, file.platform_url)
+    return before if before is not None and same and before.status == file.status else file
+
+
+def _is_newer(work: Work, known: Obi, tist: int, item: FilesetPlatformItem) -> bool:
+    """Whether the state at ``tist`` is a newer version than ``item``."""
+    manifest = read_manifest(work.archive, known.bytes_at(tist), known.id)
+    return bool(manifest.order) and manifest.order > item.order
+
+
+
+
+def _note_gone(work: Work, found: Found, problem: FilesetProblem) -> None:
+    """A data set that was held and is withdrawn is lost from now on."""
+    if not isinstance(problem, PlatformGone) or work.options.dry_run:
+        return
+    for ingest_ in work.archive.catalogue.ingests():
+        if ingest_.fileset and found.url and _same_url(ingest_, found.url):
+            known = work.archive.catalogue.obis("fileset", [ingest_.fileset]).get(ingest_.fileset)
+            item = None if known is None else loss_item(known, work.run, problem.message)
+            if item is not None:
+                work.commits.add(item)
+                work.commits.commit()
+            return
+
+
+def _same_url(ingest_: Ingest, url: str) -> bool:
+    return url in (ingest_.base_url, ingest_.platform_base_url)

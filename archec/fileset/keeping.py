@@ -1,0 +1,119 @@
+"""What an ingest keeps, as records of a run: files and answers as fobis, manifests as states of a fileset. Pure rules,
+but for the bytes that are handed to the writer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from archec.archive.commit import CommitItem
+from archec.catalogue.model import FilesetManifestFile, Note, Obi, Version, Visit
+from archec.catalogue.records import ManifestNoted, ObiChange
+from archec.fileset.manifest import Manifest, encode, parts
+from archec.fileset.model import FilesetPlatformItem
+from archec.history import History
+from archec.store.interface import HardLink, Placement, Stored
+from archec.store.writer import Writer
+from archec.tist import MAX_TIST
+from archec.web.outcome import Outcome
+
+NEVER = MAX_TIST
+"""When a file of a fileset is due: it is visited through its manifest."""
+
+
+class Body(NamedTuple):
+    """Bytes for a fobi: in a temporary file, or held already at ``place`` (tist and id).
+
+    ``terminal`` is the URL to which redirects led, empty where there were none.
+    """
+
+    sha256: str
+    md5: str
+    size: int
+    mimetype: str
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    terminal: str = ""
+    temp: str = ""
+    place: tuple[int, str] | None = None
+
+
+def file_item(known: Obi | None, obi: str, body: Body, run: int) -> tuple[CommitItem, int]:
+    """The record of a file, an answer or a page, and the tist at which these bytes stand from now on."""
+    fobi = known or Obi(obi, "fobi")
+    state = fobi.history.at(run)
+    outcome = Outcome.SAME if state == body.sha256 else Outcome.NEW if state is None else Outcome.CHANGED
+    fields = dict(body.headers)
+    etag, modified = fields.get("etag", ""), fields.get("last-modified", "")
+    visit = Visit(run, outcome.value, body.status, body.terminal, etag, modified, checked=run, read=run)
+    if state == body.sha256:
+        entry = fobi.history.entry_at(run)
+        return CommitItem(ObiChange("fobi", obi, visit=visit, due=NEVER)), entry[0] if entry is not None else run
+    kind = "returned" if state is None and len(fobi.history) else outcome.value
+    note = Note(run, kind, status=body.status, headers=body.headers, suspect="" if body.size else "empty")
+    version = Version(body.sha256, body.md5, body.size, None, body.mimetype)
+    record = ObiChange("fobi", obi, "", {run: body.sha256}, (), version, {run: note}, visit, NEVER)
+    if body.place is not None:
+        return CommitItem(record, restated=(HardLink(*body.place, run, obi),)), run
+    return CommitItem(record, Placement(body.temp, run, obi, body.sha256)), run
+
+
+def manifest_of(
+    item: FilesetPlatformItem, fileset: str, files: list[FilesetManifestFile], bundle: FilesetManifestFile | None = None
+) -> Manifest:
+    """The manifest that is kept of a data set."""
+    return Manifest(
+        fileset=fileset,
+        platform_name=item.platform_name,
+        platform_domain=item.platform_domain or "",
+        platform_id=item.platform_id or "",
+        version=item.version,
+        order=item.order,
+        published=item.published,
+        title=item.title,
+        web_base_url=item.web_base_url,
+        metadata=item.archiveorg_item_meta or {},
+        bundle=bundle,
+        manifest=tuple(files),
+    )
+
+
+def state_items(
+    known: Obi | None, manifest: Manifest, when: int, run: int, writer: Writer
+) -> tuple[list[CommitItem], str]:
+    """The records of a manifest as the state of its fileset at ``when``, and its sha256. None where it is the state
+    already."""
+    fileset = known or Obi(manifest.fileset, "fileset")
+    data = encode(manifest)
+    stored: Stored = writer.put(when, manifest.fileset, data)
+    change = fileset.history.observe(when, stored.sha256)
+    if not change or when not in change.put:
+        writer.discard(stored.temp)
+        return [], stored.sha256
+    kind = "new" if not len(fileset.history) else "returned" if fileset.history.at(when) is None else "changed"
+    version = Version(stored.sha256, stored.md5, stored.size, None, "application/json", manifest.title[:2000])
+    record = ObiChange(
+        "fileset", manifest.fileset, "", dict(change.put), change.drop, version, {when: Note(run, kind)}
+    )  # fmt: skip
+    items = [CommitItem(ManifestNoted(part)) for part in parts(stored.sha256, manifest.manifest)]
+    place = Placement(stored.temp, when, manifest.fileset, stored.sha256)
+    return [*items, CommitItem(record, place)], stored.sha256
+
+
+def loss_item(known: Obi, run: int, reason: str) -> CommitItem | None:
+    """The record of a data set that its platform has withdrawn; None where it is not held."""
+    if not known.history.held:
+        return None
+    note = Note(run, "lost", reason=reason[:200])
+    return CommitItem(ObiChange("fileset", known.id, "", {run: None}, (), None, {run: note}))
+
+
+def tist_for(history: History, newer: list[int], published: int, run: int) -> int:
+    """The tist of a version: that of the run, but that of an older one lies before ``newer``, the entries of the
+    versions that are newer than it: when it was published, or just before them."""
+    if not newer:
+        return run
+    before = min(newer)
+    when = published if 0 < published < before else before - 1
+    while when in history.tists and when > 1:
+        when -= 1
+    return when

@@ -1,0 +1,271 @@
+"""One ingesting run: from the lock to the report; requests come from an iterator, results go to a callback."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from archec import __version__
+from archec.archive.commit import CommitItem, Committer, DryCommitter
+from archec.archive.follow import catch_up, last_run
+from archec.archive.interrupted import close_interrupted_run, totals
+from archec.archive.opening import Archive
+from archec.archive.report import Report
+from archec.catalogue.open import open_catalogue
+from archec.catalogue.records import RunEnd, RunStart
+from archec.config import Config
+from archec.errors import ArchecError, Exit, LockHeld, gravest
+from archec.fileset.asking import Asker
+from archec.fileset.download import Downloader
+from archec.fileset.ingest import ingest
+from archec.fileset.keeping import Body
+from archec.fileset.ledger import Ledger
+from archec.fileset.model import IngestRequest
+from archec.fileset.platforms.registry import Registry
+from archec.fileset.problems import FilesetProblem, PlatformHttpError
+from archec.fileset.result import IngestResult
+from archec.fileset.status import Status
+from archec.fileset.strategy import StrategyPolicy
+from archec.fileset.summary import failure, file_result
+from archec.fileset.work import IngestOptions, Work
+from archec.progress import Meter
+from archec.store.journal_writer import JournalWriter, tidy
+from archec.store.layout import open_store
+from archec.store.lock import RunLock, holder
+from archec.store.writer import Writer, sweep_parts, sweep_runs
+from archec.tist import stamp
+from archec.web.door import Policy, open_client
+
+KIND = "fileset"
+_LEDGER = "fileset.jsonl"
+_THREADS = 4
+_BATCH = (500, 5.0)
+"""Items and seconds after which what was kept is committed."""
+_CODES = {
+    Status.BAD_REQUEST: Exit.USAGE,
+    Status.BUDGET: Exit.BUDGET,
+    Status.NOT_PROCESSED: Exit.DONE,
+}
+
+Line = tuple[str, IngestRequest | FilesetProblem]
+"""A line as it came, and the request on it, or why it is none."""
+Emit = Callable[[IngestResult, IngestResult | None], None]
+"""Gets each result, and that of the data file where there is one."""
+
+
+@dataclass(slots=True)
+class Counter:
+    """How far a run is: what its meter shows, and which statuses came."""
+
+    meter: Meter
+    bytes: int = 0
+    statuses: dict[str, int] = field(default_factory=dict)
+
+    def received(self, count: int) -> None:
+        """Counts bytes that came."""
+        self.bytes += count
+        self.meter.at(self.bytes, f"{sum(self.statuses.values())} data sets")
+
+    def ended(self, status: str) -> None:
+        """Counts a result."""
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        self.meter.at(self.bytes, f"{sum(self.statuses.values())} data sets")
+
+
+def exit_code(statuses: Iterable[str]) -> Exit:
+    """The exit code of results with these statuses: that of the worst."""
+    codes = {_code(Status(status)) for status in statuses}
+    return Exit.USAGE if codes <= {Exit.DONE, Exit.USAGE} and Exit.USAGE in codes else gravest(codes - {Exit.USAGE})
+
+
+def _code(status: Status) -> Exit:
+    return Exit.DONE if status.is_hit else _CODES.get(status, Exit.OPERATOR_ERROR)
+
+
+def run_ingest(
+    config: Config,
+    lines: Iterable[Line],
+    options: IngestOptions,
+    meter: Meter,
+    emit: Emit,
+    *,
+    jobs: int = 1,
+    wait: bool = False,
+    max_time: float = 0.0,
+) -> Counter:
+    """Ingests all requests. Raises an ArchecError where the run has to stop; what was committed is kept.
+
+    ``max_time`` is seconds, 0 for no limit: what is not begun by then ends as ``budget``.
+    """
+    counter = Counter(meter)
+    meter.phase("bytes", None)
+    with ExitStack() as stack:
+        if options.dry_run:
+            work = _dry_work(stack, config, options, counter)
+            asyncio.run(_all(work, lines, emit, counter, jobs, max_time))
+            return counter
+        layout = open_store(config)
+        _lock(stack, layout, meter, wait=wait)
+        catalogue = open_catalogue(config.database, base=config.base, create=True)
+        stack.callback(catalogue.close)
+        archive = Archive(config, layout, catalogue)
+        tidy(layout)
+        catch_up(layout, catalogue)
+        ledger = stack.enter_context(Ledger(config.work_path / _LEDGER))
+        last = last_run(layout)
+        if last is not None and not last.journal.finished:
+            sweep_runs(layout)
+            sweep_parts(layout, {last.journal.tist}, ledger.temps)
+            close_interrupted_run(archive, last)
+        run = stamp(last.journal.tist if last is not None else None)
+        _run(stack, archive, ledger, run, lines, options, counter, emit, jobs, max_time)
+    return counter
+
+
+def _run(
+    stack: ExitStack, archive: Archive, ledger: Ledger, run: int, lines: Iterable[Line], options: IngestOptions,
+    counter: Counter, emit: Emit, jobs: int, max_time: float,
+) -> None:  # fmt: skip
+    config, catalogue = archive.config, archive.catalogue
+    report = Report(run, 0, "none", "")
+    journal = stack.enter_context(JournalWriter(archive.layout, run, head=catalogue.position().head))
+    writer = stack.enter_context(Writer(archive.layout))
+    committer = Committer(writer, journal, catalogue, run=run, min_free=config.min_free)
+    committer.pace(*_BATCH)
+    start = RunStart(run, kind=KIND, form="none", options=options.as_value(), software=__version__)
+    committer.add(CommitItem(start))
+    committer.commit()
+    threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="fileset"))
+    began = time.monotonic()
+
+    def kept(item: CommitItem, body: Body) -> None:
+        if item.placement is not None:
+            report.stored_bytes += body.size
+        report.visited(item.record)  # type: ignore[arg-type]
+
+    async def work() -> None:
+        async with open_client(Policy.of(config.fetch, config.agent, "platform")) as client:
+            registry = Registry({one.name: one for one in config.fileset.platforms})
+            asker = Asker(config.fetch, config.agent, client, registry.helpers)
+            downloader = Downloader(asker, writer, ledger, run, threads, config.fetch.retries, counter.received)
+            parts = Work(
+                archive, run, committer, writer, ledger, asker, downloader, registry, _policy(config), options, kept
+            )
+            await _all(parts, lines, emit, counter, jobs, max_time)
+
+    report.state = "done"
+    try:
+        asyncio.run(work())
+        committer.commit()
+    except BaseException as error:
+        report.state = "failed" if isinstance(error, ArchecError) else "interrupted"
+        report.message = error.message if isinstance(error, ArchecError) else ""
+        with suppress(ArchecError):
+            committer.commit()
+        with suppress(ArchecError):
+            _end(committer, archive, report, counter, began)
+        raise
+    if Status.BUDGET.value in counter.statuses:
+        report.message = "stopped by its budget"
+    report.totals = totals(catalogue, report)
+    _end(committer, archive, report, counter, began)
+    journal.finish()
+
+
+def _end(committer: Committer, archive: Archive, report: Report, counter: Counter, began: float) -> None:
+    report.fetched_bytes = counter.bytes
+    report.seconds["filesets"] = time.monotonic() - began
+    value: dict[str, Any] = {**report.as_value(), "filesets": dict(sorted(counter.statuses.items()))}
+    committer.note(RunEnd(report.run, report.state, value))
+
+
+def _policy(config: Config) -> StrategyPolicy:
+    own = config.fileset
+    return StrategyPolicy(
+        own.web_max_files, own.web_max_total, own.web_max_file, min(own.max_file_count, 100_000), own.max_total_size
+    )
+
+
+def _dry_work(stack: ExitStack, config: Config, options: IngestOptions, counter: Counter) -> Work:
+    """Keeps nothing, and takes no lock."""
+    layout = open_store(config)
+    catalogue = open_catalogue(config.database, base=config.base, read_only=True)
+    stack.callback(catalogue.close)
+    registry = Registry({one.name: one for one in config.fileset.platforms})
+    asker = _Unopened(config, registry)
+    return Work(
+        Archive(config, layout, catalogue), stamp(None), DryCommitter(), None, None, asker, None, registry,
+        _policy(config), options,
+    )  # fmt: skip
+
+
+class _Unopened(Asker):
+    """Opens its client in the event loop in which it is first used."""
+
+    def __init__(self, config: Config, registry: Registry) -> None:
+        client = open_client(Policy.of(config.fetch, config.agent, "platform"))
+        super().__init__(config.fetch, config.agent, client, registry.helpers)
+
+
+async def _all(
+    work: Work, lines: Iterable[Line], emit: Emit, counter: Counter, jobs: int, max_time: float
+) -> None:
+    """All requests, ``jobs`` of them at once, read as they are needed."""
+    deadline = time.monotonic() + max_time if max_time else None
+    source: Iterator[Line] = iter(lines)
+    lock = asyncio.Lock()
+    loop = asyncio.get_running_loop()
+
+    async def one_after_the_other() -> None:
+        while True:
+            async with lock:
+                line = await loop.run_in_executor(None, next, source, None)
+            if line is None:
+                return
+            result = await _one(work, line, deadline)
+            counter.ended(result.status)
+            emit(result, file_result(result))
+
+    workers = [asyncio.ensure_future(one_after_the_other()) for _ in range(max(1, jobs))]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def _one(work: Work, line: Line, deadline: float | None) -> IngestResult:
+    text, request = line
+    if isinstance(request, FilesetProblem):
+        return failure(None, text, request)
+    left = None if deadline is None else deadline - time.monotonic()
+    over = PlatformHttpError("the time of the run is used up", status=Status.BUDGET)
+    if left is not None and left <= 0:
+        return failure(request, text, over)
+    try:
+        return await asyncio.wait_for(ingest(work, request), left)
+    except asyncio.TimeoutError:
+        return failure(request, text, over)
+
+
+def _lock(stack: ExitStack, layout: Any, meter: Meter, *, wait: bool) -> None:
+    """Takes the run lock; with ``wait`` as soon as nobody else has it."""
+    said = ""
+    while True:
+        try:
+            stack.enter_context(RunLock(layout, "fileset ingest"))
+            return
+        except LockHeld:
+            if not wait:
+                raise
+            who = holder(layout)
+            if who is not None and who.what != said:
+                said = who.what
+                meter.phase(f"waiting for {said}", None)
+            time.sleep(0.05)

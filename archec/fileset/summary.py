@@ -1,0 +1,220 @@
+"""The result of an ingest, after everything that it speaks of is kept."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from archec.archive.commit import CommitItem
+from archec.archive.lookup import held_at
+from archec.catalogue.model import FilesetManifestFile, Ingest
+from archec.catalogue.records import IngestDone
+from archec.digest import Digests
+from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
+from archec.fileset.asking import public_url
+from archec.fileset.fields import clean
+from archec.fileset.keeping import Body, file_item
+from archec.fileset.model import IngestRequest
+from archec.fileset.platforms.base import (
+    PlatformAnswer,
+)
+from archec.fileset.problems import (
+    FilesetProblem,
+)
+from archec.fileset.result import FilesetFile, IngestResult
+from archec.fileset.status import Status
+from archec.fileset.work import Found, Work
+from archec.ids import FilesetId, normalise_url, urlkey
+from archec.text.sniff import sniff
+from archec.tist import MAX_TIST, iso
+from archec.warc.cdxj import timestamp
+
+
+def _keep_answer(work: Work, answer: PlatformAnswer) -> tuple[str, int, Body, Digests] | None:
+    """Keeps an answer as a fobi; its id, the tist of its bytes, what they are. None where it cannot be one."""
+    if work.writer is None:
+        return None
+    try:
+        obi = normalise_url(public_url(answer.url))
+    except BadName:
+        return None
+    digests = Digests(sha1=True)
+    digests.update(answer.body)
+    stored = work.writer.put(work.run, obi, answer.body)
+    known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
+    headers = tuple((name, value[:1024]) for name, value in answer.headers.items() if name in _KEPT)
+    kind = sniff(answer.body[:4096], answer.headers.get("content-type", ""))
+    body = Body(stored.sha256, stored.md5, stored.size, kind, answer.status, headers, "", stored.temp)
+    item, tist = file_item(known, obi, body, work.run)
+    if item.placement is None:
+        work.commits.discard(stored.temp)
+    work.commits.add(item)
+    work.commits.commit()
+    work.kept(item, body)
+    return obi, tist, body, digests
+
+
+_KEPT = frozenset({"content-type", "content-length", "date", "etag", "last-modified", "server"})
+
+
+
+
+
+
+def finish(
+    work: Work, request: IngestRequest, found: Found, status: Status, message: str, due: int
+) -> IngestResult:
+    """The result, after everything that it speaks of is kept."""
+    item, is_existing = found.item, status is Status.SUCCESS_EXISTING
+    landing = answers = None
+    if not work.options.dry_run and not is_existing:
+        landing = _keep_answer(work, found.landing) if found.landing is not None else None
+        own = [answer for answer in found.answers if answer is not found.landing]
+        answers = [kept for answer in own if (kept := _keep_answer(work, answer)) is not None]
+    before = work.archive.catalogue.ingest(request.ingest_type, request.base_url)
+    landing_id = landing[0] if landing is not None else before.landing if is_existing and before is not None else ""
+    name, domain = (item.platform_name, item.platform_domain) if item is not None else (_name(found), None)
+    fileset = ""
+    if item is not None:
+        fileset = FilesetId(name or "-", domain or "-", item.work_id or item.platform_id or "-").obi
+    counted = found.files if found.files or item is None else item.manifest or []
+    size = sum(file.size or 0 for file in counted)
+    strategy = found.strategy.value if found.strategy is not None else ""
+    preferred = found.preferred.value if found.preferred is not None else ""
+    due = due or _due(work, status)
+    record = Ingest(
+        ingest_type=request.ingest_type, base_url=request.base_url, tist=work.run, status=status.value,
+        platform_name=name or "", platform_domain=domain or "", platform_id=(item.platform_id if item else "") or "",
+        platform_base_url=public_url(found.url), ingest_strategy=strategy, ingest_strategy_preferred=preferred,
+        fileset=fileset if found.state else "", state=found.state,
+        file_count=len(counted) if item else None, total_size=size if item else None,
+        archiveorg_item_name="", landing=landing_id,
+        answers=_ids(answers, before),
+        message=clean(message)[:1000], due=due,
+    )  # fmt: skip
+    if not work.options.dry_run:
+        work.commits.add(CommitItem(IngestDone(record)))
+        work.commits.commit()
+    result = IngestResult(
+        hit=status.is_hit, status=status.value, message=clean(message) or None, request=_given(request),
+        ingest_type=request.ingest_type,
+        manifest=found.files or None, platform_name=name or None, platform_domain=domain,
+        platform_id=item.platform_id if item else None, platform_base_url=public_url(found.url) or None,
+        ingest_strategy=strategy or None, ingest_strategy_preferred=preferred or None,
+        archiveorg_item_name=None, file_count=len(counted) if item else None, total_size=size if item else None,
+        fileset=str(FilesetId(name or "-", domain or "-", item.work_id or item.platform_id or "-", item.version))
+        if item is not None and found.state else None,
+        due=iso(due) if due else None,
+    )  # fmt: skip
+    _add_landing(work, result, found, landing, landing_id)
+    if found.strategy is not None and found.strategy.is_file and found.state and found.files:
+        result.fileset_file = _file_part(found.files[0])
+    return result
+
+
+def _name(found: Found) -> str | None:
+    return found.helper.name if found.helper is not None else None
+
+
+def _given(request: IngestRequest) -> Any:
+    return dict(request.given) or {"ingest_type": request.ingest_type, "base_url": request.base_url}
+
+
+def _due(work: Work, status: Status) -> int:
+    """When another try is worth it: of what is held, for new versions; of what may pass, sooner."""
+    fetch = work.archive.config.fetch
+    if status.is_hit:
+        return work.run + int(fetch.revisit_max)
+    if status in (Status.SUCCESS_PARTIAL, Status.PLATFORM_HTTP_ERROR, Status.TIMEOUT, Status.ERROR_PLATFORM_DOWNLOAD,
+                  Status.BUDGET, Status.PLATFORM_RESTRICTED) or status.value.startswith("mismatch"):  # fmt: skip
+        return work.run + int(fetch.revisit_min)
+    return 0
+
+
+def _add_landing(
+    work: Work, result: IngestResult, found: Found, kept: tuple[str, int, Body, Digests] | None, obi: str
+) -> None:
+    """What the result says of the landing page: of this ingest's, or of the one that is held."""
+    if kept is not None:
+        url, tist, body, digests = kept
+        md5, sha1, sha256, size, status = body.md5, digests.sha1, body.sha256, body.size, body.status
+        mimetype, terminal = body.mimetype, found.landing.url if found.landing is not None else url
+    elif obi:
+        known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
+        version = known.version_at(MAX_TIST) if known is not None else None
+        if known is None or version is None:
+            return
+        tist = known.history.last or 0
+        note = known.notes.get(tist)
+        with suppress(NotHeld, CorruptArchive):
+            digests = Digests(sha1=True)
+            with held_at(work.archive, known, MAX_TIST).open(work.archive.layout) as stream:
+                while data := stream.read(1 << 20):
+                    digests.update(data)
+            md5, sha1, sha256, size = version.md5, digests.sha1, version.sha256, version.size
+            mimetype, terminal, url, status = version.type, obi, obi, note.status if note is not None else 200
+    else:
+        return
+    result.terminal = {
+        "terminal_url": public_url(terminal), "terminal_dt": timestamp(tist), "terminal_status_code": status,
+        "terminal_sha1hex": sha1,
+    }  # fmt: skip
+    result.file_meta = {
+        "size_bytes": size, "md5hex": md5, "sha1hex": sha1, "sha256hex": sha256, "mimetype": mimetype,
+    }  # fmt: skip
+    result.cdx = cdx_row(url, tist, mimetype, status, sha256, size)
+
+
+def cdx_row(url: str, tist: int, mimetype: str, status: int, sha256: str, size: int) -> dict[str, Any]:
+    """A row of an index, for one state of a fobi."""
+    return {
+        "urlkey": urlkey(url), "timestamp": timestamp(tist), "url": url, "mime": mimetype, "status": str(status),
+        "digest": f"sha256:{sha256}", "length": str(size), "obi": url, "tist": tist,
+    }  # fmt: skip
+
+
+def _file_part(file: FilesetManifestFile) -> FilesetFile:
+    """What a result says of the only file of a data set."""
+    url, moment = file.platform_url or "", file.terminal_dt or ""
+    return FilesetFile(
+        file_meta={
+            "size_bytes": file.size, "md5hex": file.md5, "sha1hex": file.sha1, "sha256hex": file.sha256,
+            "mimetype": file.mimetype,
+        },
+        terminal={
+            "terminal_url": file.terminal_url or url, "terminal_dt": moment, "terminal_status_code": 200,
+            "terminal_sha1hex": file.sha1,
+        },
+        cdx={
+            "urlkey": urlkey(normalise_url(url)), "timestamp": moment, "url": normalise_url(url), "mime": file.mimetype,
+            "status": "200", "digest": f"sha256:{file.sha256}", "length": str(file.size), "obi": normalise_url(url),
+        },
+    )  # fmt: skip
+
+
+def file_result(result: IngestResult) -> IngestResult | None:
+    """The result of the data file, for a data set that is one file: of type ``dataset-file``."""
+    if result.status != Status.SUCCESS_FILE or result.fileset_file is None:
+        return None
+    part = result.fileset_file
+    return IngestResult(
+        hit=True, status=Status.SUCCESS.value, request=result.request, ingest_type=f"{result.ingest_type}-file",
+        terminal=part.terminal, file_meta=part.file_meta, cdx=part.cdx, platform_name=result.platform_name,
+        platform_domain=result.platform_domain, platform_id=result.platform_id,
+        platform_base_url=result.platform_base_url, ingest_strategy=result.ingest_strategy, fileset=result.fileset,
+    )  # fmt: skip
+
+
+def failure(request: IngestRequest | None, line: str, problem: ArchecError) -> IngestResult:
+    """The result of a request that was not begun, or not ended."""
+    status = problem.status if isinstance(problem, FilesetProblem) else Status.ERROR_STORAGE
+    given: Any = _given(request) if request is not None else clean(line)[:1000]
+    kind = request.ingest_type if request is not None else None
+    return IngestResult(hit=False, status=status.value, message=clean(str(problem)), request=given, ingest_type=kind)
+
+
+def _ids(answers: list[tuple[str, int, Body, Digests]] | None, before: Ingest | None) -> tuple[str, ...]:
+    """The fobis of the platform's answers: of these, or of those that are kept already."""
+    if answers is not None:
+        return tuple(answer[0] for answer in answers)
+    return before.answers if before is not None else ()

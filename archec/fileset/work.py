@@ -1,0 +1,76 @@
+"""What an ingest works with, what it was asked to do, and what it has found so far."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from archec.archive.commit import CommitItem, Commits
+from archec.archive.opening import Archive
+from archec.catalogue.model import FilesetManifestFile
+from archec.fileset.asking import Asker
+from archec.fileset.download import Downloader
+from archec.fileset.keeping import Body
+from archec.fileset.ledger import Ledger
+from archec.fileset.model import FilesetPlatformItem, IngestStrategy
+from archec.fileset.platforms.base import (
+    FilesetPlatformHelper,
+    PlatformAnswer,
+)
+from archec.fileset.platforms.registry import Registry
+from archec.fileset.strategy import StrategyPolicy
+from archec.store.writer import Writer
+
+
+class IngestOptions(NamedTuple):
+    """What an ingest was asked to do. ``max_total`` is bytes."""
+
+    strategy: IngestStrategy | None = None
+    force: bool = False
+    direct: bool = False
+    follow_concept: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    dry_run: bool = False
+    max_files: int | None = None
+    max_total: int | None = None
+
+    def as_value(self) -> dict[str, Any]:
+        """As the journal keeps them."""
+        value = self._asdict() | {"strategy": self.strategy.value if self.strategy is not None else None}
+        return {name: list(item) if isinstance(item, tuple) else item for name, item in value.items() if item}
+
+
+@dataclass(slots=True)
+class Work:
+    """What an ingest works with; ``report`` counts what was kept. ``commits`` drops everything in a dry run."""
+
+    archive: Archive
+    run: int
+    commits: Commits
+    writer: Writer | None
+    ledger: Ledger | None
+    asker: Asker
+    downloader: Downloader | None
+    registry: Registry
+    policy: StrategyPolicy
+    options: IngestOptions
+    kept: Callable[[CommitItem, Body], None] = lambda item, body: None
+    busy: dict[str, asyncio.Lock] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Found:
+    """What is known of a request so far."""
+
+    url: str = ""
+    helper: FilesetPlatformHelper | None = None
+    item: FilesetPlatformItem | None = None
+    landing: PlatformAnswer | None = None
+    answers: list[PlatformAnswer] = field(default_factory=list)
+    strategy: IngestStrategy | None = None
+    preferred: IngestStrategy | None = None
+    files: list[FilesetManifestFile] = field(default_factory=list)
+    state: str = ""

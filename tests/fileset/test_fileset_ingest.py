@@ -1,0 +1,425 @@
+"""Whole ingests, against a platform on loopback."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fileset_platform import Handler, Platform, broken_at_quarters, bytes_of, zenodo
+from fileset_support import Filesets, make_archive
+
+from archec.archive.follow import rebuild
+from archec.archive.lookup import find, held_at
+from archec.catalogue.dump import dump
+from archec.catalogue.open import open_catalogue
+from archec.errors import Exit
+from archec.fileset.run import exit_code
+from archec.store.layout import open_store
+from archec.store.lock import RunLock
+
+ID = "fileset:zenodo:127.0.0.1%3A{port}:6"
+
+
+def fileset_id(platform: Platform) -> str:
+    return ID.format(port=platform.server_port)
+
+
+def held(filesets: Filesets, url: str) -> bytes:
+    with filesets.archive() as archive:
+        found = held_at(archive, find(archive.catalogue, url), 10**11)
+        with found.open(archive.layout) as stream:
+            return stream.read()
+
+
+def test_a_data_set_is_kept_with_its_manifest_page_and_answers(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"data/p.csv": 5000, "empty.txt": 0})
+    (result,) = filesets.ingest(url)
+    assert (result.status, result.hit, result.message) == ("success", True, None)
+    assert (result.platform_name, result.platform_id, result.platform_domain) == ("zenodo", "7", platform.host)
+    assert (result.file_count, result.total_size, result.ingest_strategy) == (2, 5000, "web-fileset")
+    assert result.fileset == fileset_id(platform) + "@7"
+    first = (result.manifest or [])[0]
+    data = bytes_of("data/p.csv", 5000)
+    assert (first.md5, first.sha1, first.sha256) == tuple(
+        hashlib.new(kind, data).hexdigest() for kind in ("md5", "sha1", "sha256")
+    )
+    assert (first.status, first.extra) == ("success", {"file_id": "data/p.csv", "safe_path": "data/p.csv"})
+    assert held(filesets, first.platform_url or "") == data
+    assert held(filesets, f"{platform.url}/records/7") == platform.bodies["/records/7"]
+    assert json.loads(held(filesets, f"{platform.url}/api/records/7"))["id"] == 7
+    manifest = json.loads(held(filesets, fileset_id(platform)))
+    assert [file["sha256"] for file in manifest["manifest"]] == [file.sha256 for file in result.manifest or ()]
+    assert result.terminal is not None
+    assert result.terminal["terminal_url"] == url
+    assert (result.file_meta or {})["mimetype"] == "text/html"
+    assert (result.cdx or {})["url"] == url
+
+
+def test_a_second_time_the_platform_is_asked_once_and_nothing_is_fetched(
+    filesets: Filesets, platform: Platform
+) -> None:
+    url = zenodo(platform, 7, {"p": 10, "q": 20})
+    (first,) = filesets.ingest(url)
+    filesets.asked()
+    (again,) = filesets.ingest(url)
+    assert (again.status, again.hit) == ("success-existing", True)
+    assert filesets.asked() == ["/api/records/7"]
+    assert [file.sha256 for file in again.manifest or ()] == [file.sha256 for file in first.manifest or ()]
+    assert again.terminal == first.terminal
+    assert again.fileset == first.fileset
+    (forced,) = filesets.ingest(url, force=True)
+    assert forced.status == "success"
+    with filesets.archive() as archive:
+        assert len(find(archive.catalogue, fileset_id(platform)).history) == 1
+
+
+def test_a_data_set_of_one_file_gives_a_second_result(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p.csv": 10})
+    result, file = filesets.ingest({"base_url": url, "ingest_type": "dataset", "link_source": "doi"})
+    assert (result.status, result.ingest_strategy) == ("success-file", "web-file")
+    assert result.fileset_file is not None
+    assert (file.ingest_type, file.status) == ("dataset-file", "success")
+    assert file.file_meta == result.fileset_file.file_meta
+    assert result.request == {"base_url": url, "ingest_type": "dataset", "link_source": "doi"}
+
+
+def test_a_new_version_is_a_new_state_and_an_older_one_is_not_the_present_one(
+    filesets: Filesets, platform: Platform
+) -> None:
+    filesets.ingest(zenodo(platform, 8, {"p": 10, "q": 30}))
+    filesets.asked()
+    older = filesets.ingest(zenodo(platform, 7, {"p": 10}))[0]
+    assert older.status == "success-file"
+    assert not any("/files/" in path for path in filesets.asked()), "the bytes are held already"
+    filesets.ingest(zenodo(platform, 9, {"p": 10, "q": 31}))
+    with filesets.archive() as archive:
+        found = find(archive.catalogue, fileset_id(platform))
+        states = []
+        for tist in found.history.tists:
+            with held_at(archive, found, tist).open(archive.layout) as stream:
+                states.append(json.loads(stream.read())["platform_id"])
+    assert states == ["7", "8", "9"]
+
+
+def test_what_lacks_is_taken_up_by_the_next_ingest(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10, "q": 20})
+    where = "/api/records/7/files/q/content"
+    good = platform.files.pop(where)
+    (partial,) = filesets.ingest(url)
+    assert (partial.status, partial.hit) == ("success-partial", False)
+    assert [file.status for file in partial.manifest or ()] == ["success", "error-platform-download"]
+    platform.files[where] = good
+    filesets.asked()
+    (whole,) = filesets.ingest(url)
+    assert whole.status == "success"
+    assert [path for path in filesets.asked() if "/files/" in path] == [where]
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (lambda data: data[:-1], "error-platform-download"),
+        (lambda data: data + b"x", "error-platform-download"),
+        (lambda data: b"x" * len(data), "mismatch-md5"),
+    ],
+)
+def test_bytes_that_are_not_what_the_manifest_says_are_not_kept(
+    filesets: Filesets, platform: Platform, change: Any, status: str
+) -> None:
+    url = zenodo(platform, 7, {"p": 1000})
+    where = "/api/records/7/files/p/content"
+    platform.files[where] = change(platform.files[where])
+    (result,) = filesets.ingest(url)
+    assert result.status in (status, "mismatch-size")
+    assert [line for line in filesets.dump() if line["collection"] == "mf"] == []
+    assert not list(Path(filesets.config.store_path).rglob("*.part"))
+
+
+def test_a_page_in_place_of_a_file_is_no_file(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p.csv": 10})
+    row = platform.bodies["/api/records/7"]["files"][0]
+    row["size"] = row["checksum"] = None
+    platform.files["/api/records/7/files/p.csv/content"] = b"<!DOCTYPE html><html><body>Log in</body></html>"
+    (result,) = filesets.ingest(url)
+    assert result.status == "error-platform-download"
+    assert "page" in (result.message or "")
+
+
+def test_a_download_that_breaks_off_at_every_quarter_goes_on(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 400_000})
+    where = "/api/records/7/files/p/content"
+    platform.behaviours[where] = broken_at_quarters
+    result = filesets.ingest(url)[0]
+    assert result.status == "success-file", result.message
+    assert platform.sent[where] == 400_000
+
+
+def test_a_server_that_hangs_costs_its_own_file_only(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 100, "q": 100})
+
+    def hang(handler: Handler, data: bytes) -> None:
+        handler.head(data)
+        handler.wfile.flush()
+        handler.connection.recv(1)  # until the client gives up
+
+    platform.behaviours["/api/records/7/files/q/content"] = hang
+    (result,) = filesets.ingest(url)
+    assert result.status == "success-partial"
+    assert [file.status for file in result.manifest or ()] == ["success", "error-platform-download"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(404, "platform-404"), (410, "platform-gone"), (403, "platform-restricted"), (500, "platform-http-error"),
+     ([], "platform-error"), ({"id": 7, "files": "x"}, "platform-error"), ({"id": 8}, "platform-scope")],
+)  # fmt: skip
+def test_what_stands_in_the_way_is_the_status(
+    filesets: Filesets, platform: Platform, body: object, status: str
+) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    platform.bodies["/api/records/7"] = body
+    (result,) = filesets.ingest(url)
+    assert (result.status, result.hit, result.platform_name) == (status, False, "zenodo")
+    assert result.message
+
+
+def test_what_was_withdrawn_is_lost(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    filesets.ingest(url)
+    platform.bodies["/api/records/7"] = 410
+    assert filesets.ingest(url)[0].status == "platform-gone"
+    with filesets.archive() as archive:
+        assert not find(archive.catalogue, fileset_id(platform)).history.held
+
+
+def test_limits_refuse_before_anything_is_fetched(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {f"f{n}": 10 for n in range(3)})
+    (result,) = filesets.ingest(url, max_files=2)
+    assert (result.status, result.file_count, len(result.manifest or ())) == ("too-many-files", 3, 3)
+    (result,) = filesets.ingest(url, max_total=29)
+    assert (result.status, result.total_size) == ("too-large-size", 30)
+    assert not any("/files/" in path for path in filesets.asked())
+    assert filesets.ingest(url, max_files=3, max_total=30)[0].status == "success"
+
+
+def test_unsafe_paths_are_not_fetched(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10, "q": 10})
+    platform.bodies["/api/records/7"]["files"][1]["key"] = "../../etc/passwd"
+    (result,) = filesets.ingest(url)
+    assert result.status == "success-partial"
+    assert [file.status for file in result.manifest or ()] == ["success", "unsafe-path"]
+    assert "/api/records/7/files/q/content" not in filesets.asked()
+
+
+def test_only_wanted_files(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"a.csv": 10, "b.csv": 10, "c.txt": 10})
+    result = filesets.ingest(url, include=("*.csv",), exclude=("b*",))[0]
+    assert [file.path for file in result.manifest or ()] == ["a.csv"]
+
+
+def test_a_doi_is_resolved_and_its_landing_page_may_fail(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    platform.bodies["/records/7"] = 500
+    platform.bodies["/api/handles/10.5281/zenodo.7"] = {
+        "values": [{"type": "HS_ADMIN", "data": {}}, {"type": "URL", "data": {"value": url}}]
+    }
+    result = filesets.ingest("doi:10.5281/zenodo.7")[0]
+    assert (result.status, result.terminal, result.platform_base_url) == ("success-file", None, url)
+    assert filesets.ingest("10.5281/zenodo.8")[0].status == "platform-404"
+
+
+def test_a_file_asked_for_itself_needs_direct(filesets: Filesets, platform: Platform) -> None:
+    platform.files["/some/p.csv"] = b"a,b\n1,2\n"
+    url = f"{platform.url}/some/p.csv"
+    assert filesets.ingest(url)[0].status == "no-platform-match"
+    result = filesets.ingest(url, direct=True)[0]
+    assert (result.status, result.platform_name, result.ingest_strategy) == ("success-file", "direct", "web-file")
+    assert held(filesets, url) == b"a,b\n1,2\n"
+
+
+def test_a_page_that_describes_its_data_is_the_last_resort(filesets: Filesets, platform: Platform) -> None:
+    data = {"@type": "Dataset", "name": "Prices", "distribution": [{"contentUrl": "/files/p.csv"}]}
+    page = f'<html><script type="application/ld+json">{json.dumps(data)}</script></html>'
+    platform.bodies["/data/7"] = page.encode()
+    platform.files["/files/p.csv"] = b"a,b\n"
+    result = filesets.ingest(f"{platform.url}/data/7")[0]
+    assert (result.status, result.platform_name) == ("success-file", "generic")
+
+
+def test_robots_bind_pages_and_not_documented_apis(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    platform.bodies["/robots.txt"] = b"User-agent: *\nDisallow: /"
+    result = filesets.ingest(url)[0]
+    assert (result.status, result.terminal) == ("success-file", None)
+    platform.bodies["/data/7"] = b"<html></html>"
+    assert filesets.ingest(f"{platform.url}/data/7")[0].status == "no-platform-match"
+    assert "/data/7" not in filesets.asked()
+
+
+def test_signatures_of_redirect_targets_are_kept_nowhere(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    platform.files["/bucket/p"] = platform.files.pop("/api/records/7/files/p/content")
+    platform.redirects["/api/records/7/files/p/content"] = f"{platform.url}/bucket/p?X-Amz-Signature=SECRET"
+    result = filesets.ingest(url)[0]
+    assert result.status == "success-file"
+    assert (result.manifest or [])[0].terminal_url == f"{platform.url}/bucket/p"
+    everything = "".join(json.dumps(line) for line in filesets.dump())
+    for path in Path(filesets.config.base).rglob("*"):
+        if path.is_file():
+            assert b"SECRET" not in path.read_bytes(), path
+    assert "SECRET" not in everything
+
+
+def test_a_token_goes_to_the_platform_only(folder: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_TOKEN", "hush-hush")
+    platforms = {"zenodo": {"hosts": [platform.host], "rate": "none", "token": "TEST_TOKEN"}}
+    filesets = make_archive(folder, platform, fileset={"platforms": platforms, "resolver": platform.url})
+    url = zenodo(platform, 7, {"p": 10})
+    assert filesets.ingest(url)[0].status == "success-file"
+    sent = dict(zip(platform.requests, platform.headers, strict=True))
+    assert sent["/api/records/7"]["authorization"] == "Bearer hush-hush"
+    assert "authorization" not in sent["/records/7"]
+    for path in folder.rglob("*"):
+        if path.is_file():
+            assert b"hush-hush" not in path.read_bytes(), path
+
+
+def test_a_dry_run_keeps_nothing(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10, "q": 20})
+    (result,) = filesets.ingest(url, dry_run=True)
+    assert (result.status, result.file_count, result.ingest_strategy) == ("not-processed", 2, "web-fileset")
+    assert filesets.dump() == [{"collection": "state", "id": "position", "run": 0, "batch": 0, "head": "", "stamp": 0}]
+
+
+def test_several_at_once_and_the_worst_counts(filesets: Filesets, platform: Platform) -> None:
+    urls = [zenodo(platform, number, {f"p{number}": 100}, concept=number + 100) for number in range(1, 6)]
+    found: list[str] = []
+    counter = filesets.run([*urls, f"{platform.url}/records/99"], lambda r, f: found.append(r.status), jobs=4)
+    assert sorted(found) == ["platform-404"] + ["success-file"] * 5
+    assert exit_code(counter.statuses) is Exit.OPERATOR_ERROR
+    assert exit_code(["success", "success-existing"]) is Exit.DONE
+    assert exit_code(["success", "bad-request"]) is Exit.USAGE
+
+
+def test_the_catalogue_can_be_made_anew(filesets: Filesets, platform: Platform) -> None:
+    filesets.ingest(zenodo(platform, 7, {"p": 10, "q": 20}), f"{platform.url}/records/99")
+    before = filesets.dump()
+    other = open_catalogue("sqlite:///data/other.sqlite", base=filesets.config.base, create=True)
+    with filesets.archive() as archive:
+        rebuild(archive.layout, other)
+    assert [json.loads(line) for line in dump(other, everything=True)] == before
+    other.close()
+    assert {line["collection"] for line in before} >= {"mf", "mo", "manifests", "ingests", "runs"}
+
+
+def test_files_of_filesets_are_never_due(filesets: Filesets, platform: Platform) -> None:
+    filesets.ingest(zenodo(platform, 7, {"p": 10}))
+    with filesets.archive() as archive:
+        assert list(archive.catalogue.due(4 * 10**9)) == []
+
+
+# -- kills ----------------------------------------------------------------------------------------
+
+
+def ingesting(filesets: Filesets, url: str, *options: str, **environ: str) -> subprocess.Popen[str]:
+    """``archec fileset ingest`` in a process of its own."""
+    command = [sys.executable, "-m", "archec", "fileset", "ingest", url, *options]
+    command += ["--config", str(filesets.config.file)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environ}
+    )  # fmt: skip
+
+
+def test_the_command_prints_one_result_a_line(filesets: Filesets, platform: Platform, tmp_path: Path) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    requests = tmp_path / "requests"
+    requests.write_text(f'{{"base_url": "{url}", "ingest_type": "dataset"}}\n\nno json\n{{"base_url": 7}}\n')
+    files = tmp_path / "files"
+    process = ingesting(filesets, url, "--requests", str(requests), "--file-results", str(files))
+    out, err = process.communicate(timeout=60)
+    statuses = [json.loads(line)["status"] for line in out.splitlines()]
+    assert statuses == ["success-file", "success-existing", "bad-request", "bad-request"], err
+    assert process.returncode == 2
+    assert [json.loads(line)["ingest_type"] for line in files.read_text().splitlines()] == ["dataset-file"]
+
+
+@pytest.mark.parametrize("at", [1, 37, 111, 180])
+def test_a_kill_costs_nothing_that_was_whole(filesets: Filesets, platform: Platform, at: int) -> None:
+    sizes = {f"d{n % 7}/f{n}": 3000 + n for n in range(200)}
+    url = zenodo(platform, 7, sizes)
+    process = ingesting(filesets, url)
+    deadline = time.monotonic() + 60
+    while len(platform.sent) < at and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+    again = ingesting(filesets, url)
+    out, err = again.communicate(timeout=60)
+    (result,) = (json.loads(line) for line in out.splitlines())
+    assert result["status"] == "success", (result["message"], err)
+    assert [row["sha256"] for row in result["manifest"]] == [
+        hashlib.sha256(bytes_of(path, size)).hexdigest() for path, size in sizes.items()
+    ]
+    twice = [path for path, sent in platform.sent.items() if sent > len(platform.files[path])]
+    assert len(twice) <= 8, "what was under way when it was killed"
+    assert not list(Path(filesets.config.store_path).rglob("*.part"))
+    assert not list(Path(filesets.config.work_path).glob("fileset.jsonl"))
+
+
+def test_what_was_part_goes_on_after_a_kill(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 8_000_000})
+    where = "/api/records/7/files/p/content"
+    sent = threading.Event()
+
+    def slowly(handler: Handler, data: bytes) -> None:
+        rest = handler.head(data)
+        handler.wfile.write(rest[:4_000_000])
+        handler.wfile.flush()
+        sent.set()
+        handler.connection.recv(1)
+
+    platform.behaviours[where] = slowly
+    process = ingesting(filesets, url)
+    assert sent.wait(60)
+    parts: list[Path] = []
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not any(part.stat().st_size > 1_000_000 for part in parts):
+        parts = list(Path(filesets.config.store_path).rglob("*.part"))
+    process.kill()
+    process.communicate()
+    platform.behaviours.clear()
+    platform.sent.clear()
+    result = filesets.ingest(url)[0]
+    assert result.status == "success-file"
+    assert 0 < platform.sent[where] < 8_000_000
+    assert held(filesets, f"{platform.url}{where}") == bytes_of("p", 8_000_000)
+
+
+def test_a_second_ingest_at_the_same_time_says_who_holds_the_lock(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    with RunLock(open_store(filesets.config), "gather"):
+        process = ingesting(filesets, url)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 4
+        assert "gather" in err
+        waiting = ingesting(filesets, url, "--wait")
+    out, _ = waiting.communicate(timeout=60)
+    assert json.loads(out)["status"] == "success-file"
+
+
+def test_check_and_verify_find_nothing_wrong(filesets: Filesets, platform: Platform) -> None:
+    filesets.ingest(zenodo(platform, 7, {"p": 10, "q": 20}), zenodo(platform, 9, {"p": 10, "r": 5}))
+    for command in ("check", "verify"):
+        process = subprocess.run(
+            [sys.executable, "-m", "archec", command, "--config", str(filesets.config.file), "--json"],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert process.returncode == 0, process.stdout + process.stderr
