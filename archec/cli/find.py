@@ -14,8 +14,9 @@ from archec.cli.common import config_option, json_option, opened
 from archec.config import Config, load
 from archec.digest import Digests, md5_hex
 from archec.errors import NotHeld, StorageFailed, UsageError
+from archec.redif.difference import canonical_text
 from archec.redif.items import Blob
-from archec.redif.scan import canonical_text, scan
+from archec.redif.scan import scan
 from archec.terminal.output import LineWriter
 from archec.tist import iso
 from archec.units import human_size

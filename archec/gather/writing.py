@@ -11,8 +11,9 @@ from typing import NamedTuple
 from archec.catalogue.model import Refipo, Version
 from archec.digest import md5_hex, sha256_hex
 from archec.errors import ArchecError
+from archec.redif.difference import canonical_text, difference
 from archec.redif.problems import Problem, shown
-from archec.redif.scan import FOUND_BY_SCAN, canonical_text, only_file_urls_differ
+from archec.redif.scan import FOUND_BY_SCAN
 from archec.redif.template import fobi_of, parse
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
@@ -95,7 +96,7 @@ def _write(layout: Layout, writer: Writer | None, tist: int, job: Job, text: byt
     canonical = canonical_text(text)
     checksum = md5 if canonical is text else md5_hex(canonical)
     kind, title, refs, problems = describe(text, job.path, job.line)
-    how = _difference(layout, job, text, checksum)
+    how = _difference(layout, job, text)
     return Written(job.id, temp, md5, sha256, job.size, checksum, kind, title, refs, how, problems)
 
 
@@ -122,7 +123,7 @@ def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[tuple[st
     return template.kind[:_LONGEST_KIND], template.title[:_LONGEST_TITLE], list(refs), problems
 
 
-def _difference(layout: Layout, job: Job, text: bytes, checksum: str) -> str:
+def _difference(layout: Layout, job: Job, text: bytes) -> str:
     if job.before is None:
         return "new"
     try:
@@ -130,6 +131,4 @@ def _difference(layout: Layout, job: Job, text: bytes, checksum: str) -> str:
             before = file.read()
     except ArchecError:
         return "changed"  # fixity is verify's concern; the new text is kept either way
-    if md5_hex(canonical_text(before)) == checksum:
-        return "cosmetic"
-    return "file-url" if only_file_urls_differ(before, text) else "changed"
+    return difference(before, text)

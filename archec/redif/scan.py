@@ -1,4 +1,4 @@
-"""Cutting a blob into raw templates with their handles, without parsing fields; comparing the texts of templates.
+"""Cutting a blob into raw templates with their handles, without parsing fields.
 
 This is the hot path: all that a run over millions of unchanged templates does with them.
 """
@@ -26,9 +26,6 @@ _ENCODING_TROUBLE = {
     "mixed-encoding": "some lines are UTF-8, others are read as cp1252",
     "utf-16-damaged": "the file is marked as UTF-16 but is not UTF-16 throughout",
 }
-_UNTIDY = (b" \n", b"\t\n", b"\n\n", b"\n#", b"\r", b"\x0b\n", b"\x0c\n")
-_FILE_URL = re.compile(rb"(?:[A-Za-z0-9#-]*-)?file-url[ \t]*:", re.I)
-_FIELD_LINE = re.compile(rb"([A-Za-z][A-Za-z0-9#-]*)[ \t]*:(?!//)")
 
 FOUND_BY_SCAN = frozenset({"no-handle", "two-handles", "conflict-marker"})
 """Codes of problems that both scanning and parsing find: report those of one of them only."""
@@ -108,22 +105,6 @@ def template_starts(lower: bytes) -> list[int]:
     return starts
 
 
-def canonical_text(text: bytes) -> bytes:
-    """The text behind the text checksum of a tobi: without trailing blanks, blank lines and comments.
-
-    All lines end in LF, whatever the line ends of ``text``. Idempotent.
-    """
-    if text.endswith(b"\n") and text[:1] not in b"#\n" and not any(sign in text for sign in _UNTIDY):
-        return text
-    lines = [line.rstrip() for line in text.splitlines()]
-    return b"".join([line + b"\n" for line in lines if line and line[0] != 35])  # 35 is #
-
-
-def only_file_urls_differ(a: bytes, b: bytes) -> bool:
-    """Whether two texts have the same canonical text once the values of their File-URLs are removed, if not before."""
-    return a == b or _without_urls(canonical_text(a)) == _without_urls(canonical_text(b))
-
-
 def _kept(text: bytes) -> bytes:
     """``text`` up to and including its last line that is neither blank nor a comment."""
     bare = text.rstrip()
@@ -197,17 +178,3 @@ def _without_templates(blob: Blob, data: bytes, problems: list[Problem]) -> bool
         code, message = "no-template", "the file holds no template"
     problems.append(Problem(shown(blob.path), 0, code, message))
     return code == "commented-out"
-
-
-def _without_urls(text: bytes) -> bytes:
-    kept: list[bytes] = []
-    inside = False
-    for line in text.splitlines():
-        match = _FILE_URL.match(line)
-        if match is not None:
-            kept.append(match[0].lower())
-            inside = True
-        elif not inside or _FIELD_LINE.match(line):
-            kept.append(line)
-            inside = False
-    return b"\n".join(kept)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archec.redif.difference import canonical_text, difference
 from archec.redif.items import Blob
 from archec.redif.problems import CODES
-from archec.redif.scan import Scan, canonical_text, only_file_urls_differ, scan
+from archec.redif.scan import Scan, scan
 
 ONE = b"Template-Type: ReDIF-Paper 1.0\nTitle: One\nHandle: RePEc:aaa:ssssss:1\n"
 TWO = b"Template-Type: ReDIF-Paper 1.0\nTitle: Two\nHandle: RePEc:aaa:ssssss:2\n"
@@ -201,6 +202,7 @@ PAPER = b"Template-Type: ReDIF-Paper 1.0\nTitle: x\nFile-URL: http://a/1.pdf\nFi
 )
 def test_cosmetic(other: bytes) -> None:
     assert canonical_text(other) == canonical_text(PAPER) == PAPER
+    assert difference(other, PAPER) == "cosmetic"
 
 
 def test_not_cosmetic() -> None:
@@ -231,5 +233,5 @@ def test_idempotent(text: str) -> None:
     ],
 )
 def test_only_file_urls(a: bytes, b: bytes, expected: bool) -> None:
-    assert only_file_urls_differ(a, b) is expected
-    assert only_file_urls_differ(b, a) is expected
+    assert (difference(a, b) != "changed") is expected
+    assert (difference(b, a) != "changed") is expected
