@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from urllib.parse import quote
 
 from anyio import to_thread
@@ -150,25 +151,28 @@ class Api:
         self, exchange: Exchange, viewer: Viewer, collection: Collection, asked: Asked, empty_is_missing: bool = False
     ) -> Response:
         exchange.note["kind"] = "index"
-        return await answer_index(collection, self._query(exchange, asked), viewer, empty_is_missing=empty_is_missing)
+        query = self._query(exchange, viewer, asked)
+        return await answer_index(collection, query, viewer, empty_is_missing=empty_is_missing)
 
     async def _resource(self, exchange: Exchange, viewer: Viewer, collection: Collection, asked: Asked) -> Response:
         exchange.note["kind"] = "resource"
-        query = self._query(exchange, asked)
+        query = self._query(exchange, viewer, asked)
         accept = exchange.headers.get("accept-datetime", "")
         if accept and not query.closest:
             query = nearest_first(query, from_http_date(accept))
         errors = Errors()
-        loaded = await load(collection, query, viewer, errors)
+        loaded = await load(collection, query, viewer, errors, asked)
         exchange.note["source"] = loaded.row.origin.source
         return answer_record(loaded, errors, self._links(exchange, collection, loaded.row.url))
 
-    def _query(self, exchange: Exchange, asked: Asked) -> Query:
-        """The query of the parameters, which a request with a body has in its URL."""
+    def _query(self, exchange: Exchange, viewer: Viewer, asked: Asked) -> Query:
+        """The query of the parameters. A request with a body is indexed under a key of its own."""
         query = parse_query(exchange.arguments)
         exchange.note["url"] = query.url
         key = key_of_request(query.url, asked)
-        return parse_query(exchange.arguments, key=key) if key else query
+        if key:
+            query = parse_query(exchange.arguments, key=key)
+        return replace(query, may_live=viewer.allows("live"), may_push_limit=viewer.rules.are_trivial)
 
     async def _asked(self, exchange: Exchange) -> Asked:
         """The request to the API as one for what its ``url`` names."""

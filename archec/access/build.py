@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
+from archec.access.asking import CdxSource, LiveSource, MementoSource
 from archec.access.capability import AccessCapability
 from archec.access.collection import Collection, Step
 from archec.access.folders import FileSource
 from archec.access.gate import Gate
 from archec.access.loading import ListResolver, Loader, PrefixResolver, Resolver, WarcLoader
 from archec.access.own import OwnLoader, OwnSource, lost_in, subject_with_works
+from archec.access.remote import Web
+from archec.access.replaying import RangeReader, ReplayLoader
 from archec.access.sources import LocalSource, NoSource, Source
 from archec.archive.opening import Archive, opened
 from archec.config import DEFAULT_FILE, CollectionConfig, Config, ResourceConfig, SourceConfig, StepConfig, load
@@ -32,7 +35,7 @@ def opened_access(config: Config, archive: Archive | None) -> Iterator[AccessCap
             raise ConfigError(f"{config.place('access.default')}: there is no collection {default}")
         gate = Gate(config, subject_with_works(builder.archives, lambda: gate.rules.need_catalogue))
         gate.check()
-        yield AccessCapability(config, collections, gate, partial(lost_in, builder.archives))
+        yield AccessCapability(config, collections, gate, partial(lost_in, builder.archives), builder.web)
 
 
 class Builder:
@@ -41,6 +44,7 @@ class Builder:
     def __init__(self, config: Config, archive: Archive | None, stack: ExitStack) -> None:
         self._config, self._own, self._stack = config, archive, stack
         self.archives: list[Archive] = []
+        self.web = Web()
 
     def collections(self, given: tuple[CollectionConfig, ...]) -> dict[str, Collection]:
         """The collections by name."""
@@ -50,17 +54,30 @@ class Builder:
         local: list[LocalSource] = []
         remote: list[Source] = []
         loaders: list[Loader] = []
-        resolvers = [one for resource in step.resources if (one := self._resolver(resource)) is not None]
-        if resolvers:
-            loaders.append(WarcLoader(resolvers, None))
         for source in step.sources:
             if source.type in ("file", "zipnum"):
                 local.append(FileSource(source.name, source.type, self._config.path(source.path)))
             elif source.type == "archec":
                 local.append(self._archec(source, loaders))
+            elif source.type == "cdx":
+                remote.append(CdxSource(source, self.web, step.timeout, self._config.access.cache))
+            elif source.type == "memento":
+                remote.append(MementoSource(source, self.web, step.timeout, self._config.access.cache))
+            elif source.type == "live":
+                remote.append(LiveSource(source.name, self._config.access.live))
             else:
                 raise ConfigError(f"{self._config.place('collections')}: {source.name}: type {source.type}")
+        loaders += self._loaders(step)
         return Step(step.name, tuple(local), tuple(remote), tuple(loaders), step.timeout, step.grouped)
+
+    def _loaders(self, step: StepConfig) -> Iterator[Loader]:
+        """What loads by the resources of a step, in their order."""
+        origins = {source.name: source.replay_url for source in step.sources if source.replay_url}
+        for resource in step.resources:
+            if resource.kind == "live":
+                yield ReplayLoader(self.web, step.timeout, self._config.access.live_methods, origins)
+            elif (resolver := self._resolver(resource)) is not None:
+                yield WarcLoader([resolver], RangeReader(self.web))
 
     def _archec(self, source: SourceConfig, loaders: list[Loader]) -> LocalSource:
         """An archive of ours, the own one or another; an empty source where it cannot be opened."""

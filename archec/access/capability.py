@@ -12,7 +12,7 @@ from typing import Any
 
 from anyio import to_thread
 from prometheus_client import Metric
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
@@ -23,9 +23,11 @@ from archec.access.errors import Refused
 from archec.access.exchange import Exchange, answer, first_part, message
 from archec.access.gate import Gate
 from archec.access.memento import Lost
+from archec.access.remote import Web
 from archec.access.viewer import Viewer
 from archec.config import Config
 from archec.errors import ArchecError
+from archec.web.door import Policy, open_client
 
 _log = logging.getLogger("archec.access")
 _OTHERS = ("", "oai", "healthz", "metrics")
@@ -39,8 +41,8 @@ class AccessCapability:
     name = "access"
     page = ""
 
-    def __init__(self, config: Config, collections: Mapping[str, Collection], gate: Gate, lost: Lost) -> None:
-        self._config, self._collections, self._gate = config, collections, gate
+    def __init__(self, config: Config, collections: Mapping[str, Collection], gate: Gate, lost: Lost, web: Web) -> None:
+        self._config, self._collections, self._gate, self._web = config, collections, gate, web
         self._api = Api(config, collections, lost)
         self._answers: Counter[tuple[str, str]] = Counter()
         self._bytes = 0
@@ -52,6 +54,12 @@ class AccessCapability:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Indexes are checked in the background; rules and tokens are looked at once a second."""
+        policy = Policy.of(self._config.fetch, self._config.agent, "remote")
+        async with open_client(policy) as self._web.client, self._watched():
+            yield
+
+    @asynccontextmanager
+    async def _watched(self) -> AsyncIterator[None]:
         stop = asyncio.Event()
         tasks = [asyncio.create_task(self._gate.watch(stop)), asyncio.create_task(self._prepare())]
         try:
@@ -86,6 +94,8 @@ class AccessCapability:
         for labels, count in sorted(self._answers.items()):
             answers.add_metric(labels, count)
         yield answers
+        out = sum(one.is_out for coll in self._collections.values() for one in coll.sources)
+        yield GaugeMetricFamily("archec_access_sources_left_out", "Sources that are left out: they keep failing.", out)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI application."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from anyio import to_thread
 
@@ -25,7 +24,8 @@ Visible = Callable[[Iterator[Row]], Iterator[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Sources that are asked at once, and what loads the records of their rows, in turn. ``timeout`` in seconds."""
+    """Sources that are asked at once, and what loads the records of their rows, in turn. ``timeout`` in seconds; those
+    elsewhere keep to it themselves."""
 
     name: str
     local: tuple[LocalSource, ...]
@@ -41,17 +41,13 @@ class Step:
         if not remote and is_short(query) and all(one.is_ready() for one in local):
             return merge_rows([part for one in local for part in one.parts(query, errors)], query)
         answers = await asyncio.gather(
-            *(self._in_time(one, self._read(one, query, errors), errors) for one in local),
-            *(self._in_time(one, one.ask(query, errors), errors) for one in remote),
+            *(self._in_time(one, query, errors) for one in local),
+            *(one.ask(query, errors) for one in remote),
         )
         return merge_rows(list(chain.from_iterable(answers)), query)
 
-    async def _read(self, source: LocalSource, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        return await to_thread.run_sync(partial(source.parts, query, errors), abandon_on_cancel=True)
-
-    async def _in_time(
-        self, source: Source, asking: Coroutine[Any, Any, Sequence[Iterator[Row]]], errors: Errors
-    ) -> Sequence[Iterator[Row]]:
+    async def _in_time(self, source: LocalSource, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        asking = to_thread.run_sync(partial(source.parts, query, errors), abandon_on_cancel=True)
         try:
             return await asyncio.wait_for(asking, self.timeout)
         except SourceFailed as error:

@@ -28,6 +28,8 @@ _AnyFile = IndexFile | ZipNumFile
 class FileSource:
     """A file or a folder with index files. See :class:`archec.access.sources.LocalSource`."""
 
+    is_out = False
+
     def __init__(self, name: str, type_: str, path: Path) -> None:
         self.name, self.type = name, type_
         self._path = path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
@@ -91,8 +92,9 @@ def _links(rows: Iterator[Row]) -> Iterator[bytes]:
 
 
 def list_sources(collection: Collection) -> Response:
-    """The sources of a collection by name, with their types."""
-    import json
-
-    value = {"sources": {source.name: source.type for source in collection.sources}}
+    """The sources of a collection by name, with their types, and those that are left out because they keep failing."""
+    value: dict[str, object] = {"sources": {source.name: source.type for source in collection.sources}}
+    out = [source.name for source in collection.sources if source.is_out]
+    if out:
+        value["left_out"] = out
     return answer(200, json.dumps(value) + "\n", JSON)

@@ -12,6 +12,7 @@ from anyio import to_thread
 
 from archec.access.errors import LoadFailed, SourceFailed
 from archec.access.files import Found, IndexFile, check_sorted
+from archec.access.posts import Asked
 from archec.access.record import Record, read_record
 from archec.access.rows import LineReader, Origin, Row
 
@@ -32,8 +33,9 @@ class Remote(Protocol):
 class Loader(Protocol):
     """Loads the records of rows."""
 
-    async def load(self, row: Row) -> Record | None:
-        """The record of a row; None if it is none that this loader could load. Raises LoadFailed."""
+    async def load(self, row: Row, asked: Asked) -> Record | None:
+        """The record of a row; None if it is none that this loader could load. ``asked`` is the request, which is done
+        on the live web. Raises LoadFailed."""
         ...
 
 
@@ -102,7 +104,7 @@ class WarcLoader:
     def __init__(self, resolvers: Sequence[Resolver], remote: Remote | None) -> None:
         self._resolvers, self._remote = resolvers, remote
 
-    async def load(self, row: Row) -> Record | None:
+    async def load(self, row: Row, asked: Asked) -> Record | None:
         """See :class:`Loader`."""
         filename, offset, length = row.text("filename"), row.text("offset"), row.text("length")
         if not filename or filename == "-" or not _NUMBER.fullmatch(offset):

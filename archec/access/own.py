@@ -18,6 +18,7 @@ from anyio import to_thread
 from warcio.recordloader import ArcWarcRecord
 
 from archec.access.errors import LoadFailed
+from archec.access.posts import Asked
 from archec.access.query import Query, uri_of
 from archec.access.record import Headers, Record
 from archec.access.rows import Origin, Row, cdxj_row, made_line
@@ -44,6 +45,7 @@ class OwnSource:
     """See the module's docstring, and :class:`archec.access.sources.LocalSource`."""
 
     type = TYPE
+    is_out = False
 
     def __init__(self, name: str, archive: Archive) -> None:
         self.name = name
@@ -109,7 +111,7 @@ class OwnLoader:
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
 
-    async def load(self, row: Row) -> Record | None:
+    async def load(self, row: Row, asked: Asked) -> Record | None:
         """See :class:`archec.access.loading.Loader`."""
         obi, tist = row.fields.get("obi"), row.fields.get("tist")
         if row.origin.type != TYPE or not isinstance(obi, str) or not isinstance(tist, int):

@@ -60,7 +60,9 @@ class KeyRange(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Query:
     """See the module's docstring. ``closest``, ``since`` and ``until`` are timestamps in full, or empty; ``limit`` 0 is
-    none; ``sources`` names those to ask, ``not_sources`` those to leave out; ``fields`` are those to give."""
+    none; ``sources`` names those to ask, ``not_sources`` those to leave out; ``fields`` are those to give. ``given``
+    are the parameters as they came, for sources elsewhere. ``may_live``: whoever asks may use the live web;
+    ``may_push_limit``: he sees all rows, so that sources may count them."""
 
     url: str
     match: MatchType
@@ -77,6 +79,9 @@ class Query:
     resolve_revisits: bool = False
     sources: frozenset[str] = frozenset()
     not_sources: frozenset[str] = frozenset()
+    given: tuple[Argument, ...] = ()
+    may_live: bool = False
+    may_push_limit: bool = False
 
     @property
     def key(self) -> str:
@@ -183,6 +188,7 @@ def parse_query(given: Sequence[Argument], *, key: str = "") -> Query:
         take.flag("resolveRevisits"),
         frozenset(name for name in wanted if not name.startswith("!")),
         frozenset(name[1:] for name in wanted if name.startswith("!")),
+        tuple(given),
     )
 
 

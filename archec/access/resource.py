@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from archec.access.collection import Collection, Step, is_short
 from archec.access.errors import LoadFailed, Refused
 from archec.access.exchange import answer, error_header, header_value
+from archec.access.posts import Asked
 from archec.access.query import Query, key_range, parse_filters
 from archec.access.record import Record, one_piece
 from archec.access.rows import Row, as_cdxj
@@ -25,6 +26,7 @@ WARC = "application/warc-record"
 _NOT_FOUND = "No Resource Found"
 _MAX_CDX = 2000
 _MAX_ORIGINALS = 10
+_GET = Asked()
 _FRAMING = ("transfer-encoding", "content-encoding", "content-length")
 
 
@@ -35,7 +37,9 @@ class Loaded(NamedTuple):
     record: Record
 
 
-async def load(collection: Collection, query: Query, viewer: Viewer, errors: Errors) -> Loaded:
+async def load(
+    collection: Collection, query: Query, viewer: Viewer, errors: Errors, asked: Asked = _GET
+) -> Loaded:
     """The first record that loads. Raises Refused: 451 or 403 if he may not have it, 404 if there is none."""
     refused: Refused | None = None
     async for step, rows in collection.by_step(query, errors, viewer.visible):
@@ -45,10 +49,10 @@ async def load(collection: Collection, query: Query, viewer: Viewer, errors: Err
             except Refused as refusal:
                 refused = refused or refusal
                 continue
-            record = await _try(step, row, errors)
+            record = await _try(step, row, errors, asked)
             if record is None:
                 continue
-            if is_self_redirect(record, row.url):
+            if row.origin.type != "live" and is_self_redirect(record, row.url):
                 await record.close()
                 continue
             try:
@@ -63,12 +67,12 @@ async def _next(rows: Iterator[Row], query: Query) -> Row | None:
     return next(rows, None) if is_short(query) else await to_thread.run_sync(next, rows, None)
 
 
-async def _try(step: Step, row: Row, errors: Errors) -> Record | None:
+async def _try(step: Step, row: Row, errors: Errors, asked: Asked = _GET) -> Record | None:
     """The record of a row by the first loader that can; the reason why none could is in ``errors``."""
     reasons: list[str] = []
     for loader in step.loaders:
         try:
-            record = await loader.load(row)
+            record = await loader.load(row, asked)
             if record is not None:
                 return record
         except LoadFailed as error:

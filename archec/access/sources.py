@@ -23,6 +23,11 @@ class Source(Protocol):
     @property
     def type(self) -> str: ...
 
+    @property
+    def is_out(self) -> bool:
+        """Whether it is left out for a while because it keeps failing."""
+        ...
+
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """The rows of a query, in one or several parts, each in the order in which the query asks sources.
 
@@ -53,6 +58,8 @@ class LocalSource(Source, Protocol):
 
 class NoSource:
     """A source that is always empty, and says why. See :class:`LocalSource`."""
+
+    is_out = False
 
     def __init__(self, name: str, type_: str, reason: str) -> None:
         self.name, self.type, self._reason = name, type_, reason

@@ -1,0 +1,296 @@
+"""Indexes on other servers as sources: CDX servers, Memento archives, and the live web."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from urllib.parse import quote, urljoin
+
+from archec.access.errors import SourceFailed
+from archec.access.query import Arguments, Filter, Query, key_of, uri_of
+from archec.access.remote import Cache, Fetched, Health, Web, fetch, filled, same_origin
+from archec.access.rows import Origin, Row, any_row, made_line
+from archec.access.sorted import MAX_SORTED, row_key
+from archec.access.sources import Errors
+from archec.access.stamps import from_http_date, http_date, now_stamp
+from archec.config import SourceConfig
+from archec.errors import UsageError
+
+_LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w-]+\s*=\s*(?:"[^"]*"|[^\s",;]+)\s*)*)')
+_ATTRIBUTE = re.compile(r';\s*([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",;]+))')
+_MAX_PAGES = 100
+_MAX_CACHED = 1000
+_IA_NAMES = {"url": "original", "mime": "mimetype", "status": "statuscode"}
+
+
+class NotForThisSource(SourceFailed):
+    """A source cannot answer this query, which is no failure of the source."""
+
+
+class RemoteSource:
+    """What the sources of other servers have in common. See :class:`archec.access.sources.Source`."""
+
+    def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float) -> None:
+        self.name, self.type = config.name, str(config.type)
+        self._config, self._web, self._seconds = config, web, seconds
+        self._cache, self.health = Cache(cache), Health()
+
+    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """See :class:`archec.access.sources.Source`."""
+        try:
+            self.health.check()
+        except SourceFailed as error:
+            errors[self.name] = error.message
+            return ()
+        try:
+            rows = await self._rows(query)
+        except NotForThisSource as error:
+            errors[self.name] = error.message
+            return ()
+        except SourceFailed as error:
+            self.health.failed()
+            errors[self.name] = error.message
+            return ()
+        self.health.answered()
+        return (rows,)
+
+    @property
+    def is_out(self) -> bool:
+        """See :class:`archec.access.sources.Source`."""
+        return self.health.is_out
+
+    def faults(self) -> Iterable[str]:
+        """None: what fails elsewhere is no fault here."""
+        return ()
+
+    async def _rows(self, query: Query) -> Iterator[Row]:
+        raise NotImplementedError
+
+    def _loadable(self, row: Row) -> Row:
+        """The row with the address of its capture: of the source's own only within its origin."""
+        own = row.text("live_url") or row.text("load_url")
+        built = filled(
+            self._config.replay_url, {"url": row.url, "timestamp": row.timestamp[:14], "src_coll": self.name}
+        )
+        address = own if own and same_origin(own, built) else built
+        fields = {name: value for name, value in row.fields.items() if name not in ("live_url", "load_url")}
+        fields |= {"live_url": address, "load_url": address}
+        return Row(row.line, row.urlkey, row.timestamp, fields, row.origin)
+
+
+class CdxSource(RemoteSource):
+    """A CDX server: of pywb's or the Internet Archive's dialect."""
+
+    async def _rows(self, query: Query) -> Iterator[Row]:
+        url = self.url_of(query)
+
+        async def ask() -> list[Row] | Iterator[Row]:
+            answer = await fetch(self._web, "GET", url, self._seconds)
+            if answer.status == 404:
+                answer.body.close()
+                return []
+            if answer.status != 200:
+                answer.body.close()
+                raise SourceFailed(f"HTTP {answer.status}")
+            return _in_order(self._parsed(answer, query), query)
+
+        rows = await self._cache.get(
+            (url, query.source_order), ask, lambda made: isinstance(made, list) and len(made) <= _MAX_CACHED
+        )
+        return iter(rows)
+
+    def url_of(self, query: Query) -> str:
+        """The request for a query. What the server may not understand is left to us."""
+        template = self._config.api_url
+        take = Arguments(query.given)
+        values = {name: value for name, value in reversed(query.given) if name not in ("url", "closest")}
+        url = filled(template, {**values, "url": query.url, "closest": query.closest, "timestamp": query.closest})
+        is_ia = template.partition("?")[0].rstrip("/").endswith("/cdx/search/cdx")
+        more: list[tuple[str, str]] = []
+        if query.match != "exact":
+            more.append(("matchType", query.match))
+        if query.closest:
+            more.append(("sort", "closest"))
+        elif query.order == "reverse" and not is_ia:
+            more.append(("sort", "reverse"))
+        more += [(name, take.one(name, alias)) for name, alias in (("from", "from_ts"), ("to", "to"))]
+        texts = [_ia_filter(one) if is_ia else one.text for one in query.filters]
+        more += [("filter", text) for text in texts if text]
+        pushed = all(texts) and query.order == query.source_order and not (is_ia and query.order == "reverse")
+        if query.limit and query.may_push_limit and pushed:
+            more.append(("limit", str(query.limit)))
+        there = {part.partition("=")[0] for part in template.partition("?")[2].split("&")}
+        added = [f"{name}={quote(value, safe='')}" for name, value in more if value and name not in there]
+        if not added:
+            return url
+        return f"{url}{'&' if '?' in url else '?'}{'&'.join(added)}"
+
+    def _parsed(self, answer: Fetched, query: Query) -> Iterator[Row]:
+        origin = Origin(self.name, self.name, self.type)
+        start, end = query.range.start, query.range.end
+        for line in answer.lines():
+            row = any_row(line, origin) if line else None
+            if row is None or not row.url:
+                continue
+            if not start <= row.line < end:
+                row = _with_our_key(row)
+                if row is None or not start <= row.line < end:
+                    continue
+            yield self._loadable(row)
+
+
+class MementoSource(RemoteSource):
+    """An archive with TimeGate and TimeMap (RFC 7089)."""
+
+    async def _rows(self, query: Query) -> Iterator[Row]:
+        if not query.key:
+            raise NotForThisSource("a Memento archive knows single URLs only")
+        by_gate = bool(query.closest and self._config.timegate_url)
+
+        async def ask() -> list[Row]:
+            found = await (self._by_timegate(query) if by_gate else self._by_timemap(query))
+            return list(islice(found, MAX_SORTED))
+
+        key = (query.url, query.closest if by_gate else "")
+        rows = await self._cache.get(key, ask, lambda made: len(made) <= _MAX_CACHED)
+        return iter(sorted(rows, key=row_key(query), reverse=query.source_order == "reverse"))
+
+    async def _by_timegate(self, query: Query) -> Iterator[Row]:
+        url = filled(self._config.timegate_url, {"url": query.url, "timestamp": query.closest})
+        headers = {"Accept-Datetime": http_date(query.closest)}
+        answer = await fetch(self._web, "HEAD", url, self._seconds, headers)
+        answer.body.close()
+        if answer.status == 404:
+            return iter(())
+        if answer.status >= 400:
+            raise SourceFailed(f"HTTP {answer.status}")
+        found = list(self._mementos(answer.headers.get("link", ""), query))
+        if not found and self._config.timemap_url:
+            return await self._by_timemap(query)
+        return iter(found)
+
+    async def _by_timemap(self, query: Query) -> Iterator[Row]:
+        if not self._config.timemap_url:
+            raise SourceFailed("it has no TimeMap: ask with closest")
+        first = filled(self._config.timemap_url, {"url": query.url, "timestamp": query.closest})
+        pages, seen = [first], {first}
+        found: list[Iterator[Row]] = []
+        while pages and len(seen) <= _MAX_PAGES:
+            page = pages.pop(0)
+            answer = await fetch(self._web, "GET", page, self._seconds)
+            if answer.status == 404:
+                answer.body.close()
+                break
+            if answer.status != 200:
+                answer.body.close()
+                raise SourceFailed(f"HTTP {answer.status}")
+            with answer.body:
+                text = answer.body.read(64 << 20).decode("utf-8", "replace")
+            found.append(iter(list(self._mementos(text, query))))
+            for uri, attributes in parse_links(text):
+                further = urljoin(page, uri)
+                is_page = "timemap" in attributes.get("rel", "").split() and same_origin(further, first)
+                if is_page and further not in seen:
+                    seen.add(further)
+                    pages.append(further)
+        unique = {row.line: row for row in chain.from_iterable(found)}
+        return iter(unique.values())
+
+    def _mementos(self, text: str, query: Query) -> Iterator[Row]:
+        origin = Origin(self.name, self.name, self.type)
+        links = list(parse_links(text))
+        url = next((uri for uri, one in links if "original" in one.get("rel", "").split()), "")
+        try:
+            key = key_of(url) if url else ""
+        except UsageError:
+            key = ""
+        if key != query.key:
+            url, key = uri_of(query.url), query.key
+        for uri, attributes in links:
+            rel = attributes.get("rel", "")
+            if "memento" not in rel.split() or "datetime" not in attributes:
+                continue
+            try:
+                stamp = from_http_date(attributes["datetime"])
+            except UsageError:
+                continue
+            fields = {"url": url, "mem_rel": rel, "memento_url": uri}
+            yield self._loadable(Row(made_line(key, stamp, fields), key, stamp, fields, origin))
+
+
+class LiveSource:
+    """The live web as an index: whatever is asked for is there, now. See :class:`archec.access.sources.Source`."""
+
+    type = "live"
+    is_out = False
+
+    def __init__(self, name: str, is_on: bool) -> None:
+        self.name, self._is_on = name, is_on
+
+    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """One row, without asking anybody."""
+        if not self._is_on:
+            errors[self.name] = "the live web is off (access.live)"
+        elif not query.may_live:
+            errors[self.name] = "the live web needs the right live"
+        elif query.key:
+            url, stamp = uri_of(query.url), now_stamp()
+            fields = {"url": url, "live_url": url, "load_url": url, "is_live": "true"}
+            origin = Origin(self.name, self.name, "live")
+            row = Row(made_line(query.key, stamp, fields), query.key, stamp, fields, origin)
+            return (iter((row,)),)
+        return ()
+
+    def faults(self) -> Iterable[str]:
+        """None."""
+        return ()
+
+
+def parse_links(text: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """The links of a ``Link`` header or a TimeMap, with their attributes."""
+    for match in _LINK.finditer(text):
+        pairs = ((one[1].lower(), one[2] if one[2] is not None else one[3]) for one in _ATTRIBUTE.finditer(match[2]))
+        yield match[1], dict(pairs)
+
+
+def _in_order(rows: Iterator[Row], query: Query) -> list[Row] | Iterator[Row]:
+    """The rows in the order in which sources are asked: put in order if they are few; else they must be in it."""
+    first = list(islice(rows, MAX_SORTED))
+    key, reverse = row_key(query), query.source_order == "reverse"
+    if len(first) < MAX_SORTED:
+        return sorted(first, key=key, reverse=reverse)
+    return _checked(chain(first, rows), query)
+
+
+def _checked(rows: Iterator[Row], query: Query) -> Iterator[Row]:
+    key, reverse = row_key(query), query.source_order == "reverse"
+    before = None
+    for row in rows:
+        now = key(row)
+        if before is not None and (now > before if reverse else now < before):
+            raise SourceFailed("its rows are not in order")
+        before = now
+        yield row
+
+
+def _with_our_key(row: Row) -> Row | None:
+    """The row under the key that we give to its URL."""
+    try:
+        key = key_of(row.url)
+    except UsageError:
+        return None
+    return Row(made_line(key, row.timestamp, row.fields), key, row.timestamp, row.fields, row.origin)
+
+
+def _ia_filter(one: Filter) -> str:
+    """A filter in the dialect of the Internet Archive, whose patterns match whole values; "" where it has none."""
+    if not one.field:
+        return ""
+    text = one.text.removeprefix("!")
+    value = text.partition(":")[2]
+    if text[:1] == "=":
+        pattern = re.escape(value)
+    else:
+        pattern = f"(?:{value}).*" if text[:1] == "~" else f".*{re.escape(value)}.*"
+    return f"{'!' if one.inverted else ''}{_IA_NAMES.get(one.field, one.field)}:{pattern}"

@@ -1,0 +1,207 @@
+"""Asking other servers: requests within a time, large answers that wait on disk, servers that keep failing."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import IO, Any, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
+
+from archec.access.errors import LoadFailed, SourceFailed
+from archec.web.door import EXPECTED, Client, Response, fault_of, named
+
+T = TypeVar("T")
+
+_IN_MEMORY = 4 << 20
+_MAX_ANSWER = 4 << 30
+"""Bytes of the largest answer of an index."""
+_MIN_RATE = 100_000
+"""Bytes a second by which an answer earns more time than its source has."""
+_FAILURES, _WITHIN, _PAUSE = 3, 20.0, 20.0
+"""So many failures within so many seconds leave a source out for so many."""
+
+
+class Web:
+    """The client of all sources and loaders; it is there while the server runs."""
+
+    def __init__(self) -> None:
+        self.client: Client | None = None
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, url: str, *, trusted: bool, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> AsyncIterator[Response]:
+        """An answer whose body has not been read; redirects are not followed. ``trusted``: the operator has named the
+        host. Raises LoadFailed."""
+        if self.client is None:
+            raise LoadFailed("the server is not running")
+        try:
+            extensions = named(url) if trusted else {}
+            async with self.client.stream(
+                method, url, headers=dict(headers or {}), content=body or None, extensions=extensions
+            ) as response:
+                yield response
+        except EXPECTED as error:
+            raise LoadFailed(fault_of(error).message) from error
+
+
+class Deadline:
+    """A time by which the present task must be done; what arrives earns more. A context manager.
+
+    Raises SourceFailed when the time is over: the task is interrupted wherever it waits.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._over = False
+        self._task: asyncio.Task[Any] | None = None
+        self._handle: asyncio.TimerHandle | None = None
+        self._end = 0.0
+
+    def __enter__(self) -> Deadline:
+        loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._end = loop.time() + self._seconds
+        self._handle = loop.call_at(self._end, self._expire)
+        return self
+
+    def earn(self, size: int) -> None:
+        """So many bytes have arrived."""
+        self._end += size / _MIN_RATE
+
+    def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._end:
+            self._handle = loop.call_at(self._end, self._expire)
+        elif self._task is not None:
+            self._over = True
+            self._task.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._over and kind is asyncio.CancelledError:
+            if self._task is not None and hasattr(self._task, "uncancel"):
+                self._task.uncancel()
+            raise SourceFailed(f"no answer within {self._seconds:g} s")
+
+
+class Fetched(NamedTuple):
+    """An answer of an index: its status, its headers in lower case, its body in a file that is at its beginning."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: IO[bytes]
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines of the body without their ends; the file is closed behind the last."""
+        with self.body:
+            while line := self.body.readline(1 << 20):
+                yield line.rstrip(b"\r\n")
+
+
+async def fetch(
+    web: Web, method: str, url: str, seconds: float, headers: Mapping[str, str] | None = None
+) -> Fetched:
+    """The whole answer of a server that the operator has named. Raises SourceFailed."""
+    body = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by whoever reads it
+    try:
+        with Deadline(seconds) as deadline:
+            async with web.stream(method, url, trusted=True, headers=headers) as response:
+                size = 0
+                async for piece in response.aiter_bytes():
+                    deadline.earn(len(piece))
+                    size += len(piece)
+                    if size > _MAX_ANSWER:
+                        raise SourceFailed(f"its answer is larger than {_MAX_ANSWER} bytes")
+                    body.write(piece)
+        body.seek(0)
+        found = {name.lower(): value for name, value in response.headers.items()}
+        return Fetched(response.status_code, found, body)
+    except LoadFailed as error:
+        body.close()
+        raise SourceFailed(error.message) from error
+    except BaseException:
+        body.close()
+        raise
+
+
+class Health:
+    """Whether a source keeps failing."""
+
+    def __init__(self) -> None:
+        self._failures: list[float] = []
+        self._out_until = 0.0
+
+    def check(self) -> None:
+        """Raises SourceFailed while the source is left out."""
+        if self.is_out:
+            raise SourceFailed(f"left out for {_PAUSE:g} s after {_FAILURES} failures")
+
+    @property
+    def is_out(self) -> bool:
+        """Whether the source is left out now."""
+        return time.monotonic() < self._out_until
+
+    def failed(self) -> None:
+        """It failed once more."""
+        now = time.monotonic()
+        self._failures = [one for one in self._failures if now - one < _WITHIN] + [now]
+        if len(self._failures) >= _FAILURES:
+            self._out_until = now + _PAUSE
+            self._failures = []
+
+    def answered(self) -> None:
+        """It answered."""
+        self._failures.clear()
+
+
+class Cache:
+    """Answers that are used again for ``seconds``; 0: none are kept."""
+
+    def __init__(self, seconds: float, most: int = 1000) -> None:
+        self._seconds, self._most = seconds, most
+        self._kept: dict[object, tuple[float, Any]] = {}
+
+    async def get(self, key: object, make: Callable[[], Awaitable[T]], keep: Callable[[T], bool]) -> T:
+        """What is kept under a key, else what ``make`` gives; it is kept if ``keep`` says so."""
+        now = time.monotonic()
+        known = self._kept.get(key)
+        if known is not None and known[0] > now:
+            return known[1]  # type: ignore[no-any-return]
+        made = await make()
+        if self._seconds and keep(made):
+            while len(self._kept) >= self._most:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = (now + self._seconds, made)
+        return made
+
+
+def filled(template: str, values: Mapping[str, str]) -> str:
+    """A URL from a template. Behind the ``?`` values are escaped; names without a value give nothing."""
+    path, mark, query = template.partition("?")
+    for name in set(_names(template)):
+        value = values.get(name, "")
+        path = path.replace(f"{{{name}}}", value if name == "url" else quote(value, safe=""))
+        query = query.replace(f"{{{name}}}", quote(value, safe=""))
+    kept = [part for part in query.split("&") if part and not part.endswith("=")]
+    return f"{path}{mark}{'&'.join(kept)}" if kept or not mark else path
+
+
+def _names(template: str) -> Iterator[str]:
+    for part in template.split("{")[1:]:
+        name, brace, _ = part.partition("}")
+        if brace and name:
+            yield name
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Whether two URLs have scheme, host and port in common."""
+    try:
+        a, b = urlsplit(one), urlsplit(other)
+        return (a.scheme, a.hostname, a.port) == (b.scheme, b.hostname, b.port)
+    except ValueError:
+        return False

@@ -1,0 +1,194 @@
+"""Loading captures from other servers, and pages from the live web: what is no WARC record yet becomes one."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import IO
+from urllib.parse import urljoin
+
+from anyio import to_thread
+
+from archec.access.errors import LoadFailed, Refused, SourceFailed
+from archec.access.posts import Asked
+from archec.access.record import Record, read_record
+from archec.access.remote import Deadline, Web, same_origin
+from archec.access.rows import Row
+from archec.access.stamps import from_http_date, iso_date, now_stamp
+from archec.errors import UsageError
+from archec.web.door import EXPECTED, Response, fault_of
+
+_MAX_HOPS = 5
+_IN_MEMORY = 1 << 20
+_PIECE = 1 << 18
+_DROPPED = frozenset({"link", "memento-datetime", "transfer-encoding", "connection", "keep-alive", "content-length"})
+_OF_CONNECTION = frozenset({"host", "content-length", "connection", "transfer-encoding", "accept-encoding"})
+_REPLAY = re.compile(r"/[0-9]{1,17}(?:[a-z]{2}_)?/((?:https?|ftp)://.*)", re.S)
+
+
+class ReplayLoader:
+    """Loads rows with a ``load_url``. See :class:`archec.access.loading.Loader`.
+
+    ``methods`` are those that are done on the live web. ``seconds`` is the time for the head of an answer.
+    """
+
+    def __init__(self, web: Web, seconds: float, methods: tuple[str, ...], origins: dict[str, str]) -> None:
+        self._web, self._seconds, self._methods, self._origins = web, seconds, methods, origins
+
+    async def load(self, row: Row, asked: Asked) -> Record | None:
+        """See :class:`archec.access.loading.Loader`. Raises Refused for a method that is not done."""
+        url = row.text("load_url")
+        is_live = row.origin.type == "live"
+        if not url or row.origin.type not in ("live", "cdx", "memento"):
+            return None
+        if is_live and asked.method not in self._methods:
+            raise Refused(405, f"{asked.method} is not done on the live web", (("Allow", ", ".join(self._methods)),))
+        stack = AsyncExitStack()
+        try:
+            with Deadline(self._seconds):
+                what = asked if is_live else Asked()
+                response, final = await self._answered(stack, row, url, what, follow=not is_live)
+            return await self._record(stack, row, response, final)
+        except SourceFailed as error:
+            await stack.aclose()
+            raise LoadFailed(error.message) from error
+        except BaseException:
+            await stack.aclose()
+            raise
+
+    async def _answered(
+        self, stack: AsyncExitStack, row: Row, url: str, asked: Asked, *, follow: bool
+    ) -> tuple[Response, str]:
+        """The answer of a capture's address, behind redirects that are not part of the capture."""
+        own = self._origins.get(row.origin.coll, "")
+        headers = {name: value for name, value in asked.headers if name.lower() not in _OF_CONNECTION}
+        for _ in range(_MAX_HOPS):
+            trusted = follow and bool(own) and same_origin(url, own)
+            inner = AsyncExitStack()
+            stack.push_async_callback(inner.aclose)
+            response = await inner.enter_async_context(
+                self._web.stream(asked.method, url, trusted=trusted, headers=headers, body=asked.body)
+            )
+            location = response.headers.get("location", "")
+            is_capture = "memento-datetime" in response.headers or not follow
+            if is_capture or not (300 <= response.status_code < 400 and location):
+                if response.status_code >= 400 and not is_capture:
+                    raise LoadFailed(f"HTTP {response.status_code}")
+                return response, url
+            await inner.aclose()
+            url = urljoin(url, location)
+        raise LoadFailed("too many redirects")
+
+    async def _record(self, stack: AsyncExitStack, row: Row, response: Response, url: str) -> Record:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if response.headers.get("warcserver-type") == "warc" or kind == "application/warc-record":
+            return await read_record(_raw(response), stack.aclose, url)
+        http = _http_head(response, url, is_live=row.origin.type == "live")
+        size, body = await self._sized(stack, response)
+        shown = response.headers.get("content-length", "0") if response.request.method == "HEAD" else str(size)
+        lines = [*http, ("Content-Length", shown)]
+        status = f"HTTP/1.1 {response.status_code} {response.reason_phrase}".rstrip()
+        head = "\r\n".join([status, *(f"{name}: {value}" for name, value in lines), "", ""]).encode("utf-8", "replace")
+        headers = [
+            ("WARC-Type", "response"),
+            ("WARC-Record-ID", f"<urn:uuid:{uuid.uuid4()}>"),
+            ("WARC-Target-URI", row.url),
+            ("WARC-Date", iso_date(_stamp(response) or row.timestamp)),
+            ("WARC-Source-URI", url),
+            ("WARC-Creation-Date", iso_date(now_stamp())),
+            ("Content-Type", "application/http; msgtype=response"),
+            ("Content-Length", str(len(head) + size)),
+        ]
+        return Record(headers, head, size, body, stack.aclose)
+
+    async def _sized(self, stack: AsyncExitStack, response: Response) -> tuple[int, AsyncIterator[bytes]]:
+        """The size of a body, and the body. One of unknown size waits on disk."""
+        text = response.headers.get("content-length", "")
+        if re.fullmatch("[0-9]{1,18}", text) and "transfer-encoding" not in response.headers:
+            without = response.request.method == "HEAD" or response.status_code in (204, 304)
+            return (0, _nothing()) if without else (int(text), _exactly(response, int(text)))
+        spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by the stack
+        stack.callback(spool.close)
+        size = 0
+        async for piece in _raw(response):
+            await to_thread.run_sync(spool.write, piece) if size > _IN_MEMORY else spool.write(piece)
+            size += len(piece)
+        spool.seek(0)
+        return size, _from(spool)
+
+
+class RangeReader:
+    """Stretches of files on servers that the operator has named. See :class:`archec.access.loading.Remote`."""
+
+    def __init__(self, web: Web) -> None:
+        self._web = web
+
+    async def pieces(self, url: str, offset: int, length: int) -> AsyncIterator[bytes]:
+        """See :class:`archec.access.loading.Remote`."""
+        last = str(offset + length - 1) if length else ""
+        headers = {"Range": f"bytes={offset}-{last}"}
+        async with self._web.stream("GET", url, trusted=True, headers=headers) as response:
+            if response.status_code == 200 and offset:
+                raise LoadFailed("the server does not serve ranges")
+            if response.status_code not in (200, 206):
+                raise LoadFailed(f"HTTP {response.status_code}")
+            left = length or -1
+            async for piece in _raw(response):
+                if left >= 0:
+                    piece = piece[:left]
+                    left -= len(piece)
+                yield piece
+                if not left:
+                    return
+
+
+def _http_head(response: Response, url: str, *, is_live: bool) -> list[tuple[str, str]]:
+    """The headers of an answer as its capture had them."""
+    found: list[tuple[str, str]] = []
+    for raw_name, raw_value in response.headers.raw:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        lowered = name.lower()
+        if lowered in _DROPPED and not (is_live and lowered == "link"):
+            continue
+        if lowered == "location" and not is_live:
+            match = _REPLAY.search(value)
+            value = match[1] if match else value
+        found.append((name, value))
+    return found
+
+
+def _stamp(response: Response) -> str:
+    try:
+        return from_http_date(response.headers.get("memento-datetime", ""))
+    except UsageError:
+        return ""
+
+
+async def _raw(response: Response) -> AsyncIterator[bytes]:
+    try:
+        async for piece in response.aiter_raw():
+            yield piece
+    except EXPECTED as error:
+        raise LoadFailed(fault_of(error).message) from error
+
+
+async def _exactly(response: Response, size: int) -> AsyncIterator[bytes]:
+    left = size
+    async for piece in _raw(response):
+        left -= len(piece)
+        yield piece
+    if left:
+        raise LoadFailed("it is cut")
+
+
+async def _from(spool: IO[bytes]) -> AsyncIterator[bytes]:
+    while data := await to_thread.run_sync(spool.read, _PIECE):
+        yield data
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield b""

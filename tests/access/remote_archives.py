@@ -1,0 +1,128 @@
+"""A server that behaves as other archives do, and as they should not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from access_support import line
+
+U = "http://a.org/"
+STAMPS = ("20140101000000", "20150101000000")
+DATES = {STAMPS[0]: "Wed, 01 Jan 2014 00:00:00 GMT", STAMPS[1]: "Thu, 01 Jan 2015 00:00:00 GMT"}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """What each path does stands in ``_answer``."""
+
+    protocol_version = "HTTP/1.1"
+
+    def _send(self, status: int, body: bytes, *headers: tuple[str, str], chunked: bool = False) -> None:
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        if chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+        else:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        self.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if chunked else body)
+
+    def _answer(self) -> None:
+        server: Archives = self.server  # type: ignore[assignment]
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        server.asked.append((self.command, self.path, dict(self.headers), body))
+        parts = urlsplit(self.path)
+        query = parse_qs(parts.query)
+        path = unquote(parts.path)
+        if path in ("/pywb/all-cdx", "/ia/cdx/search/cdx", "/lies-cdx"):
+            rows = [line(U, stamp) for stamp in STAMPS]
+            if path.startswith("/ia"):
+                rows = [f"org,a)/ {stamp} {U} text/html 200 AAAA 10".encode() for stamp in STAMPS]
+            if path == "/lies-cdx":
+                rows += [b"\xff\xfe", b"{", b"org,a)/ 2014 {}", line("http://other.org/", STAMPS[0])]
+                rows.append(line(U, "20160101000000", live_url="http://10.0.0.1/secret"))
+            if query.get("sort") == ["reverse"]:
+                rows.reverse()
+            self._send(200, b"".join(row + b"\n" for row in rows))
+        elif path.startswith("/hangs"):
+            server.released.wait(30)
+            self.close_connection = True
+        elif path.startswith("/drips"):
+            self.send_response(200)
+            self.end_headers()
+            while not server.released.wait(0.05):
+                self.wfile.write(b" ")
+            self.close_connection = True
+        elif path.startswith("/fails"):
+            self._send(500, b"no")
+        elif path.startswith("/wayback/timemap/link/"):
+            links = [f'<{U}>; rel="original"']
+            links += [f'<http://x/{s}/{U}>; rel="memento"; datetime="{DATES[s]}"' for s in STAMPS]
+            self._send(200, ",\n".join(links).encode(), ("Content-Type", "application/link-format"))
+        elif path.startswith("/wayback/http"):
+            link = f'<{U}>; rel="original", <http://x/y>; rel="first memento"; datetime="{DATES[STAMPS[0]]}"'
+            self._send(302, b"", ("Link", link), ("Location", "/elsewhere"))
+        elif path.startswith(f"/inexact/{STAMPS[0]}id_/"):
+            self._send(302, b"", ("Location", f"/pywb/all/{STAMPS[0]}id_/{U}"))
+        elif path.startswith("/private/"):
+            self._send(302, b"", ("Location", server.other + "/secret"))
+        elif f"{STAMPS[0]}id_/" in path:
+            moved = [("Location", f"/pywb/all/{STAMPS[0]}id_/http://a.org/there")] if "moved" in path else []
+            headers = [("Memento-Datetime", DATES[STAMPS[0]]), ("Link", "<x>; rel=y"), ("X-Own", "kept"), *moved]
+            self._send(302 if moved else 200, b"first", *headers, chunked="pywb" in path)
+        elif path.startswith("/live/"):
+            self._send(201, f"{self.command} ".encode() + body, ("X-Type", self.headers.get("Content-Type", "")))
+        elif path.startswith("/warcs/"):
+            begin, end = (int(one) for one in self.headers["Range"].removeprefix("bytes=").split("-"))
+            data = (server.warcs / path.removeprefix("/warcs/")).read_bytes()
+            self._send(206, data[begin : end + 1], ("Content-Range", f"bytes {begin}-{end}/{len(data)}"))
+        else:
+            self._send(404, b"")
+
+    do_GET = do_HEAD = do_POST = do_PUT = _answer  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+class Archives(ThreadingHTTPServer):
+    """The server. ``asked`` are the requests; ``released`` ends what hangs; ``other`` is another origin."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.released = threading.Event()
+        self.other = ""
+        from pathlib import Path
+
+        self.warcs = Path()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, *_: object) -> None:
+        """A client that went away is no error."""
+
+
+@contextmanager
+def archives() -> Iterator[Archives]:
+    """The server while it runs."""
+    server = Archives()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.released.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,208 @@
+"""Indexes and records of other servers: what is asked of them, and what becomes of those that fail or lie."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+from access_support import WRITER, client, configured, give_tokens, rows, serving, write_index
+from remote_archives import STAMPS, Archives, U, archives
+from warc_files import Crawl
+from warcio.archiveiterator import ArchiveIterator
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[Archives]:
+    with archives() as server, archives() as other:
+        server.other = other.url.replace("127.0.0.1", "127.0.0.2")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def base(there: Archives, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("access")
+    crawl = Crawl(folder / "w" / "a.warc.gz")
+    crawl.response(U, "20130101000000", b"near")
+    write_index(folder / "a.cdxj", crawl.close())
+    there.warcs = folder / "w"
+    url = there.url
+    config = configured(
+        folder,
+        f"""
+collections:
+  pywb: cdx+{url}/pywb/all-cdx
+  ia: cdx+{url}/ia/cdx/search/cdx /pywb/all/
+  seed: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}&closest={{timestamp}}',
+          replay_url: '{url}/pywb/all/{{timestamp}}id_/{{url}}'}}, resource: $live}}
+  lies: cdx+{url}/lies-cdx
+  mem: memento+{url}/wayback/
+  inexact: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
+             replay_url: '{url}/inexact/{{timestamp}}id_/{{url}}'}}}}
+  private: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
+             replay_url: '{url}/private/{{timestamp}}id_/{{url}}'}}}}
+  many:
+    index_group: {{pywb: 'cdx+{url}/pywb/all-cdx', mem: 'memento+{url}/wayback/', hang: 'cdx+{url}/hangs-cdx',
+                  drip: 'cdx+{url}/drips-cdx', near: a.cdxj}}
+    resource: [$live, ./w]
+    index_timeout: 0.5
+  seq:
+    sequence:
+      - {{index: 'cdx+{url}/hangs-cdx', index_timeout: 0.3}}
+      - {{index: 'cdx+{url}/fails-cdx'}}
+      - {{index: 'cdx+{url}/inexact/none-cdx'}}
+      - {{index: 'cdx+{url}/pywb/all-cdx'}}
+  fails: cdx+{url}/fails-cdx
+  live: $live
+  warcs: {{index: a.cdxj, resource: '{url}/warcs'}}
+access: {{live: on}}
+fetch: {{allow_networks: [127.0.0.1/32]}}
+""",
+    )
+    give_tokens(config)
+    with serving(config) as own:
+        yield own
+
+
+@pytest.fixture
+def get(base: str) -> Iterator[httpx.Client]:
+    with client(base) as one:
+        yield one
+
+
+def found(get: httpx.Client, coll: str, query: str = "", **headers: str) -> list[dict[str, Any]]:
+    return rows(get.get(f"/{coll}/index?output=json&url={U}&{query}").text)
+
+
+def record(answer: httpx.Response) -> Any:
+    assert answer.status_code == 200, answer.text
+    one = next(iter(ArchiveIterator(io.BytesIO(answer.content))))
+    one.payload = one.content_stream().read()
+    return one
+
+
+def test_rows_have_the_address_of_their_capture(there: Archives, get: httpx.Client) -> None:
+    first = found(get, "pywb")[0]
+    assert first["live_url"] == first["load_url"] == f"{there.url}/pywb/all/{STAMPS[0]}id_/{U}"
+    assert list(first)[-3:] == ["source", "source-coll", "source_type"]
+    assert first["source_type"] == "cdx"
+    assert found(get, "seed") == [{**row, "source": "seed", "source-coll": "seed"} for row in found(get, "pywb")]
+    assert [row["timestamp"] for row in found(get, "ia")] == list(STAMPS)
+    assert found(get, "ia")[0]["live_url"] == f"{there.url}/ia/cdx/search/pywb/all/{STAMPS[0]}id_/{U}"
+    mementos = found(get, "mem")
+    assert [(row["timestamp"], row["source_type"]) for row in mementos] == [(stamp, "memento") for stamp in STAMPS]
+    assert mementos[0]["load_url"] == f"{there.url}/wayback/{STAMPS[0]}id_/{U}"
+    assert [row["timestamp"] for row in found(get, "mem", "closest=2016")] == [STAMPS[0]]
+
+
+def test_queries_go_on_to_those_who_understand_them(there: Archives, get: httpx.Client) -> None:
+    there.asked.clear()
+    found(get, "pywb", "closest=20140101&from=2013&to=2016&limit=3&filter==status:200")
+    found(get, "ia", "filter==status:200&filter=!mime:x&limit=3")
+    found(get, "ia", "sort=reverse&limit=1")
+    pywb, ia, backwards = (parse_qs(urlsplit(path).query) for _, path, _, _ in there.asked)
+    assert pywb == {
+        "url": [U], "closest": ["20140101235959"], "sort": ["closest"], "from": ["2013"], "to": ["2016"],
+        "filter": ["=status:200"], "limit": ["3"],
+    }  # fmt: skip
+    assert ia["filter"] == ["statuscode:200", "!mimetype:.*x.*"]
+    assert ia["limit"] == ["3"]
+    assert "limit" not in backwards
+    assert [row["timestamp"] for row in found(get, "ia", "sort=reverse&limit=1")] == [STAMPS[1]]
+
+
+def test_lies_are_left_out(there: Archives, get: httpx.Client) -> None:
+    answer = found(get, "lies")
+    assert [row["timestamp"] for row in answer] == [*STAMPS, "20160101000000"]
+    assert answer[-1]["live_url"] == f"{there.url}/lies/20160101000000id_/{U}"
+
+
+def test_a_group_answers_with_what_came_in_time(get: httpx.Client) -> None:
+    begun = time.monotonic()
+    answer = get.get(f"/many/index?output=json&url={U}&closest=2012")
+    assert time.monotonic() - begun < 3
+    told = json.loads(answer.headers["reserrors"])
+    assert told == {"hang": "no answer within 0.5 s", "drip": "no answer within 0.5 s"}
+    assert {row["source"] for row in rows(answer.text)} == {"pywb", "mem", "near"}
+    assert record(get.get(f"/many/resource?url={U}&closest=2012")).payload == b"near"
+
+
+def test_a_sequence_falls_through(get: httpx.Client) -> None:
+    assert [row["timestamp"] for row in found(get, "seq")] == list(STAMPS)
+    assert record(get.get(f"/seq/resource?url={U}")).payload == b"first"
+
+
+def test_a_source_that_keeps_failing_is_left_out_for_a_while(there: Archives, get: httpx.Client) -> None:
+    told = [json.loads(get.get(f"/fails/index?url={U}").headers["reserrors"])["fails"] for _ in range(4)]
+    assert told[:3] == ["HTTP 500"] * 3
+    assert "left out" in told[3]
+    assert get.get("/fails/list_sources").json()["left_out"] == ["fails"]
+    assert "archec_access_sources_left_out 0" not in get.get("/metrics").text
+
+
+def test_captures_become_records(there: Archives, get: httpx.Client) -> None:
+    for coll in ("pywb", "mem", "inexact"):
+        one = record(get.get(f"/{coll}/resource?url={U}"))
+        assert one.payload == b"first"
+        assert one.rec_headers.get_header("WARC-Target-URI") == U
+        assert one.rec_headers.get_header("WARC-Date") == "2014-01-01T00:00:00Z"
+        assert one.rec_headers.get_header("WARC-Source-URI").startswith(there.url)
+        assert one.http_headers.get_header("X-Own") == "kept"
+        assert one.http_headers.get_header("Link") is None
+        assert one.http_headers.get_header("Content-Length") == "5"
+
+
+def test_redirects_are_judged_like_strangers(there: Archives, get: httpx.Client) -> None:
+    answer = get.get(f"/private/resource?url={U}")
+    assert answer.status_code == 404
+    assert "not a public address" in answer.json()["errors"]["private"]
+
+
+def test_warc_files_elsewhere_are_read_by_ranges(get: httpx.Client) -> None:
+    assert record(get.get(f"/warcs/resource?url={U}")).payload == b"near"
+
+
+def test_the_live_web_is_for_those_with_the_right(base: str, there: Archives, get: httpx.Client) -> None:
+    target = f"{there.url}/live/x"
+    assert get.get(f"/live/index?url={target}").text == ""
+    with client(base, WRITER) as writer:
+        row = rows(writer.get(f"/live/index?url={target}&output=json").text)[0]
+        assert (row["live_url"], row["is_live"], row["source_type"]) == (target, "true", "live")
+        one = record(writer.get(f"/live/resource?url={target}"))
+        assert (one.payload, one.http_headers.get_statuscode()) == (b"GET ", "201")
+        posted = record(writer.post(f"/live/resource?url={target}", content=b"k=v", headers={"Content-Type": "a/b"}))
+        assert posted.payload == b"POST k=v"
+        assert posted.http_headers.get_header("X-Type") == "a/b"
+        assert there.asked[-1][2].get("Authorization") is None
+        raw = "POST / HTTP/1.1\r\nContent-Type: c/d\r\nX-Mine: 1\r\n\r\nbody"
+        again = record(writer.post(f"/live/resource-post?url={target}", content=raw))
+        assert (again.payload, there.asked[-1][2]["X-Mine"]) == (b"POST body", "1")
+        assert writer.put(f"/live/resource?url={target}", content=b"x").status_code == 405
+        head = record(writer.post(f"/live/resource-post?url={target}", content="HEAD /"))
+        assert (there.asked[-1][0], head.payload) == ("HEAD", b"")
+        private = writer.get(f"/live/resource?url={there.other}/live/x")
+        assert private.status_code == 404
+
+
+def test_the_live_index_is_off_as_shipped(tmp_path: Path) -> None:
+    config = configured(tmp_path, "collections: {live: $live}")
+    give_tokens(config)
+    with serving(config) as url, client(url, WRITER) as writer:
+        answer = writer.get("/live/index?url=http://x.org/")
+        assert answer.text == ""
+        assert "access.live" in json.loads(answer.headers["reserrors"])["live"]
+
+
+def test_answers_are_used_again_where_a_cache_is_on(there: Archives, tmp_path: Path) -> None:
+    config = configured(tmp_path, f"collections: {{p: 'cdx+{there.url}/pywb/all-cdx'}}\naccess: {{cache: 5m}}")
+    give_tokens(config)
+    with serving(config) as url, client(url) as get:
+        there.asked.clear()
+        assert found(get, "p") == found(get, "p")
+        assert len(there.asked) == 1
