@@ -10,11 +10,14 @@ import click
 
 from archec.cli.common import config_option, json_option
 from archec.config import DEFAULT_FILE, Config, load
-from archec.errors import DataSetError, Exit
-from archec.redif.lint import lint_file, lint_stream
+from archec.errors import DataSetError, Exit, UsageError
+from archec.redif.items import template_names
+from archec.redif.lint import Lint
+from archec.redif.lintreport import Summary
 from archec.redif.problems import Problem
 from archec.redif.template import Template
 from archec.redif.template import as_json as template_value
+from archec.terminal.files import write_whole
 from archec.terminal.output import echo, echo_json, note, shown
 
 
@@ -22,79 +25,107 @@ from archec.terminal.output import echo, echo_json, note, shown
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option("--quiet", is_flag=True, help="Print problems only, no templates.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if there is any problem.")
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.html|FILE.md",
+    help="Also write a report by archive, for its maintainer.",
+)
 @json_option
 @config_option
 @click.pass_context
 def redif(
-    context: click.Context, files: tuple[Path, ...], quiet: bool, strict: bool, as_json: bool, config_file: Path | None
+    context: click.Context,
+    files: tuple[Path, ...],
+    quiet: bool,
+    strict: bool,
+    report: Path | None,
+    as_json: bool,
+    config_file: Path | None,
 ) -> None:
     """Parse ReDIF files and print their templates and problems.
 
-    Every problem with file and line; - is stdin. Needs no archive. A FILE that cannot be opened is reported, the
-    others are read, and the exit code is 1. With --json one object per line: {"type": "template", ...} or {"type":
-    "problem", ...}.
+    Every problem with file and line; - is stdin. Reads whatever FILE it is given, whatever its name. Needs no archive.
+    A FILE that cannot be opened is reported, the others are read, and the exit code is 1. With --json one object per
+    line: {"type": "template", ...} with its problems, {"type": "problem", ...}, at the end {"type": "summary", ...}.
     """
+    if report is not None and report.suffix.lower() not in (".html", ".md"):
+        raise UsageError(f"{report}: a report is HTML or Markdown", hint="name it FILE.html or FILE.md")
     config = load(config_file) if config_file or Path(DEFAULT_FILE).exists() else Config()
-    kinds: Counter[str] = Counter()
-    codes: Counter[str] = Counter()
+    lint = Lint(max_file=config.max_template_file, counts=template_names(config.template_files))
+    summary = Summary()
     unread = 0
     for file in files:
+        summary.file(str(file))
         try:
-            for item in _linted(file, config.max_template_file):
-                if isinstance(item, Problem):
-                    codes[item.code] += 1
-                    _problem(item, as_json)
-                else:
-                    kinds[item.kind] += 1
-                    if not quiet:
-                        _template(file, item, as_json)
+            for template, problems in _by_template(_linted(lint, file)):
+                if template is not None:
+                    summary.add(template)
+                for problem in problems:
+                    summary.add(problem)
+                _print(file, template, problems, quiet=quiet, as_json=as_json)
         except DataSetError as error:
             unread += 1
             note(error)
-    found = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
+    if as_json:
+        echo_json({"type": "summary", "archives": summary.as_value()})
+    if report is not None:
+        write_whole(report, (summary.html() if report.suffix.lower() == ".html" else summary.markdown()).encode())
+    codes = sum((one.codes for one in summary.archives.values()), Counter[str]())
+    found = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.kinds.items())) or "none"
     wrong = ", ".join(f"{count} {code}" for code, count in sorted(codes.items())) or "none"
     click.echo(f"templates: {shown(found)}\nproblems: {wrong}", err=True)
+    for row in summary.table() if codes else ():
+        click.echo(shown(row), err=True)
     if unread or (strict and codes):
         context.exit(int(Exit.OPERATOR_ERROR))
 
 
-def _linted(file: Path, max_file: int) -> Iterator[Template | Problem]:
+def _linted(lint: Lint, file: Path) -> Iterator[Template | Problem]:
     if str(file) == "-":
         with open(0, "rb", closefd=False) as stdin:
-            yield from lint_stream(stdin, "-", max_file=max_file)
+            yield from lint.stream(stdin, "-")
     elif file.is_dir():
         raise DataSetError(f"{file}: is a directory", hint="name its files: archec redif DIRECTORY/*.rdf")
     else:
-        yield from lint_file(file, max_file=max_file)
+        yield from lint.file(file)
 
 
-def _problem(problem: Problem, as_json: bool) -> None:
-    if as_json:
-        echo_json(
-            {
-                "type": "problem",
-                "path": problem.path,
-                "line": problem.line,
-                "code": problem.code,
-                "message": problem.message,
-            }
-        )
-        return
-    place = f"{problem.path}:{problem.line}" if problem.line else problem.path
-    echo(f"{place}: {problem.code}: {problem.message}")
+def _by_template(items: Iterator[Template | Problem]) -> Iterator[tuple[Template | None, list[Problem]]]:
+    """Each template with its problems; those that come before the first one stand alone."""
+    template: Template | None = None
+    problems: list[Problem] = []
+    for item in items:
+        if isinstance(item, Problem):
+            problems.append(item)
+            continue
+        if template is not None or problems:
+            yield template, problems
+        template, problems = item, []
+    if template is not None or problems:
+        yield template, problems
 
 
-def _template(file: Path, template: Template, as_json: bool) -> None:
-    if as_json:
-        value = template_value(template)
-        value.pop("problems", None)
-        echo_json({"type": "template", "path": str(file), **value})
-        return
+def _print(file: Path, template: Template | None, problems: list[Problem], *, quiet: bool, as_json: bool) -> None:
+    own = [problem for problem in problems if template is not None and problem.line >= template.line]
+    if template is not None and not quiet:
+        if as_json:
+            value = template_value(template) | {"problems": [problem.as_value() for problem in own]}
+            echo_json({"type": "template", "path": str(file), **value})
+            problems = [problem for problem in problems if problem not in own]
+        else:
+            _show(file, template)
+    for problem in problems:
+        if as_json:
+            echo_json({"type": "problem", **problem.as_value()})
+        else:
+            place = f"{problem.path}:{problem.line}" if problem.line else problem.path
+            echo(f"{place}: {problem.code}: {problem.message}")
+
+
+def _show(file: Path, template: Template) -> None:
     echo(f"{file}:{template.line}: {template.kind} {template.id or '(no handle)'}")
     if template.title:
         echo(f"    {template.title}")
     for refipo in template.refipos:
         echo(f"    {refipo.url_raw}{'  ' + refipo.format if refipo.format else ''}")
-
-
-

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from archec.archive.report import Report, kind_of
 from archec.catalogue.model import Coverage
 from archec.gather.spool import FileRow, SeenRow, Spool
-from archec.redif.handles import own, place
+from archec.redif.handles import place, standing
 from archec.redif.items import Blob, Other, Source, Unread
 from archec.redif.problems import Problem
 from archec.redif.scan import scan
@@ -201,7 +201,7 @@ def _read(blobs: list[Blob], folder: Path) -> ChunkRead:
                     SeenRow(
                         template.id,
                         sha256(template.text, usedforsecurity=False).digest(),
-                        int(own(template.id, blob.path)),
+                        standing(template.handle, template.id, blob.path),
                         path,
                         blob.member,
                         (blob.part << 32) + template.index,

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from archec.errors import StorageFailed
 from archec.ids import host_of
-from archec.redif.winner import rank
+from archec.redif.handles import rank
 from archec.sqlite import Database, Role
 
 _SCHEMA = """
@@ -43,7 +43,8 @@ _IN = 500
 class SeenRow(NamedTuple):
     """One template of the data set and where its text lies in the spool files.
 
-    ``number`` orders the templates of a file; ``path`` is as on disk (bytes order decides).
+    ``own`` is the standing of the template (:func:`archec.redif.handles.standing`); ``number`` orders the templates of
+    a file; ``path`` is as on disk (bytes order decides).
     """
 
     id: str

@@ -14,6 +14,7 @@ from archec.ids import archive_of, normalise_handle, series_of
 _REPEC = re.compile(r"repec[ \t]*:", re.I)
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9#-]*[ \t]*:")
 _REST = re.compile(r"(?=\S*[^\W_])[^\s<>]+\s*")
+_MARKUP = re.compile(r"(?:\s*</?(?:a|b|body|br|div|font|html|i|p|pre|span|td|tr)\b[^<>]*>)+\s*\Z", re.I)
 _CORE = "all"
 """The folder of the core archive, which has templates of all archives."""
 _SERIES = re.compile(r"[a-z0-9]{6}")
@@ -56,7 +57,9 @@ def handle_in(first: str, following: Iterable[str]) -> str:
 
 
 def id_of(handle: str) -> str:
-    """The id of a raw handle, ``""`` if it is not valid."""
+    """The id of a raw handle, ``""`` if it is not valid. HTML tags at its end are no part of it."""
+    if handle[-1:] == ">" and len(handle) < 1000:
+        handle = _MARKUP.sub("", handle)
     try:
         return normalise_handle(handle)
     except BadName:
@@ -88,6 +91,25 @@ def own(handle_id: str, path: str) -> bool:
     if handle_id.count(":") < 3:
         return True
     return bool(below) and below[0].lower() == series_of(handle_id)
+
+
+def standing(handle: str, handle_id: str, path: str) -> int:
+    """How well a template is entitled to a handle, by which the winner of several is chosen (:func:`rank`).
+
+    2 if the raw ``handle`` is well-formed, so that it differs from its id in case at most; and 1 if the file lies in
+    the directory of its archive and series (:func:`own`).
+    """
+    return 2 * (handle.lower() == handle_id.lower()) + own(handle_id, path)
+
+
+def rank(standing: int, path: bytes, member: int, number: int) -> tuple[int, bytes, int, int]:
+    """The key by which templates of one handle are compared: the greatest wins (design, section 4).
+
+    After its ``standing`` the greatest path in byte order counts, then the last ``member`` of a tarball that has this
+    path, then the last template of the file by its ``number``. Never the order in which a tarball happens to list its
+    files.
+    """
+    return standing, path, member, number
 
 
 def misplaced(handle_id: str, path: str) -> str:

@@ -238,4 +238,11 @@ def _line_start(lower: bytes, at: int) -> int | None:
         return None
     if lower.startswith(BOM_UTF8, max(0, at - 3)) and at >= 3:
         at -= 3
-    return at if at == 0 or lower[at - 1] in b"\r\n" else None
+    return at if begins_line(lower, at) else None
+
+
+def begins_line(data: bytes, at: int) -> bool:
+    """Whether a line begins at ``at``, or does so after form feeds."""
+    while at and data[at - 1] == 12:
+        at -= 1
+    return at == 0 or data[at - 1] in b"\r\n"

@@ -1,10 +1,14 @@
-"""Every problem of a ReDIF file with its line, for the maintainer of the archive."""
+"""Every problem of ReDIF files with its line, for the maintainer of the archive."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,80 +16,115 @@ from archec.errors import DataSetError
 from archec.ids import archive_of, series_of
 from archec.redif.encoding import decode
 from archec.redif.handles import misplaced
-from archec.redif.items import PART, Blob, Unread, in_parts
+from archec.redif.items import PART, Blob, Unread, in_parts, is_template_name
 from archec.redif.problems import Problem, shown
 from archec.redif.scan import FOUND_BY_SCAN, scan
-from archec.redif.schema import REQUIRED, spec_of
+from archec.redif.schema import REQUIRED, Family, spec_of, usual_specs
 from archec.redif.source import read_file
 from archec.redif.template import Template, fobi_of, parse_blob
+from archec.redif.values import SINGLE, trouble_of, version_trouble
 
 _MAX_HANDLE = 120
 _HANDLE_SIGNS = re.compile(r"[A-Za-z0-9!\"%&'()*+,\-./:<>=?@\\_`{}~]+")
-_LIKE_A_FIELD = re.compile(r"^([A-Z][A-Za-z0-9]*(?:-[A-Za-z0-9#]+)+|DOI|URL)[ \t]*:", re.M)
+_WORD = re.compile(r"^([A-Za-z][A-Za-z0-9#-]{2,40})[ \t]*:(?!//)", re.M)
+_LIKE_A_FIELD = re.compile(r"[A-Z][A-Za-z0-9]*(?:-[A-Za-z0-9#]+)+|DOI|URL")
+_INDENTED = re.compile(r"^[^\S\n]+template-type[ \t]*:", re.M | re.I)
 _PARTS = {"ReDIF-Archive": 2, "ReDIF-Series": 3}
+_CLOSE = 0.8
+"""How similar two names must be (difflib's ratio) for one to be a misspelling of the other."""
 
 
-def lint_stream(stream: BinaryIO, name: str, *, max_file: int) -> Iterator[Template | Problem]:
-    """The same as :func:`lint_file` for a pipe; ``name`` is the path in problems."""
-    data = stream.read(max_file + 1)
-    if len(data) > max_file:
-        yield Problem(shown(name), 0, "too-large", f"more than max_file = {max_file} bytes")
-        return
-    seen: dict[str, int] = {}
-    for item in in_parts(name, 0, iter([data])) if len(data) > PART else [Blob(name, data, 0, True, 1, 0)]:
+class Lint:
+    """The problems of several files, which are looked at one after the other.
+
+    Files of more than ``max_file`` bytes are not read. ``counts`` says which names are those of template files; every
+    file is read all the same. Ids that differ in their Unicode composition only are found over all files; in memory
+    are the ids of one file, and those that are not ASCII.
+    """
+
+    def __init__(self, *, max_file: int, counts: Callable[[str], bool] = is_template_name) -> None:
+        self._max_file = max_file
+        self._counts = counts
+        self._composed: dict[str, str] = {}
+        self._seen: dict[str, int] = {}
+
+    def stream(self, stream: BinaryIO, name: str) -> Iterator[Template | Problem]:
+        """The same as :meth:`file` for a pipe; ``name`` is the path in problems."""
+        self._seen = {}
+        data = stream.read(self._max_file + 1)
+        if len(data) > self._max_file:
+            yield Problem(shown(name), 0, "too-large", f"more than max_file = {self._max_file} bytes")
+            return
+        for item in in_parts(name, 0, iter([data])) if len(data) > PART else [Blob(name, data)]:
+            yield from self._item(item)
+
+    def file(self, path: Path) -> Iterator[Template | Problem]:
+        """The templates of a file, each followed by its problems; problems of the file itself come last.
+
+        The problems of a template include ``template.problems``; none is yielded twice. Raises DataSetError if the
+        file cannot be opened; anything else that is wrong is a problem.
+        """
+        self._seen = {}
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        except (OSError, ValueError) as error:
+            raise DataSetError(f"cannot open {path}: {getattr(error, 'strerror', None) or error}") from error
+        try:
+            for item in read_file(file, os.fstat(file), str(path), 0, self._max_file):
+                yield from self._item(item)
+        finally:
+            os.close(file)
+        if not self._counts(str(path)):
+            message = "the name does not end in .rdf or .redif: RePEc does not read this file"
+            yield Problem(shown(str(path)), 0, "other-name", message)
+        yield from self._twin(str(path), str(path), 0, "path")
+
+    def _item(self, item: Blob | Unread) -> Iterator[Template | Problem]:
         if isinstance(item, Unread):
             yield item.problem
         else:
-            yield from _lint_blob(item, seen)
+            yield from self._blob(item)
 
+    def _blob(self, blob: Blob) -> Iterator[Template | Problem]:
+        raws, problems, encoding, _ = scan(blob)
+        for template in parse_blob(blob):
+            yield template
+            yield from template.problems
+            yield from _template_problems(template, blob.path)
+            if template.id in self._seen:
+                message = f"{template.id} is the handle of the template in line {self._seen[template.id]} as well"
+                yield Problem(shown(blob.path), template.line, "duplicate", message)
+            elif template.id:
+                self._seen[template.id] = template.line
+                yield from self._twin(template.id, blob.path, template.line, "handle")
+        yield from (problem for problem in problems if problem.code not in FOUND_BY_SCAN)
+        if encoding == "cp1252":
+            message = "neither UTF-8 nor marked as something else; read as cp1252"
+            yield Problem(shown(blob.path), 0, "encoding-guess", message)
+        if blob.part == 0:
+            data = decode(blob.data, blob.encoding).data
+            before = data[: data.find(raws[0].text[:13])] if raws else data
+            yield from _indented(before.decode("utf-8"), shown(blob.path), 1)
+            if raws and any(line.strip() and line[:1] != b"#" for line in before.split(b"\n")):
+                message = "text before the first template is ignored"
+                yield Problem(shown(blob.path), 1, "text-before-template", message)
 
-def lint_file(path: Path, *, max_file: int) -> Iterator[Template | Problem]:
-    """The templates of a file, each followed by its problems; problems of the file itself come last.
-
-    The problems of a template include ``template.problems``; none is yielded twice. Raises DataSetError if the file
-    cannot be opened; anything else that is wrong is a problem.
-    """
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except (OSError, ValueError) as error:
-        raise DataSetError(f"cannot open {path}: {getattr(error, 'strerror', None) or error}") from error
-    seen: dict[str, int] = {}
-    try:
-        for item in read_file(file, os.fstat(file), str(path), 0, max_file):
-            if isinstance(item, Unread):
-                yield item.problem
-            else:
-                yield from _lint_blob(item, seen)
-    finally:
-        os.close(file)
-
-
-def _lint_blob(blob: Blob, seen: dict[str, int]) -> Iterator[Template | Problem]:
-    raws, problems, encoding, _ = scan(blob)
-    for template in parse_blob(blob):
-        yield template
-        yield from template.problems
-        yield from _template_problems(template, blob.path)
-        if template.id in seen:
-            message = f"{template.id} is the handle of the template in line {seen[template.id]} as well"
-            yield Problem(shown(blob.path), template.line, "duplicate", message)
-        elif template.id:
-            seen[template.id] = template.line
-    yield from (problem for problem in problems if problem.code not in FOUND_BY_SCAN)
-    if encoding == "cp1252":
-        message = "neither UTF-8 nor marked as something else; read as cp1252"
-        yield Problem(shown(blob.path), 0, "encoding-guess", message)
-    if raws and blob.part == 0:
-        data = decode(blob.data, blob.encoding).data
-        ignored = data.find(raws[0].text[:13])
-        if any(line.strip() and line[:1] != b"#" for line in data[:ignored].split(b"\n")):
-            yield Problem(shown(blob.path), 1, "text-before-template", "text before the first template is ignored")
+    def _twin(self, name: str, path: str, line: int, what: str) -> Iterator[Problem]:
+        """Reports a handle or path that looks like another one and is not."""
+        if name.isascii():
+            return
+        other = self._composed.setdefault(unicodedata.normalize("NFC", name), name)
+        if other != name:
+            message = f"the {what} {name!a} looks like {other!a}: write both in the same Unicode form (NFC)"
+            yield Problem(shown(path), line, "unicode-twin", message)
 
 
 def _template_problems(template: Template, path: str) -> Iterator[Problem]:
     where, line = shown(path), template.line
     if template.family == "other":
         yield Problem(where, line, "unknown-type", f"{template.kind!r} is not a template type of ReDIF")
+    elif trouble := version_trouble(template.version):
+        yield Problem(where, line, "bad-value", f"Template-Type {trouble}")
     for names in REQUIRED.get(template.kind, ()):
         if not any(template.get(name) for name in names):
             what = " or ".join(names)
@@ -93,7 +132,7 @@ def _template_problems(template: Template, path: str) -> Iterator[Problem]:
             yield Problem(where, line, "missing-field", f"{which} has no {what}")
     if template.id:
         yield from _handle_problems(template, path)
-    yield from _unknown_fields(template, where)
+    yield from _field_problems(template, where)
     for refipo, at in zip(template.refipos, template.refipo_lines, strict=True):
         fobi = fobi_of(refipo, path, at, template.id)
         if isinstance(fobi, Problem):
@@ -114,7 +153,9 @@ def _handle_problems(template: Template, path: str) -> Iterator[Problem]:
 def _handle_troubles(template: Template, handle: str) -> Iterator[str]:
     if not handle.startswith("RePEc:"):
         yield "it does not begin with RePEc:"
-    if handle != template.handle:
+    if handle.lower() != template.id.lower():
+        yield f"it has HTML in it; read as {template.id}"
+    elif handle != template.handle:
         yield "it has white space in it"
     if len(handle) > _MAX_HANDLE:
         yield f"it has {len(handle)} characters, more than {_MAX_HANDLE}"
@@ -134,12 +175,58 @@ def _handle_troubles(template: Template, handle: str) -> Iterator[str]:
         yield "the series code does not have six characters"
 
 
-def _unknown_fields(template: Template, where: str) -> Iterator[Problem]:
+def _field_problems(template: Template, where: str) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    times: Counter[str] = Counter()
     for field, raw in zip(template.fields, template.raws, strict=True):
         spec = spec_of(template.family, field.name)
         if spec is not None and not spec.listed:
-            yield Problem(where, field.line, "unknown-field", f"{template.kind} has no field {field.name}")
-        for match in _LIKE_A_FIELD.finditer(raw, 1) if "\n" in raw else ():
-            line = field.line + raw.count("\n", 0, match.start())
-            message = f"{template.kind} has no field {match[1]}; the line is taken as part of {field.name}"
+            message = f"{template.kind} has no field {field.name}{_did_you_mean(template.family, field.name)}"
+            yield Problem(where, field.line, "unknown-field", message)
+        if trouble := trouble_of(template.family, field.name, field.value):
+            yield Problem(where, field.line, "bad-value", f"{field.name}: {field.value[:100]!r} {trouble}")
+        if field.name in SINGLE[template.family] and field.value:
+            times[field.name] += 1
+            if times[field.name] == 2:
+                message = f"{field.name} stands in line {first[field.name]} already; a template has one"
+                yield Problem(where, field.line, "repeated-field", message)
+            first.setdefault(field.name, field.line)
+        if "\n" in raw:
+            yield from _swallowed(template, field.name, raw, field.line, where)
+
+
+def _swallowed(template: Template, name: str, raw: str, first: int, where: str) -> Iterator[Problem]:
+    """What the value of a field has taken in that was meant to be something else."""
+    for match in _WORD.finditer(raw, raw.index("\n") + 1):
+        hint = _did_you_mean(template.family, match[1])
+        if hint or _LIKE_A_FIELD.fullmatch(match[1]):
+            line = first + raw.count("\n", 0, match.start())
+            message = f"{template.kind} has no field {match[1]}; the line is taken as part of {name}{hint}"
             yield Problem(where, line, "unknown-field", message)
+    yield from _indented(raw, where, first)
+
+
+def _indented(text: str, where: str, first: int) -> Iterator[Problem]:
+    """Template-Type lines that begin with white space, which makes the whole template a part of what is before it."""
+    for match in _INDENTED.finditer(text):
+        message = "Template-Type must begin its line: this template is taken as part of what comes before it"
+        line = first + text.count("\n", 0, match.start())
+        yield Problem(where, line, "indented-template", message)
+
+
+def _did_you_mean(family: Family, name: str) -> str:
+    likely = _likely(family, name)
+    return f"; did you mean {likely}?" if likely else ""
+
+
+@lru_cache(maxsize=4096)
+def _likely(family: Family, name: str) -> str:
+    """The field that a name may be a misspelling of, ``""`` if there is none. Hyphens and case make no difference."""
+    if family == "other":
+        return ""
+    specs = [spec for spec in usual_specs(family).values() if spec.listed]
+    known = {spec.prefix.replace("-", "").lower(): spec.name for spec in specs if spec.key}
+    known |= {spec.name.replace("-", "").lower(): spec.name for spec in specs}
+    bare = name.replace("-", "").replace("_", "").lower()
+    close = [bare] if bare in known else get_close_matches(bare, known, 1, _CLOSE)
+    return known[close[0]] if close else ""

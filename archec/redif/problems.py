@@ -34,20 +34,35 @@ CODES: Mapping[str, str] = MappingProxyType(
         "too-many-files": "more File-URLs in one template than archec follows: 100,000 characters of them",
         "cluster-without-key": "a cluster's field stands before the field that opens the cluster",
         "empty-url": "a File-URL without a value",
-        "no-handle": "a template without a handle, or with a URL for one; it is not stored",
+        "no-handle": "a template without a handle; it is not stored",
         "two-handles": "two handles in one template; the first one counts",
+        "bad-handle": "a handle that does not follow the form RePEc:aaa:ssssss:item; one that is a URL is not stored",
         # lint only
-        "bad-handle": "a handle that does not follow the form RePEc:aaa:ssssss:item",
+        "bad-value": "the value of a field is not of the form that the field has",
         "duplicate": "a handle that another template of the same file has as well",
         "encoding-guess": "not UTF-8 and without a byte-order mark; cp1252 is assumed",
+        "indented-template": "a Template-Type line that begins with white space: the template is swallowed",
         "missing-field": "a field that the template's type requires is missing or empty",
         "misplaced": "the handle is not of the archive and series in whose directory the file lies",
+        "other-name": "the name is not that of a template file",
+        "repeated-field": "a field that a template has once at most is repeated",
         "text-before-template": "text before the first template is ignored",
+        "unicode-twin": "a handle or path that differs from another one in its Unicode form only",
         "unknown-field": "a field that the template's type does not have",
         "unknown-type": "a template type that ReDIF does not have",
     }
 )
 """Every code of a :class:`Problem` and its meaning; docs/formats.md has the same table."""
+
+WARNINGS = frozenset(
+    (
+        *("bad-value", "cluster-without-key", "commented-out", "empty-url", "encoding-guess", "misplaced"),
+        *("mixed-encoding", "no-checksum", "one-end-block", "other-name", "repeated-field", "text-before-template"),
+        *("unicode-twin", "unknown-field"),
+    )
+)
+"""Codes of problems that lose nothing but may not be what was meant. All others are errors: a file, a template, a link
+is not read, or not in the way in which it was meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +77,21 @@ class Problem:
     line: int
     code: str
     message: str
+
+    @property
+    def severity(self) -> str:
+        """``error`` or ``warning``."""
+        return "warning" if self.code in WARNINGS else "error"
+
+    def as_value(self) -> dict[str, str | int]:
+        """As JSON values."""
+        return {
+            "path": self.path,
+            "line": self.line,
+            "code": self.code,
+            "severity": self.severity,
+            "message": self.message,
+        }
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line else self.path

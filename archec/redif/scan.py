@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from archec.ids import is_url
 from archec.redif.encoding import decode, looks_binary, looks_html
 from archec.redif.handles import handle_in, id_of
-from archec.redif.items import Blob
+from archec.redif.items import Blob, begins_line
 from archec.redif.problems import Problem, shown
 
 _START = b"template-type"
@@ -27,7 +28,7 @@ _ENCODING_TROUBLE = {
     "utf-16-damaged": "the file is marked as UTF-16 but is not UTF-16 throughout",
 }
 
-FOUND_BY_SCAN = frozenset({"no-handle", "two-handles", "conflict-marker"})
+FOUND_BY_SCAN = frozenset({"no-handle", "bad-handle", "two-handles", "conflict-marker"})
 """Codes of problems that both scanning and parsing find: report those of one of them only."""
 
 
@@ -83,7 +84,7 @@ def scan(blob: Blob) -> Scan:
         obi = id_of(handle) if handle else ""
         templates.append(RawTemplate(kind, handle, obi, text, line, index))
         if again or not obi:
-            problems.append(_handle_problem(blob.path, line, kind, obi, again))
+            problems.append(_handle_problem(blob.path, line, kind, handle, obi, again))
     if b"<" in data and (b"\n<<<<<<<" in data or data.startswith(b"<<<<<<<")):
         match = _CONFLICT.search(data)
         if match is not None:
@@ -97,7 +98,7 @@ def template_starts(lower: bytes) -> list[int]:
     starts: list[int] = []
     at = lower.find(_START)
     while at >= 0:
-        if (at == 0 or lower[at - 1] == 10) and (
+        if begins_line(lower, at) and (
             lower[at + 13 : at + 14] == b":" or _COLON.match(lower, at + 13) is not None
         ):
             starts.append(at)
@@ -119,6 +120,8 @@ def _kept(text: bytes) -> bytes:
 
 def _head(text: bytes) -> tuple[str, str, bool]:
     """Kind and handle of a template as written, and whether it has a second handle."""
+    if b"\x0c" in text:
+        text = text.replace(b"\n\x0c", b"\n")
     lower = text.lower()
     colon = text.find(b":") + 1
     kind = text[colon : text.find(b"\n")].strip().decode("utf-8") or _next_line(text)
@@ -157,10 +160,13 @@ def _next_line(text: bytes) -> str:
     return ""
 
 
-def _handle_problem(path: str, line: int, kind: str, obi: str, again: bool) -> Problem:
+def _handle_problem(path: str, line: int, kind: str, handle: str, obi: str, again: bool) -> Problem:
     kind = kind[:80]
     if again:
         return Problem(shown(path), line, "two-handles", f"{kind} has more than one handle; {obi} is the first")
+    if is_url(handle):
+        message = f"{kind}: {handle[:80]!r} is a URL, and no handle; the template is not stored"
+        return Problem(shown(path), line, "bad-handle", message)
     return Problem(shown(path), line, "no-handle", f"{kind} has no handle that archec takes, and is not stored")
 
 

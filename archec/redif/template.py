@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from archec.errors import BadName
-from archec.ids import normalise_url
+from archec.ids import is_url, normalise_url
 from archec.redif.encoding import decode, with_lf
 from archec.redif.fields import Cluster, Field, RawRefipo, cut, grouped, joined, specified
 from archec.redif.handles import handle_in, id_of
@@ -102,6 +102,8 @@ def parse(text: str, *, path: str = "", first_line: int = 1) -> Template:
 
 def _parsed(text: str, path: str, first_line: int) -> Template:
     """The same as :func:`parse` for a text with LF line ends."""
+    if "\x0c" in text:
+        text = text.replace("\n\x0c", "\n")
     before, names, raws = cut(text)
     if not names:
         names, raws = ["Template-Type"], [""]
@@ -152,10 +154,7 @@ def as_json(template: Template) -> dict[str, object]:
             {"url": refipo.url_raw} | {k: v for k, v in refipo._asdict().items() if v and k != "url_raw"}
             for refipo in template.refipos
         ],
-        "problems": [
-            {"path": problem.path, "line": problem.line, "code": problem.code, "message": problem.message}
-            for problem in template.problems
-        ],
+        "problems": [problem.as_value() for problem in template.problems],
     }
 
 
@@ -184,7 +183,9 @@ def _template(names: list[str], raws: list[str], path: str, first_line: int, pla
     problems: tuple[Problem, ...] = ()
     if again or keyless or not obi or not plain:
         lines = _lines(raws, first_line)
-        found = _template_problems(shown(path), first_line, obi, again)
+        handles = [at for at, one in enumerate(canonical) if one == "Handle"]
+        second = lines[handles[1]] if again else first_line
+        found = _template_problems(shown(path), first_line, second, handle, obi)
         problems = (*found, *_field_problems(shown(path), lines, canonical, keyless, raws))
     return _new(
         Template,
@@ -222,11 +223,16 @@ def _handle(canonical: list[str], raws: Sequence[str], values: Sequence[str], pl
     return "", False
 
 
-def _template_problems(path: str, line: int, obi: str, again: bool) -> Iterator[Problem]:
-    if not obi:
+def _template_problems(path: str, line: int, second: int, handle: str, obi: str) -> Iterator[Problem]:
+    """Problems with the handle; ``second`` is the line of a second one, or that of the template."""
+    if not obi and is_url(handle):
+        message = f"{handle[:80]!r} is a URL, and no handle; the template is not stored"
+        yield Problem(path, line, "bad-handle", message)
+    elif not obi:
         yield Problem(path, line, "no-handle", "the template has no handle that archec takes, and is not stored")
-    if again:
-        yield Problem(path, line, "two-handles", f"more than one handle; {obi} is the first")
+    if second != line:
+        message = f"a second handle; the template in line {line} has {obi or handle[:80]!r} already"
+        yield Problem(path, second, "two-handles", message)
 
 
 def _field_problems(

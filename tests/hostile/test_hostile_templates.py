@@ -48,7 +48,7 @@ CASES = [
     Case("commented", b"# Template-Type: ReDIF-Paper 1.0\n# Handle: RePEc:aaa:sss:c\n", "commented-out"),
     Case("merged", MERGED, "conflict-marker", 4, ("RePEc:aaa:sss:merged",)),
     Case("nameless", HEAD.encode() + b"Title: nobody\n", "no-handle", 1),
-    Case("url", f"{HEAD}Handle: http://127.0.0.1/x\n".encode(), "no-handle", 1),
+    Case("url", f"{HEAD}Handle: http://127.0.0.1/x\n".encode(), "bad-handle", 1),
     Case("typeless", b"\n\nTemplate-Type:\n", "no-handle", 3),
     one("twice", "Handle: RePEc:aaa:sss:other\n", "two-handles", 1)._replace(handles=("RePEc:aaa:sss:other",)),
     one("mixed", b"Title: caf\xe9\nAbstract: caf\xc3\xa9\n", "mixed-encoding"),
