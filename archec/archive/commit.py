@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
+from archec.archive.undisturbed import undisturbed
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
@@ -144,6 +145,7 @@ class Committer:
         self._items, self._failing, self._weight = [], [], 0
         self._record([record])
 
+    @undisturbed()
     def _commit(self, items: list[CommitItem]) -> None:
         self._failing = items
         self._check_space()

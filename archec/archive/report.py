@@ -111,14 +111,16 @@ class Report:
         return {**self.seconds, self.phase: self.seconds.get(self.phase, 0.0) + lasted}
 
     def visited(self, record: ObiChange, times: int = 1) -> None:
-        """Counts a visit: its outcome, its incidence, its host. -1 times takes it back."""
-        if record.visit is None:
-            return
-        outcome = record.visit.outcome
-        self.fobis[outcome] += times
-        self.hosts.visited(host_of(record.id), outcome, times)
+        """Counts a visit to a file (outcome, host, whether a template names it), and what was noted of it. -1 times
+        takes it back."""
+        if record.visit is not None:
+            outcome = record.visit.outcome
+            self.fobis[outcome] += times
+            if record.visit.unnamed:
+                self.fobis["unnamed"] += times
+            self.hosts.visited(host_of(record.id), outcome, times)
         for note in record.notes.values():
-            if note.kind in ("lost", "returned"):
+            if note.kind == "lost" or (note.kind == "returned" and record.visit is not None):
                 self.fobis[note.kind] += times
             if note.suspect:
                 self.fobis["suspect"] += times

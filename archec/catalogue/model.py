@@ -290,8 +290,9 @@ class Run(Struct, frozen=True):
     """One run: something that appended to the journals.
 
     ``kind`` is ``gather`` for what reads a data set. ``state``: ``running``, ``done``, ``held-back``, ``budget``,
-    ``interrupted`` or ``failed``. ``form`` is that of its data set, ``directory`` or ``tarball``, ``source`` its
-    absolute path; ``options`` and ``report`` are JSON text, ``report`` empty while it runs.
+    ``network-down``, ``interrupted`` or ``failed``. ``form`` is that of its data set, ``directory`` or
+    ``tarball``, ``source`` its absolute path; ``options`` and ``report`` are JSON text, ``report`` empty while it
+    runs.
     """
 
     tist: int

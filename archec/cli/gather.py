@@ -53,8 +53,8 @@ _Limit = TypeVar("_Limit", int, float)
 @click.option(
     "--accept-losses",
     multiple=True,
-    metavar="CODE|all",
-    help="Accept the losses of this archive that were held back; may be repeated.",
+    metavar="CODE|HOST|all",
+    help="Accept the losses of this archive, or of files of this host, that were held back; may be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Report what would be done; change nothing, fetch nothing.")
 @click.option("--max-files", type=click.IntRange(1), metavar="N", help="Fetch at most this many files.")
@@ -114,7 +114,7 @@ def gather(
             code = _each(run, chosen, options, meter)
         else:
             code = run(replace(options, file=chosen[0].path if chosen else None), meter)
-    if codes := sorted(options.accept - {"all"}):
+    if codes := sorted(code for code in options.accept - {"all"} if code.isalnum()):
         with opened(config_file) as archive:
             for archive_code in codes:
                 warn_if_unknown(archive.catalogue, Selection(archive_code))
@@ -192,6 +192,9 @@ def _positive(option: str, limit: _Limit) -> _Limit:
 
 def _code(code: str) -> str:
     bare = code.strip().lower().removeprefix("repec:")
-    if not re.fullmatch(r"[a-z0-9]+", bare):
-        raise UsageError(f"{code!r} is not an archive code", hint="write --accept-losses aaa, or all")
+    if not re.fullmatch(r"[a-z0-9]+|[a-z0-9_.-]+(:[0-9]+)?|\[[0-9a-f:]+\](:[0-9]+)?", bare):
+        raise UsageError(
+            f"{code!r} is neither an archive code nor a host",
+            hint="write --accept-losses aaa, a host as it stands in URLs, or all",
+        )
     return bare

@@ -7,22 +7,42 @@ import re
 
 from archec.archive.commit import CommitItem
 from archec.catalogue.model import Version
+from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld
 from archec.gather.visits import Effect, VisitResult
 from archec.store.interface import HardLink, Link, Placement
 from archec.store.layout import Layout
 from archec.store.reader import digest
-from archec.text.sniff import sniff
+from archec.text.sniff import HTML, decoded_head, sniff
 from archec.web.task import Hop
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.I)
 _HEAD = 4096
+_PAGE = 1 << 16
+"""Bytes of a page that are looked through for signs."""
+_PASSWORD = re.compile(rb"""<input\b[^>]*\btype\s*=\s*["']?password\b""", re.I)
+_META = re.compile(rb"""<meta\b[^>]*\bname\s*=\s*["']?(?:robots|archec)\b[^>]*>""", re.I)
+_CONTENT = re.compile(rb"""\bcontent\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*))""", re.I)
+_TAG = "noarchive"
+_CHUNK = 1 << 20
 
 
 def declared(kind: str, content_type: str) -> str:
     """A media type with the charset that the server named, if it did."""
     match = _CHARSET.search(content_type)
     return f"{kind}; charset={match[1]}" if match else kind
+
+
+def tags_of(hop: Hop) -> str:
+    """What X-Robots-Tag says of keeping a file: ``noarchive`` or nothing. A directive for another robot is none."""
+    name = ""
+    for part in hop.header("x-robots-tag").lower().split(","):
+        robot, colon, rest = part.partition(":")
+        if colon and not robot.strip().startswith(("max-", "unavailable_after")):
+            name, part = robot.strip(), rest
+        if part.strip() == _TAG and name in ("", "archec"):
+            return _TAG
+    return ""
 
 
 class Bodies:
@@ -45,6 +65,20 @@ class Bodies:
             return None
         return hop._replace(md5=found.md5, sha256=found.sha256, size=found.size, temp="")
 
+    def left(self, hop: Hop) -> Hop | None:
+        """A hop of a killed run with its body as it was left, temporary or placed; None if that is not whole."""
+        if hop.kind != "body":
+            return hop
+        try:
+            digests = Digests()
+            with open(self._path(hop.temp), "rb") as file:
+                while data := file.read(_CHUNK):
+                    digests.update(data)
+        except OSError:
+            found = self.orphan(hop)
+            return found if found is not None and found.sha256 == hop.sha256 else None
+        return hop if digests.sha256 == hop.sha256 else None
+
     def own(self, hop: Hop, version: Version) -> VisitResult | None:
         """What a killed run placed as a URL's own body before the URL began to redirect to ``version``, if it did."""
         held = self.orphan(hop)
@@ -62,6 +96,16 @@ class Bodies:
             return sniff(hop.head, hop.content_type, encoding)
         with open(self._path(hop.temp or self._layout.path(self._run, hop.url)), "rb") as file:
             return sniff(file.read(_HEAD), hop.content_type, encoding)
+
+    def signs(self, hop: Hop, kind: str) -> tuple[str, str]:
+        """What a page says of itself: why it may not be what was meant (a login page), and its robots tags."""
+        if kind not in HTML or not hop.temp:
+            return "", ""
+        with open(self._path(hop.temp), "rb") as file:
+            page = decoded_head(file.read(_PAGE), hop.header("content-encoding"))
+        contents = (b"".join(match.groups(b"")) for meta in _META.findall(page) for match in _CONTENT.finditer(meta))
+        tagged = any(_TAG in content.decode("latin-1").lower().replace(",", " ").split() for content in contents)
+        return "login page" if _PASSWORD.search(page) else "", _TAG if tagged else ""
 
     def item(self, effect: Effect, seen: VisitResult) -> CommitItem:
         """A visit's record with what must be on the disk before it: a body, a link to one, or an orphan."""

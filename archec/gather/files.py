@@ -5,18 +5,27 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 
-from archec.archive.commit import Commits
+from msgspec.structs import replace
+
+from archec.archive.commit import CommitItem, Commits
 from archec.archive.opening import Archive
 from archec.archive.report import Report
-from archec.catalogue.model import Obi, Version
+from archec.catalogue.model import HostState, Obi, Version
+from archec.catalogue.records import HostNoted, ObiChange
 from archec.errors import ArchecError, BadName
-from archec.gather.bodies import Bodies, declared
+from archec.gather.bodies import Bodies, declared, tags_of
+from archec.gather.hosts import HostTable, is_silent
 from archec.gather.options import Budget, BudgetUse
 from archec.gather.plan import Feeder
+from archec.gather.received import Received
+from archec.gather.schedule import is_lost
+from archec.gather.shared import MANY, SharedBodies
 from archec.gather.underway import Active, UnderWay, VisitLog
-from archec.gather.visits import Effect, VisitResult, visit_for
+from archec.gather.visits import Effect, RunTime, VisitResult, contradicts, doubtful, visit_for
 from archec.ids import normalise_url
 from archec.progress import Meter
 from archec.text.pool import TextPool
@@ -35,17 +44,40 @@ _QUEUE = 64
 _TEXTS = 256
 _LAST_MINUTE = 60.0
 """Seconds that files under way have when bytes or time are used up."""
+_PATIENCE = 5.0
+"""Seconds for the texts of what has come when a run is stopped."""
 _MOST_AGAIN = 200_000
 """So many files of hosts that were given up are tried again in the same run; the rest in the next."""
+_MOST_SILENT = 20_000
+"""So many files wait for a sign of the network; the others wait for the next run."""
+_NAMING = 50
+"""Tobis that are looked at to see whether one still names a file."""
 _WAIT = 0.05
+_SHARED = "the same as under other URLs of the host"
 _ENDED = {
     "redirect-loop": "its redirects go round in a circle",
     "too-many-redirects": "more redirects than fetch.max_redirects",
 }
 
 
+@dataclass(slots=True)
+class _Pass:
+    """What one pass works with. What a killed run has left is taken up without fetchers."""
+
+    texts: TextPool
+    pool: FetchPool | None = None
+    feeder: Feeder | None = None
+    second_chance: bool = False
+    requests: int = 0
+    received: int = 0
+
+
 class FilePhase:
-    """See the module's docstring. One object for one pass over a plan."""
+    """See the module's docstring. One object for all passes over the plan.
+
+    ``clock`` gives Unix seconds as of the beginning of the phase. Where the run's tist is ahead of it, intervals are
+    those of the clock. ``on_gone`` gets the ids of files whose loss a visit confirms: they are decided at the end.
+    """
 
     def __init__(
         self,
@@ -53,21 +85,27 @@ class FilePhase:
         committer: Commits,
         report: Report,
         meter: Meter,
+        hosts: HostTable,
+        received: Received,
         *,
+        at: RunTime,
         budget: Budget,
+        on_gone: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config, self._layout, self._catalogue = archive.config, archive.layout, archive.catalogue
         self._committer, self._report, self._meter = committer, report, meter
-        self._run, self._budget = report.run, budget
+        self._hosts, self._received, self._on_gone = hosts, received, on_gone
+        self._run, self._at, self._budget = report.run, at, budget
         self._use = BudgetUse(budget, clock)
         self._visits = VisitLog(archive.catalogue, report.run, self._config.fetch.max_redirects)
         self._bodies = Bodies(archive.layout, report.run, resumed=report.resumed)
+        self._shared = SharedBodies(archive.catalogue)
         self._under_way = UnderWay(self._config.fetch.max_redirects)
         self._done = 0
         self._deferred: list[str] = []
-        self._second_chance = True
         self._forgotten = False
+        self._pass: _Pass
 
     @property
     def queue(self) -> int:
@@ -79,70 +117,125 @@ class FilePhase:
         return max(_WINDOW, 8 * self._config.fetch.concurrency)
 
     def fetch(self, pool: FetchPool, texts: TextPool, feeder: Feeder, *, last_pass: bool) -> tuple[bool, list[str]]:
-        """Visits the whole plan, or as much as the budget allows.
+        """Visits the whole plan, or as much as the budget and the network allow.
 
         Gives whether the budget stopped it, and the URLs whose hosts were given up and that a later
         pass may try again (none in the ``last_pass``, and none where there is a budget: it records them).
         """
         use, under_way = self._use, self._under_way
-        self._second_chance = not last_pass and not self._budget
+        self._pass = _Pass(texts, pool, feeder, not last_pass and not self._budget)
+        pool.know(self._hosts.known())
         use.begin()
         window = self._window
         total = use.files + feeder.left
         self._meter.phase("fetching files" if not last_pass else "fetching again", total or None)
         spent = False
-        while True:
+        while not self._hosts.is_hopeless:
             spent = spent or use.spent
             if not spent and not texts.pending > _TEXTS:
                 room = window - under_way.count("fetched") - under_way.count("redirects")
-                self._feed(pool, feeder, room, feeder.left)
+                self._feed(pool, feeder, room)
                 spent = use.spent
             if use.exhausted and under_way.count("fetched"):
-                self._wind_up(pool, texts, feeder)
+                self._wind_up(pool)
             fetching = under_way.count("fetched")
             if not fetching and not under_way.count("text"):
                 if spent or not feeder.left:
                     break
                 continue
             self._committer.pace(_CHUNK if fetching >= window else _LAST_CHUNK, _CHUNK_SECONDS)
-            for hop in pool.collect(_WAIT if fetching else 0.0):
-                self._take(hop, pool, texts, feeder)
-            for done in texts.collect(0.0 if under_way.count("fetched") else _WAIT):
-                active = under_way.get(done.key, "text")
-                if active is not None and active.hop is not None:
-                    hop = active.hop
-                    version = Version(hop.sha256, hop.md5, hop.size, done.md5, active.type)
-                    self._finish(active, VisitResult(hop, version=version), feeder)
+            self._collect(pool.collect(_WAIT if fetching else 0.0))
+            self._collect_texts(0.0 if under_way.count("fetched") else _WAIT)
             self._committer.tick()
+            if self._received.is_large:
+                self._committer.commit()
+                self._received.restart(hop for active in under_way if (hop := active.hop) is not None)
             self._meter.at(self._done, f"{human_size(use.bytes)}, {fetching} under way", total)
+        for active in list(under_way if self._hosts.is_hopeless else under_way.in_state("silent")):
+            self._put_off(active)
         self._committer.commit()
         return spent and (bool(feeder.left) or self._forgotten), self._deferred
 
-    def _wind_up(self, pool: FetchPool, texts: TextPool, feeder: Feeder) -> None:
+    def take_up(self, hops: Iterable[Hop], texts: TextPool) -> None:
+        """Ends the visits whose hops a killed run has left behind, as far as that needs no further request."""
+        self._pass = _Pass(texts)
+        hops = iter(hops)
+        while batch := list(islice(hops, _CHUNK)):
+            fobis = self._catalogue.obis("fobi", [hop.url for hop in batch])
+            for hop in batch:
+                fobi = fobis.get(hop.url)
+                if hop.url in self._under_way or self._visits.effect(hop.url, fobi) is not None:
+                    continue
+                left = self._bodies.left(hop)
+                if left is not None:
+                    known = fobi is not None
+                    self._under_way.begin(fobi or Obi(hop.url, "fobi"), known=known, planned=known)
+                    self._take(left)
+        while self._under_way.count("text"):
+            self._collect_texts(_WAIT)
+        self._committer.commit()
+
+    def _collect(self, hops: list[Hop]) -> None:
+        """Takes in what the fetchers have brought, and counts what they have done."""
+        now, pool = self._pass, self._pass.pool
+        if pool is not None:
+            self._report.requests += pool.requests - now.requests
+            self._report.fetched_bytes += pool.received - now.received
+            self._use.bytes += pool.received - now.received
+            now.requests, now.received = pool.requests, pool.received
+        root = f"{self._layout.root}/"
+        hops = [hop._replace(temp=hop.temp.removeprefix(root)) if hop.temp else hop for hop in hops]
+        if hops:
+            self._received.add(hop for hop in hops if not hop.deferred and not is_silent(hop))
+        for hop in hops:
+            self._heard(self._hosts.heard(hop))
+            if hop.kind == "doubtful":
+                self._doubt(hop)
+            else:
+                self._take(hop)
+        if hops and self._hosts.has_network:
+            for active in list(self._under_way.in_state("silent")):
+                self._finish(active, _failure(active.hop or Hop(active.fobi.id, "failed")))
+
+    def _collect_texts(self, timeout: float) -> None:
+        for done in self._pass.texts.collect(timeout):
+            active = self._under_way.get(done.key, "text")
+            if active is not None and active.result is not None and active.result.version is not None:
+                version = replace(active.result.version, text=done.md5)
+                self._finish(active, active.result._replace(version=version))
+
+    def _heard(self, news: HostState | None) -> None:
+        if news is not None:
+            self._committer.add(CommitItem(HostNoted(news)))
+
+    def _wind_up(self, pool: FetchPool) -> None:
         """Finishes what is under way and forgets what is only queued: it stays due.
 
         Whoever redirects to a file whose text is still being read is finished with it.
         """
-        for hop in pool.stop(drain=True, within=_LAST_MINUTE):
-            self._take(hop, pool, texts, feeder)
+        self._collect(pool.stop(drain=True, within=_LAST_MINUTE))
         self._forgotten = bool(self._under_way.forget("fetched")) or self._forgotten
 
-    def abandon(self) -> None:
-        """Drops what is on its way and keeps what is done: a run that is stopped."""
+    def abandon(self, pool: FetchPool, error: BaseException) -> None:
+        """Keeps what has come, and breaks off what is on its way: a run that is stopped."""
+        if isinstance(error, KeyboardInterrupt):
+            self._collect(pool.collect(0.0))
+        pool.stop()
+        deadline = time.monotonic() + _PATIENCE
+        while self._under_way.count("text") and time.monotonic() < deadline:
+            self._collect_texts(_WAIT)
         for active in self._under_way.in_state("text"):
-            if active.hop is not None:
-                self._discard(active.hop)
+            self._discard(_hop(active))
         self._committer.commit()
 
     # -- feeding ----------------------------------------------------------------------------------
 
-    def _feed(self, pool: FetchPool, feeder: Feeder, room: int, left: int) -> None:
-        if room <= 0 or not left:
-            return
-        urls = list(feeder.take(self._use.most(room)))
+    def _feed(self, pool: FetchPool, feeder: Feeder, room: int) -> None:
+        urls = list(feeder.take(self._use.most(room))) if room > 0 and feeder.left else []
         if not urls:
             return
         fobis = self._catalogue.obis("fobi", urls)
+        unnamed = self._unnamed([url for url, fobi in fobis.items() if fobi.visit is not None])
         tasks: list[FetchTask] = []
         for url in urls:
             fobi = fobis.get(url, Obi(url, "fobi"))
@@ -154,52 +247,57 @@ class FilePhase:
                 feeder.done(url)
                 continue
             self._use.files += 1
-            self._under_way.begin(fobi, known=True, planned=True)
+            self._under_way.begin(fobi, known=True, planned=True, unnamed=url in unnamed)
             tasks.append(self._task(fobi))
         if tasks:
             pool.submit(tasks)
 
+    def _unnamed(self, urls: list[str]) -> set[str]:
+        """Those that a template once named, and none does any more."""
+        referring = self._catalogue.referring(urls, _NAMING).items()
+        return {
+            url for url, tobis in referring
+            if len(tobis) < _NAMING and not any(tobi.history.held and _names(tobi, url) for tobi in tobis)
+        }  # fmt: skip
+
     def _task(self, fobi: Obi) -> FetchTask:
+        """A request: conditional where the body is held and was received within ``fetch.reverify``."""
         visit = fobi.visit
         if visit is None or not fobi.history.held:
+            return FetchTask(fobi.id)
+        read = visit.read or (fobi.history.noted[-1] if fobi.history.noted else 0)
+        if self._at.when - read >= self._config.fetch.reverify:
             return FetchTask(fobi.id)
         return FetchTask(fobi.id, visit.etag, visit.modified)
 
     # -- hops -------------------------------------------------------------------------------------
 
-    def _take(self, hop: Hop, pool: FetchPool, texts: TextPool, feeder: Feeder) -> None:
-        if hop.temp:
-            hop = hop._replace(temp=hop.temp.removeprefix(f"{self._layout.root}/"))
+    def _take(self, hop: Hop) -> None:
         active = self._under_way.get(hop.url, "fetched")
         if active is None:
             self._discard(hop)
-            return
-        self._report.requests += 1
-        self._report.fetched_bytes += hop.size
-        self._use.bytes += hop.size
-        if hop.kind == "redirect":
-            self._redirect(active, hop, pool, feeder)
+        elif hop.kind == "redirect":
+            self._redirect(active, hop)
         elif hop.kind == "body":
-            self._body(active, hop, texts, feeder)
+            self._body(active, hop)
         elif hop.kind == "not-modified":
-            state = active.fobi.history.at(self._run)
-            version = active.fobi.versions.get(state) if state is not None else None
-            entry = active.fobi.history.entry_at(self._run)
-            place = (entry[0], hop.url) if entry is not None else None
-            self._finish(active, VisitResult(hop, version=version, unchanged=True, place=place), feeder)
+            self._not_modified(active, hop)
+        elif hop.deferred and self._hosts.is_bound(hop.url):
+            self._put_off(active)
+        elif is_silent(hop) and not self._hosts.has_network:
+            self._silent(active, hop)
         else:
-            outcome = str(hop.outcome) if hop.outcome is not None else "unreachable"
-            self._finish(active, VisitResult(hop, outcome=outcome), feeder)
+            self._finish(active, _failure(hop))
 
-    def _redirect(self, active: Active, hop: Hop, pool: FetchPool, feeder: Feeder) -> None:
+    def _redirect(self, active: Active, hop: Hop) -> None:
         try:
             target = normalise_url(hop.location)
         except BadName as error:
-            self._finish(active, VisitResult(hop, outcome="bad-url", message=f"redirects to: {error.message}"), feeder)
+            self._finish(active, VisitResult(hop, outcome="bad-url", message=f"redirects to: {error.message}"))
             return
         ended = self._under_way.redirect(active, hop, target)
         if ended:
-            self._finish(active, VisitResult(hop, outcome=ended, target=target, message=_ENDED[ended]), feeder)
+            self._finish(active, VisitResult(hop, outcome=ended, target=target, message=_ENDED[ended]))
             return
         if target in self._under_way:
             return
@@ -208,14 +306,29 @@ class FilePhase:
         if effect is not None:
             status = effect.status
             found = Hop(target, "failed", status=status, deferred=effect.deferred)
-            self._finish(active, self._reached(active, target, effect, found), feeder)
-            return
-        fobi = known or Obi(target, "fobi")
-        self._under_way.begin(fobi, known=known is not None, planned=False, waiting=active)
-        if not self._use.exhausted:
-            pool.submit([self._task(fobi)])
+            self._finish(active, self._reached(active, target, effect, found))
+        elif self._hosts.is_bound(target):
+            self._put_off(active)
+        else:
+            fobi = known or Obi(target, "fobi")
+            self._under_way.begin(fobi, known=known is not None, planned=False, waiting=active)
+            self._submit(self._task(fobi))
 
-    def _body(self, active: Active, hop: Hop, texts: TextPool, feeder: Feeder) -> None:
+    def _submit(self, task: FetchTask) -> None:
+        if self._pass.pool is not None and not self._use.exhausted:
+            self._pass.pool.submit([task])
+
+    def _not_modified(self, active: Active, hop: Hop) -> None:
+        fobi = active.fobi
+        version, entry = fobi.version_at(self._run), fobi.history.entry_at(self._run)
+        if version is not None and fobi.visit is not None and contradicts(hop, fobi.visit, version):
+            self._under_way.anew(active)
+            self._submit(FetchTask(hop.url))
+            return
+        place = (entry[0], hop.url) if entry is not None else None
+        self._finish(active, VisitResult(hop, version=version, unchanged=True, place=place, tags=tags_of(hop)))
+
+    def _body(self, active: Active, hop: Hop) -> None:
         fobi = active.fobi
         state = fobi.history.at(self._run)
         drop_validators = False
@@ -223,40 +336,78 @@ class FilePhase:
         if held is not None and held.sha256 != hop.sha256:
             self._discard(hop)
             hop, drop_validators = held, True
+        kind, tags, suspect = "", tags_of(hop), ""
         version = fobi.versions.get(hop.sha256) if state == hop.sha256 else None
-        if version is not None:
-            self._finish(active, VisitResult(hop, version=version), feeder)
+        if version is None:
+            kind = self._bodies.kind(hop)
+            suspect, tagged = self._bodies.signs(hop, kind)
+            tags = tags or tagged
+        if tags and self._config.fetch.robots_tags == "obey":
+            self._finish(active, VisitResult(hop, outcome="robots", message=f"its robots tags say {tags}", tags=tags))
             return
-        kind = self._bodies.kind(hop)
-        if not drop_validators and texts.wants(kind, hop.size):
-            self._under_way.extract(active, hop, kind)
+        found = version or Version(hop.sha256, hop.md5, hop.size, None, kind)
+        result = VisitResult(hop, version=found, drop_validators=drop_validators, suspect=suspect, tags=tags)
+        if version is None and not drop_validators and self._pass.texts.wants(kind, hop.size):
+            self._under_way.extract(active, result)
             path = os.path.join(self._layout.root, hop.temp)
-            texts.submit(hop.url, path, declared(kind, hop.content_type), hop.header("content-encoding"))
+            self._pass.texts.submit(
+                hop.url, path, declared(kind, hop.content_type), hop.header("content-encoding")
+            )
             return
-        version = Version(hop.sha256, hop.md5, hop.size, None, kind)
-        self._finish(active, VisitResult(hop, version=version, drop_validators=drop_validators), feeder)
+        self._finish(active, result)
+
+    def _silent(self, active: Active, hop: Hop) -> None:
+        """Nothing came from its host, and from no other of late: it waits until one answers."""
+        self._under_way.silence(active, hop)
+        if active.planned and self._pass.feeder is not None:
+            self._pass.feeder.done(active.fobi.id)
+        if self._under_way.count("silent") > _MOST_SILENT:
+            self._put_off(next(iter(self._under_way.in_state("silent"))))
+
+    def _doubt(self, hop: Hop) -> None:
+        """An earlier answer for this URL may have been one to another request: what came of it does not count.
+
+        What is journalled is dropped, and due at once; so is what redirected to it.
+        """
+        active = self._under_way.find(hop.url)
+        if active is not None:
+            if active.state in ("text", "redirects"):
+                self._discard(active.result.hop if active.result is not None else hop)
+                self._under_way.anew(active)
+                self._submit(FetchTask(hop.url))
+            return
+        self._committer.commit()
+        doubted = [hop.url]
+        for url in doubted:
+            doubted += [one for one in self._visits.forget(url) if one not in doubted]
+        for fobi in self._catalogue.obis("fobi", doubted).values():
+            if fobi.visit is not None and fobi.visit.tist == self._run:
+                self._committer.add(CommitItem(doubtful(fobi, hop.message)))
+        self._committer.commit()
 
     # -- results ----------------------------------------------------------------------------------
 
-    def _finish(self, active: Active, seen: VisitResult, feeder: Feeder) -> None:
+    def _finish(self, active: Active, seen: VisitResult) -> None:
         """Ends a visit, and those of all who redirect here, however many follow one another."""
         ending = deque([(active, seen)])
         while ending:
-            ending.extend(self._end(*ending.popleft(), feeder))
+            ending.extend(self._end(*ending.popleft()))
 
-    def _end(self, active: Active, seen: VisitResult, feeder: Feeder) -> Iterator[tuple[Active, VisitResult]]:
+    def _end(self, active: Active, seen: VisitResult) -> Iterator[tuple[Active, VisitResult]]:
         """Ends one visit; gives those who waited for it and what they have come to."""
         fobi, hop = active.fobi, seen.hop
         waiting = self._under_way.end(active)
-        if hop.deferred and self._second_chance and len(self._deferred) < _MOST_AGAIN:
+        if hop.deferred and self._pass.second_chance and len(self._deferred) < _MOST_AGAIN:
             if active.planned:
                 self._deferred.append(fobi.id)
-                feeder.done(fobi.id)
+                self._finished(active)
             for one in waiting:
                 again = _hop(one)._replace(deferred=True)
                 yield one, VisitResult(again, outcome=seen.outcome or "unreachable", target=fobi.id)
             return
-        effect = visit_for(self._config, fobi, seen, self._run)
+        if seen.version is not None and seen.version.sha256 != fobi.history.at(self._run) and not seen.suspect:
+            seen = seen._replace(suspect=self._shared_with(fobi.id, seen.version.sha256))
+        effect = visit_for(self._config, fobi, seen, self._at, unnamed=active.unnamed)
         if seen.hops or hop.deferred:
             effect = effect._replace(hops=seen.hops, deferred=hop.deferred)
         item = self._bodies.item(effect, seen)
@@ -264,17 +415,36 @@ class FilePhase:
             self._report.stored_bytes += hop.size
         elif not effect.keep:
             self._discard(hop)
+        if hop.deferred:
+            self._heard(self._hosts.gave_up(hop))
         if active.known or effect.version is not None:
             self._committer.add(item)
             self._report.visited(effect.record)
+            visit = effect.record.visit
+            if fobi.history.held and visit is not None and is_lost(self._config, visit):
+                self._on_gone(fobi.id)
         self._visits.remember(fobi.id, effect)
         if active.planned:
             self._done += 1
             if hop.deferred:
                 self._report.put_off(fobi.id)
-            feeder.done(fobi.id)
+            self._finished(active)
         for one in waiting:
             yield one, self._reached(one, fobi.id, effect, hop._replace(message=seen.message or hop.message))
+
+    def _finished(self, active: Active) -> None:
+        if self._pass.feeder is not None and active.state != "silent":
+            self._pass.feeder.done(active.fobi.id)
+
+    def _put_off(self, active: Active) -> None:
+        """Nothing was learnt about a file, nor about those that redirect to it: they stay due."""
+        ending = [active]
+        for one in ending:
+            ending += self._under_way.end(one)
+            if one.planned:
+                self._done += 1
+                self._report.put_off(one.fobi.id)
+                self._finished(one)
 
     def _reached(self, active: Active, url: str, effect: Effect, hop: Hop) -> VisitResult:
         """What a URL has come to that redirects to ``url``, whose visit had this effect by this answer."""
@@ -284,6 +454,7 @@ class FilePhase:
             return VisitResult(failed, outcome=effect.outcome, target=url, message=hop.message)
         if effect.hops >= self._config.fetch.max_redirects:
             return VisitResult(own, outcome="too-many-redirects", target=url, message=_ENDED["too-many-redirects"])
+        visit = effect.record.visit
         return self._bodies.own(own, effect.version) or VisitResult(
             own,
             version=effect.version,
@@ -291,7 +462,25 @@ class FilePhase:
             target=url,
             place=effect.place,
             hops=effect.hops + 1,
+            tags=visit.tags if visit is not None else "",
         )
+
+    def _shared_with(self, url: str, sha256: str) -> str:
+        """Why a body is suspect that many URLs of its host have; the others are marked as well."""
+        others = self._shared.others(url, sha256)
+        if len(others) < MANY - 1:
+            return ""
+        if len(others) == MANY - 1:
+            self._committer.commit()
+            for fobi in self._catalogue.obis("fobi", sorted(others)).values():
+                tist, state = fobi.history.entry_at(self._run) or (0, None)
+                note = fobi.notes.get(tist)
+                if state == sha256 and note is not None and not note.suspect:
+                    notes = {tist: replace(note, suspect=_SHARED)}
+                    record = ObiChange("fobi", fobi.id, put={tist: state}, notes=notes)
+                    self._committer.add(CommitItem(record))
+                    self._report.visited(record)
+        return _SHARED
 
     def _discard(self, hop: Hop) -> None:
         if hop.temp:
@@ -304,3 +493,12 @@ class FilePhase:
 def _hop(active: Active) -> Hop:
     """The answer by which a URL redirects."""
     return active.hop or Hop(active.fobi.id, "failed")
+
+
+def _failure(hop: Hop) -> VisitResult:
+    return VisitResult(hop, outcome=str(hop.outcome) if hop.outcome is not None else "unreachable", tags=tags_of(hop))
+
+
+def _names(tobi: Obi, url: str) -> bool:
+    newest = tobi.newest
+    return newest is not None and any(ref.url == url for ref in newest.refs)

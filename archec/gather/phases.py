@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from archec.archive.commit import Commits
 from archec.archive.opening import Archive
 from archec.archive.report import Report
+from archec.catalogue.model import DueFobi
 from archec.gather.dataset import Chosen, newest_member, printable, refuse_nothing
 from archec.gather.files import FilePhase
+from archec.gather.gone import GoneFiles
+from archec.gather.hosts import HostTable
 from archec.gather.options import Options
-from archec.gather.plan import Feeder, make_plan
+from archec.gather.plan import Feeder, due_files, make_plan
+from archec.gather.received import Received
 from archec.gather.spool import Spool
 from archec.gather.templates import TemplatePhase
+from archec.gather.visits import RunTime
 from archec.progress import Meter
 from archec.redif.items import Source
 from archec.store.writer import sweep_parts
 from archec.text.pool import TextPool
 from archec.web.pool import FetchPool
+from archec.web.task import Hop
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,7 @@ class Phases:
     report: Report
     meter: Meter
     options: Options
+    at: RunTime
 
     def read_templates(
         self, chosen: Chosen, source: Source, *, dated: Callable[[Chosen], None], dry: bool = False
@@ -58,33 +67,64 @@ class Phases:
             phase.merge(reading, printable(Path(chosen.path.name)))
             report.merged = True
 
-    def visit_files(self) -> bool:
+    def visit_files(self) -> str:
         """Visits the files that are due; those of hosts that were given up are tried a second time.
 
-        Whether the budget stopped it. Raises an ArchecError where the run has to stop.
+        ``budget`` or ``network-down`` where that stopped it, else nothing. Raises an ArchecError where the run has to
+        stop.
         """
-        archive, run, files = self.archive, self.report.run, self.options.budget.files
         self.meter.phase("planning visits", None)
-        with self.report.timed("files"):
-            if not make_plan(self.spool, archive.catalogue.due(run), files + 1 if files else 0):
-                return False
-            phase = FilePhase(archive, self.committer, self.report, self.meter, budget=self.options.budget)
+        with self.report.timed("files"), self._file_phase() as (phase, hosts, gone):
+            files = self.options.budget.files
+            due = due_files(self.archive.catalogue, self.archive.config.fetch, self.at.when)
+            if not make_plan(self.spool, self._free(due, hosts), files + 1 if files else 0):
+                return ""
             spent, again = False, list[str]()
-            with TextPool(archive.config.text) as texts:
+            with TextPool(self.archive.config.text) as texts:
                 for last_pass in (False, True):
+                    if last_pass:
+                        self.spool.replan(again)
                     spent, again = self._pass(phase, texts, last_pass=last_pass)
-                    if spent or not again:
+                    if spent or hosts.is_cut_off or not again:
                         break
-                    self.spool.replan(again)
-            sweep_parts(archive.layout, {run})  # of fetching processes that died
-            return spent
+            sweep_parts(self.archive.layout, {self.report.run})  # of fetching processes that died
+            gone.conclude(
+                self.archive, self.committer, self.report, when=self.at.when, accepted=self.options.accept
+            )
+            return "network-down" if hosts.is_cut_off else "budget" if spent else ""
+
+    def take_up(self, hops: Iterable[Hop]) -> None:
+        """Ends the visits whose hops a killed run has left behind."""
+        with self._file_phase() as (phase, _, gone), TextPool(self.archive.config.text) as texts:
+            phase.take_up(hops, texts)
+            gone.conclude(
+                self.archive, self.committer, self.report, when=self.at.when, accepted=self.options.accept
+            )
+
+    @contextmanager
+    def _file_phase(self) -> Iterator[tuple[FilePhase, HostTable, GoneFiles]]:
+        archive, run = self.archive, self.report.run
+        hosts = HostTable(archive.config.fetch, archive.catalogue.hosts(), run, time.time())
+        with closing(GoneFiles(self.spool.folder)) as gone, Received(archive.work, run) as received:
+            phase = FilePhase(
+                archive, self.committer, self.report, self.meter, hosts, received,
+                at=self.at, budget=self.options.budget, on_gone=gone.add,
+            )  # fmt: skip
+            yield phase, hosts, gone
+
+    def _free(self, due: Iterable[DueFobi], hosts: HostTable) -> Iterator[DueFobi]:
+        """The files whose hosts may be asked in this run; counts the others."""
+        for fobi in due:
+            if hosts.is_bound(fobi.id):
+                self.report.put_off(fobi.id)
+            else:
+                yield fobi
 
     def _pass(self, phase: FilePhase, texts: TextPool, *, last_pass: bool) -> tuple[bool, list[str]]:
         config, sink = self.archive.config, ("archec.gather.sink:store_sink", (self.archive.layout, self.report.run))
         with FetchPool(config.fetch, config.agent, sink) as pool:
             try:
                 return phase.fetch(pool, texts, Feeder(self.spool, phase.queue), last_pass=last_pass)
-            except BaseException:
-                pool.stop()
-                phase.abandon()
+            except BaseException as error:
+                phase.abandon(pool, error)
                 raise

@@ -9,14 +9,27 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
+from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DueFobi
+from archec.config import FetchConfig
 from archec.gather.spool import Spool
 from archec.ids import host_of
+from archec.tist import MAX_TIST
 
 _BATCH = 5000
 _PAGE = 64
+_YEAR = 365 * 86400
+LAST_ID = "\U0010ffff"
+"""Behind every id."""
+
+
+def due_files(catalogue: Catalogue, config: FetchConfig, now: int) -> Iterator[DueFobi]:
+    """The files that are due. One that is due in more than a year (or ``revisit_max``) was visited under a clock that
+    was wrong: it is due now."""
+    beyond = now + max(_YEAR, int(config.revisit_max))
+    return chain(catalogue.due(now), catalogue.due(MAX_TIST, DueFobi(beyond, LAST_ID)))
 
 
 def make_plan(spool: Spool, due: Iterable[DueFobi], most: int) -> int:

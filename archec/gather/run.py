@@ -26,8 +26,11 @@ from archec.errors import ArchecError, DataSetError, Exit, LockHeld, UsageError
 from archec.gather.dataset import Chosen, choose, hashed, printable
 from archec.gather.options import Options
 from archec.gather.phases import Phases
+from archec.gather.plan import due_files
+from archec.gather.received import received, received_path
 from archec.gather.spool import Spool
-from archec.progress import Meter
+from archec.gather.visits import RunTime, run_time
+from archec.progress import Meter, Silent
 from archec.redif.items import Source
 from archec.redif.problems import Problem
 from archec.redif.source import open_source
@@ -48,6 +51,8 @@ _TEMPLATES = (8000, 10.0)
 
 def exit_code(report: Report) -> Exit:
     """The exit code of a run that came to its end."""
+    if report.state == "network-down":
+        return Exit.NETWORK_DOWN
     if report.state == "budget":
         return Exit.BUDGET
     return Exit.LOSSES_HELD_BACK if report.held_back else Exit.DONE
@@ -70,7 +75,7 @@ def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ig
         archive = Archive(config, layout, catalogue)
         tidy(layout)
         catch_up(layout, catalogue)
-        last = last_run(layout)
+        last = _taken_up(archive, options, last_run(layout))
         if last is not None:
             _sweep(config, layout, last)
         if options.resume:
@@ -138,7 +143,7 @@ def _run(
         committer = Committer(writer, journal, catalogue, run=report.run, min_free=config.min_free)
         committer.on_refused = partial(_refused, report)
         spool = stack.enter_context(Spool(config.work_path / str(report.run)))
-        phases = Phases(archive, committer, spool, report, meter, options)
+        phases = Phases(archive, committer, spool, report, meter, options, run_time(report.run, time.time()))
         if not report.resumed:
             _announce(committer, report, options, chosen)
         else:  # from here on its time and its requests are counted anew
@@ -149,8 +154,8 @@ def _run(
                 committer.pace(*_TEMPLATES)
                 phases.read_templates(chosen, source, dated=partial(_announce, committer, report, options))
             report.state = "held-back" if report.held_back else "done"
-            if options.fetch and phases.visit_files():
-                report.state = "budget"
+            if options.fetch:
+                report.state = phases.visit_files() or ("held-back" if report.held_back else "done")
         except BaseException as error:
             for item in committer.uncommitted:
                 report.forget(item.record)
@@ -169,6 +174,30 @@ def _run(
 def _source(config: Config, chosen: Chosen, options: Options) -> Source:
     """The data set, opened."""
     return open_source(chosen.path, max_file=config.max_template_file, patterns=options.template_files)
+
+
+def _taken_up(archive: Archive, options: Options, last: LastRun | None) -> LastRun | None:
+    """The newest run, when the visits whose answers it had received and not journalled are in its journal, too."""
+    if last is None or last.start is None or last.journal.finished:
+        return last
+    run, config = last.journal.tist, archive.config
+    hops = received(config.work_path, run)
+    if not hops:
+        return last
+    report = recounted(last, last.start)
+    report.resumed = True
+    with ExitStack() as stack:
+        journal = stack.enter_context(JournalWriter(archive.layout, run, head=archive.catalogue.position().head))
+        writer = stack.enter_context(Writer(archive.layout))
+        committer = Committer(writer, journal, archive.catalogue, run=run, min_free=config.min_free)
+        committer.on_refused = partial(_refused, report)
+        spool = stack.enter_context(Spool(config.work_path / str(run)))
+        phases = Phases(archive, committer, spool, report, Silent(), options, run_time(run, time.time()))
+        phases.take_up(hops)
+        if last.state != "running":
+            report.state, report.message = last.state, str(last.report.get("message", ""))
+            committer.note(RunEnd(run, report.state, report.as_value()))
+    return last_run(archive.layout)
 
 
 def _announce(committer: Committer, report: Report, options: Options, chosen: Chosen) -> None:
@@ -207,6 +236,8 @@ def _sweep(config: Config, layout: Layout, last: LastRun) -> None:
     """Removes the temporary files and the scratch space that a killed run left."""
     sweep_runs(layout)
     shutil.rmtree(config.work_path / str(last.journal.tist), ignore_errors=True)
+    with suppress(OSError):
+        received_path(config.work_path, last.journal.tist).unlink()
     if not last.journal.finished:
         tists = {last.journal.tist}
         if last.start is not None and last.start.data_set:
@@ -264,11 +295,11 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
             catalogue = open_catalogue("sqlite:///catalogue.sqlite", base=spool.folder, create=True)
         stack.callback(catalogue.close)
         archive = Archive(config, layout, catalogue)
-        phases = Phases(archive, DryCommitter(), spool, report, meter, options)
+        phases = Phases(archive, DryCommitter(), spool, report, meter, options, RunTime(run))
         phases.read_templates(chosen, source, dated=lambda chosen: None, dry=True)
         report.stored_bytes = 0
         if options.fetch:
-            report.fobis["due"] = sum(1 for _ in catalogue.due(run))
+            report.fobis["due"] = sum(1 for _ in due_files(catalogue, config.fetch, int(time.time())))
     return report
 
 

@@ -7,34 +7,39 @@ from archec.config import Config
 
 _DAY = 86400
 _HELD = frozenset({"new", "changed", "same", "not-modified", "cosmetic"})
-_REFUSED = frozenset({"forbidden", "robots", "too-large", "bad-url", "blocked-address"})
+_REFUSED = frozenset({"forbidden", "robots", "too-large", "bad-url", "blocked-address", "denied"})
 
 
 def next_due(config: Config, visit: Visit, last_noted: int | None, *, lost: bool, deferred: bool = False) -> int:
-    """The tist from which the visited fobi is due again.
+    """When the visited fobi is due again, in Unix seconds by the clock.
 
     New and changed files after ``revisit_min``; unchanged ones after half the time for which they
     have not changed, between ``revisit_min`` and ``revisit_max``; gone ones when their loss can be
     confirmed; faults with a back-off that begins at one day, refusals with one that begins at
-    ``revisit_min``; ``deferred`` ones in the next run.
+    ``revisit_min``; ``deferred`` ones in the next run. What no template names any more is visited half as often after
+    each visit, up to ``revisit_max``.
     """
     shortest, longest = int(config.fetch.revisit_min), int(config.fetch.revisit_max)
     outcome = visit.outcome
     if deferred:
-        wait = 1
-    elif outcome in ("new", "changed"):
+        return visit.when + 1
+    if outcome == "gone" and not (lost or is_lost(config, visit)):
+        if visit.gone < config.lost_confirmations:
+            wait = int(config.lost_grace)
+        else:
+            wait = visit.gone_when + int(config.lost_grace) - visit.when
+        return visit.when + max(wait, 1)
+    if outcome in ("new", "changed"):
         wait = shortest
     elif outcome in _HELD:
         unchanged = visit.tist - last_noted if last_noted is not None else 0
         wait = max(shortest, min(longest, unchanged // 2))
-    elif outcome == "gone" and not lost and visit.gone < config.lost_confirmations:
-        wait = max(int(config.lost_grace), 1)
-    elif outcome == "gone" and not lost:
-        wait = max(visit.gone_since + int(config.lost_grace) - visit.tist, 1)
     else:
         first = shortest if outcome in _REFUSED or outcome == "gone" else min(_DAY, shortest)
         wait = min(longest, max(first, 1) << min(max(visit.fails - 1, 0), 12))
-    return visit.tist + max(wait, 1)
+    if visit.unnamed:
+        wait = min(longest, max(wait, 1) << min(visit.unnamed, 12))
+    return visit.when + max(wait, 1)
 
 
 def is_lost(config: Config, visit: Visit) -> bool:
@@ -43,5 +48,5 @@ def is_lost(config: Config, visit: Visit) -> bool:
     return (
         visit.outcome == "gone"
         and visit.gone >= config.lost_confirmations
-        and visit.tist - visit.gone_since >= config.lost_grace
+        and visit.when - visit.gone_when >= config.lost_grace
     )

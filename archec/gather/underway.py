@@ -1,8 +1,9 @@
 """Under way: every URL between the moment it is handed to the fetchers and the end of its visit, in one table; and
 what has come of those whose visit has ended.
 
-A URL is in one of three states: it is being *fetched*; it *redirects* and waits for what its target comes to; the
-*text* of its body is being extracted. Each URL is fetched at most once in a run; whoever redirects to it waits for it.
+A URL is in one of four states: it is being *fetched*; it *redirects* and waits for what its target comes to; the
+*text* of its body is being extracted; its host was *silent*, and it waits for another one to show that there is a
+network. Each URL is fetched at most once in a run; whoever redirects to it waits for it.
 Memory is for what is on its way and for the last visits only: older ones are in the catalogue.
 """
 
@@ -16,10 +17,10 @@ from typing import Literal
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
 from archec.catalogue.records import ObiChange
-from archec.gather.visits import Effect
+from archec.gather.visits import Effect, VisitResult
 from archec.web.task import Hop
 
-State = Literal["fetched", "redirects", "text"]
+State = Literal["fetched", "redirects", "text", "silent"]
 
 
 @dataclass(slots=True)
@@ -27,17 +28,19 @@ class Active:
     """A URL on its way.
 
     ``known``: the catalogue has a document of it; ``planned``: the plan asked for it, it is not only some other's
-    target. ``hop`` is the answer that it waits with, once there was one, and ``type`` the media type of a body whose
-    text is being extracted. ``target`` is where it redirects to, ``waiting`` are the URLs that redirect to it.
+    target; ``unnamed``: no template names it any more. ``hop`` is the answer that it waits with, once there was one,
+    and ``result`` what its body comes to, but for its text. ``target`` is where it redirects to, ``waiting`` are the
+    URLs that redirect to it.
     ``depth`` is the number of redirects that led here, by the longest way.
     """
 
     fobi: Obi
     known: bool
     planned: bool
+    unnamed: bool = False
     state: State = "fetched"
     hop: Hop | None = None
-    type: str = ""
+    result: VisitResult | None = None
     target: str = ""
     depth: int = 0
     waiting: list[str] = field(default_factory=list)
@@ -69,13 +72,22 @@ class UnderWay:
         active = self._table.get(url)
         return active if active is not None and active.state == state else None
 
+    def __iter__(self) -> Iterator[Active]:
+        return iter(self._table.values())
+
+    def find(self, url: str) -> Active | None:
+        """The URL, whatever its state, if it is on its way."""
+        return self._table.get(url)
+
     def in_state(self, state: State) -> Iterator[Active]:
         """All that are in a state."""
         return (active for active in self._table.values() if active.state == state)
 
-    def begin(self, fobi: Obi, *, known: bool, planned: bool, waiting: Active | None = None) -> None:
+    def begin(
+        self, fobi: Obi, *, known: bool, planned: bool, unnamed: bool = False, waiting: Active | None = None
+    ) -> None:
         """A URL is handed to the fetchers; ``waiting`` is the one that redirects to it."""
-        self._table[fobi.id] = active = Active(fobi, known, planned)
+        self._table[fobi.id] = active = Active(fobi, known, planned, unnamed)
         self._states["fetched"] += 1
         if waiting is not None:
             active.depth = waiting.next_depth
@@ -111,10 +123,20 @@ class UnderWay:
             goal.depth = max(active.next_depth, goal.depth)
         return ""
 
-    def extract(self, active: Active, hop: Hop, media_type: str) -> None:
+    def extract(self, active: Active, result: VisitResult) -> None:
         """The text of a body is being extracted."""
-        active.hop, active.type = hop, media_type
+        active.hop, active.result = result.hop, result
         self._move(active, "text")
+
+    def silence(self, active: Active, hop: Hop) -> None:
+        """Nothing came from its host."""
+        active.hop = hop
+        self._move(active, "silent")
+
+    def anew(self, active: Active) -> None:
+        """It is handed to the fetchers again, and whatever came of it does not count."""
+        active.hop, active.result, active.target = None, None, ""
+        self._move(active, "fetched")
 
     def end(self, active: Active) -> list[Active]:
         """The visit is over; gives those that waited for it, each with the hop that led here, in no state."""
@@ -155,6 +177,12 @@ class VisitLog:
         self._recent[url] = effect
         if len(self._recent) > _RECENT:
             self._recent.popitem(last=False)
+
+    def forget(self, url: str) -> list[str]:
+        """The effect of a visit does not count; gives the last visits that redirected to it."""
+        self._recent.pop(url, None)
+        visits = ((one, effect.record.visit) for one, effect in self._recent.items())
+        return [one for one, visit in visits if visit is not None and visit.target == url]
 
     def effect(self, url: str, fobi: Obi | None) -> Effect | None:
         """What this run knows of the URL, whose document is ``fobi``; None: it was not visited yet."""

@@ -5,14 +5,38 @@ Pure rules of design section 5.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.catalogue.records import ObiChange
 from archec.config import Config
 from archec.gather.schedule import is_lost, next_due
 from archec.text.sniff import is_page_instead_of_pdf
+from archec.web.headers import http_date
 from archec.web.task import Hop
+
+_AHEAD = 60
+_COMPRESSED = re.compile(r"([-;:]|--)(gzip|br|deflate|zstd)$")
+
+
+class RunTime(NamedTuple):
+    """When the visits of a run are made: its tist, and the clock, where the tist is ahead of it (else 0)."""
+
+    run: int
+    clock: int = 0
+
+    @property
+    def when(self) -> int:
+        """Unix seconds by the clock."""
+        return self.clock or self.run
+
+
+def run_time(run: int, now: float) -> RunTime:
+    """The time of a run; a tist of some seconds ahead, as of runs in quick succession, is as good as the clock."""
+    return RunTime(run, int(now) if run - now > _AHEAD else 0)
 
 
 class VisitResult(NamedTuple):
@@ -22,7 +46,8 @@ class VisitResult(NamedTuple):
     then ``version`` describes them. ``unchanged``: the server said so (304). ``target`` is the id that
     the URL redirected to; ``place`` the (tist, id) under which the contents are held already, None
     for a body that is still to be stored. ``drop_validators``: the body kept is not the one that the
-    headers speak of. ``hops``: how many redirects lead from the URL to the contents.
+    headers speak of. ``hops``: how many redirects lead from the URL to the contents. ``suspect`` says why the contents
+    may not be what was meant, ``tags`` what robots tags say of keeping them.
     """
 
     hop: Hop
@@ -34,6 +59,8 @@ class VisitResult(NamedTuple):
     message: str = ""
     drop_validators: bool = False
     hops: int = 0
+    suspect: str = ""
+    tags: str = ""
 
 
 class Effect(NamedTuple):
@@ -56,44 +83,49 @@ class Effect(NamedTuple):
         return self.record.visit.status if self.record.visit is not None else 0
 
 
-def visit_for(config: Config, fobi: Obi, seen: VisitResult, run: int) -> Effect:
-    """What a visit does to a fobi: its outcome, its incidence if it is one, when it is due again."""
-    state = fobi.history.at(run)
+def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unnamed: bool = False) -> Effect:
+    """What a visit does to a fobi: its outcome, its incidence if it is one, when it is due again. ``unnamed``: no
+    template names it any more. A loss is not among the incidences: :func:`loss_of`."""
+    state = fobi.history.at(at.run)
+    before = fobi.visit
+    first = Visit(
+        at.run,
+        seen.outcome,
+        status=seen.hop.status,
+        target=seen.target,
+        message=(seen.message or seen.hop.message)[:500],
+        unnamed=(before.unnamed if before is not None else 0) + 1 if unnamed else 0,
+        tags=seen.tags,
+        clock=at.clock,
+    )
     if seen.outcome:
-        return _failed(config, fobi, seen, run)
+        return _failed(config, fobi, seen, first)
     version = seen.version
-    if seen.unchanged and state is not None and version is not None and version.sha256 == state:
-        return _held(config, fobi, seen, run, "not-modified", keep=False)
     if version is None:
-        return _failed(config, fobi, seen._replace(outcome="server-error", message="304 for what is not held"), run)
+        outcome = "server-error"
+        return _failed(config, fobi, seen, replace(first, outcome=outcome, message="304 for what is not held"))
     if state == version.sha256:
-        return _held(config, fobi, seen, run, "not-modified" if seen.unchanged else "same", keep=False)
+        same = replace(first, outcome="not-modified" if seen.unchanged else "same")
+        return _held(config, fobi, seen, same, keep=False)
     if state is None:
-        return _held(config, fobi, seen, run, "new", keep=True)
-    before = fobi.versions.get(state)
-    same_text = before is not None and before.text is not None and before.text == version.text
-    if same_text:
-        return _held(config, fobi, seen, run, "cosmetic", keep=config.store_cosmetic)
-    return _held(config, fobi, seen, run, "changed", keep=True)
+        return _held(config, fobi, seen, replace(first, outcome="new"), keep=True)
+    held = fobi.versions.get(state)
+    if held is not None and held.text is not None and held.text == version.text:
+        return _held(config, fobi, seen, replace(first, outcome="cosmetic"), keep=config.store_cosmetic)
+    return _held(config, fobi, seen, replace(first, outcome="changed"), keep=True)
 
 
-def _held(config: Config, fobi: Obi, seen: VisitResult, run: int, outcome: str, *, keep: bool) -> Effect:
-    before, hop = fobi.visit, seen.hop
+def _held(config: Config, fobi: Obi, seen: VisitResult, visit: Visit, *, keep: bool) -> Effect:
+    before, hop, run = fobi.visit, seen.hop, visit.tist
     validators = not seen.drop_validators and not seen.target
     etag = hop.header("etag") if validators else ""
     modified = hop.header("last-modified") if validators else ""
-    if outcome == "not-modified" and before is not None and validators:
-        etag, modified = etag or before.etag, modified or before.modified
-    visit = Visit(
-        tist=run,
-        outcome=outcome,
-        status=hop.status,
-        target=seen.target,
-        etag=etag,
-        modified=modified,
-        checked=run,
-        message=seen.message,
-    )
+    read, tags = visit.when, visit.tags
+    if visit.outcome == "not-modified" and before is not None:
+        read, tags = before.read, tags or before.tags
+        if validators:
+            etag, modified = etag or before.etag, modified or before.modified
+    visit = replace(visit, etag=etag, modified=modified, checked=run, read=read, tags=tags)
     version = seen.version
     state = fobi.history.at(run)
     if not keep:
@@ -101,53 +133,61 @@ def _held(config: Config, fobi: Obi, seen: VisitResult, run: int, outcome: str, 
         kept = fobi.versions.get(state) if state is not None else None
         entry = fobi.history.entry_at(run)
         place = (entry[0], fobi.id) if entry is not None and kept is not None else seen.place
-        return Effect(_record(fobi, visit, due), outcome, False, kept or version, place)
+        return Effect(_record(fobi, visit, due), visit.outcome, False, kept or version, place)
     if version is None:
         raise ValueError(f"{fobi.id}: nothing to keep")
     due = next_due(config, visit, run, lost=False)
-    suspect = _suspect(fobi, version, state)
-    kind = "returned" if state is None and len(fobi.history) else outcome
+    suspect = _suspect(fobi, version, state) or seen.suspect
+    kind = "returned" if state is None and len(fobi.history) else visit.outcome
     note = Note(run, kind, status=hop.status, target=seen.target, headers=hop.headers, suspect=suspect)
-    record = ObiChange("fobi", fobi.id, "", {run: version.sha256}, (), version, {run: note}, visit, due)
-    return Effect(record, outcome, True, version, (run, fobi.id))
-
-
-def _failed(config: Config, fobi: Obi, seen: VisitResult, run: int) -> Effect:
-    before, hop, outcome = fobi.visit, seen.hop, seen.outcome
-    gone = outcome == "gone"
-    since = before.gone_since if before is not None else 0
-    visit = Visit(
-        tist=run,
-        outcome=outcome,
-        status=hop.status,
-        target=seen.target,
-        etag=before.etag if before is not None else "",
-        modified=before.modified if before is not None else "",
-        gone_since=(since or run) if gone else since,
-        gone=(before.gone if before is not None else 0) + gone,
-        fails=(before.fails if before is not None else 0) + (0 if hop.deferred else 1),
-        checked=before.checked if before is not None else 0,
-        message=(seen.message or hop.message)[:500],
+    record = ObiChange(
+        "fobi", fobi.id, put={run: version.sha256}, version=version, notes={run: note}, visit=visit, due=due
     )
-    lost = not fobi.history.held
-    if fobi.history.held and is_lost(config, visit):
-        note = Note(
-            run, "lost", reason=_why_gone(hop), status=hop.status, target=seen.target, headers=hop.headers
-        )
-        due, since = next_due(config, visit, None, lost=True), visit.gone_since
-        record = ObiChange("fobi", fobi.id, "", {since: None}, (), None, {since: note}, visit, due)
-        return Effect(record, outcome, False, None, None)
-    due = next_due(config, visit, None, lost=lost, deferred=hop.deferred)
-    return Effect(_record(fobi, visit, due), outcome, False, None, None)
+    return Effect(record, visit.outcome, True, version, (run, fobi.id))
+
+
+def _failed(config: Config, fobi: Obi, seen: VisitResult, visit: Visit) -> Effect:
+    before, hop = fobi.visit or Visit(0, ""), seen.hop
+    gone = visit.outcome == "gone"
+    first = gone and not before.gone_since
+    visit = replace(
+        visit,
+        etag=before.etag,
+        modified=before.modified,
+        gone_since=visit.tist if first else before.gone_since,
+        gone_clock=visit.clock if first else before.gone_clock,
+        gone=before.gone + gone,
+        fails=before.fails + (not hop.deferred),
+        checked=before.checked,
+        read=before.read,
+        tags=visit.tags or before.tags,
+    )
+    due = next_due(config, visit, None, lost=not fobi.history.held, deferred=hop.deferred)
+    return Effect(_record(fobi, visit, due), visit.outcome, False, None, None)
+
+
+def loss_of(config: Config, fobi: Obi) -> ObiChange | None:
+    """The loss that the last visit to a fobi confirms, if it does."""
+    visit = fobi.visit
+    if visit is None or not fobi.history.held or not is_lost(config, visit):
+        return None
+    why = f"HTTP status {visit.status}" if visit.status else visit.message[:200] or "gone"
+    note = Note(visit.tist, "lost", reason=why, status=visit.status, target=visit.target)
+    return ObiChange("fobi", fobi.id, put={visit.gone_since: None}, notes={visit.gone_since: note})
+
+
+def doubtful(fobi: Obi, why: str) -> ObiChange:
+    """The last visit to a fobi may have had the answer to another request: what was noted of it goes, no loss counts
+    from it, and the fobi is due at once."""
+    run = fobi.visit.tist if fobi.visit is not None else 0
+    drop = tuple(tist for tist, note in fobi.notes.items() if note.run == run)
+    visit = Visit(run, "doubtful", message=why[:500])
+    return ObiChange("fobi", fobi.id, drop=drop, visit=visit, due=1)
 
 
 def _record(fobi: Obi, visit: Visit, due: int) -> ObiChange:
     """A visit that is no incidence."""
     return ObiChange("fobi", fobi.id, visit=visit, due=due)
-
-
-def _why_gone(hop: Hop) -> str:
-    return f"HTTP status {hop.status}" if hop.status else hop.message[:200] or "gone"
 
 
 def _noted(fobi: Obi) -> int | None:
@@ -162,3 +202,22 @@ def _suspect(fobi: Obi, version: Version, state: str | None) -> str:
     if before is not None and is_page_instead_of_pdf(before.type, version.type):
         return "page instead of PDF"
     return ""
+
+
+def contradicts(hop: Hop, visit: Visit, version: Version) -> bool:
+    """Whether what a 304 says of the file is not what is held: then it is not believed.
+
+    A ``Content-Length`` of 0, weak tags and tags that differ by the mark of a compression contradict nothing.
+    """
+    length = hop.header("content-length")
+    if length.isascii() and length.isdecimal() and int(length[:18]) not in (0, version.size):
+        return not hop.header("content-encoding")
+    told, known = hop.header("etag"), visit.etag
+    if told and known and not told.startswith("W/") and not known.startswith("W/") and _bare(told) != _bare(known):
+        return True
+    modified, before = http_date(hop.header("last-modified")), http_date(visit.modified)
+    return modified is not None and before is not None and modified != before
+
+
+def _bare(etag: str) -> str:
+    return _COMPRESSED.sub("", etag.strip('"'))

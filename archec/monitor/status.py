@@ -12,9 +12,10 @@ from archec.archive.hosts import HostFigures
 from archec.archive.opening import Archive
 from archec.archive.runs import stored_before
 from archec.audit.memory import Fixity, fixity
-from archec.catalogue.interface import Catalogue, Counts
+from archec.catalogue.interface import Counts
 from archec.catalogue.model import DueFobi
 from archec.errors import StorageFailed
+from archec.gather.plan import LAST_ID, due_files
 from archec.monitor.runs import RunView, runs
 from archec.store.layout import Layout
 from archec.store.lock import holder
@@ -24,7 +25,6 @@ DUE_AT_MOST = 10_000
 """Maximum number of due files that are counted; beyond it only that there are more is known."""
 _LOOK_BACK = 100
 """Maximum number of runs searched for the newest one over each source."""
-_LAST_ID = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def status(archive: Archive, *, now: int | None = None) -> Status:
         at_work=str(who) if who is not None else "",
         last=recent[0] if recent else None,
         success=success,
-        due=_due(archive.catalogue, moment),
+        due=_due(archive, moment),
         hosts_run=fetched.run if fetched is not None else None,
         hosts_in_trouble=int(hosts.get("in_trouble", 0)),
         hosts=tuple(HostFigures.of(item) for item in hosts.get("trouble", ())),
@@ -121,11 +121,12 @@ def status(archive: Archive, *, now: int | None = None) -> Status:
     )
 
 
-def _due(catalogue: Catalogue, now: int) -> Due:
-    due = sum(1 for _ in islice(catalogue.due(now), DUE_AT_MOST + 1))
+def _due(archive: Archive, now: int) -> Due:
+    catalogue = archive.catalogue
+    due = sum(1 for _ in islice(due_files(catalogue, archive.config.fetch, now), DUE_AT_MOST + 1))
     first = next(catalogue.due(MAX_TIST), None)
     if first is not None and not first.due:
-        later = next(catalogue.due(MAX_TIST, DueFobi(0, _LAST_ID)), None)
+        later = next(catalogue.due(MAX_TIST, DueFobi(0, LAST_ID)), None)
         first = later if due == 0 else first
     return Due(min(due, DUE_AT_MOST), due > DUE_AT_MOST, first.due if first is not None else None)
 

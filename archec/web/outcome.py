@@ -56,6 +56,8 @@ class Outcome(str, Enum):
     REDIRECT_LOOP = "redirect-loop"
     TOO_MANY_REDIRECTS = "too-many-redirects"
     TRUNCATED = "truncated"
+    DOUBTFUL = "doubtful"
+    """An answer that may have been one to another request; what came of it does not count."""
     INTERNAL = "internal"
     """A fault of ours: the processes that tried it were lost. Never held against the host."""
 

@@ -17,6 +17,7 @@ from gather_site import Answer, Site, page, pdf
 from gather_support import (
     Member,
     archec_cli,
+    change,
     check,
     end,
     environment,
@@ -81,6 +82,7 @@ def gather_killed_at(config: Config, point: str) -> None:
 @pytest.mark.parametrize("point", ["store.after-fsync-dir:2", "catalogue.after-write:4", "catalogue.before-write:4"])
 @pytest.mark.parametrize("resume", [True, False])
 def test_the_visits_of_a_killed_attempt_count(config: Config, site: Site, point: str, resume: bool) -> None:
+    config = change(config, {"fetch.delay": "50ms"})
     many_files(config, site)
     # In small lots; a kill, a stop at a budget, a kill: none of them may make forget what was before it.
     gather_killed_at(config, point)
