@@ -25,7 +25,7 @@ _NO_NOTE = Note(0, "")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class HistoryRow:
     """One incidence as ``archec history`` shows it.
 
     ``path`` is relative to the obi store, where the bytes lie after all redirects; ``redirects`` are
@@ -92,7 +92,7 @@ def find(catalogue: Catalogue, raw: str) -> Obi:
     raise NotHeld(f"{without_userinfo(raw.strip())}: the archive has never heard of it")
 
 
-def rows(archive: Archive, obi: Obi) -> Iterator[Row]:
+def rows(archive: Archive, obi: Obi) -> Iterator[HistoryRow]:
     """Every incidence, oldest first."""
     for incidence in obi.history.incidences():
         tist, state = incidence.tist, incidence.state
@@ -100,7 +100,7 @@ def rows(archive: Archive, obi: Obi) -> Iterator[Row]:
         note, version = obi.notes.get(tist, _NO_NOTE), obi.versions.get(state or "")
         is_file = obi.kind == "fobi"
         redirects, final = _redirects(archive.catalogue, obi, tist) if is_file and state is not None else ((), None)
-        yield Row(
+        yield HistoryRow(
             tist,
             iso(tist),
             incidence.kind,

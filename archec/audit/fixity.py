@@ -45,7 +45,7 @@ _READ = 1 << 20
 _NOT_A_FILE = frozenset({errno.EISDIR, errno.ENXIO, errno.ENODEV, errno.EINVAL})
 
 
-class Pace:
+class ReadPace:
     """Reads no faster than ``rate`` bytes a second, so that an audit leaves the disk to others; 0 means no limit. What
     was not used is not saved up."""
 
@@ -81,7 +81,7 @@ class Inspector:
     Without a catalogue the journal's checksums alone count.
     """
 
-    def __init__(self, layout: Layout, catalogue: Catalogue | None, pace: Pace) -> None:
+    def __init__(self, layout: Layout, catalogue: Catalogue | None, pace: ReadPace) -> None:
         self._layout, self._catalogue, self._pace = layout, catalogue, pace
         self._directories = Directories(layout)
         self._buffer = memoryview(bytearray(_READ))
@@ -240,6 +240,9 @@ _INLINE = 900
 """Weight that is worked off without workers: less than that of a full chunk."""
 
 
+# -- chunks -----------------------------------------------------------------------------------------
+
+
 class Tools(NamedTuple):
     """What a worker needs: the store, the catalogue's URL (empty: none) and its base, bytes a second (0: no limit),
     and whether it is to give the keys of what it read."""
@@ -355,7 +358,7 @@ def inspecting(tools: Tools) -> Callable[[Chunk], Seen]:
         nonlocal inspector
         if inspector is None:
             catalogue = open_catalogue(tools.url, base=tools.base, read_only=True) if tools.url else None
-            inspector = Inspector(tools.layout, catalogue, Pace(tools.rate))
+            inspector = Inspector(tools.layout, catalogue, ReadPace(tools.rate))
         return inspect(chunk, inspector, tools)
 
     return work

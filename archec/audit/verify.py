@@ -16,7 +16,7 @@ from archec.audit.comparison import KEY, PartitionedDiff
 from archec.audit.disk import MOST, known_tists, report_unknown_files, under_way, walk
 from archec.audit.expected import key_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
-from archec.audit.fixity import Chunk, Inspector, Pace, Seen, Tools, chunks_of, inspectors
+from archec.audit.fixity import Chunk, Inspector, ReadPace, Seen, Tools, chunks_of, inspectors
 from archec.audit.journals import KEPT, Journals
 from archec.audit.memory import Bad, Memory, memory_path, parts_of
 from archec.audit.opening import Audited
@@ -93,7 +93,7 @@ def verify(archive: Audited, scope: Scope, meter: Meter, report: Reporter, repai
     began = time.monotonic()
     with (
         Memory(memory_path(archive.config)) as memory,
-        closing(Inspector(archive.layout, archive.catalogue, Pace(scope.rate))) as inspector,
+        closing(Inspector(archive.layout, archive.catalogue, ReadPace(scope.rate))) as inspector,
         closing(PartitionedDiff(archive.config.work_path, (KEY, KEY))) as names,
     ):
         _Verification(archive, scope, meter, report, repair, memory, inspector, names, summary, Journals(archive)).go()

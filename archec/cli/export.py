@@ -8,7 +8,7 @@ import click
 
 from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.errors import Exit
-from archec.export.run import ExportRequest, ExportSummary, Report, export_warc
+from archec.export.run import ExportRequest, ExportSummary, OnNotExported, export_warc
 from archec.export.units import selection
 from archec.export.writing import NotExported
 from archec.terminal.output import echo, echo_json
@@ -67,7 +67,7 @@ def warc(
         context.exit(Exit.CORRUPT)
 
 
-def _reporter(as_json: bool) -> Report:
+def _reporter(as_json: bool) -> OnNotExported:
     def report(failed: NotExported) -> None:
         if as_json:
             echo_json(failed._asdict())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from archec.archive.lookup import Row, find, rows
+from archec.archive.lookup import HistoryRow, find, rows
 from archec.catalogue.codec import plain
 from archec.catalogue.model import Obi
 from archec.cli.common import config_option, json_option, opened
@@ -52,7 +52,7 @@ def history(obi: str, as_json: bool, config_file: Path | None) -> None:
                 echo(part)
 
 
-def _lines(row: Row) -> list[str]:
+def _lines(row: HistoryRow) -> list[str]:
     what = row.kind if row.how in ("", row.kind, "new") else f"{row.kind} ({row.how})"
     head = f"{row.tist}  {row.time}  {what}"
     if row.sha256 is None:
@@ -66,7 +66,7 @@ def _lines(row: Row) -> list[str]:
     return lines
 
 
-def _end(row: Row) -> str:
+def _end(row: HistoryRow) -> str:
     if not row.redirects:
         return ""
     return f" -> {row.final_status}" if row.final_status is not None else f" to {row.redirects[-1][0]}"

@@ -15,7 +15,7 @@ from archec.cli.common import config_option, json_option, opened, warn_if_unknow
 from archec.errors import UsageError
 from archec.export.units import selection
 from archec.report import lost as losses
-from archec.report.lost import Lost, LostQuery, Returned, Work
+from archec.report.lost import Lost, LostQuery, NamingWork, Returned
 from archec.terminal.output import LineWriter, fit, note, shown, terminal_width
 from archec.tist import iso, parse_when
 from archec.units import human_duration, parse_duration
@@ -104,7 +104,7 @@ def _lost_lines(one: Lost, now: int, width: int | None) -> Iterator[str]:
         yield "    and named by others"
 
 
-def _work_lines(work: Work, width: int | None) -> Iterator[str]:
+def _work_lines(work: NamingWork, width: int | None) -> Iterator[str]:
     named = "named" if work.names else "was named"
     head = f"    {named} by {shown(work.handle or work.id)}{'' if work.held else ' (lost, too)'}"
     yield f"{head}  {fit(work.title, width, len(head) + 2)}"

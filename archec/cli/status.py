@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from archec.cli.common import config_option, json_option, opened
-from archec.monitor.status import DiskSpace, HeldBack, Status
+from archec.monitor.status import ArchiveStatus, DiskSpace, HeldBack
 from archec.monitor.status import status as look
 from archec.terminal.output import echo, echo_json, fold, terminal_width
 from archec.tist import iso
@@ -36,7 +36,7 @@ def status(as_json: bool, config_file: Path | None) -> None:
                 echo(line)
 
 
-def _rows(found: Status) -> Iterator[tuple[str, str]]:
+def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     obis = found.obis
     yield "archive", f"{found.name}  at {iso(found.now)}"
     yield "templates", f"{obis.tobis_held:,} held, {obis.tobis_lost:,} lost"
@@ -54,7 +54,7 @@ def _rows(found: Status) -> Iterator[tuple[str, str]]:
         yield "catalogue", f"the database did not take {found.refused:,} documents: archec check"
 
 
-def _last(found: Status) -> Iterator[tuple[str, str]]:
+def _last(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     last = found.last
     if last is None:
         yield "last run", "none yet"
@@ -70,7 +70,7 @@ def _last(found: Status) -> Iterator[tuple[str, str]]:
         yield "", f"the newest that finished: {found.success.run}  {iso(found.success.run)}"
 
 
-def _due(found: Status) -> str:
+def _due(found: ArchiveStatus) -> str:
     due = found.due
     if due.next is None:
         return "nothing"
@@ -80,7 +80,7 @@ def _due(found: Status) -> str:
     return f"nothing now, next {iso(due.next)}"
 
 
-def _hosts(found: Status) -> Iterator[tuple[str, str]]:
+def _hosts(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     if found.hosts_run is None:
         return
     yield "hosts", f"{found.hosts_in_trouble:,} in trouble in run {found.hosts_run}"
@@ -109,7 +109,7 @@ def _disk(disk: DiskSpace, min_free: float) -> str:
     return f"{human_size(disk.free)} free of {human_size(disk.size)} ({disk.free / disk.size:.0%}){inodes}{low}"
 
 
-def _fixity(found: Status) -> str:
+def _fixity(found: ArchiveStatus) -> str:
     fixity = found.fixity
     oldest = f"the oldest check is of {iso(fixity.oldest)}" if fixity.oldest is not None else "nothing was checked yet"
     return oldest + (f"; {fixity.bad:,} entries are BAD: archec verify" if fixity.bad else "")

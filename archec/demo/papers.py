@@ -36,7 +36,7 @@ class Paper:
         return f"RePEc:dmo:wpaper:{self.year}-{self.number:02d}"
 
 
-class Answer(NamedTuple):
+class SiteAnswer(NamedTuple):
     """A response of the site: status, media type and body, or the target of a redirect."""
 
     status: int
@@ -91,7 +91,7 @@ PAPERS = (
 _ROBOTS = b"User-agent: *\nDisallow: /private/\n"
 
 
-def answer(path: str, stage: int, visit: int) -> Answer:
+def answer(path: str, stage: int, visit: int) -> SiteAnswer:
     """The response to a GET of ``path``, after ``visit`` requests to the site. A pure function."""
     fixed = _fixed(path)
     if fixed is not None:
@@ -101,7 +101,7 @@ def answer(path: str, stage: int, visit: int) -> Answer:
     for paper in PAPERS:
         if paper.path == path:
             return _paper(paper, stage)
-    return Answer(404, body=_page("Not found", "There is no such page."), cached=False)
+    return SiteAnswer(404, body=_page("Not found", "There is no such page."), cached=False)
 
 
 def write_data_set(directory: Path, stage: int, base_url: str) -> tuple[Path, ...]:
@@ -126,48 +126,48 @@ def write_data_set(directory: Path, stage: int, base_url: str) -> tuple[Path, ..
     return tuple(files)
 
 
-def _fixed(path: str) -> Answer | None:
+def _fixed(path: str) -> SiteAnswer | None:
     match path:
         case "/":
-            return Answer(200, body=_index())
+            return SiteAnswer(200, body=_index())
         case "/robots.txt":
-            return Answer(200, "text/plain", _ROBOTS)
+            return SiteAnswer(200, "text/plain", _ROBOTS)
         case "/go/5":
-            return Answer(302, location="/go/5/latest", cached=False)
+            return SiteAnswer(302, location="/go/5/latest", cached=False)
         case "/go/5/latest":
-            return Answer(301, location="/papers/tolls.pdf", cached=False)
+            return SiteAnswer(301, location="/papers/tolls.pdf", cached=False)
         case "/papers/tolls.pdf":
-            return Answer(200, "application/pdf", _pdf(PAPERS[4], 1))
+            return SiteAnswer(200, "application/pdf", _pdf(PAPERS[4], 1))
         case "/papers/queues":
-            return Answer(301, location="/papers/queues/", cached=False)
+            return SiteAnswer(301, location="/papers/queues/", cached=False)
     return None
 
 
-def _paper(paper: Paper, stage: int) -> Answer:
+def _paper(paper: Paper, stage: int) -> SiteAnswer:
     if paper.media_type == "text/plain":
-        return Answer(200, "text/plain; charset=utf-8", _text(paper, 1).encode())
+        return SiteAnswer(200, "text/plain; charset=utf-8", _text(paper, 1).encode())
     if paper.media_type == "text/html":
-        return Answer(200, body=_page(paper.title, _text(paper, 1)))
+        return SiteAnswer(200, body=_page(paper.title, _text(paper, 1)))
     match paper.number:
         case 2:
-            return Answer(200, paper.media_type, _pdf(paper, min(stage, 2)), since=min(stage, 2))
+            return SiteAnswer(200, paper.media_type, _pdf(paper, min(stage, 2)), since=min(stage, 2))
         case 3:
-            return Answer(200, paper.media_type, _pdf(paper, 1, _CREATED[stage]), since=stage)
+            return SiteAnswer(200, paper.media_type, _pdf(paper, 1, _CREATED[stage]), since=stage)
         case 4 if stage > 1:
-            return Answer(404, body=_page("Not found", "This paper has been withdrawn."), cached=False)
+            return SiteAnswer(404, body=_page("Not found", "This paper has been withdrawn."), cached=False)
         case 7 if stage == 2:
-            return Answer(503, body=_page("Overloaded", "Please come again later."), cached=False)
+            return SiteAnswer(503, body=_page("Overloaded", "Please come again later."), cached=False)
         case 13 if stage == 3:
-            return Answer(200, body=_page("Log in", "Please log in to read this paper."), since=3)
-    return Answer(200, paper.media_type, _pdf(paper, 1))
+            return SiteAnswer(200, body=_page("Log in", "Please log in to read this paper."), since=3)
+    return SiteAnswer(200, paper.media_type, _pdf(paper, 1))
 
 
-def _queues(visit: int) -> Answer:
+def _queues(visit: int) -> SiteAnswer:
     """A page whose bytes are different each time and whose text is always the same, without validators."""
     token = f"{visit * 2654435761 % 2**32:08x}"
     hidden = f'<!-- made for visit {visit} --><form><input type="hidden" name="token" value="{token}"></form>'
     script = f'<script>var token = "{token}";</script>'
-    return Answer(200, body=_page(PAPERS[5].title, _text(PAPERS[5], 1), hidden + script), cached=False)
+    return SiteAnswer(200, body=_page(PAPERS[5].title, _text(PAPERS[5], 1), hidden + script), cached=False)
 
 
 def _text(paper: Paper, version: int) -> str:

@@ -13,7 +13,7 @@ from email.utils import format_datetime, parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
-from archec.demo.papers import STAGES, Answer, answer
+from archec.demo.papers import STAGES, SiteAnswer, answer
 from archec.errors import ArchecError, UsageError
 
 _MODIFIED = {stage: datetime(2008 + stage, 5, 1, 12, tzinfo=timezone.utc) for stage in STAGES}
@@ -168,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
         if with_body and not fresh:
             self.wfile.write(found.body)
 
-    def _describe(self, found: Answer) -> None:
+    def _describe(self, found: SiteAnswer) -> None:
         if found.location:
             self.send_header("Location", found.location)
         self.send_header("Content-Type", found.media_type)

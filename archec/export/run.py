@@ -33,7 +33,7 @@ _AHEAD = 6
 """Series under way for each worker, at most."""
 _HINT = "out of memory? start the export again"
 
-Report = Callable[[NotExported], None]
+OnNotExported = Callable[[NotExported], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class ExportSummary:
         }
 
 
-def export_warc(archive: Archive, request: ExportRequest, meter: Meter, report: Report) -> ExportSummary:
+def export_warc(archive: Archive, request: ExportRequest, meter: Meter, report: OnNotExported) -> ExportSummary:
     """Brings the vault up to date. Calls ``report`` for what cannot be exported, as soon as that is known.
 
     Raises LockHeld if another export writes to this vault, and the exceptions of opening the vault.
@@ -143,7 +143,7 @@ def _export_units(
     wanted: Selection,
     summary: ExportSummary,
     meter: Meter,
-    report: Report,
+    report: OnNotExported,
 ) -> None:
     meter.phase("exporting series", None)
 

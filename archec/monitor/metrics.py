@@ -8,10 +8,10 @@ from prometheus_client import CollectorRegistry, Gauge, Info
 
 from archec import __version__
 from archec.monitor.runs import SHOWN, RunView
-from archec.monitor.status import Status
+from archec.monitor.status import ArchiveStatus
 
 
-def metrics_of(status: Status) -> CollectorRegistry:
+def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
     """All metrics of a status; times are tists, sizes bytes."""
     to = CollectorRegistry()
     Info("archec", "The archec that wrote these figures.", registry=to).info({"version": __version__})

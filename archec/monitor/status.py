@@ -1,4 +1,4 @@
-"""Status: an archive on one screen, from the catalogue, its runs' reports, the disk and the memory of checks."""
+"""The status of an archive on one screen: from the catalogue, its runs' reports, the disk and the memory of checks."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class HeldBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class ArchiveStatus:
     """An archive at the tist ``now``. ``stored_bytes`` is what all runs have written into the obi store, as their
     reports have it; ``success`` is the newest run that finished or used up its budget; ``hosts`` are those in trouble
     in ``hosts_run``, the newest run that fetched: ``hosts_in_trouble`` in all, the worst ones listed. ``refused`` is
@@ -93,7 +93,7 @@ class Status:
         return value
 
 
-def status(archive: Archive, *, now: int | None = None) -> Status:
+def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
     """The status of the archive; changes nothing. Raises :class:`StorageFailed` where the disk cannot be asked."""
     config, moment = archive.config, int(time.time()) if now is None else now
     recent = list(islice((view for view in runs(archive) if view.kind == "gather"), _LOOK_BACK))
@@ -101,7 +101,7 @@ def status(archive: Archive, *, now: int | None = None) -> Status:
     fetched = next((run for run in recent if run.part("hosts").get("visited")), None)
     hosts = fetched.part("hosts") if fetched is not None else {}
     who = holder(archive.layout)
-    return Status(
+    return ArchiveStatus(
         now=moment,
         name=config.name,
         obis=archive.catalogue.counts(),

@@ -21,7 +21,7 @@ from archec.oai.redif import NAMESPACE as REDIF_NAMESPACE
 from archec.oai.repository import Repository
 from archec.oai.request import Argument, OaiError, OaiRequest, read_request
 from archec.oai.sets import ALIAS, ARCHIVE, aliased, served, set_handle, set_name, stored
-from archec.oai.token import Token
+from archec.oai.token import ResumptionToken
 from archec.oai.xml import XSI, attributes, element, elements, text
 from archec.tist import iso
 
@@ -242,14 +242,17 @@ def _provenance(item: Item, form: RecordFormat, origin: str) -> str:
     )
 
 
+# -- lists in pages -------------------------------------------------------------------------------
+
+
 class ListPage(NamedTuple):
     """One page of a list of items: that which ``token`` asks for. ``more``: others follow."""
 
-    token: Token
+    token: ResumptionToken
     rows: list[IndexRow]
     more: bool
 
-    def next(self, given: int, expires: int) -> Token | None:
+    def next(self, given: int, expires: int) -> ResumptionToken | None:
         """The token that continues behind the first ``given`` rows; None if the list ends there."""
         if not self.more and given == len(self.rows):
             return None
@@ -262,7 +265,7 @@ class SetPage(NamedTuple):
     """One page of the list of sets, the token that continues it, and how many sets were given before."""
 
     sets: list[str]
-    token: Token | None
+    token: ResumptionToken | None
     cursor: int
 
 
@@ -288,7 +291,7 @@ def read_list(repository: Repository, request: OaiRequest, now: float) -> ListPa
     return ListPage(token, rows[: repository.page], more)
 
 
-def _begun(repository: Repository, request: OaiRequest, now: float, generation: str) -> Token:
+def _begun(repository: Repository, request: OaiRequest, now: float, generation: str) -> ResumptionToken:
     """What a token for the first page of a list would say."""
     if request.prefix not in repository.formats:
         raise OaiError("cannotDisseminateFormat", f"there is no metadata format {request.prefix}")
@@ -297,13 +300,13 @@ def _begun(repository: Repository, request: OaiRequest, now: float, generation: 
     if request.set and request.set.partition(":")[0] not in repository.trees:
         raise _no_records()
     end = int(now) if request.end is None else min(request.end, int(now))
-    return Token(
+    return ResumptionToken(
         request.verb, request.prefix, request.set, request.start, end,
         stamp=0, key="", size=0, cursor=0, expires=0, generation=generation,
     )  # fmt: skip
 
 
-def _resumed(repository: Repository, request: OaiRequest, now: float) -> Token:
+def _resumed(repository: Repository, request: OaiRequest, now: float) -> ResumptionToken:
     token = repository.tokens.read(request.token, now)
     if token is None or token.verb != request.verb:
         raise _bad_token()
@@ -322,7 +325,7 @@ def read_sets(repository: Repository, request: OaiRequest, now: float) -> SetPag
         raise _bad_token() if request.token else OaiError("noSetHierarchy", "there are no sets yet")
     if len(found) == len(page):
         return SetPage(page, None, cursor)
-    token = Token(
+    token = ResumptionToken(
         "ListSets", prefix="", set="", start=0, end=0, stamp=0, key=page[-1], size=0, cursor=cursor + len(page),
         expires=repository.expiry(now), generation="",
     )  # fmt: skip
@@ -344,7 +347,7 @@ def _sets_after(repository: Repository, after: str, limit: int) -> list[str]:
     return found
 
 
-def resumption(repository: Repository, token: Token | None, size: int, cursor: int) -> str:
+def resumption(repository: Repository, token: ResumptionToken | None, size: int, cursor: int) -> str:
     """The resumptionToken element: "" for a list of one page, an empty one at the end of a longer list."""
     if token is None and not cursor:
         return ""

@@ -30,7 +30,7 @@ _MAX_TEXT = 8192
 """Longer tokens are refused unread."""
 
 
-class Token(NamedTuple):
+class ResumptionToken(NamedTuple):
     """Where a list continues.
 
     ``prefix``, ``set`` and the tists ``start`` and ``end`` are those of the first request, ``end`` after the list was
@@ -58,12 +58,12 @@ class Tokens:
     def __init__(self, secret: bytes, repository: str) -> None:
         self._key = hmac.digest(secret, b"archec oai " + repository.encode(), sha256)
 
-    def write(self, token: Token) -> str:
+    def write(self, token: ResumptionToken) -> str:
         """A token as text: letters, digits, ``-`` and ``_``."""
         body = orjson.dumps([_VERSION, *token])
         return base64.urlsafe_b64encode(self._tag(body) + body).decode("ascii").rstrip("=")
 
-    def read(self, text: str, now: float) -> Token | None:
+    def read(self, text: str, now: float) -> ResumptionToken | None:
         """The token behind a text; None if it is not one of ours, was altered, or has expired."""
         if len(text) > _MAX_TEXT or not text.isascii():
             return None
@@ -77,7 +77,7 @@ class Tokens:
         version, *values = orjson.loads(body)
         if version != _VERSION:
             return None
-        token = Token(*values)
+        token = ResumptionToken(*values)
         # Only the text that write() gives: base64 has several for the same bytes.
         return token if now < token.expires and self.write(token) == text else None
 

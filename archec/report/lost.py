@@ -41,7 +41,7 @@ class LostQuery(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class NamingWork:
     """A template that names a file. ``held``: it is not lost itself; ``names``: its newest version still names the
     file; ``rendering``: another file of its newest version that is held, empty where there is none."""
 
@@ -69,7 +69,7 @@ class Lost:
     path: str | None
     handle: str = ""
     title: str = ""
-    works: tuple[Work, ...] = ()
+    works: tuple[NamingWork, ...] = ()
     more: bool = False
 
 
@@ -223,13 +223,13 @@ def _lost(archive: Archive, obi: Obi, when: int, named: list[Obi]) -> Lost:
     return Lost(obi.id, obi.kind, noted, when, _reason(obi, when), *digests, path, obi.handle, title, works, more)
 
 
-def _works(catalogue: Catalogue, url: str, named: list[Obi]) -> Iterator[Work]:
+def _works(catalogue: Catalogue, url: str, named: list[Obi]) -> Iterator[NamingWork]:
     now = {tobi.id: _names_now(tobi) for tobi in named}
     states = catalogue.file_states({other for urls in now.values() for other in urls})
     for tobi in named:
         names = now[tobi.id]
         held = (other for other in names if other != url and other in states and states[other].held)
-        yield Work(tobi.id, tobi.handle, _title(tobi), tobi.history.held, url in names, next(held, ""))
+        yield NamingWork(tobi.id, tobi.handle, _title(tobi), tobi.history.held, url in names, next(held, ""))
 
 
 def _names_now(tobi: Obi) -> list[str]:

@@ -65,7 +65,7 @@ class CommitResult(NamedTuple):
     sha256: str
 
 
-class Step(NamedTuple):
+class LinkStep(NamedTuple):
     """One step of a chain of redirects; ``id`` is None where the name on disk was cut (the journal knows)."""
 
     tist: int
@@ -77,7 +77,7 @@ class Located(NamedTuple):
     """Where an obi's bytes are: a path, and the steps that led there from its own name."""
 
     path: str
-    hops: tuple[Step, ...]
+    hops: tuple[LinkStep, ...]
 
 
 class Digest(NamedTuple):

@@ -18,7 +18,7 @@ from archec.errors import BadName, CorruptArchive, NotHeld
 from archec.ids import MAX_NAME, file_name, is_url, slash_variant, unescape
 from archec.store.directories import Directories
 from archec.store.durable import failure, storage_errors
-from archec.store.interface import Digest, Located, Step
+from archec.store.interface import Digest, LinkStep, Located
 from archec.store.layout import Layout
 from archec.tist import tist_of_path
 
@@ -173,7 +173,7 @@ class Chain(NamedTuple):
     """Where a path leads: ``path`` is that of a regular file, unless there is a ``fault``."""
 
     path: str
-    hops: tuple[Step, ...]
+    hops: tuple[LinkStep, ...]
     fault: DeadLink | None = None
 
 
@@ -184,7 +184,7 @@ def follow(directories: Directories, path: str, id: str | None) -> Chain:  # noq
     does not read.
     """
     layout, start = directories.layout, path
-    hops: list[Step] = []
+    hops: list[LinkStep] = []
     seen = {path}
     goal: str | DeadLink | None
     while True:
@@ -208,7 +208,7 @@ def follow(directories: Directories, path: str, id: str | None) -> Chain:  # noq
         path = goal
         directory, _, name = path.rpartition("/")
         id = id_of_name(name)  # noqa: A001
-        hops.append(Step(tist_of_directory(layout, directory), id, name))
+        hops.append(LinkStep(tist_of_directory(layout, directory), id, name))
 
 
 def link_text(layout: Layout, tist: int, id: str, to_tist: int, to_id: str) -> str:  # noqa: A002

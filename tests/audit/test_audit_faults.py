@@ -20,7 +20,7 @@ from gather_support import Member, archec_inline, make, run, tarball, template
 from archec.audit.check import check_layout
 from archec.audit.expected import Entry
 from archec.audit.findings import Finding
-from archec.audit.fixity import Inspector, Pace
+from archec.audit.fixity import Inspector, ReadPace
 from archec.audit.verify import Scope
 
 Damage = Callable[[World], None]
@@ -324,7 +324,7 @@ def test_an_md5_of_the_journal_that_is_not_that_of_the_bytes(world: World) -> No
     data = world.path("template").read_bytes()
     sha256, md5 = hashlib.sha256(data).hexdigest(), hashlib.md5(data).hexdigest()
     tist, obi = int(Path(world.places["journal"]).name.partition(".")[0]), "RePEc:aaa:sss:0"
-    with closing(Inspector(world.layout, None, Pace(0))) as inspector:
+    with closing(Inspector(world.layout, None, ReadPace(0))) as inspector:
         for told in (md5, ""):
             assert inspector.inspect_one(Entry(tist, obi, sha256, len(data), "", told)) is None
         finding = inspector.inspect_one(Entry(tist, obi, sha256, len(data), "", "0" * 32))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from archec.audit import expected
 from archec.audit.comparison import KEY, PartitionedDiff
 from archec.audit.expected import Entry, Statement, key_of, statement_of
-from archec.audit.fixity import Pace
+from archec.audit.fixity import ReadPace
 from archec.audit.journals import Ends
 from archec.audit.memory import Bad, Checked, Memory, Part, parts_of
 from archec.catalogue.model import KINDS, Kind, Note, Refipo, Version
@@ -142,7 +142,7 @@ def test_pace() -> None:
         slept.append(seconds)
         clock[0] += seconds
 
-    pace = Pace(1000, clock=lambda: clock[0], sleep=sleep)
+    pace = ReadPace(1000, clock=lambda: clock[0], sleep=sleep)
     for _ in range(100):
         pace.passed(100)
     assert sum(slept) == pytest.approx(10, abs=0.2)
@@ -150,7 +150,7 @@ def test_pace() -> None:
     pace.passed(100)
     pace.passed(100)
     assert sum(slept) == pytest.approx(10.2, abs=0.2)
-    Pace(0, sleep=sleep).passed(10**12)
+    ReadPace(0, sleep=sleep).passed(10**12)
 
 
 ids = st.text(min_size=1).map(lambda text: f"RePEc:{text}") | st.from_regex(r"RePEc:[a-z]{3}:\w+:\d+", fullmatch=True)
