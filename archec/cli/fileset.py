@@ -9,18 +9,28 @@ from pathlib import Path
 from typing import BinaryIO
 
 import click
+import msgspec
 
-from archec.cli.common import config_option
+from archec.cli.common import config_option, json_option, opened
 from archec.config import load
-from archec.errors import UsageError
+from archec.errors import Exit, UsageError
 from archec.fileset import result as results
+from archec.fileset.candidates import candidates as find_candidates
+from archec.fileset.export import WRITERS
+from archec.fileset.export import export as write_export
+from archec.fileset.lookup import all_filesets, changes_of, find_fileset, ingests_of, verify_fileset
 from archec.fileset.model import IngestRequest, IngestStrategy
+from archec.fileset.platforms.base import item_name
+from archec.fileset.platforms.registry import Registry
 from archec.fileset.problems import BadRequest
 from archec.fileset.result import IngestResult
 from archec.fileset.run import Line, exit_code, run_ingest
+from archec.fileset.sql import Dialect, statements
 from archec.fileset.work import IngestOptions
+from archec.terminal.output import LineWriter, note, shown
 from archec.terminal.progress import meter_for
-from archec.units import parse_duration, parse_size
+from archec.tist import iso
+from archec.units import human_size, parse_duration, parse_size
 
 
 @click.group()
@@ -39,6 +49,7 @@ def fileset() -> None:
 @click.option("--follow-concept", is_flag=True, help="A concept id stands for its newest version.")
 @click.option("--include", multiple=True, metavar="GLOB", help="Only files whose path fits; may be repeated.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="No files whose path fits; may be repeated.")
+@click.option("--to", type=click.Path(path_type=Path), metavar="DIR", help="Also copy the files to DIR/ITEM/.")
 @click.option("--file-results", metavar="FILE", help="Where results of single data files go (- is stdout).")
 @click.option("--jobs", type=click.IntRange(1, 64), default=1, metavar="N", help="Data sets at once; default 1.")
 @click.option("--wait", is_flag=True, help="Wait for another run to end, rather than exit with code 4.")
@@ -58,6 +69,7 @@ def ingest(
     follow_concept: bool,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
+    to: Path | None,
     file_results: str | None,
     jobs: int,
     wait: bool,
@@ -81,12 +93,15 @@ def ingest(
         parse_size(max_total) if max_total is not None else None,
     )  # fmt: skip
     seconds = parse_duration(max_time) if max_time is not None else 0.0
+    kept: list[str] = []
     with ExitStack() as stack:
         source = _opened(stack, requests) if requests is not None else None
         files = _output(stack, file_results) if file_results is not None else None
 
         def emit(result: IngestResult, file: IngestResult | None) -> None:
             _write(sys.stdout.buffer, result)
+            if result.fileset is not None and to is not None:
+                kept.append(result.fileset)
             if file is not None and files is not None:
                 _write(files, file)
 
@@ -94,6 +109,12 @@ def ingest(
         counter = run_ingest(
             config, _lines(urls, source), options, meter, emit, jobs=jobs, wait=wait, max_time=seconds
         )  # fmt: skip
+    if to is not None and kept:
+        with opened(config) as archive:
+            for name in dict.fromkeys(kept):
+                held = find_fileset(archive, name)
+                item = item_name(held.manifest.platform_domain, held.manifest.platform_id, held.manifest.version)
+                write_export(archive, held, "folder", to / item)
     context.exit(int(exit_code(counter.statuses)))
 
 
@@ -132,3 +153,138 @@ def _output(stack: ExitStack, name: str) -> BinaryIO:
         return stack.enter_context(open(name, "ab"))
     except OSError as error:
         raise UsageError(f"{name}: cannot be written: {error.strerror}") from error
+
+
+# -- looking ----------------------------------------------------------------------------------------
+
+
+@fileset.command(name="list")
+@json_option
+@config_option
+def list_(as_json: bool, config_file: Path | None) -> None:
+    """List all filesets: id, title, versions, files, size."""
+    lines = LineWriter()
+    with opened(config_file) as archive:
+        for row in all_filesets(archive):
+            if as_json:
+                lines.json(dict(row))
+                continue
+            lines.text(f"{shown(row['id'])}{'' if row['held'] else '  (lost)'}")
+            lines.text(f"    {shown(row['title'])}")
+            held = f"{row['files_held']} of {row['files']} files, {human_size(row['size'])}"
+            lines.text(f"    {held}; {row['versions']} versions, noted last {row['noted_time']}")
+
+
+@fileset.command()
+@click.argument("name", metavar="ID")
+@json_option
+@config_option
+def show(name: str, as_json: bool, config_file: Path | None) -> None:
+    """Show one fileset: its files, with checksums and statuses.
+
+    ID is a DOI, a URL that was ingested, or fileset:PLATFORM:DOMAIN:WORK, also with @VERSION.
+    """
+    with opened(config_file) as archive:
+        held = find_fileset(archive, name)
+        manifest, lines = held.manifest, LineWriter()
+        ingests = ingests_of(archive.catalogue, held.obi.id)
+        if as_json:
+            value = msgspec.to_builtins(manifest) | {
+                "noted": held.tist, "noted_time": iso(held.tist), "sha256": held.state,
+                "ingests": [msgspec.to_builtins(one) for one in ingests],
+            }  # fmt: skip
+            lines.json(value)
+            return
+        lines.text(f"{shown(manifest.fileset)}{'@' + shown(manifest.version) if manifest.version else ''}")
+        lines.text(f"    {shown(manifest.title)}")
+        lines.text(f"    noted {iso(held.tist)} ({held.tist}), sha256 of the manifest {held.state}")
+        for one in ingests:
+            lines.text(f"    asked for as {shown(one.base_url)}: {one.status} {iso(one.tist)}")
+        for file in manifest.manifest:
+            size = "" if file.size is None else human_size(file.size)
+            lines.text(f"  {file.status}  {size}  {shown(file.path)}")
+
+
+@fileset.command()
+@click.argument("name", metavar="ID")
+@json_option
+@config_option
+@click.pass_context
+def verify(context: click.Context, name: str, as_json: bool, config_file: Path | None) -> None:
+    """Read all files of a fileset and compare them with its manifest; exits with 6 where one is not as it was."""
+    lines, wrong = LineWriter(), 0
+    with opened(config_file) as archive:
+        held = find_fileset(archive, name)
+        for finding in verify_fileset(archive, held):
+            wrong += 1
+            if as_json:
+                lines.json(finding._asdict())
+            else:
+                lines.text(f"{shown(finding.path)}: {shown(finding.message)}")
+        note(f"{len(held.manifest.manifest)} files, {wrong} wrong")
+    context.exit(int(Exit.CORRUPT if wrong else Exit.DONE))
+
+
+@fileset.command()
+@click.argument("name", metavar="ID")
+@json_option
+@config_option
+def changes(name: str, as_json: bool, config_file: Path | None) -> None:
+    """List what changed from version to version: files added, removed, changed; losses and returns."""
+    lines = LineWriter()
+    with opened(config_file) as archive:
+        for change in changes_of(archive, find_fileset(archive, name).obi):
+            if as_json:
+                lines.json(change._asdict() | {"time": iso(change.tist)})
+            else:
+                lines.text(f"{iso(change.tist)}  {shown(change.version)}  {change.what}  {shown(change.path)}")
+
+
+@fileset.command()
+@click.argument("name", metavar="ID")
+@click.option("--as", "form", type=click.Choice(list(WRITERS)), required=True, help="The form of the export.")
+@click.option("--fetch", is_flag=True, help="Of a bag: fetch.txt instead of the data.")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@config_option
+def export(name: str, form: str, fetch: bool, folder: Path, config_file: Path | None) -> None:
+    """Write a fileset into the new or empty folder DIR: as a bag, an RO-Crate, a Data Package, with Croissant, plain.
+
+    Files get their safe paths, and each is verified while it is copied.
+    """
+    if fetch and form != "bagit":
+        raise UsageError("--fetch is for --as bagit")
+    with opened(config_file) as archive:
+        count = write_export(archive, find_fileset(archive, name), form, folder, fetch=fetch)
+    note(f"{folder}: {count} files")
+
+
+@fileset.command(name="export-sql")
+@click.option("--dialect", type=click.Choice(["postgresql", "sqlite"]), required=True, help="Whose SQL it is to be.")
+@config_option
+def export_sql(dialect: Dialect, config_file: Path | None) -> None:
+    """Print the results of all ingests as SQL: the table ingest_fileset_platform, filled or brought up to date."""
+    lines = LineWriter()
+    with opened(config_file) as archive:
+        lines.text("BEGIN;")
+        for statement in statements(archive.catalogue, dialect):
+            lines.text(statement.rstrip("\n"))
+        lines.text("COMMIT;")
+
+
+@fileset.command()
+@click.option("--archive", "code", metavar="CODE", default="", help="Only templates of this archive.")
+@json_option
+@config_option
+def candidates(code: str, as_json: bool, config_file: Path | None) -> None:
+    """List files that templates name and that are data sets of a known platform, by URL or DOI, not yet ingested.
+
+    Without --json one URL a line, which 'archec fileset ingest' takes.
+    """
+    lines, config = LineWriter(), load(config_file)
+    registry = Registry({one.name: one for one in config.fileset.platforms})
+    with opened(config) as archive:
+        for found in find_candidates(archive.catalogue, registry, code.strip().lower().removeprefix("repec:")):
+            if as_json:
+                lines.json(found._asdict())
+            else:
+                lines.text(shown(found.url))

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from archec.archive.opening import Archive
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.fileset.asking import public_url
 from archec.fileset.fetching import fetch_all, is_whole
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
 from archec.fileset.ledger import Download
-from archec.fileset.manifest import Manifest, decode, overall, prepared, same_files
+from archec.fileset.lookup import read_manifest
+from archec.fileset.manifest import Manifest, overall, prepared, same_files
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.problems import (
     EmptyManifest,
@@ -28,7 +28,6 @@ from archec.fileset.strategy import choose_strategy, too_much
 from archec.fileset.summary import finish
 from archec.fileset.work import Found, Work
 from archec.ids import FilesetId, normalise_url
-from archec.store.reader import open_obi
 from archec.store.writer import Writer
 from archec.tist import MAX_TIST
 
@@ -108,12 +107,6 @@ def check_existing(
         if (manifest.platform_id, manifest.version) == (item.platform_id or "", item.version):
             return state, manifest
     return None
-
-
-def read_manifest(archive: Archive, tist: int, fileset: str) -> Manifest:
-    """The manifest that lies at (tist, fileset). Raises NotHeld and CorruptArchive."""
-    with open_obi(archive.layout, tist, fileset) as file:
-        return decode(file.read(), f"{fileset} at {tist}")
 
 
 

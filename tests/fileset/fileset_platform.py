@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import quote
 
 Behaviour = Callable[["Handler", bytes], None]
 
@@ -140,7 +141,7 @@ def zenodo(server: Platform, number: int, sizes: dict[str, int], concept: int = 
     """A record of the played Zenodo with files of these sizes; its URL."""
     rows = []
     for path, size in sizes.items():
-        where = f"/api/records/{number}/files/{path}/content"
+        where = f"/api/records/{number}/files/{quote(path)}/content"
         data = server.files[where] = bytes_of(path, size)
         rows.append({
             "id": path, "key": path, "size": size, "checksum": f"md5:{hashlib.md5(data).hexdigest()}",

@@ -1,0 +1,234 @@
+"""Exports of one fileset into a folder: its files under their safe paths, and a description in one of several forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from archec import __version__
+from archec.archive.opening import Archive
+from archec.catalogue.model import FilesetManifestFile
+from archec.digest import Digests, sha256_hex
+from archec.errors import CorruptArchive, StorageFailed, UsageError
+from archec.fileset.lookup import HeldFileset, open_file
+from archec.fileset.status import Status
+from archec.store.durable import failure
+
+_PIECE = 1 << 20
+_METADATA = "https://w3id.org/ro/crate/1.1"
+
+
+def export(archive: Archive, held: HeldFileset, form: str, folder: Path, *, fetch: bool = False) -> int:
+    """Writes a fileset into a new or empty folder; the number of files. ``fetch``: of a bag, fetch.txt in place of
+    data.
+
+    Raises UsageError for a folder that has something in it, CorruptArchive where bytes are not those of the manifest.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"{folder}: is not empty", hint="name a new or an empty folder")
+        files = [file for file in held.manifest.manifest if file.status and Status(file.status).is_whole]
+        WRITERS[form](archive, held, files, folder, fetch)
+    except OSError as error:
+        raise failure(error, folder) from error
+    return len(files)
+
+
+def safe_path(file: FilesetManifestFile) -> str:
+    """Where a file goes in an export."""
+    path = (file.extra or {}).get("safe_path")
+    return path if isinstance(path, str) else file.path
+
+
+def _copy(archive: Archive, file: FilesetManifestFile, target: Path) -> None:
+    """Writes one file, and makes sure of its bytes."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digests = Digests()
+    with open_file(archive, file) as stream, open(target, "xb") as out:
+        while data := stream.read(_PIECE):
+            digests.update(data)
+            out.write(data)
+    if digests.sha256 != file.sha256:
+        raise CorruptArchive(f"{file.path}: has sha256 {digests.sha256}, and {file.sha256} is in the manifest")
+
+
+def _folder(archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool) -> None:
+    for file in files:
+        _copy(archive, file, folder / safe_path(file))
+
+
+def _sums(kind: str) -> Callable[..., None]:
+    def write(
+        archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool
+    ) -> None:
+        lines = [_sum_line(getattr(file, kind), safe_path(file)) for file in files]
+        (folder / f"{kind}sums.txt").write_text("".join(lines), encoding="utf-8")
+
+    return write
+
+
+def _sum_line(digest: str, path: str) -> str:
+    """A line as md5sum and sha256sum read them."""
+    escaped = path.replace("\\", "\\\\").replace("\n", "\\n")
+    return f"{'' if escaped == path else chr(92)}{digest}  {escaped}\n"
+
+
+def _urls(archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool) -> None:
+    lines = [f"{file.platform_url}\n" for file in held.manifest.manifest if file.platform_url]
+    (folder / "urls.txt").write_text("".join(lines), encoding="utf-8")
+
+
+# -- BagIt (RFC 8493) -------------------------------------------------------------------------------
+
+
+def _bagit(archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool) -> None:
+    (folder / "data").mkdir()
+    if not fetch:
+        _folder(archive, held, files, folder / "data", fetch)
+    tags = {"bagit.txt": "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"}
+    for kind in ("md5", "sha256"):
+        tags[f"manifest-{kind}.txt"] = "".join(f"{getattr(file, kind)}  data/{_bag_path(file)}\n" for file in files)
+    if fetch:
+        urls = [(file.platform_url or "").replace(" ", "%20") for file in files]
+        rows = zip(urls, files, strict=True)
+        tags["fetch.txt"] = "".join(f"{url} {file.size} data/{_bag_path(file)}\n" for url, file in rows)
+    manifest, size = held.manifest, sum(file.size or 0 for file in files)
+    about = {
+        "Bagging-Date": datetime.fromtimestamp(held.tist, timezone.utc).date().isoformat(),
+        "Bag-Software-Agent": f"archec {__version__}",
+        "External-Identifier": f"{manifest.fileset}@{manifest.version or held.tist}",
+        "External-Description": " ".join(manifest.title.split()),
+        "Payload-Oxum": f"{size}.{len(files)}",
+    }
+    tags["bag-info.txt"] = "".join(f"{name}: {value}\n" for name, value in about.items() if value)
+    for name, text in tags.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    for kind, digest in (("md5", _md5), ("sha256", sha256_hex)):
+        lines = (f"{digest(text.encode())}  {name}\n" for name, text in sorted(tags.items()))
+        (folder / f"tagmanifest-{kind}.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def _md5(data: bytes) -> str:
+    digests = Digests()
+    digests.update(data)
+    return digests.md5
+
+
+def _bag_path(file: FilesetManifestFile) -> str:
+    return safe_path(file).replace("%", "%25").replace("\n", "%0A").replace("\r", "%0D")
+
+
+# -- descriptions in JSON ---------------------------------------------------------------------------
+
+
+def _described(name: str, describe: Callable[[HeldFileset, list[FilesetManifestFile]], Any]) -> Callable[..., None]:
+    def write(
+        archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool
+    ) -> None:
+        if any(safe_path(file).casefold() == name for file in files):
+            raise StorageFailed(f"the data set has a file {name} of its own", hint="export it as a bag")
+        _folder(archive, held, files, folder, fetch)
+        text = json.dumps(describe(held, files), indent=2, ensure_ascii=False)
+        (folder / name).write_text(text + "\n", encoding="utf-8")
+
+    return write
+
+
+def _ro_crate(held: HeldFileset, files: list[FilesetManifestFile]) -> dict[str, Any]:
+    about = _about(held)
+    root = {
+        "@id": "./", "@type": "Dataset", **about, "datePublished": about.get("datePublished", _date(held.tist)),
+        "license": held.manifest.metadata.get("license") or "see the landing page",
+        "hasPart": [{"@id": _entity(file)} for file in files],
+    }  # fmt: skip
+    entities = [
+        {"@id": _entity(file), "@type": "File", "name": file.path, "contentSize": str(file.size), "sha256": file.sha256,
+         **({"encodingFormat": file.mimetype} if file.mimetype else {}),
+         **({"contentUrl": file.platform_url} if file.platform_url else {})}
+        for file in files
+    ]  # fmt: skip
+    descriptor = {
+        "@id": "ro-crate-metadata.json", "@type": "CreativeWork", "about": {"@id": "./"},
+        "conformsTo": {"@id": _METADATA},
+    }  # fmt: skip
+    return {"@context": f"{_METADATA}/context", "@graph": [descriptor, root, *entities]}
+
+
+def _entity(file: FilesetManifestFile) -> str:
+    return quote(safe_path(file), safe="/!$&'()*+,;=:@~")
+
+
+def _data_package(held: HeldFileset, files: list[FilesetManifestFile]) -> dict[str, Any]:
+    names: dict[str, int] = {}
+    about = _about(held)
+    return {
+        "profile": "data-package", "id": held.manifest.fileset, "title": about["name"],
+        **({"homepage": about["url"]} if "url" in about else {}),
+        "resources": [
+            {"name": _resource_name(file, names), "path": safe_path(file), "bytes": file.size,
+             "hash": f"sha256:{file.sha256}", **({"mediatype": file.mimetype} if file.mimetype else {})}
+            for file in files
+        ],
+    }  # fmt: skip
+
+
+def _resource_name(file: FilesetManifestFile, names: dict[str, int]) -> str:
+    """A name of lower-case letters, digits and ``-_./``, each once."""
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_./") else "-" for c in safe_path(file).lower())
+    names[plain] = names.get(plain, 0) + 1
+    return plain if names[plain] == 1 else f"{plain}-{names[plain]}"
+
+
+def _croissant(held: HeldFileset, files: list[FilesetManifestFile]) -> dict[str, Any]:
+    context = {
+        "@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/",
+        "cr": "http://mlcommons.org/croissant/", "dct": "http://purl.org/dc/terms/", "conformsTo": "dct:conformsTo",
+    }  # fmt: skip
+    return {
+        "@context": context, "@type": "sc:Dataset", "conformsTo": "http://mlcommons.org/croissant/1.0", **_about(held),
+        "distribution": [
+            {"@type": "cr:FileObject", "@id": safe_path(file), "name": safe_path(file), "contentUrl": safe_path(file),
+             "contentSize": f"{file.size} B", "encodingFormat": file.mimetype or "application/octet-stream",
+             "sha256": file.sha256, "md5": file.md5}
+            for file in files
+        ],
+    }  # fmt: skip
+
+
+def _about(held: HeldFileset) -> dict[str, Any]:
+    """What schema.org calls a Dataset's own."""
+    manifest = held.manifest
+    doi = manifest.metadata.get("doi")
+    found: dict[str, Any] = {
+        "name": manifest.title or manifest.fileset,
+        "description": manifest.metadata.get("description") or manifest.title or manifest.fileset,
+        "identifier": f"https://doi.org/{doi}" if isinstance(doi, str) and doi else manifest.fileset,
+        "url": manifest.web_base_url,
+        "version": manifest.version,
+        "datePublished": _date(manifest.published) if manifest.published else None,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _date(tist: int) -> str:
+    return datetime.fromtimestamp(tist, timezone.utc).date().isoformat()
+
+
+WRITERS: Mapping[str, Callable[..., None]] = {
+    "bagit": _bagit,
+    "ro-crate": _described("ro-crate-metadata.json", _ro_crate),
+    "datapackage": _described("datapackage.json", _data_package),
+    "croissant": _described("croissant.json", _croissant),
+    "folder": _folder,
+    "md5sums": _sums("md5"),
+    "sha256sums": _sums("sha256"),
+    "urls": _urls,
+}
+"""The forms of an export."""
+
+

@@ -1,0 +1,183 @@
+"""Looking at what is held: one fileset by any of its names, its versions, its files, and what changed between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from archec.archive.lookup import held_at
+from archec.archive.opening import Archive
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
+from archec.digest import Digests
+from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
+from archec.fileset.checksums import Checksums, mismatch
+from archec.fileset.manifest import Manifest, decode
+from archec.fileset.resolve import identifier_of
+from archec.fileset.status import Status
+from archec.ids import is_fileset, normalise_url, parse_fileset
+from archec.store.reader import open_obi
+from archec.tist import iso
+
+_PIECE = 1 << 20
+
+
+class HeldFileset(NamedTuple):
+    """One version of a fileset: its entry of the history and its manifest."""
+
+    obi: Obi
+    tist: int
+    state: str
+    manifest: Manifest
+
+
+def read_manifest(archive: Archive, tist: int, fileset: str) -> Manifest:
+    """The manifest that lies at (tist, fileset). Raises NotHeld and CorruptArchive."""
+    with open_obi(archive.layout, tist, fileset) as file:
+        return decode(file.read(), f"{fileset} at {tist}")
+
+
+def find_fileset(archive: Archive, asked: str) -> HeldFileset:
+    """The fileset behind an id (with or without ``@VERSION``), a DOI, a handle or a URL that was ingested.
+
+    Without a version the newest state that was held. Raises NotHeld where there is none.
+    """
+    fileset, version, state = _names(archive.catalogue, asked.strip())
+    obi = archive.catalogue.obis("fileset", [fileset]).get(fileset) if fileset else None
+    for tist, there in reversed(list(obi.history)) if obi is not None else ():
+        if obi is None or there is None or (state and there != state):
+            continue
+        manifest = read_manifest(archive, obi.bytes_at(tist), obi.id)
+        if not version or version in (manifest.version, manifest.platform_id):
+            return HeldFileset(obi, tist, there, manifest)
+    raise NotHeld(f"{asked.strip()[:300]}: the archive holds no such data set", hint="'archec fileset list' lists all")
+
+
+def _names(catalogue: Catalogue, asked: str) -> tuple[str, str, str]:
+    """The id of a fileset, its version, and the state that an ingest of this very URL came to."""
+    if is_fileset(asked):
+        found = parse_fileset(asked)
+        return found.obi, found.version, ""
+    wanted = _key(asked)
+    for ingest in catalogue.ingests():
+        if ingest.fileset and wanted in (_key(ingest.base_url), _key(ingest.platform_base_url)):
+            return ingest.fileset, "", ingest.state
+    return "", "", ""
+
+
+def _key(text: str) -> str:
+    """What a DOI, a handle or a URL has in common with its other spellings."""
+    identifier = identifier_of(text)
+    if identifier is not None:
+        return identifier.lower()
+    try:
+        return normalise_url(text)
+    except BadName:
+        return text
+
+
+def all_filesets(archive: Archive) -> Iterator[Mapping[str, Any]]:
+    """A row for each fileset, by id: its newest state, its counts."""
+    for obi in archive.catalogue.all("fileset"):
+        state, last = obi.history.last_held, obi.history.last or 0
+        files = list(archive.catalogue.manifest(state)) if state is not None else []
+        version = obi.versions.get(state or "")
+        yield {
+            "id": obi.id,
+            "title": version.title if version is not None else "",
+            "held": obi.history.held,
+            "versions": len(obi.history.noted),
+            "noted": last,
+            "noted_time": iso(last),
+            "files": len(files),
+            "files_held": sum(_is_whole(file) for file in files),
+            "size": sum(file.size or 0 for file in files),
+        }
+
+
+def ingests_of(catalogue: Catalogue, fileset: str) -> list[Ingest]:
+    """The ingests that came to a fileset, by base URL."""
+    return [ingest for ingest in catalogue.ingests() if ingest.fileset == fileset]
+
+
+class FileFinding(NamedTuple):
+    """What is wrong with a file of a fileset."""
+
+    path: str
+    url: str
+    message: str
+
+
+def verify_fileset(archive: Archive, held: HeldFileset) -> Iterator[FileFinding]:
+    """Reads every file of a manifest that is held; what is wrong with them."""
+    for file in held.manifest.manifest:
+        if not _is_whole(file) or file.platform_url is None:
+            continue
+        try:
+            digests = Digests(sha1=True)
+            with open_file(archive, file) as stream:
+                while data := stream.read(_PIECE):
+                    digests.update(data)
+        except (ArchecError, OSError) as error:
+            yield FileFinding(file.path, file.platform_url, str(error))
+            continue
+        hard = FilesetManifestFile(file.path, file.size, file.md5, file.sha1, file.sha256)
+        status = mismatch(hard, digests.size, Checksums(digests.md5, digests.sha1, digests.sha256))
+        if status is not None:
+            yield FileFinding(file.path, file.platform_url, f"{status}: has sha256 {digests.sha256}")
+
+
+def open_file(archive: Archive, file: FilesetManifestFile) -> Any:
+    """The bytes of a file of a manifest, open for reading. Raises NotHeld and CorruptArchive."""
+    obi = normalise_url(file.platform_url or "")
+    fobi = archive.catalogue.obis("fobi", [obi]).get(obi)
+    for tist, state in fobi.history if fobi is not None else ():
+        if state == file.sha256 and fobi is not None:
+            return held_at(archive, fobi, tist).open(archive.layout)
+    raise CorruptArchive(f"{obi}: sha256 {file.sha256} is not held under this URL")
+
+
+class Change(NamedTuple):
+    """What came with a state: ``what`` is ``added``, ``removed``, ``changed``, ``lost`` or ``returned``; ``path`` is
+    empty where the whole fileset is meant."""
+
+    tist: int
+    version: str
+    what: str
+    path: str = ""
+    before: str | None = None
+    after: str | None = None
+
+
+def changes_of(archive: Archive, obi: Obi) -> Iterator[Change]:
+    """What changed from state to state, oldest first; the first one adds all its files."""
+    before: dict[str, FilesetManifestFile] = {}
+    was_lost = False
+    for tist, state in obi.history:
+        if state is None:
+            yield Change(tist, "", "lost")
+            was_lost = True
+            continue
+        version = read_manifest(archive, obi.bytes_at(tist), obi.id).version
+        if was_lost:
+            yield Change(tist, version, "returned")
+        was_lost = False
+        after = {file.path: file for file in archive.catalogue.manifest(state)}
+        for path in sorted(before.keys() | after.keys()):
+            old, new = before.get(path), after.get(path)
+            if old is None or new is None:
+                what = "added" if old is None else "removed"
+                yield Change(tist, version, what, path, _identity(old), _identity(new))
+            elif _identity(old) != _identity(new):
+                yield Change(tist, version, "changed", path, _identity(old), _identity(new))
+        before = after
+
+
+def _identity(file: FilesetManifestFile | None) -> str | None:
+    return None if file is None else file.sha256 if _is_whole(file) else file.status
+
+
+def _is_whole(file: FilesetManifestFile) -> bool:
+    return file.status is not None and Status(file.status).is_whole
+
+

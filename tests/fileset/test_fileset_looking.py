@@ -1,0 +1,197 @@
+"""Looking at filesets that are held, and taking them out: list, show, verify, changes, exports, SQL, candidates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import bagit
+import pytest
+from click.testing import CliRunner
+from fileset_platform import Platform, bytes_of, zenodo
+from fileset_support import Filesets
+from rocrate.rocrate import ROCrate
+
+from archec.archive.commit import CommitItem, Committer
+from archec.catalogue.model import Note, Refipo, Version
+from archec.catalogue.open import open_catalogue
+from archec.catalogue.records import ObiChange, RunStart
+from archec.cli.fileset import fileset
+from archec.errors import ArchecError
+from archec.fileset.lookup import find_fileset
+from archec.store.journal_writer import JournalWriter
+from archec.store.layout import open_store
+from archec.store.writer import Writer
+
+SIZES = {"data/p q.csv": 1000, "data/P Q.csv": 10, "empty": 0}
+
+
+def command(filesets: Filesets, *arguments: str) -> tuple[int, str]:
+    """A command's exit code and output."""
+    found = CliRunner().invoke(fileset, [*arguments, "--config", str(filesets.config.file)])
+    if isinstance(found.exception, ArchecError):
+        return int(found.exception.exit_code), found.exception.message
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+    return found.exit_code, found.output
+
+
+def rows(filesets: Filesets, *arguments: str) -> list[dict[str, Any]]:
+    code, out = command(filesets, *arguments, "--json")
+    assert code == 0, out
+    return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+
+@pytest.fixture
+def one(filesets: Filesets, platform: Platform) -> Filesets:
+    """An archive with one version of a fileset, ingested by its DOI."""
+    url = zenodo(platform, 7, SIZES)
+    platform.bodies["/api/handles/10.5281/zenodo.7"] = {"values": [{"type": "URL", "data": {"value": url}}]}
+    assert filesets.ingest("doi:10.5281/zenodo.7")[0].status == "success"
+    return filesets
+
+
+def test_list_and_show(one: Filesets, platform: Platform) -> None:
+    (row,) = rows(one, "list")
+    assert row["id"] == f"fileset:zenodo:127.0.0.1%3A{platform.server_port}:6"
+    assert (row["title"], row["files"], row["files_held"], row["size"], row["held"]) == ("Prices 7", 3, 3, 1010, True)
+    for name in (row["id"], row["id"] + "@7", "10.5281/zenodo.7", "https://doi.org/10.5281/ZENODO.7",
+                 f"{platform.url}/records/7"):  # fmt: skip
+        (shown,) = rows(one, "show", name)
+        assert [file["path"] for file in shown["manifest"]] == list(SIZES)
+    assert shown["ingests"][0]["base_url"] == "doi:10.5281/zenodo.7"
+    assert command(one, "show", row["id"] + "@99")[0] == 7
+    code, out = command(one, "list")
+    assert code == 0
+    assert "3 of 3 files" in out
+
+
+def test_verify_finds_what_was_altered(one: Filesets, platform: Platform) -> None:
+    assert command(one, "verify", "10.5281/zenodo.7")[0] == 0
+    data = bytes_of("data/p q.csv", 1000)
+    (path,) = [path for path in Path(one.config.store_path).rglob("*") if path.is_file() and path.read_bytes() == data]
+    path.chmod(0o644)
+    path.write_bytes(data[:-1] + b"!")
+    code, out = command(one, "verify", "10.5281/zenodo.7")
+    assert code == 6
+    assert "mismatch-sha256" in out
+
+
+def test_changes_between_versions(one: Filesets, platform: Platform) -> None:
+    one.ingest(zenodo(platform, 8, {"data/p q.csv": 1001, "new": 5, "empty": 0}))
+    found = [(row["version"], row["what"], row["path"]) for row in rows(one, "changes", "10.5281/zenodo.7")]
+    assert found[3:] == [("8", "removed", "data/P Q.csv"), ("8", "changed", "data/p q.csv"), ("8", "added", "new")]
+    with one.archive() as archive:
+        name = f"fileset:zenodo:127.0.0.1%3A{platform.server_port}:6"
+        assert find_fileset(archive, name).manifest.version == "8"
+        assert find_fileset(archive, name + "@7").manifest.version == "7"
+
+
+# -- exports --------------------------------------------------------------------------------------
+
+
+def exported(one: Filesets, form: str, folder: Path, *options: str) -> Path:
+    target = folder / form
+    code, out = command(one, "export", "10.5281/zenodo.7", "--as", form, str(target), *options)
+    assert code == 0, out
+    return target
+
+
+def test_files_in_a_folder_have_safe_paths(one: Filesets, tmp_path: Path) -> None:
+    folder = exported(one, "folder", tmp_path)
+    assert (folder / "data/p q.csv").read_bytes() == bytes_of("data/p q.csv", 1000)
+    assert (folder / "data/P Q (2).csv").read_bytes() == bytes_of("data/P Q.csv", 10)
+    assert (folder / "empty").read_bytes() == b""
+    assert command(one, "export", "10.5281/zenodo.7", "--as", "folder", str(folder))[0] == 2
+
+
+def test_bags_are_valid(one: Filesets, tmp_path: Path) -> None:
+    bag = bagit.Bag(str(exported(one, "bagit", tmp_path)))
+    assert bag.validate()
+    assert len(bag.payload_entries()) == 3
+    folder = tmp_path / "holey"
+    assert command(one, "export", "10.5281/zenodo.7", "--as", "bagit", "--fetch", str(folder))[0] == 0
+    holey = bagit.Bag(str(folder))
+    assert len(list(holey.fetch_entries())) == 3
+    assert not list((folder / "data").iterdir())
+
+
+def test_crates_are_readable(one: Filesets, tmp_path: Path) -> None:
+    crate = ROCrate(str(exported(one, "ro-crate", tmp_path)))
+    assert crate.name == "Prices 7"
+    assert sorted(file["name"] for file in crate.get_by_type("File")) == sorted(SIZES)
+    for file in crate.get_by_type("File"):
+        assert Path(tmp_path / "ro-crate" / file.id.replace("%20", " ")).exists()
+
+
+def test_packages_croissants_sums_and_urls(one: Filesets, tmp_path: Path) -> None:
+    folder = exported(one, "datapackage", tmp_path)
+    package = json.loads((folder / "datapackage.json").read_text())
+    for resource in package["resources"]:
+        data = (folder / resource["path"]).read_bytes()
+        assert resource["hash"] == f"sha256:{hashlib.sha256(data).hexdigest()}"
+    assert len({resource["name"] for resource in package["resources"]}) == 3
+    folder = exported(one, "croissant", tmp_path)
+    croissant = json.loads((folder / "croissant.json").read_text())
+    assert [one["@type"] for one in croissant["distribution"]] == ["cr:FileObject"] * 3
+    files = exported(one, "folder", tmp_path)
+    for form, tool in (("md5sums", "md5sum"), ("sha256sums", "sha256sum")):
+        shutil.copy(exported(one, form, tmp_path) / f"{form}.txt", files / "sums")
+        subprocess.run([tool, "--check", "--strict", "sums"], cwd=files, check=True, capture_output=True)
+    assert len((exported(one, "urls", tmp_path) / "urls.txt").read_text().splitlines()) == 3
+
+
+# -- SQL ------------------------------------------------------------------------------------------
+
+
+def test_sql_is_taken_by_sqlite_again_and_again(one: Filesets, platform: Platform) -> None:
+    one.ingest(f"{platform.url}/records/99", "no url at all")
+    database = sqlite3.connect(":memory:")
+    for _ in range(2):
+        code, script = command(one, "export-sql", "--dialect", "sqlite")
+        assert code == 0
+        database.executescript(script)
+    columns = "base_url, hit, status, platform_id, manifest"
+    found = database.execute(f"SELECT {columns} FROM ingest_fileset_platform").fetchall()
+    assert [row[:4] for row in found] == [("doi:10.5281/zenodo.7", 1, "success", "7")]
+    assert [file["path"] for file in json.loads(found[0][4])] == list(SIZES)
+    with pytest.raises(sqlite3.IntegrityError):
+        database.execute("UPDATE ingest_fileset_platform SET web_bundle_dt = '2026'")
+    database.close()
+
+
+def test_sql_of_postgresql_has_its_words(one: Filesets) -> None:
+    code, script = command(one, "export-sql", "--dialect", "postgresql")
+    assert code == 0
+    for word in ("octet_length(web_bundle_dt) = 14", "DEFAULT now()", "JSONB", "PRIMARY KEY (ingest_type, base_url)",
+                 "ON CONFLICT (ingest_type, base_url) DO UPDATE", "TRUE"):  # fmt: skip
+        assert word in script
+
+
+# -- candidates -----------------------------------------------------------------------------------
+
+
+def test_candidates_are_data_sets_that_templates_name(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    names = [url, "https://doi.org/10.7910/DVN/ABC", "http://h.example.org/p.pdf"]
+    refs = tuple(Refipo(one) for one in names)
+    version = Version("0" * 64, "0" * 32, 1, None, "ReDIF-Paper 1.0", "T", refs)
+    layout = open_store(filesets.config)
+    catalogue = open_catalogue(filesets.config.database, base=filesets.config.base)
+    with closing(catalogue), JournalWriter(layout, 100) as journal, Writer(layout) as writer:
+        committer = Committer(writer, journal, catalogue, run=100)
+        committer.add(CommitItem(RunStart(100)))
+        for handle in ("RePEc:aaa:s:1", "RePEc:bbb:s:1"):
+            change = ObiChange("tobi", handle, handle, {100: "0" * 64}, (), version, {100: Note(100, "new")})
+            committer.add(CommitItem(change))
+        committer.commit()
+    found = [(row["id"], row["platform"]) for row in rows(filesets, "candidates", "--archive", "aaa")]
+    assert found == [("RePEc:aaa:s:1", "zenodo"), ("RePEc:aaa:s:1", "dataverse")]
+    assert len(rows(filesets, "candidates")) == 4
+    filesets.ingest(url)
+    assert [row["url"] for row in rows(filesets, "candidates", "--archive", "aaa")] == [names[1]]
