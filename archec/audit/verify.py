@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -183,7 +182,7 @@ class _Verification:
         self.meter.phase("checking files", most or total or None)
         deadline = time.monotonic() + self.scope.seconds if self.scope.seconds else None
         archive, config = self.archive, self.archive.config
-        count = config.workers or min(4, os.cpu_count() or 1)
+        count = config.processes
         url = config.database if archive.catalogue is not None else ""
         tools = Tools(archive.layout, url, config.base, self.scope.rate / count, self.scope.everything)
         parts = parts_of(files, self.memory.checked(), self.now)

@@ -263,6 +263,11 @@ class Config:
         return self.path(self.work_directory)
 
     @property
+    def processes(self) -> int:
+        """Number of worker processes: the setting, or one for each core and at most four."""
+        return self.workers or min(4, os.cpu_count() or 1)
+
+    @property
     def agent(self) -> str:
         """The User-Agent: names the archive and a contact address."""
         if self.fetch.user_agent:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections import Counter
@@ -155,7 +154,7 @@ def _export_units(
 
     counts = catalogue.counts()
     small = counts.tobis_held + counts.tobis_lost + counts.fobis_held < _SMALL
-    workers = config.workers or min(4, os.cpu_count() or 1)
+    workers = config.processes
     pool: Pool[Unit, UnitResult] = Pool(
         "archec.export.writing:unit_exporter", [plan], UnitResult,
         workers=workers, here=unit_exporter(plan), inline=_EVERYTHING if small or workers == 1 else 0, prefetch=0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -54,7 +53,7 @@ class Phases:
         config, report, options = self.archive.config, self.report, self.options
         phase = TemplatePhase(
             self.archive, self.committer, self.spool, report, self.meter, chosen.tist, options.accept, options.complete,
-            1 if dry else config.workers or min(4, os.cpu_count() or 1), dry,
+            1 if dry else config.processes, dry,
         )  # fmt: skip
         with report.timed("templates"):
             reading = phase.read(source)
