@@ -15,8 +15,9 @@ from archec.audit.repair import Repair
 from archec.audit.verify import Scope, Summary
 from archec.audit.verify import verify as verify_archive
 from archec.cli.common import config_option, json_option
-from archec.config import load
+from archec.config import Config, load
 from archec.errors import CatalogueError, Exit, UsageError
+from archec.store.layout import open_store
 from archec.terminal.output import echo, echo_json
 from archec.terminal.progress import meter_for
 from archec.tist import iso
@@ -28,6 +29,10 @@ from archec.units import human_duration, human_size, parse_duration, parse_share
 @click.option("--sample", metavar="SHARE", help="Check this share of the files, e.g. 5%, least recently checked first.")
 @click.option("--max-time", metavar="DURATION", help="Stop after this time, e.g. 2h; least recently checked first.")
 @click.option("--rate", metavar="SIZE", default="0", help="Read at most this much per second, e.g. 50MB.")
+@click.option(
+    "--seal", "seal_files", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Check that all that was sealed is there, unaltered; may be repeated.",
+)
 @click.option("--repair-from", "copy", metavar="DIR|URL", help="Repair from this copy of the archive folder.")
 @json_option
 @config_option
@@ -38,6 +43,7 @@ def verify(
     sample: str | None,
     max_time: str | None,
     rate: str,
+    seal_files: tuple[Path, ...],
     copy: str | None,
     as_json: bool,
     config_file: Path | None,
@@ -46,8 +52,9 @@ def verify(
 
     These are the journals and the catalogue. Remembers what was checked when, and continues from there; what is
     known to be bad comes first. With --repair-from, what is missing or bad is restored if the copy's sha256
-    matches; a bad file is moved to archive/quarantine, never overwritten. Exits with 6 if something is wrong and
-    was not repaired.
+    matches; a bad file is moved to archive/quarantine, never overwritten. With --seal the journals are compared with
+    seals ('archec seal'), and files are read only if --all, --sample or --max-time says so. Exits with 6 if something
+    is wrong and was not repaired.
     """
     if sum((everything, sample is not None, max_time is not None)) > 1:
         raise UsageError("--all, --sample and --max-time exclude each other")
@@ -56,7 +63,11 @@ def verify(
         parse_duration(max_time) if max_time is not None else 0.0,
         parse_size(rate),
     )
-    with opened_for_audit(load(config_file), writable=copy is not None) as archive:
+    config = load(config_file)
+    sealed = _check_seals(config, seal_files, as_json=as_json)
+    if seal_files and not (everything or sample is not None or max_time is not None or copy is not None):
+        context.exit(Exit.DONE if sealed else Exit.CORRUPT)
+    with opened_for_audit(config, writable=copy is not None) as archive:
         repair = None
         if copy is not None:
             if archive.catalogue is None:
@@ -68,6 +79,27 @@ def verify(
         with meter_for() as meter:
             summary = verify_archive(archive, scope, meter, printer(as_json=as_json), repair)
     conclude(context, summary, _lines(summary), as_json=as_json)
+    if not sealed:
+        context.exit(Exit.CORRUPT)
+
+
+def _check_seals(config: Config, files: Sequence[Path], *, as_json: bool) -> bool:
+    """Compares the journals with seals, and says what came of each; whether all is well."""
+    if not files:
+        return True
+    from archec.proof.making import check_seals, trusted_keys  # needed for seals only
+    from archec.proof.seal import read_seal
+
+    seals = [(str(path), read_seal(path)) for path in files]
+    with meter_for() as meter:
+        verdicts = check_seals(open_store(config), seals, trusted_keys(config), meter)
+    for verdict in verdicts:
+        if as_json:
+            echo_json(verdict.as_value())
+        else:
+            for line in verdict.as_lines():
+                echo(line)
+    return not any(verdict.fault for verdict in verdicts)
 
 
 def printer(*, as_json: bool) -> Reporter:

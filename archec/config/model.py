@@ -179,6 +179,15 @@ class AccessConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SealConfig:
+    """Seals, which prove later that nothing was altered."""
+
+    origin: t.Text = setting("", "The name of this archive in its seals, e.g. archive.example.org; empty: name.")
+    key: t.Text = setting("", "File with the key that signs seals, made by 'archec seal --new-key'; empty: unsigned.")
+    keys: t.Texts = setting((), "Verifier keys that are trusted besides that of seal.key: older ones, witnesses.", [])
+
+
+@dataclass(frozen=True, slots=True)
 class FilesetConfig:
     """Data sets behind landing pages."""
 
@@ -234,6 +243,7 @@ class Config:
     oai: OaiConfig = group(OaiConfig, "The OAI-PMH data provider, at /oai of the server.")
     access: AccessConfig = group(AccessConfig, "Who may see what of the collections.")
     fileset: FilesetConfig = group(FilesetConfig, "Data sets behind landing pages, 'archec fileset'.")
+    seal: SealConfig = group(SealConfig, "Seals of the archive, 'archec seal'.")
     collections: t.AccessCollections = setting(
         (), "What is served besides OAI-PMH, e.g. {mine: $archive, other: memento+http://archive.example.org/web/}.", {}
     )

@@ -1,0 +1,162 @@
+"""``archec prove``: that something was recorded by the time of a seal; to be checked without the archive."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from archec.archive.lookup import find
+from archec.cli.common import config_option, json_option, opened, output_option
+from archec.digest import Digests
+from archec.errors import CorruptArchive, UsageError
+from archec.proof.note import VerifierKey, signers, verifier_key
+from archec.proof.proving import Consistency, Inclusion, parse_proof, prove_entry, prove_growth
+from archec.proof.seal import SealFile, read_seal
+from archec.store.durable import storage_errors
+from archec.terminal.files import open_whole
+from archec.terminal.output import echo, echo_json
+from archec.terminal.progress import meter_for
+from archec.tist import iso, parse_when
+
+_PATH = click.Path(dir_okay=False, path_type=Path)
+_CHUNK = 1 << 18
+
+
+@click.command()
+@click.argument("arguments", nargs=-1, metavar="[ID | CONTENT]")
+@click.option("--seal", "seal_file", type=_PATH, metavar="FILE", help="The seal by whose time it was recorded.")
+@click.option("--at", "when", metavar="WHEN", help="The state of ID as of this tist or date; default: now.")
+@click.option("--since", "older", type=_PATH, metavar="FILE", help="Prove that --seal grew from this older seal.")
+@click.option("--check", "proof_file", type=_PATH, metavar="PROOF", help="Check a proof, and CONTENT against it.")
+@click.option("--key", "keys", multiple=True, metavar="KEY|FILE", help="With --check: a key that must have signed.")
+@output_option("Write the proof to this file, atomically; default: stdout.")
+@json_option
+@config_option
+def prove(
+    arguments: tuple[str, ...],
+    seal_file: Path | None,
+    when: str | None,
+    older: Path | None,
+    proof_file: Path | None,
+    keys: tuple[str, ...],
+    output: Path | None,
+    as_json: bool,
+    config_file: Path | None,
+) -> None:
+    """Prove that the state of ID was recorded by the time of a seal, or check such a proof.
+
+    The proof holds the line of the journal, with its sha256, and needs no archive: anyone checks it with --check, and
+    with CONTENT that these bytes are meant. It says 'recorded by then', not 'is so now'. With --since it proves instead
+    that everything sealed earlier is in the later seal. A proof that fails is exit 6.
+
+    Example: archec prove RePEc:aaa:sss:1 --seal seal.txt -o 1.tlog-proof
+    """
+    if proof_file is not None:
+        if seal_file or when or older or output or len(arguments) > 1:
+            raise UsageError("--check takes a proof, and perhaps CONTENT and --key")
+        told = _checked(proof_file, Path(arguments[0]) if arguments else None, keys_of(keys))
+        if as_json:
+            echo_json(told)
+        else:
+            for line in _lines(told):
+                echo(line)
+        return
+    if seal_file is None or keys or (older is not None) == (len(arguments) == 1):
+        raise UsageError("give ID and --seal FILE, or --since FILE and --seal FILE, or --check PROOF")
+    sealed = read_seal(seal_file)
+    with opened(config_file) as archive, meter_for() as meter:
+        if older is not None:
+            text = str(prove_growth(archive.layout, read_seal(older), sealed, meter))
+        else:
+            obi = find(archive.catalogue, arguments[0])
+            moment = parse_when(when) if when is not None else max(int(time.time()), obi.history.last or 0)
+            text = str(prove_entry(archive.layout, obi, moment, sealed, meter))
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        with open_whole(output) as target:
+            target.write(text.encode())
+
+
+def keys_of(given: Sequence[str]) -> list[VerifierKey]:
+    """Verifier keys, each as text or in a file with one a line."""
+    found: list[VerifierKey] = []
+    for one in given:
+        path = Path(one)
+        with storage_errors(path):
+            text = path.read_text(encoding="utf-8") if len(one) < 4096 and path.is_file() else one
+        found += [verifier_key(line) for line in text.splitlines() if line.strip()]
+    return found
+
+
+def _checked(path: Path, content: Path | None, keys: Sequence[VerifierKey]) -> dict[str, Any]:
+    """What a proof shows. Raises :class:`CorruptArchive` where it shows nothing."""
+    with storage_errors(path):
+        data = path.read_bytes()
+    try:
+        proof = parse_proof(data)
+    except ValueError as error:
+        raise CorruptArchive(f"{path}: is not a proof: {error}") from error
+    if not proof.holds:
+        raise CorruptArchive(f"{path}: does not prove what it says")
+    if isinstance(proof, Consistency):
+        if content is not None:
+            raise UsageError(f"{path}: is a proof about two seals, not about any content")
+        return {
+            "proves": "growth", "old": _about(proof.old, keys, path), "new": _about(proof.new, keys, path),
+        }  # fmt: skip
+    return _inclusion(proof, path, content, keys)
+
+
+def _inclusion(proof: Inclusion, path: Path, content: Path | None, keys: Sequence[VerifierKey]) -> dict[str, Any]:
+    change = proof.change
+    put = {str(tist): sha256 for tist, sha256 in change.put.items()}
+    told: dict[str, Any] = {
+        "proves": "inclusion", "id": change.id, "kind": change.kind, "put": put, "index": proof.entry.index,
+        "line": proof.entry.line.decode("utf-8", "replace"), "seal": _about(proof.sealed, keys, path),
+    }  # fmt: skip
+    if content is not None:
+        digests = Digests()
+        with storage_errors(content), content.open("rb") as file:
+            while data := file.read(_CHUNK):
+                digests.update(data)
+        if digests.sha256 not in put.values():
+            raise CorruptArchive(f"{content}: has the sha256 {digests.sha256}, and that is not what {path} proves")
+        told["content"] = digests.sha256
+    return told
+
+
+def _about(sealed: SealFile, keys: Sequence[VerifierKey], path: Path) -> dict[str, Any]:
+    """What a seal in a proof says of itself. Raises :class:`CorruptArchive` where none of ``keys`` signed it."""
+    names = signers(sealed.note, keys)
+    if keys and not names:
+        raise CorruptArchive(f"{path}: its seal was signed by none of these keys")
+    seal = sealed.seal
+    return {
+        "origin": seal.origin, "size": seal.size, "root": seal.root.hex(), "made": seal.made,
+        "made_time": iso(seal.made), "signed_by": names,
+    }  # fmt: skip
+
+
+def _lines(told: dict[str, Any]) -> Iterator[str]:
+    if told["proves"] == "growth":
+        yield "the newer seal holds all that the older one does, unaltered"
+        yield from _seal_lines("older", told["old"])
+        yield from _seal_lines("newer", told["new"])
+        return
+    yield told["id"]
+    for tist, sha256 in told["put"].items():
+        yield f"    noted {tist} ({iso(int(tist))}): {f'sha256 {sha256}' if sha256 else 'lost'}"
+    if "content" in told:
+        yield "    the content is that"
+    yield from _seal_lines("recorded by the time of the", told["seal"])
+
+
+def _seal_lines(which: str, about: dict[str, Any]) -> Iterator[str]:
+    by = ", ".join(about["signed_by"])
+    signed = f"signed by {by}" if by else "its signature was not checked: give --key"
+    yield f"{which} seal of {about['made_time']}, {about['origin']}, {about['size']:,} lines; {signed}"

@@ -1,0 +1,69 @@
+"""``archec seal``: a statement that proves later that nothing was altered."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from archec.cli.common import config_option, output_option
+from archec.config import load
+from archec.errors import UsageError
+from archec.proof.making import make_seal, origin_of
+from archec.proof.note import new_key
+from archec.store.durable import storage_errors
+from archec.store.layout import open_store
+from archec.terminal.files import open_whole
+from archec.terminal.output import echo, note
+from archec.terminal.progress import meter_for
+from archec.tist import iso
+
+
+@click.command()
+@output_option("Write the seal to this file, atomically; default: stdout.")
+@click.option(
+    "--new-key", "key_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Make a key that signs seals, and print the key that verifies them.",
+)  # fmt: skip
+@config_option
+def seal(output: Path | None, key_file: Path | None, config_file: Path | None) -> None:
+    """Make a seal: a small statement of all that the journals say now.
+
+    It shows later that everything is still there, unaltered ('archec verify --seal'), and proves of each obi what was
+    recorded of it by then ('archec prove'). Deposit it elsewhere. It is a checkpoint as of transparency logs, signed
+    where seal.key is set. A run may be at work.
+
+    Example: archec seal -o seal.txt
+    """
+    config = load(config_file)
+    if key_file is not None:
+        if output is not None:
+            raise UsageError("--new-key makes a key, and no seal", hint="leave out -o")
+        _make_key(key_file, origin_of(config))
+        return
+    with meter_for() as meter:
+        made = make_seal(config, open_store(config), meter)
+    text = str(made.note)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        with open_whole(output) as target:
+            target.write(text.encode())
+    unsigned = "" if made.note.signatures else ", unsigned: there is no seal.key"
+    note(f"sealed {made.seal.size:,} lines of {made.seal.runs:,} runs, {iso(made.seal.made)}{unsigned}")
+
+
+def _make_key(path: Path, name: str) -> None:
+    """Writes a new key where nothing is yet, for its owner's eyes only; prints its public half."""
+    key = new_key(name)
+    if os.path.lexists(path):
+        raise UsageError(f"{path} is there already", hint="a key is never overwritten: name another file")
+    with storage_errors(path):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="utf-8") as file:
+            file.write(f"{key}\n")
+            file.flush()
+            os.fsync(fd)
+    echo(str(key.verifier))
+    note(f"made {path}: set seal.key to it, keep a copy of it in a safe place, and publish the line above")

@@ -1,0 +1,112 @@
+"""The journals as a log: their lines are the leaves of a Merkle tree, in the order of the chain of batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from archec.errors import BrokenChain
+from archec.proof.merkle import Tree, leaf_hash
+from archec.proof.seal import Seal
+from archec.store.durable import atomic_write, storage_errors
+from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, read_batches
+from archec.store.layout import Layout
+
+
+class State(msgspec.Struct, frozen=True):
+    """How far the journals have been hashed: to a batch of a run, whose sha256 is ``head``; ``peaks`` are those of the
+    tree over ``size`` lines, in so many ``runs`` and ``batches``."""
+
+    run: int = 0
+    batch: int = 0
+    head: str = NO_BATCH
+    size: int = 0
+    peaks: tuple[bytes, ...] = ()
+    runs: int = 0
+    batches: int = 0
+
+    def seal(self, origin: str, made: int) -> Seal:
+        """The seal of what has been hashed."""
+        tree = Tree(self.size, self.peaks)
+        return Seal(origin, self.size, tree.root, self.run, self.batch, self.head, self.runs, self.batches, made)
+
+
+class Link(NamedTuple):
+    """A batch of the chain, and the journal that it is in."""
+
+    journal: JournalFile
+    batch: JournalBatch
+
+
+def chain(layout: Layout, after: State | None = None) -> Iterator[Link]:
+    """All batches in the order of the chain, or those after a batch.
+
+    Raises :class:`BrokenChain` where one does not follow the one before it, :class:`archec.errors.CorruptJournal` for
+    damage. When it ends, what was read of a journal that is being written is durable.
+    """
+    after = after or State()
+    head, found = after.head, not after.run
+    for journal in journals(layout):
+        if journal.tist < after.run:
+            continue
+        packed = journal.path.with_name(f"{journal.tist}.jsonl.gz")  # by which name a run that ends goes on
+        for batch in read_batches(journal.path if journal.path.exists() else packed):
+            if journal.tist == after.run and batch.n <= after.batch:
+                found |= batch.n == after.batch and batch.sha256 == after.head
+                continue
+            if batch.prev != head or not found:
+                raise BrokenChain(f"{journal.path}: batch {batch.n} does not follow the one before it")
+            head = batch.sha256
+            yield Link(journal, batch)
+        if not journal.finished:
+            _make_durable(journal.path)
+    if not found:
+        raise BrokenChain(f"{layout.runs}: batch {after.batch} of run {after.run} is not there any more, or is another")
+
+
+def _make_durable(path: Path) -> None:
+    """Makes sure that what can be read of an open journal survives a power cut."""
+    with storage_errors(path):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return  # finished meanwhile, and so durable
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def hashed(layout: Layout, after: State | None = None) -> Iterator[State]:
+    """The state after each batch that follows ``after``; the last one is that of the whole log."""
+    state = after or State()
+    tree = Tree(state.size, state.peaks)
+    for journal, batch in chain(layout, after):
+        for line in batch.lines:
+            tree.add(leaf_hash(line))
+        runs = state.runs + (journal.tist != state.run)
+        state = State(
+            journal.tist, batch.n, batch.sha256, tree.size, tuple(tree.peaks), runs, state.batches + 1
+        )
+        yield state
+
+
+def remembered(path: Path) -> State | None:
+    """The state that was remembered; None where there is none that can be used."""
+    try:
+        state = msgspec.json.decode(path.read_bytes(), type=State)
+        Tree(state.size, state.peaks)
+        return state
+    except (OSError, msgspec.MsgspecError, ValueError):
+        return None
+
+
+def remember(path: Path, state: State) -> None:
+    """Keeps a state for the next seal, which then reads what has come since only. It may be lost."""
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(path, msgspec.json.encode(state))

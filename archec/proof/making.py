@@ -1,0 +1,149 @@
+"""Making seals and checking them: whether all that was sealed is there, unaltered, and the journals have only grown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from archec.config import Config
+from archec.errors import BrokenChain, ConfigError
+from archec.progress import Meter
+from archec.proof.log import State, hashed, remember, remembered
+from archec.proof.note import SigningKey, VerifierKey, signers, signing_key, verifier_key
+from archec.proof.seal import Seal, SealFile
+from archec.store.durable import storage_errors
+from archec.store.layout import Layout
+from archec.tist import iso
+
+_MEMORY = "sealed.json"
+
+
+def origin_of(config: Config) -> str:
+    """By what name seals of this archive go."""
+    return config.seal.origin or "-".join(config.name.replace("+", "-").split()) or "archec"
+
+
+def own_key(config: Config) -> SigningKey | None:
+    """The key that signs this archive's seals; None where none is configured."""
+    if not config.seal.key:
+        return None
+    path = config.path(config.seal.key)
+    with storage_errors(path):
+        if not path.is_file():
+            where = f"{config.place('seal.key')}: {path}"
+            raise ConfigError(f"{where}: is not there", hint="'archec seal --new-key' makes it")
+        return signing_key(path.read_text(encoding="utf-8"), str(path))
+
+
+def trusted_keys(config: Config) -> list[VerifierKey]:
+    """The keys whose signatures count: the archive's own, and those of ``seal.keys``."""
+    own = own_key(config)
+    return ([own.verifier] if own is not None else []) + [verifier_key(text) for text in config.seal.keys]
+
+
+def make_seal(config: Config, layout: Layout, meter: Meter) -> SealFile:
+    """Seals the archive as it is; a run may be at work. Reads what has come since the last seal, the first time all.
+
+    Raises :class:`archec.errors.CorruptJournal` where the journals are not one sound chain.
+    """
+    memory = config.work_path.parent / _MEMORY
+    key = own_key(config)
+    meter.phase("hashing journals", None)
+    known = remembered(memory)
+    try:
+        state = _last(layout, known, meter)
+    except BrokenChain:
+        if known is None:
+            raise
+        state = _last(layout, None, meter)  # other journals than those that were remembered: they decide
+    remember(memory, state)
+    seal = state.seal(origin_of(config), int(time.time()))
+    return SealFile(seal, key.sign(seal.note()) if key is not None else seal.note())
+
+
+def _last(layout: Layout, known: State | None, meter: Meter) -> State:
+    state = known or State()
+    for state in hashed(layout, known):
+        meter.at(state.size, f"run {state.run}")
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a seal: ``fault`` says what is wrong, empty where nothing is; ``signed_by`` are the known keys
+    that signed it; ``since`` is how many lines of journals have come since."""
+
+    name: str
+    seal: Seal
+    fault: str = ""
+    signed_by: tuple[str, ...] = ()
+    since: int = 0
+
+    def as_value(self) -> dict[str, Any]:
+        """As JSON values."""
+        seal = self.seal
+        return {
+            "seal": self.name, "fault": self.fault, "origin": seal.origin, "size": seal.size, "made": seal.made,
+            "made_time": iso(seal.made), "signed_by": list(self.signed_by), "since": self.since,
+        }  # fmt: skip
+
+    def as_lines(self) -> Iterator[str]:
+        """As text."""
+        if self.fault:
+            yield f"{self.name}: WRONG: {self.fault}"
+            return
+        names = ", ".join(self.signed_by)
+        by = f"signed by {names}" if names else "its signature was not checked: there are no seal.keys"
+        yield f"{self.name}: all {self.seal.size:,} lines sealed {iso(self.seal.made)} are there, unaltered"
+        yield f"    {self.since:,} lines have come since; {by}"
+
+
+def check_seals(
+    layout: Layout, seals: Sequence[tuple[str, SealFile]], keys: Sequence[VerifierKey], meter: Meter
+) -> list[Verdict]:
+    """Reads all journals, and compares them with each of the seals; ``seals`` come with their names."""
+    meter.phase("hashing journals", max((file.seal.size for _, file in seals), default=0) or None)
+    at: dict[tuple[int, int], State] = {}
+    wanted = {(file.seal.run, file.seal.batch) for _, file in seals}
+    last, broken = State(), ""
+    try:
+        for last in hashed(layout):
+            meter.at(last.size, f"run {last.run}")
+            if (last.run, last.batch) in wanted:
+                at[last.run, last.batch] = last
+    except BrokenChain as error:
+        broken = error.message
+    return [_judge(name, file, at, last, broken, keys) for name, file in seals]
+
+
+def _judge(
+    name: str,
+    file: SealFile,
+    at: dict[tuple[int, int], State],
+    last: State,
+    broken: str,
+    keys: Sequence[VerifierKey],
+) -> Verdict:
+    seal = file.seal
+    names = tuple(signers(file.note, keys))
+
+    def verdict(fault: str) -> Verdict:
+        return Verdict(name, seal, fault, names, last.size - seal.size)
+
+    if keys and not names:
+        return verdict("no key that is trusted has signed it, or its text is not the one that was signed")
+    if broken:
+        return verdict(f"the chain of batches is broken: {broken}")
+    where = f"batch {seal.batch} of run {seal.run}"
+    state = at.get((seal.run, seal.batch)) if seal.run else State()
+    if state is None:
+        end = f"the journals end with batch {last.batch} of run {last.run}"
+        behind = (last.run, last.batch) < (seal.run, seal.batch)
+        return verdict(f"{where} was sealed and is not there: {end if behind else 'the journals went another way'}")
+    if state.head != seal.head:
+        return verdict(f"{where} is not the one that was sealed {iso(seal.made)}: it, or one before it, was rewritten")
+    if (state.size, state.seal(seal.origin, seal.made).root) != (seal.size, seal.root):
+        return verdict(f"the {seal.size} lines up to {where} are not those that were sealed {iso(seal.made)}")
+    return verdict("")

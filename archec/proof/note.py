@@ -1,0 +1,163 @@
+"""Signed notes (c2sp.org/signed-note): a text, and lines with Ed25519 signatures of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from archec.errors import UsageError
+
+_ED25519 = b"\x01"
+_PRIVATE = "PRIVATE+KEY+"
+_NAME = re.compile(r"[^\s+]{1,200}")
+_LINE = re.compile(r"\u2014 ([^\s+]+) ([A-Za-z0-9+/=]+)")
+_HINT = "a verifier key is NAME+ID+KEY, as 'archec seal --new-key' prints it"
+
+
+class Signature(NamedTuple):
+    """A signature line: the key's name and four bytes of its id, and the signature."""
+
+    name: str
+    id: bytes
+    signature: bytes
+
+
+class Note(NamedTuple):
+    """A text that ends with a line end, and what was signed under it."""
+
+    text: str
+    signatures: tuple[Signature, ...] = ()
+
+    def __str__(self) -> str:
+        lines = (f"\u2014 {s.name} {base64.b64encode(s.id + s.signature).decode()}\n" for s in self.signatures)
+        return f"{self.text}\n{''.join(lines)}"
+
+
+class VerifierKey(NamedTuple):
+    """The public half of a key, known by its name."""
+
+    name: str
+    public: bytes
+
+    @property
+    def id(self) -> bytes:
+        """Four bytes that stand for name and key."""
+        return hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.public).digest()[:4]
+
+    def __str__(self) -> str:
+        return f"{self.name}+{self.id.hex()}+{base64.b64encode(_ED25519 + self.public).decode()}"
+
+    def signed(self, note: Note) -> bool:
+        """Whether a note has a signature by this key."""
+        mine = [s for s in note.signatures if (s.name, s.id) == (self.name, self.id)]
+        for found in mine:
+            try:
+                Ed25519PublicKey.from_public_bytes(self.public).verify(found.signature, note.text.encode())
+            except InvalidSignature:
+                return False
+        return bool(mine)
+
+
+class SigningKey(NamedTuple):
+    """A key that signs; ``seed`` is its secret."""
+
+    name: str
+    seed: bytes
+
+    @property
+    def verifier(self) -> VerifierKey:
+        """Its public half."""
+        return VerifierKey(self.name, self._key().public_key().public_bytes_raw())
+
+    def __str__(self) -> str:
+        return f"{_PRIVATE}{self.name}+{self.verifier.id.hex()}+{base64.b64encode(_ED25519 + self.seed).decode()}"
+
+    def sign(self, note: Note) -> Note:
+        """The note with one more signature."""
+        signature = Signature(self.name, self.verifier.id, self._key().sign(note.text.encode()))
+        return note._replace(signatures=(*note.signatures, signature))
+
+    def _key(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.seed)
+
+
+def from_base64(text: str) -> bytes:
+    """The bytes of a base64 text in its one canonical form; ValueError for any other."""
+    data = base64.b64decode(text, validate=True)
+    if base64.b64encode(data).decode() != text:
+        raise ValueError("not canonical base64")
+    return data
+
+
+def new_key(name: str) -> SigningKey:
+    """A new key. Raises UsageError for a name that a note cannot hold."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} cannot be the name of a key: it has blanks, a '+', or nothing at all")
+    return SigningKey(name, Ed25519PrivateKey.generate().private_bytes_raw())
+
+
+def signing_key(text: str, where: str) -> SigningKey:
+    """The key that a file holds. Raises UsageError, which shows nothing of it."""
+    bare = text.strip()
+    try:
+        name, key = _key_parts(bare.removeprefix(_PRIVATE))
+        found = SigningKey(name, key)
+        if bare.startswith(_PRIVATE) and str(found) == bare:
+            return found
+    except ValueError:
+        pass
+    raise UsageError(f"{where}: is not a signing key", hint="'archec seal --new-key FILE' makes one")
+
+
+def verifier_key(text: str) -> VerifierKey:
+    """The key of a line of text. Raises UsageError for what is none."""
+    bare = text.strip()
+    try:
+        name, key = _key_parts(bare)
+        found = VerifierKey(name, key)
+        if str(found) == bare:
+            return found
+    except ValueError:
+        pass
+    raise UsageError(f"{bare[:100]!r} is not a verifier key", hint=_HINT)
+
+
+def _key_parts(text: str) -> tuple[str, bytes]:
+    name, _, key = text.split("+", 2)
+    data = from_base64(key)
+    if not _NAME.fullmatch(name) or len(data) != 33 or data[:1] != _ED25519:
+        raise ValueError("not an Ed25519 key")
+    return name, data[1:]
+
+
+def parse_note(data: bytes) -> Note:
+    """A note from its bytes. Raises ValueError, which says what is wrong."""
+    try:
+        whole = data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not UTF-8") from error
+    text, blank, rest = whole.rpartition("\n\n")
+    if not blank or (rest and not rest.endswith("\n")):
+        raise ValueError("it has no blank line before its signatures, or no line end behind them")
+    signatures = []
+    for line in rest.split("\n")[:-1]:
+        match = _LINE.fullmatch(line)
+        try:
+            signed = from_base64(match[2]) if match else b""
+        except ValueError:
+            signed = b""
+        if match is None or len(signed) < 5:
+            raise ValueError(f"{line[:80]!r} is not a signature")
+        signatures.append(Signature(match[1], signed[:4], signed[4:]))
+    return Note(text + "\n", tuple(signatures))
+
+
+def signers(note: Note, keys: Iterable[VerifierKey]) -> list[str]:
+    """The names of those of ``keys`` that signed a note."""
+    return [key.name for key in keys if key.signed(note)]

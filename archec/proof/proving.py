@@ -1,0 +1,205 @@
+"""Proofs that something was recorded by the time of a seal, and that one seal grew from another; both can be checked
+without the archive.
+
+An inclusion proof is in the form of c2sp.org/tlog-proof; its ``extra`` is the journal's line. A consistency proof is a
+JSON object.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from archec.catalogue.model import Obi
+from archec.catalogue.records import ObiChange, decode
+from archec.errors import CorruptArchive, NotHeld
+from archec.progress import Meter
+from archec.proof.log import chain
+from archec.proof.merkle import (
+    Range,
+    RangeRoots,
+    Tree,
+    consistency_ranges,
+    extends,
+    includes,
+    inclusion_ranges,
+    leaf_hash,
+)
+from archec.proof.note import from_base64
+from archec.proof.seal import Seal, SealFile, parse_seal
+from archec.store.layout import Layout
+from archec.tist import iso
+
+INCLUSION = "c2sp.org/tlog-proof@v1"
+CONSISTENCY = "archec-consistency@v1"
+_INDEX = re.compile(r"index (0|[1-9][0-9]{0,17})")
+
+
+class Entry(NamedTuple):
+    """A line of a journal, and its place among all lines of all journals."""
+
+    line: bytes
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed
+
+
+class Inclusion(NamedTuple):
+    """That a journal's line is among those that were sealed."""
+
+    entry: Entry
+    hashes: tuple[bytes, ...]
+    sealed: SealFile
+
+    def __str__(self) -> str:
+        hashes = "".join(f"{base64.b64encode(one).decode()}\n" for one in self.hashes)
+        line = base64.b64encode(self.entry.line).decode()
+        return f"{INCLUSION}\nextra {line}\nindex {self.entry.index}\n{hashes}\n{self.sealed.note}"
+
+    @property
+    def holds(self) -> bool:
+        """Whether it proves that."""
+        seal = self.sealed.seal
+        return includes(self.entry.index, seal.size, leaf_hash(self.entry.line), self.hashes, seal.root)
+
+    @property
+    def change(self) -> ObiChange:
+        """What the line says of an obi. Raises :class:`CorruptArchive` where it says nothing of any."""
+        record = decode(self.entry.line, "the line that is proved")
+        if not isinstance(record, ObiChange):
+            raise CorruptArchive("the line that is proved says nothing of an obi")
+        return record
+
+
+class Consistency(NamedTuple):
+    """That all that was sealed by ``old`` is the beginning of what was sealed by ``new``."""
+
+    hashes: tuple[bytes, ...]
+    old: SealFile
+    new: SealFile
+
+    def __str__(self) -> str:
+        value = {
+            "format": CONSISTENCY,
+            "hashes": [base64.b64encode(one).decode() for one in self.hashes],
+            "old": str(self.old.note),
+            "new": str(self.new.note),
+        }
+        return f"{msgspec.json.encode(value).decode()}\n"
+
+    @property
+    def holds(self) -> bool:
+        """Whether it proves that."""
+        old, new = self.old.seal, self.new.seal
+        return extends(old.size, old.root, new.size, new.root, self.hashes)
+
+
+# -- making them ----------------------------------------------------------------------------------
+
+
+def prove_entry(layout: Layout, obi: Obi, when: int, sealed: SealFile, meter: Meter) -> Inclusion:
+    """A proof of the line by which the state of an obi at ``when`` was recorded first.
+
+    Raises :class:`NotHeld` where nothing was recorded by then, or only after the seal; :class:`CorruptArchive` where
+    the journals are not those that were sealed.
+    """
+    found = obi.history.entry_at(when)
+    if found is None:
+        raise NotHeld(f"{obi.id}: nothing was recorded of it {iso(when)}")
+    entry = _entry_of(layout, obi, found, sealed.seal, meter)
+    ranges = inclusion_ranges(entry.index, sealed.seal.size)
+    return Inclusion(entry, _roots(layout, ranges, sealed.seal, meter), sealed)
+
+
+def _entry_of(layout: Layout, obi: Obi, state: tuple[int, str | None], seal: Seal, meter: Meter) -> Entry:
+    meter.phase("looking for the line", seal.size or None)
+    needle, index = b'"id":' + msgspec.json.encode(obi.id), 0
+    for journal, batch in chain(layout):
+        for line in batch.lines:
+            if index >= seal.size:
+                raise NotHeld(f"{obi.id}: what was noted {iso(state[0])} was recorded after the seal was made")
+            if needle in line:
+                record = decode(line, f"{journal.path}, batch {batch.n}")
+                ours = isinstance(record, ObiChange) and (record.kind, record.id) == (obi.kind, obi.id)
+                if ours and record.put.get(state[0], "") == state[1]:  # type: ignore[union-attr]
+                    return Entry(line, index)
+            index += 1
+        meter.at(index, f"run {journal.tist}")
+    raise NotHeld(f"{obi.id}: no journal records what the catalogue has {iso(state[0])}")
+
+
+def prove_growth(layout: Layout, old: SealFile, new: SealFile, meter: Meter) -> Consistency:
+    """A proof that one seal grew from another. Raises :class:`CorruptArchive` where it did not, or cannot be told."""
+    if not 0 < old.seal.size <= new.seal.size:
+        raise CorruptArchive(f"a seal of {new.seal.size} lines did not grow from one of {old.seal.size}")
+    roots = _roots(layout, consistency_ranges(old.seal.size, new.seal.size), new.seal, meter)
+    proof = Consistency(roots, old, new)
+    if not proof.holds:
+        raise CorruptArchive("what the older seal states is not the beginning of what the newer one states")
+    return proof
+
+
+def _roots(layout: Layout, ranges: Sequence[Range], seal: Seal, meter: Meter) -> tuple[bytes, ...]:
+    """The roots of ranges of lines; makes sure that the lines are those that were sealed."""
+    meter.phase("hashing journals", seal.size or None)
+    roots, tree = RangeRoots(ranges), Tree()
+    for journal, batch in chain(layout):
+        for line in batch.lines[: seal.size - tree.size]:
+            leaf = leaf_hash(line)
+            tree.add(leaf)
+            roots.add(leaf)
+        meter.at(tree.size, f"run {journal.tist}")
+        if tree.size >= seal.size:
+            break
+    if (tree.size, tree.root) != (seal.size, seal.root):
+        raise CorruptArchive(
+            f"the journals are not those that were sealed {iso(seal.made)}", hint="'archec verify --seal' says more"
+        )
+    return tuple(roots.roots())
+
+
+# -- reading them ---------------------------------------------------------------------------------
+
+
+def parse_proof(data: bytes) -> Inclusion | Consistency:
+    """A proof from its bytes. Raises ValueError, which says what is wrong."""
+    if data.startswith(INCLUSION.encode() + b"\n"):
+        return _parse_inclusion(data)
+    try:
+        value: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
+        if value["format"] != CONSISTENCY:
+            raise ValueError("it is of another format")
+        hashes = tuple(_hash(one) for one in value["hashes"])
+        return Consistency(hashes, parse_seal(value["old"].encode()), parse_seal(value["new"].encode()))
+    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, UnicodeError) as error:
+        raise ValueError("it is neither a proof of inclusion nor one of consistency") from error
+
+
+def _parse_inclusion(data: bytes) -> Inclusion:
+    head, blank, note = data.partition(b"\n\n")
+    try:
+        lines = head.decode("ascii").split("\n")[1:]
+    except UnicodeDecodeError as error:
+        raise ValueError("its head is not ASCII") from error
+    if not blank or len(lines) < 2 or not lines[0].startswith("extra "):
+        raise ValueError("it has no line of a journal, no index or no seal")
+    index = _INDEX.fullmatch(lines[1])
+    if index is None:
+        raise ValueError(f"{lines[1][:80]!r} is not an index")
+    try:
+        line = from_base64(lines[0].removeprefix("extra "))
+    except ValueError as error:
+        raise ValueError("its line of a journal is not base64") from error
+    return Inclusion(Entry(line, int(index[1])), tuple(_hash(one) for one in lines[2:]), parse_seal(note))
+
+
+def _hash(text: str) -> bytes:
+    try:
+        found = from_base64(text)
+    except ValueError:
+        found = b""
+    if len(found) != 32:
+        raise ValueError(f"{text[:80]!r} is not a hash")
+    return found

@@ -1,0 +1,88 @@
+"""A seal: a small statement of all that the journals of an archive say, which shows later whether it is still there.
+
+It is a checkpoint (c2sp.org/tlog-checkpoint): the size and the root of the Merkle tree whose leaves are the lines of
+the journals, batch after batch in the order of the chain, without the ``batch`` lines. Further lines name the last
+batch, how many runs and batches there are, and when the seal was made.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from archec.errors import UsageError
+from archec.proof.note import Note, from_base64, parse_note
+from archec.store.durable import storage_errors
+from archec.store.journal_reader import NO_BATCH
+from archec.tist import iso, parse_when
+
+_HEAD = re.compile(r"archec-head ([0-9]{1,12}) ([0-9]{1,12}) ([0-9a-f]{64})")
+_COUNTS = re.compile(r"archec-counts runs=([0-9]{1,12}) batches=([0-9]{1,12})")
+_DATE = re.compile(r"archec-date ([0-9TZ:-]{20})")
+_SIZE = re.compile(r"0|[1-9][0-9]{0,17}")
+
+
+class Seal(NamedTuple):
+    """What a seal states: ``size`` lines of journals have this ``root``; the last batch of them is batch ``batch`` of
+    ``run``, with the sha256 ``head``; there are so many ``runs`` and ``batches``; ``made`` is a tist."""
+
+    origin: str
+    size: int
+    root: bytes
+    run: int = 0
+    batch: int = 0
+    head: str = NO_BATCH
+    runs: int = 0
+    batches: int = 0
+    made: int = 0
+
+    def note(self) -> Note:
+        """The checkpoint, not signed yet."""
+        return Note(
+            f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
+            f"archec-head {self.run} {self.batch} {self.head}\n"
+            f"archec-counts runs={self.runs} batches={self.batches}\n"
+            f"archec-date {iso(self.made)}\n"
+        )
+
+
+class SealFile(NamedTuple):
+    """A seal as it was read from a file, with its signatures."""
+
+    seal: Seal
+    note: Note
+
+
+def parse_seal(data: bytes) -> SealFile:
+    """A seal from its bytes. Raises ValueError, which says what is wrong."""
+    note = parse_note(data)
+    lines = note.text.split("\n")[:-1]
+    if len(lines) < 3 or not lines[0] or not _SIZE.fullmatch(lines[1]):
+        raise ValueError("it has no origin, size and root")
+    try:
+        root = from_base64(lines[2])
+    except ValueError:
+        root = b""
+    if len(root) != 32:
+        raise ValueError(f"{lines[2][:80]!r} is not a root")
+    seal = Seal(lines[0], int(lines[1]), root)
+    for line in lines[3:]:
+        if head := _HEAD.fullmatch(line):
+            seal = seal._replace(run=int(head[1]), batch=int(head[2]), head=head[3])
+        elif counts := _COUNTS.fullmatch(line):
+            seal = seal._replace(runs=int(counts[1]), batches=int(counts[2]))
+        elif date := _DATE.fullmatch(line):
+            seal = seal._replace(made=parse_when(date[1]))
+    return SealFile(seal, note)
+
+
+def read_seal(path: Path) -> SealFile:
+    """The seal in a file. Raises UsageError where it holds none."""
+    with storage_errors(path):
+        data = path.read_bytes()
+    try:
+        return parse_seal(data)
+    except ValueError as error:
+        raise UsageError(f"{path}: is not a seal: {error}") from error
