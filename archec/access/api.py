@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from anyio import to_thread
 from starlette.responses import Response
@@ -15,15 +15,19 @@ from archec.access import memento
 from archec.access.collection import Collection
 from archec.access.errors import Refused
 from archec.access.exchange import HTML, JSON, Exchange, answer, first_part
+from archec.access.feeding import add, parse_rows, remove
+from archec.access.folders import FileSource
 from archec.access.index import answer_index, list_sources
 from archec.access.memento import Addresses, Lost
 from archec.access.posts import Asked, key_of_request, parse_request
 from archec.access.query import Arguments, Query, parse_query, whole_url
 from archec.access.replay import answer_replay
 from archec.access.resource import answer_record, load, nearest_first
+from archec.access.slices import answer_slice
 from archec.access.sources import Errors
 from archec.access.stamps import checked, from_http_date, last_moment
 from archec.access.viewer import Viewer
+from archec.access.wayback import answer_wayback
 from archec.config import Config
 
 MODES = ["list_sources", "index", "resource"]
@@ -54,11 +58,18 @@ class Api:
         base = f"{self._config.server.url or exchange.base}/{quote(shown)}"
         if shown == "wayback":
             return await self._wayback(exchange, viewer, collection, rest)
+        if shown == "cdx":
+            return await self._wayback_cdx(exchange, viewer, rest)
         if shown == "web":
             return await self._memento(exchange, viewer, collection, base, rest)
         mode = rest.rstrip("/")
+        if exchange.method == "POST" and mode in ("", "delete"):
+            return await self._feed(exchange, viewer, collection, mode)
         if not mode:
             return answer(200, json.dumps({"modes": MODES}) + "\n", JSON)
+        if mode.startswith("warc/"):
+            exchange.note["kind"] = "warc"
+            return await answer_slice(exchange, viewer, collection, unquote(mode.removeprefix("warc/")))
         if mode == "list_sources":
             return list_sources(collection)
         if mode in ("index", "cdx"):
@@ -139,6 +150,30 @@ class Api:
         at = Addresses(f"{self._config.server.url or exchange.base}/web", url)
         wanted = last_moment(checked("timestamp", stamp)) if stamp else ""
         return await memento.available(collection, viewer, at, wanted, stamp)
+
+    async def _wayback_cdx(self, exchange: Exchange, viewer: Viewer, rest: str) -> Response:
+        """``/cdx/search/cdx``."""
+        if rest.rstrip("/") != "search/cdx":
+            raise viewer.nothing(f"Not found: {exchange.path}")
+        name = Arguments(exchange.arguments).one("collection") or self._default
+        collection = self._collections.get(name)
+        if collection is None or not viewer.opens(name):
+            raise viewer.nothing(f"Collection not found: {name}")
+        exchange.note |= {"kind": "index", "collection": name}
+        return await answer_wayback(collection, exchange.arguments, exchange.headers.get("accept-encoding", ""), viewer)
+
+    async def _feed(self, exchange: Exchange, viewer: Viewer, collection: Collection, mode: str) -> Response:
+        """Rows for an index, or to be removed from it, as OutbackCDX takes them."""
+        exchange.note["kind"] = "write"
+        if not viewer.allows("write"):
+            raise Refused(403, "The right write is needed")
+        source = next((one for step in collection.steps for one in step.local if isinstance(one, FileSource)), None)
+        if source is None:
+            raise Refused(400, "no index of this collection can be written")
+        lines = parse_rows(await self._body(exchange))
+        what, said = (remove, "Deleted") if mode == "delete" else (add, "Added")
+        count = await to_thread.run_sync(what, source.path, lines)
+        return answer(200, f"{said} {count} records\n", "text/plain")
 
     def _missing(self, viewer: Viewer, url: str) -> Response:
         if viewer.sees_nothing_by_default:

@@ -285,7 +285,7 @@ def _with_our_key(row: Row) -> Row | None:
 
 def _ia_filter(one: Filter) -> str:
     """A filter in the dialect of the Internet Archive, whose patterns match whole values; "" where it has none."""
-    if not one.field:
+    if not one.field or not one.text:
         return ""
     text = one.text.removeprefix("!")
     value = text.partition(":")[2]

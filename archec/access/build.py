@@ -77,7 +77,7 @@ class Builder:
             if resource.kind == "live":
                 yield ReplayLoader(self.web, step.timeout, self._config.access.live_methods, origins)
             elif (resolver := self._resolver(resource)) is not None:
-                yield WarcLoader([resolver], RangeReader(self.web))
+                yield WarcLoader(resolver, RangeReader(self.web))
 
     def _archec(self, source: SourceConfig, loaders: list[Loader]) -> LocalSource:
         """An archive of ours, the own one or another; an empty source where it cannot be opened."""

@@ -73,21 +73,26 @@ class FileSource:
         files = self._named(errors)
         return [*errors.values(), *(file.fault for _, file in files if file.fault)]
 
-    def largest(self, query: Query) -> SortedFile | None:
-        """The file with the most lines in the range of a query, by which its pages are cut; None where no file can be
-        read."""
-        best: SortedFile | None = None
+    def largest(self, query: Query) -> tuple[SortedFile, bool] | None:
+        """The file with the most lines in the range of a query, by which its pages are cut, and whether it is the
+        summary of a ZipNum index; None where no file can be read."""
+        best: tuple[SortedFile, bool] | None = None
         most = -1
         for _, file in self._named(Errors()):
             try:
                 lines, _ = file.opened()
+                whole = lines.summary if isinstance(lines, ZipNum) else lines
+                size = whole.find(query.range.end) - whole.find(query.range.start)
             except SourceFailed:
                 continue
-            whole = lines.summary if isinstance(lines, ZipNum) else lines
-            size = whole.find(query.range.end) - whole.find(query.range.start)
             if size > most:
-                best, most = whole, size
+                best, most = (whole, isinstance(lines, ZipNum)), size
         return best
+
+    @property
+    def path(self) -> Path:
+        """The file or folder."""
+        return self._path
 
     def _named(self, errors: Errors) -> list[tuple[str, _AnyFile]]:
         """The files there are now, by the names of their rows' sources."""

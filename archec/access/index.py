@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 from anyio import to_thread
 from starlette.responses import Response
 
 from archec.access.collection import Collection, is_short
+from archec.access.errors import Refused
 from archec.access.exchange import JSON, Chunks, answer, error_header, message
+from archec.access.pages import page_range, pages_of
 from archec.access.query import Output, Query
 from archec.access.rows import Row, as_cdxj, as_json, as_text
 from archec.access.sources import Errors
@@ -33,9 +36,21 @@ async def answer_index(
     collection: Collection, query: Query, viewer: Viewer, *, empty_is_missing: bool = False
 ) -> Response:
     """The rows of a query. ``empty_is_missing``: an empty answer in JSON is 404, as clients of Common Crawl expect."""
+    pages = await to_thread.run_sync(pages_of, collection, query, query.given) if _asks_for_pages(query) else None
+    if pages is not None and pages.count_only:
+        value = {"pages": pages.number, "pageSize": pages.size, "blocks": pages.blocks}
+        return answer(200, json.dumps(value) + "\n", JSON)
+    if pages is not None:
+        if pages.page >= max(pages.number, 1):
+            raise Refused(400, f"Page {pages.page} invalid: First Page is 0, Last Page is {max(pages.number - 1, 0)}")
+        query = replace(query, range=page_range(query, pages))
     errors = Errors()
     rows = await collection.rows(query, errors, viewer.visible)
     return await answer_rows(rows, query, viewer, errors, empty_is_missing=empty_is_missing)
+
+
+def _asks_for_pages(query: Query) -> bool:
+    return any(name in ("page", "showNumPages") for name, _ in query.given)
 
 
 async def answer_rows(

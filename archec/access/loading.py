@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -25,7 +25,7 @@ _NUMBER = re.compile("[0-9]{1,18}")
 class Remote(Protocol):
     """Reads a stretch of a file on another server."""
 
-    def pieces(self, url: str, offset: int, length: int) -> AsyncIterator[bytes]:
+    def pieces(self, url: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:
         """Its bytes. ``length`` 0: up to where the caller stops. Raises LoadFailed."""
         ...
 
@@ -99,73 +99,64 @@ class ListResolver:
 
 
 class WarcLoader:
-    """Loads records by ``filename``, ``offset`` and ``length``; the resolvers are tried in turn."""
+    """Loads records by ``filename``, ``offset`` and ``length``. See :class:`Loader`."""
 
-    def __init__(self, resolvers: Sequence[Resolver], remote: Remote | None) -> None:
-        self._resolvers, self._remote = resolvers, remote
+    def __init__(self, resolver: Resolver, remote: Remote) -> None:
+        self._resolver, self._remote = resolver, remote
 
     async def load(self, row: Row, asked: Asked) -> Record | None:
         """See :class:`Loader`."""
+        return await self.load_place(row)
+
+    async def load_place(self, row: Row) -> Record | None:
+        """The record at the place that a row names; None if it names none. Raises LoadFailed."""
         filename, offset, length = row.text("filename"), row.text("offset"), row.text("length")
         if not filename or filename == "-" or not _NUMBER.fullmatch(offset):
             return None
         size = int(length) if _NUMBER.fullmatch(length) else 0
         reasons: list[str] = []
-        for resolver in self._resolvers:
+        for place in self._resolver.places(filename):
             try:
-                places = resolver.places(filename)
+                pieces = self._pieces(place, int(offset), size)
+                return await read_record(pieces, pieces.aclose, f"{filename} {offset}")
             except LoadFailed as error:
-                reasons.append(error.message)
-                continue
-            for place in places:
-                try:
-                    return await self._load(place, int(offset), size)
-                except LoadFailed as error:
-                    reasons.append(f"{filename}: {error.message}")
+                reasons.append(f"{filename}: {error.message}")
         raise LoadFailed("; ".join(dict.fromkeys(reasons)) or f"{filename}: not found")
 
-    async def _load(self, place: str, offset: int, length: int) -> Record:
-        if "://" in place:
-            if self._remote is None:
-                raise LoadFailed("there is no way to other servers")
-            pieces = self._remote.pieces(place, offset, length)
-            return await read_record(pieces, pieces.aclose, place)  # type: ignore[attr-defined]
-        try:
-            descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise LoadFailed(f"cannot be read: {error.strerror}") from error
-        opened = _File(descriptor)
-        return await read_record(opened.pieces(offset, length), opened.close, f"{place} {offset}")
+    async def slice(self, filename: str, offset: int, length: int) -> AsyncIterator[bytes]:
+        """The bytes of a stretch of a file as they lie there. Raises LoadFailed."""
+        places = self._resolver.places(filename)
+        for place in places:
+            if "://" in place or os.path.isfile(place):
+                return self._pieces(place, offset, length)
+        raise LoadFailed(f"{filename}: not found")
+
+    def _pieces(self, place: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:
+        return self._remote.pieces(place, offset, length) if "://" in place else _pieces(place, offset, length)
 
 
-class _File:
-    """A file that is read in pieces, small ones at once, others in a thread."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    async def pieces(self, offset: int, length: int) -> AsyncIterator[bytes]:
-        at, inline = offset, bool(length) and length <= _INLINE
+async def _pieces(path: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:
+    """A stretch of a file; a small one is read at once, others in a thread. ``length`` 0: as much as is wanted."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise LoadFailed(f"cannot be read: {error.strerror}") from error
+    at, inline = offset, bool(length) and length <= _INLINE
+    try:
         while True:
             size = min(length - (at - offset), _PIECE) if length else _PIECE
-            if not size:
-                return
-            try:
-                if inline:
-                    data = os.pread(self._descriptor, size, at)
-                else:
-                    data = await to_thread.run_sync(os.pread, self._descriptor, size, at)
-            except OSError as error:
-                raise LoadFailed(f"cannot be read: {error.strerror}") from error
+            if inline or not size:
+                data = os.pread(descriptor, size, at)
+            else:
+                data = await to_thread.run_sync(os.pread, descriptor, size, at)
             if not data:
                 return
             at += len(data)
             yield data
-
-    async def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+    except OSError as error:
+        raise LoadFailed(f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
 
 
 def _check_list(file: object, name: str) -> Found:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 import re2
 
@@ -27,6 +27,7 @@ _OUTPUTS: Sequence[Output] = ("cdxj", "json", "text", "link")
 _MAX_FILTERS = 100
 _MAX_REGEX_MEMORY = 1 << 20
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_ESCAPED_SCHEME = re.compile(r"(?:https?|ftp|urn)%3A", re.I)
 _ONE_SLASH = re.compile(r"^((?:https?|ftp):)/(?!/)", re.I)
 _HOST_PORT = re.compile(r"[^/?#]*:[0-9]+([/?#]|$)")
 _OTHER_SCHEMES = ("urn:", "dns:", "mailto:", "whois:", "warcinfo:", "filedesc:", "urn-")
@@ -275,7 +276,9 @@ def uri_of(url: str) -> str:
 
 
 def whole_url(text: str) -> str:
-    """A URL from a path, in which a server may have made one of two slashes."""
+    """A URL from a path, in which a server may have made one of two slashes, or a client have escaped it once more."""
+    if _ESCAPED_SCHEME.match(text):
+        text = unquote(text)
     return _ONE_SLASH.sub(r"\1//", text, count=1)
 
 

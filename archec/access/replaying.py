@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from typing import IO
 from urllib.parse import urljoin
@@ -126,7 +126,7 @@ class RangeReader:
     def __init__(self, web: Web) -> None:
         self._web = web
 
-    async def pieces(self, url: str, offset: int, length: int) -> AsyncIterator[bytes]:
+    async def pieces(self, url: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:
         """See :class:`archec.access.loading.Remote`."""
         last = str(offset + length - 1) if length else ""
         headers = {"Range": f"bytes={offset}-{last}"}

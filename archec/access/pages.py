@@ -1,0 +1,79 @@
+"""Pages of an index: equal stretches of its sorted lines, found by position. A page costs the same at any depth.
+
+The number of rows on a page varies, and filters apply within it. Only an index of this machine that stands alone has
+pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from archec.access.collection import Collection
+from archec.access.errors import SourceFailed
+from archec.access.files import SortedFile
+from archec.access.folders import FileSource
+from archec.access.query import Argument, Arguments, KeyRange, Query
+from archec.errors import UsageError
+
+_BLOCK = 1 << 17
+_SUMMARY_BLOCK = 100
+"""Bytes of a block, in the lines of an index and in the summary of a ZipNum index (there about one line)."""
+_PAGE_SIZE = 5
+
+
+class Pages(NamedTuple):
+    """The pages of a query: their ``number``, which one is asked for, ``size`` in blocks of which there are ``blocks``.
+    ``count_only``: no page is asked for, just their number."""
+
+    number: int
+    page: int
+    size: int
+    blocks: int
+    count_only: bool
+    start: bytes
+    end: bytes
+
+
+def pages_of(collection: Collection, query: Query, given: Sequence[Argument]) -> Pages | None:
+    """The pages that the parameters ask for; None if they ask for none. May wait for the disk. Raises UsageError."""
+    take = Arguments(given)
+    count_only = take.flag("showNumPages")
+    if not take.one("page") and not count_only:
+        return None
+    size, page = take.number("pageSize", _PAGE_SIZE, least=1), take.number("page", 0)
+    source = _paged_source(collection, query)
+    found = source.largest(query)
+    if found is None:
+        return Pages(0, page, size, 0, count_only, b"", b"")
+    lines, is_summary = found
+    unit = _SUMMARY_BLOCK if is_summary else _BLOCK
+    try:
+        first, last = lines.find(query.range.start), lines.find(query.range.end)
+        blocks = max(-(-(last - first) // unit), 1 if is_summary or last > first else 0)
+        count = -(-blocks // size)
+        start = _line_at(lines, first + page * size * unit) if 0 < page < count else query.range.start
+        end = _line_at(lines, first + (page + 1) * size * unit) if page + 1 < count else query.range.end
+    except SourceFailed as error:
+        raise UsageError(error.message) from error
+    return Pages(count, page, size, blocks, count_only, start, end)
+
+
+def page_range(query: Query, pages: Pages) -> KeyRange:
+    """The lines of the page that is asked for."""
+    return KeyRange(max(pages.start, query.range.start), min(pages.end, query.range.end))
+
+
+def _line_at(lines: SortedFile, position: int) -> bytes:
+    return lines.key_at(position)
+
+
+def _paged_source(collection: Collection, query: Query) -> FileSource:
+    hint = "use limit and resumeKey of /cdx/search/cdx in place of page"
+    if query.order != "ascending":
+        raise UsageError(f"there are no pages of a query with closest or sort=reverse: {hint}")
+    step = collection.steps[0]
+    source = step.local[0] if len(step.local) == 1 else None
+    if len(collection.steps) > 1 or step.remote or step.grouped or not isinstance(source, FileSource):
+        raise UsageError(f"there are no pages of groups, sequences and other archives: {hint}")
+    return source

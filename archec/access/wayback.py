@@ -1,0 +1,248 @@
+"""The CDX server in the dialect of the Internet Archive's wayback-cdx-server, under ``/cdx/search/cdx``.
+
+Rows have seven fields between blanks, in JSON as lists of which the first names them. Filters are patterns that match
+whole values; ``collapse`` drops rows whose field is that of the row before. A ``resumeKey`` is where the next part of
+an answer begins.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+
+import orjson
+from anyio import to_thread
+from starlette.responses import Response
+
+from archec.access.collection import Collection
+from archec.access.exchange import JSON, Chunks, answer, error_header
+from archec.access.pages import page_range, pages_of
+from archec.access.query import Argument, Arguments, Filter, KeyRange, Query, parse_query, regex
+from archec.access.rows import Row
+from archec.access.sources import Errors
+from archec.access.viewer import Viewer
+from archec.errors import UsageError
+
+FIELDS = ("urlkey", "timestamp", "original", "mimetype", "statuscode", "digest", "length")
+_NAMES = {"original": "url", "mimetype": "mime", "statuscode": "status"}
+_KNOWN = re.compile(r"[A-Za-z][\w.-]*")
+_COLLAPSE = re.compile(r"([A-Za-z][\w.-]*)(?::([0-9]{1,4}))?")
+_MAX_LIMIT = 1_000_000
+_MAX_OFFSET = 10_000_000
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What of the dialect a query has no place for."""
+
+    fields: tuple[str, ...]
+    as_json: bool
+    collapse: tuple[tuple[str, int], ...]
+    limit: int
+    last: int
+    offset: int
+    resume: bytes
+    show_resume: bool
+    dupes: bool
+    skips: bool
+    last_skip: bool
+    gzip: bool
+
+
+def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wanted]:
+    """The query and the rest of the parameters. Raises UsageError."""
+    take = Arguments(given)
+    limit = take.number("limit", 0, least=-_MAX_LIMIT)
+    own = [(name, value) for name, value in given if name in ("url", "matchType", "from", "to", "closest", "sort")]
+    own = [(name, "" if (name, value) == ("sort", "regular") else value) for name, value in own]
+    query = replace(parse_query(own), limit=0, filters=tuple(_filter(text) for text in take.all("filter")))
+    fields = tuple(name for name in take.one("fl", "fields").split(",") if name) or FIELDS
+    if unknown := [name for name in fields if not _KNOWN.fullmatch(name)]:
+        raise UsageError(f"fl={unknown[0][:40]!r} is not a field")
+    output = take.one("output")
+    if output not in ("", "json", "text", "csv"):
+        raise UsageError(f"output={output[:40]!r} is not one of json, text")
+    resume = take.one("resumeKey")
+    return query, Wanted(
+        fields,
+        output == "json",
+        tuple(_collapse(text) for text in take.all("collapse")),
+        max(limit, 0),
+        max(-limit, 0),
+        min(take.number("offset", 0), _MAX_OFFSET),
+        _resume_line(resume) if resume else b"",
+        take.flag("showResumeKey"),
+        take.flag("showDupeCount"),
+        take.flag("showSkipCount"),
+        take.flag("lastSkipTimestamp"),
+        take.one("gzip") != "false" and "gzip" in accept_encoding,
+    )
+
+
+def _filter(text: str) -> Filter:
+    rest = text.removeprefix("!")
+    field, colon, value = rest.partition(":")
+    if not colon:
+        raise UsageError(f"filter={text[:100]!r} is not [!]field:pattern")
+    pattern = regex("filter", text, value)
+    name = _NAMES.get(field, field)
+    return Filter("", name, lambda given: pattern.fullmatch(given) is not None, text.startswith("!"))
+
+
+def _collapse(text: str) -> tuple[str, int]:
+    match = _COLLAPSE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"collapse={text[:100]!r} is not field or field:N")
+    return _NAMES.get(match[1], match[1]), int(match[2] or 0)
+
+
+async def answer_wayback(
+    collection: Collection, given: Sequence[Argument], accept_encoding: str, viewer: Viewer
+) -> Response:
+    """The answer to a query of this dialect. Raises UsageError."""
+    query, wanted = parse(given, accept_encoding)
+    query = replace(query, may_push_limit=False)
+    pages = await to_thread.run_sync(pages_of, collection, query, given)
+    if pages is not None and pages.count_only:
+        return answer(200, f"{pages.number}\n", "text/plain")
+    if pages is not None:
+        if pages.page >= pages.number:
+            return answer(200, b"[]\n" if wanted.as_json else b"", JSON if wanted.as_json else "text/plain")
+        query = replace(query, range=page_range(query, pages))
+    if wanted.resume:
+        start = max(query.range.start, wanted.resume)
+        query = replace(query, range=KeyRange(start, query.range.end))
+    errors = Errors()
+    rows = await collection.rows(query, errors, viewer.visible)
+    chunks = _encoded(rows, wanted)
+    first = await to_thread.run_sync(next, chunks, b"")
+    if not first and viewer.sees_nothing_by_default:
+        raise viewer.nothing("")
+    media_type = JSON if wanted.as_json else "text/plain"
+    headers = [("ResErrors", error_header(errors))] if errors else []
+    if wanted.gzip:
+        headers.append(("Content-Encoding", "gzip"))
+        chunks = _packed(first, chunks)
+        first = await to_thread.run_sync(next, chunks, b"")
+    return Chunks(first, chunks, media_type, headers, errors)
+
+
+def _encoded(rows: Iterator[Row], wanted: Wanted) -> Iterator[bytes]:
+    cut = _Cut(rows, wanted)
+    parts: list[bytes] = []
+    size = 0
+    counters = (("dupecount", wanted.dupes), ("endtimestamp", wanted.last_skip), ("skipcount", wanted.skips))
+    names = [*wanted.fields, *(name for name, is_on in counters if is_on)]
+    for number, values in enumerate(cut):
+        if wanted.as_json:
+            if not number:
+                parts.append(b"[" + orjson.dumps(names))
+            parts.append(b",\n" + orjson.dumps(values))
+        else:
+            line = " ".join("%20".join(value.split()) or "-" for value in values)
+            parts.append(f"{line}\n".encode("utf-8", "replace"))
+        size += len(parts[-1])
+        if size >= _CHUNK:
+            yield b"".join(parts)
+            parts, size = [], 0
+    key = cut.resume_key if wanted.show_resume else ""
+    if wanted.as_json:
+        if key:
+            parts.append(b",\n[],\n" + orjson.dumps([key]))
+        parts.append(b"]\n" if cut.any else b"[]\n")
+    elif key:
+        parts.append(f"\n{key}\n".encode())
+    if parts:
+        yield b"".join(parts)
+
+
+class _Cut:
+    """The values of the rows that are left after collapsing, offset and limit."""
+
+    def __init__(self, rows: Iterator[Row], wanted: Wanted) -> None:
+        self._rows, self._wanted = rows, wanted
+        self.resume_key = ""
+        self.any = False
+
+    def __iter__(self) -> Iterator[list[str]]:
+        wanted = self._wanted
+        rows = self._collapsed()
+        if wanted.last:
+            rows = iter(deque(rows, wanted.last))
+        last: Row | None = None
+        for count, (row, more) in enumerate(islice(rows, wanted.offset, None)):
+            if wanted.limit and count == wanted.limit:
+                self.resume_key = _resume_key(last) if last is not None else ""
+                return
+            self.any, last = True, row
+            yield [_value(row, name) for name in wanted.fields] + more
+
+    def _collapsed(self) -> Iterator[tuple[Row, list[str]]]:
+        """The first of adjacent rows that collapse, with the counters that are asked for. A row is given when the next
+        one is known to be another."""
+        wanted = self._wanted
+        before: tuple[str, ...] | None = None
+        held: tuple[Row, list[str]] | None = None
+        skipped, end, key = 0, "", ""
+        dupes: dict[str, int] = {}
+        for row in self._rows:
+            if row.urlkey != key:
+                key = row.urlkey
+                dupes.clear()
+            token = tuple(_prefix(row, name, digits) for name, digits in wanted.collapse)
+            if token and token == before:
+                skipped, end = skipped + 1, row.timestamp
+                continue
+            if held is not None:
+                yield held[0], held[1] + _skips(wanted, held[0], skipped, end)
+            digest = row.text("digest")
+            if wanted.dupes:
+                dupes[digest] = dupes[digest] + 1 if digest in dupes else 0
+            held, before, skipped, end = (row, [str(dupes[digest])] if wanted.dupes else []), token, 0, ""
+        if held is not None:
+            yield held[0], held[1] + _skips(wanted, held[0], skipped, end)
+
+
+def _skips(wanted: Wanted, row: Row, skipped: int, end: str) -> list[str]:
+    return [*[end or row.timestamp] * wanted.last_skip, *[str(skipped)] * wanted.skips]
+
+
+def _prefix(row: Row, name: str, digits: int) -> str:
+    value = row.text(name)
+    return value[:digits] if digits else value
+
+
+def _value(row: Row, name: str) -> str:
+    return row.text(_NAMES.get(name, name)) or "-"
+
+
+def _resume_key(last: Row) -> str:
+    """Where an answer goes on: behind the line of its last row."""
+    return urlsafe_b64encode(zlib.compress(last.line + b"\x00")).decode("ascii").rstrip("=")
+
+
+def _resume_line(key: str) -> bytes:
+    try:
+        packed = urlsafe_b64decode(key + "=" * (-len(key) % 4))
+        packer = zlib.decompressobj()
+        line = packer.decompress(packed, 1 << 20)
+    except (ValueError, NotBase64, zlib.error) as error:
+        raise UsageError("resumeKey is none that this server has given") from error
+    if not packer.eof:
+        raise UsageError("resumeKey is none that this server has given")
+    return line
+
+
+def _packed(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(1, wbits=31)
+    for chunk in chain((first,), rest):
+        if data := packer.compress(chunk):
+            yield data
+    yield packer.flush()

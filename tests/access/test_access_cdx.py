@@ -1,0 +1,249 @@
+"""The CDX server: the dialect of the Internet Archive, pages, rows that crawlers add, ranges of WARC files."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from access_support import LISTER, READER, WRITER, client, configured, give_tokens, line, rows, serving, write_index
+from warc_files import Crawl
+from warcio.archiveiterator import ArchiveIterator
+
+S = ("20140101000000", "20140601000000", "20150101000000", "20160101000000")
+IA = "/cdx/search/cdx"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("access")
+    crawl = Crawl(folder / "w" / "a.warc.gz")
+    for n, stamp in enumerate(S):
+        crawl.response("http://a.org/", stamp, b"same" if n < 3 else b"other", status="200 OK" if n else "404 No")
+    write_index(folder / "a.cdxj", crawl.close())
+    many = [line(f"http://many.org/{n:06d}", S[0], padding="x" * 200) for n in range(12_000)]
+    write_index(folder / "many.cdxj", many)
+    (folder / "fed").mkdir()
+    config = configured(
+        folder,
+        """
+collections:
+  a: {index: a.cdxj, resource: ./w}
+  many: many.cdxj
+  group: {index_group: {a: a.cdxj, m: many.cdxj}}
+  fed: ./fed
+""",
+    )
+    give_tokens(config)
+    with serving(config) as url:
+        yield url
+
+
+@pytest.fixture
+def get(base: str) -> Iterator[httpx.Client]:
+    with client(base) as one:
+        yield one
+
+
+def lines(get: httpx.Client, query: str) -> list[list[str]]:
+    answer = get.get(f"{IA}?url=a.org&{query}")
+    assert answer.status_code == 200, answer.text
+    return [one.split(" ") for one in answer.text.splitlines()]
+
+
+def test_seven_fields(get: httpx.Client) -> None:
+    first = lines(get, "")[0]
+    assert first[:5] == ["org,a)/", S[0], "http://a.org/", "text/html", "404"]
+    assert len(first) == 7
+    answer = get.get(f"{IA}?url=a.org")
+    assert answer.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in get.get(f"{IA}?url=a.org&gzip=false").headers
+    table = get.get(f"{IA}?url=a.org&output=json").json()
+    assert table[0] == ["urlkey", "timestamp", "original", "mimetype", "statuscode", "digest", "length"]
+    assert [row[1] for row in table[1:]] == list(S)
+    assert get.get(f"{IA}?url=none.org").text == ""
+    assert get.get(f"{IA}?url=none.org&output=json").json() == []
+    assert lines(get, "fl=timestamp,statuscode&limit=1") == [[S[0], "404"]]
+
+
+def test_parameters_of_the_dialect(get: httpx.Client) -> None:
+    def stamps(query: str) -> list[str]:
+        return [row[1] for row in lines(get, query)]
+
+    assert stamps("limit=-2") == list(S[2:])
+    assert stamps("offset=1&limit=2") == list(S[1:3])
+    assert stamps("filter=statuscode:2..") == list(S[1:])
+    assert stamps("filter=statuscode:2") == []
+    assert stamps("filter=!statuscode:404") == list(S[1:])
+    assert stamps("collapse=timestamp:4") == [S[0], S[2], S[3]]
+    assert stamps("collapse=digest") == [S[0], S[3]]
+    assert stamps("from=2015&to=2015") == [S[2]]
+    assert [row[7] for row in lines(get, "showDupeCount=true")] == ["0", "1", "2", "0"]
+    assert [row[7:] for row in lines(get, "collapse=digest&showSkipCount=true&lastSkipTimestamp=true")] == [
+        [S[2], "2"], [S[3], "0"],
+    ]  # fmt: skip
+    for bad in ("filter=statuscode", "filter=statuscode:(", "collapse=a:b:c", "limit=x", "output=xml", "resumeKey=%21"):
+        assert get.get(f"{IA}?url=a.org&{bad}").status_code == 400, bad
+    assert get.get(f"{IA}?url=a.org&collection=zzz").status_code == 404
+    assert get.get(f"{IA}?url=many.org/000001&collection=many").text
+
+
+def test_resume_keys_lead_through_everything_once(get: httpx.Client) -> None:
+    found, key = [], ""
+    while True:
+        query = {"url": "many.org/*", "collection": "many", "limit": "5000", "showResumeKey": "true", "resumeKey": key}
+        body, _, rest = get.get(IA, params=query).text.partition("\n\n")
+        found += [one.split(" ")[2] for one in body.splitlines()]
+        key = rest.strip()
+        if not key:
+            break
+    assert found == [f"http://many.org/{n:06d}" for n in range(12_000)]
+
+
+def test_pages(get: httpx.Client) -> None:
+    query = "url=many.org/*&output=json"
+    shown = get.get(f"/many/cdx?{query}&showNumPages=true").json()
+    assert set(shown) == {"pages", "pageSize", "blocks"}
+    assert shown["pages"] > 3
+    assert get.get(f"{IA}?{query}&showNumPages=true&collection=many").text == f"{shown['pages']}\n"
+    whole = [row["url"] for row in rows(get.get(f"/many/cdx?{query}").text)]
+    paged = [
+        row["url"] for page in range(shown["pages"]) for row in rows(get.get(f"/many/cdx?{query}&page={page}").text)
+    ]
+    assert paged == whole
+    beyond = get.get(f"/many/cdx?{query}&page={shown['pages']}")
+    assert beyond.status_code == 400
+    assert get.get(f"{IA}?{query}&collection=many&page={shown['pages']}").json() == []
+    smaller = get.get(f"/many/cdx?{query}&showNumPages=true&pageSize=1").json()
+    assert smaller["pages"] == smaller["blocks"] == shown["blocks"]
+    for bad in ("/many/cdx?url=many.org&page=0&closest=2014", "/many/cdx?url=many.org&page=0&sort=reverse",
+                "/group/cdx?url=many.org&page=0"):  # fmt: skip
+        answer = get.get(bad)
+        assert answer.status_code == 400
+        assert "resumeKey" in answer.json()["message"]
+
+
+def test_crawlers_add_rows_and_remove_them(base: str, get: httpx.Client) -> None:
+    cdx = (
+        "- 20140101000000 http://fed.org/ text/html 200 AAAA - - 500 10 a.warc.gz\n"
+        "org,fed)/x 20140101000000 http://fed.org/x text/html 200 AAAA - - 500 20 a.warc.gz\n"
+    )
+    assert get.post("/fed", content=cdx).status_code == 403
+    with client(base, WRITER) as writer:
+        assert writer.post("/fed", content=cdx).text == "Added 2 records\n"
+        assert writer.post("/fed", content=cdx).text == "Added 0 records\n"
+        found = rows(get.get("/fed/index?url=fed.org/*&output=json").text)
+        assert [(row["urlkey"], row["offset"]) for row in found] == [("org,fed)/", "10"), ("org,fed)/x", "20")]
+        one = "org,fed)/ 20140101000000 http://fed.org/ text/html 200 AAAA - - 500 10 a.warc.gz\n"
+        assert writer.post("/fed/delete", content=one).text == "Deleted 1 records\n"
+        assert len(rows(get.get("/fed/index?url=fed.org/*&output=json").text)) == 1
+        assert writer.post("/fed", content="what").status_code == 400
+
+
+def test_a_range_is_one_record_of_the_index(base: str, get: httpx.Client) -> None:
+    row = rows(get.get("/a/index?url=a.org&closest=2016&limit=1&output=json").text)[0]
+    first, length = int(row["offset"]), int(row["length"])
+    path = "/a/warc/a.warc.gz"
+    answer = get.get(path, headers={"Range": f"bytes={first}-{first + length - 1}"})
+    assert answer.status_code == 206
+    one = next(iter(ArchiveIterator(io.BytesIO(answer.content))))
+    assert one.content_stream().read() == b"other"
+    assert get.get(path).status_code == 416
+    for begin, end in ((first, first + length), (first + 1, first + length), (0, 10)):
+        assert get.get(path, headers={"Range": f"bytes={begin}-{end}"}).status_code == 403
+    assert get.get("/a/warc/none.warc.gz", headers={"Range": "bytes=0-10"}).status_code == 403
+    with client(base, LISTER) as lister:
+        wanted = {"Range": f"bytes={first}-{first + length - 1}"}
+        assert lister.get(path, headers=wanted).status_code == 403
+
+
+# -- clients as they are, but for their base URL ----------------------------------------------------
+
+
+def with_token(session: object) -> None:
+    session.headers["Authorization"] = f"Bearer {READER}"  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow  # it waits between its requests
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_cdx_toolkit(base: str) -> None:
+    toolkit = pytest.importorskip("cdx_toolkit")
+    base = base.replace("http://", f"http://reader:{READER}@")
+    fetcher = toolkit.CDXFetcher(source=f"{base}/a/cdx", wb=f"{base}/a")
+    found = list(fetcher.iter("a.org", from_ts="2014", to="2017", limit=10))
+    assert [one["timestamp"] for one in found] == list(S)
+    assert fetcher.get("none.org", limit=2) == []
+    assert found[-1].content == b"other"
+    ranges = toolkit.CDXFetcher(source=f"{base}/a/cdx", warc_download_prefix=f"{base}/a/warc")
+    read = next(iter(ranges.iter("a.org", from_ts="2016", to="2017", limit=1))).fetch_warc_record()
+    assert read.content_stream().read() == b"other"
+    pages = toolkit.CDXFetcher(source=f"{base}/many/cdx")
+    assert sum(1 for _ in pages.iter("many.org/*", from_ts="2014", to="2017", limit=20_000)) == 12_000
+    assert pages.get_size_estimate("many.org/*") > 0
+
+
+def test_waybackpy(base: str) -> None:
+    waybackpy = pytest.importorskip("waybackpy")
+    api = waybackpy.WaybackMachineCDXServerAPI("a.org", "test", limit=3)
+    api.endpoint = base.replace("http://", f"http://reader:{READER}@") + IA
+    assert [one.timestamp for one in api.snapshots()] == list(S)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_wayback_of_edgi(base: str) -> None:
+    wayback = pytest.importorskip("wayback")
+    import requests
+    from requests.adapters import HTTPAdapter
+
+    class Here(HTTPAdapter):
+        def send(self, request: requests.PreparedRequest, **options: object) -> requests.Response:  # type: ignore[override]
+            asked = request.url or ""
+            request.url = base + asked.partition("web.archive.org")[2]
+            request.headers["Authorization"] = f"Bearer {READER}"
+            response = super().send(request, **options)  # type: ignore[arg-type]
+            response.url = asked
+            return response
+
+    session = wayback.WaybackSession(retries=0)
+    session.mount("https://web.archive.org", Here())
+    session.mount("http://web.archive.org", Here())
+    with wayback.WaybackClient(session) as there:
+        found = list(there.search("a.org"))
+        assert [one.timestamp.strftime("%Y%m%d%H%M%S") for one in found] == list(S)
+        memento = there.get_memento("http://a.org/", timestamp=S[3], mode=wayback.Mode.original)
+        assert memento.content == b"other"
+
+
+def test_memento_client(base: str, get: httpx.Client) -> None:
+    client_of = pytest.importorskip("memento_client")
+    import requests
+
+    class Stub(requests.adapters.HTTPAdapter):
+        def send(self, request: requests.PreparedRequest, **_: object) -> requests.Response:  # type: ignore[override]
+            made = requests.Response()
+            made.status_code, made.url, made.request = 200, request.url or "", request
+            made.raw = io.BytesIO()
+            return made
+
+    session = requests.Session()
+    with_token(session)
+    session.mount("http://a.org", Stub())
+    import datetime
+
+    found = client_of.MementoClient(timegate_uri=f"{base}/a/", check_native_timegate=False, session=session)
+    info = found.get_memento_info("http://a.org/", datetime.datetime(2015, 2, 1))
+    assert S[2] in info["mementos"]["closest"]["uri"][0]
+    assert S[0] in info["mementos"]["first"]["uri"][0]
+    assert S[3] in info["mementos"]["last"]["uri"][0]
+    assert json.loads(get.get("/a/timemap/json/http://a.org/").text)["mementos"]
+
+
+def test_the_own_folder_is_not_needed(tmp_path: Path) -> None:
+    config = configured(tmp_path, "collections: {none: ./missing}")
+    give_tokens(config)
+    with serving(config) as url, client(url) as get:
+        assert get.get(f"{IA}?url=a.org").text == ""
+        assert get.get("/none/cdx?url=a.org&showNumPages=true").json()["pages"] == 0
