@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 _TESTS = Path(__file__).parent
+_HOOKED = os.pathsep.join(map(str, (_TESTS / "hooks", _TESTS.parent)))
 
 
 def killed_at(point: str) -> dict[str, str]:
@@ -13,5 +14,9 @@ def killed_at(point: str) -> dict[str, str]:
 
     A ``sitecustomize`` on its PYTHONPATH arms the fail point; archec itself reads no such variable.
     """
-    path = os.pathsep.join(map(str, (_TESTS / "hooks", _TESTS.parent)))
-    return {"PYTHONPATH": path, "ARCHEC_TEST_FAILPOINT": point}
+    return {"PYTHONPATH": _HOOKED, "ARCHEC_TEST_FAILPOINT": point}
+
+
+def clock_ahead(seconds: float) -> dict[str, str]:
+    """What a child's environment needs so that its clock is ahead by so much."""
+    return {"PYTHONPATH": _HOOKED, "ARCHEC_TEST_CLOCK": str(seconds)}

@@ -99,7 +99,7 @@ class Committer:
         self._items: list[CommitItem] = []
         self._failing: list[CommitItem] = []
         self._weight = 0
-        self._since = clock()
+        self._since = time.monotonic()
         # A run's tist may be ahead of the clock, but a stamp is never less than the tist of its run: readers that
         # follow the catalogue by stamps ask for what came after a run.
         self._stamp = max(catalogue.position().stamp, run)
@@ -118,7 +118,7 @@ class Committer:
     def add(self, item: CommitItem) -> None:
         """Adds an item; commits when a batch is full."""
         if not self._items:
-            self._since = self._clock()
+            self._since = time.monotonic()
         self._items.append(item)
         self._weight += _weight(item.record)
         if len(self._items) >= self._most or self._weight >= _MOST_WEIGHT:
@@ -126,7 +126,7 @@ class Committer:
 
     def tick(self) -> None:
         """Commits if the oldest item has waited long enough."""
-        if self._items and self._clock() - self._since >= self._seconds:
+        if self._items and time.monotonic() - self._since >= self._seconds:
             self.commit()
 
     def commit(self) -> None:

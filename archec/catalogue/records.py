@@ -33,10 +33,19 @@ from archec.errors import CorruptJournal
 JOURNAL_VERSION = 2
 
 
+class ClockReading(Struct, frozen=True, omit_defaults=True):
+    """The clock (Unix seconds) at a moment; ``up`` is the time since the machine was booted, in seconds, and ``boot``
+    the id of that boot, where the system has one."""
+
+    time: int
+    boot: str = ""
+    up: float = 0.0
+
+
 class RunStart(Struct, frozen=True, tag_field="type", tag="run"):
     """A run begins. ``data_set`` is the tist of its data set, ``form`` ``directory`` or ``tarball``, ``source`` its
     absolute path, ``sha256`` that of a tarball, ``options`` what it was asked to do, ``software`` the version of
-    archec."""
+    archec, ``clock`` the clock when it began."""
 
     tist: int
     journal: int = JOURNAL_VERSION
@@ -47,6 +56,7 @@ class RunStart(Struct, frozen=True, tag_field="type", tag="run"):
     sha256: str = ""
     options: dict[str, Any] = {}
     software: str = ""
+    clock: ClockReading | None = None
 
 
 class ObiChange(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="obi"):

@@ -50,6 +50,7 @@ _Limit = TypeVar("_Limit", int, float)
 @click.option("--complete", is_flag=True, help="The data set is all of RePEc: archives that it lacks count as lost.")
 @click.option("--wait", is_flag=True, help="Wait for another run to end, rather than exit with code 4.")
 @click.option("--resume", is_flag=True, help="Continue the run that was stopped, if there is one.")
+@click.option("--trust-clock", is_flag=True, help="Go on where evidence contradicts this machine's clock.")
 @click.option(
     "--accept-losses",
     multiple=True,
@@ -71,6 +72,7 @@ def gather(
     no_fetch: bool,
     complete: bool,
     wait: bool,
+    trust_clock: bool,
     resume: bool,
     accept_losses: tuple[str, ...],
     dry_run: bool,
@@ -104,6 +106,7 @@ def gather(
         complete=complete,
         resume=resume,
         wait=wait,
+        trust_clock=trust_clock,
         accept=frozenset(_code(code) for code in accept_losses),
         budget=budget,
     )

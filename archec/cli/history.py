@@ -76,4 +76,5 @@ def _visit(fobi: Obi) -> str:
     if fobi.visit is None:
         return "never visited"
     message = f": {fobi.visit.message}" if fobi.visit.message else ""
-    return f"last visit {iso(fobi.visit.tist)}: {fobi.visit.outcome}{message}; due {iso(fobi.due)}"
+    unnamed = "; no template names it any more, so it is visited less and less" if fobi.visit.unnamed else ""
+    return f"last visit {iso(fobi.visit.when)}: {fobi.visit.outcome}{message}; due {iso(fobi.due)}{unnamed}"

@@ -15,6 +15,8 @@ from archec.tist import iso
 from archec.units import human_duration, human_size
 
 _MAX_ROWS = 3
+_AHEAD = 60
+"""Seconds by which a tist may be ahead of the clock, as after runs in quick succession."""
 
 
 @click.command()
@@ -46,6 +48,8 @@ def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     if found.at_work:
         yield "at work", found.at_work
     yield from _last(found)
+    if found.ahead > _AHEAD:
+        yield "clock", f"the last run's tist is {human_duration(found.ahead)} ahead of it; tists go on by seconds"
     yield "due", _due(found)
     yield from _hosts(found)
     yield from _held_back(found.held_back)

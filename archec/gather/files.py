@@ -187,8 +187,9 @@ class FilePhase:
         hops = [hop._replace(temp=hop.temp.removeprefix(root)) if hop.temp else hop for hop in hops]
         if hops:
             self._received.add(hop for hop in hops if not hop.deferred and not is_silent(hop))
-        for hop in hops:
+        for hop in hops:  # of all first: what a host has asked for holds for what it was not asked
             self._heard(self._hosts.heard(hop))
+        for hop in hops:
             if hop.kind == "doubtful":
                 self._doubt(hop)
             else:

@@ -66,6 +66,7 @@ class Options:
     complete: bool = False
     resume: bool = False
     wait: bool = False
+    trust_clock: bool = False
     accept: frozenset[str] = frozenset()
     template_files: tuple[str, ...] = ()
     budget: Budget = Budget()

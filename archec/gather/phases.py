@@ -11,7 +11,6 @@ from pathlib import Path
 from archec.archive.commit import Commits
 from archec.archive.opening import Archive
 from archec.archive.report import Report
-from archec.catalogue.model import DueFobi
 from archec.gather.dataset import Chosen, newest_member, printable, refuse_nothing
 from archec.gather.files import FilePhase
 from archec.gather.gone import GoneFiles
@@ -76,13 +75,14 @@ class Phases:
         with self.report.timed("files"), self._file_phase() as (phase, hosts, gone):
             files = self.options.budget.files
             due = due_files(self.archive.catalogue, self.archive.config.fetch, self.at.when)
-            if not make_plan(self.spool, self._free(due, hosts), files + 1 if files else 0):
+            free = (fobi for fobi in due if self._may_be_asked(fobi.id, hosts))
+            if not make_plan(self.spool, free, files + 1 if files else 0):
                 return ""
             spent, again = False, list[str]()
             with TextPool(self.archive.config.text) as texts:
                 for last_pass in (False, True):
                     if last_pass:
-                        self.spool.replan(again)
+                        self.spool.replan([url for url in again if self._may_be_asked(url, hosts)])
                     spent, again = self._pass(phase, texts, last_pass=last_pass)
                     if spent or hosts.is_cut_off or not again:
                         break
@@ -111,13 +111,12 @@ class Phases:
             )  # fmt: skip
             yield phase, hosts, gone
 
-    def _free(self, due: Iterable[DueFobi], hosts: HostTable) -> Iterator[DueFobi]:
-        """The files whose hosts may be asked in this run; counts the others."""
-        for fobi in due:
-            if hosts.is_bound(fobi.id):
-                self.report.put_off(fobi.id)
-            else:
-                yield fobi
+    def _may_be_asked(self, url: str, hosts: HostTable) -> bool:
+        """Whether the host of a file may be asked in this run; if not, the file waits for the next, and is counted."""
+        if hosts.is_bound(url):
+            self.report.put_off(url)
+            return False
+        return True
 
     def _pass(self, phase: FilePhase, texts: TextPool, *, last_pass: bool) -> tuple[bool, list[str]]:
         config, sink = self.archive.config, ("archec.gather.sink:store_sink", (self.archive.layout, self.report.run))

@@ -23,6 +23,7 @@ from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, DataSetError, Exit, LockHeld, UsageError
+from archec.gather.clock import check_clock, read_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable
 from archec.gather.options import Options
 from archec.gather.phases import Phases
@@ -80,6 +81,8 @@ def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ig
             _sweep(config, layout, last)
         if options.resume:
             return _resume(archive, options, meter, begun, last)
+        if last is not None and not options.trust_clock:
+            check_clock(archive, last.journal, ask=options.fetch)
         run = stamp(last.journal.tist if last is not None else None)
         chosen = hashed(choose(config, options.file, options.as_of, run), meter)
         if last is not None and not last.journal.finished:
@@ -210,6 +213,7 @@ def _announce(committer: Committer, report: Report, options: Options, chosen: Ch
         sha256=chosen.sha256,
         options=options.as_value(),
         software=__version__,
+        clock=read_clock(),
     )
     committer.add(CommitItem(start))
     committer.commit()

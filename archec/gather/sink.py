@@ -35,3 +35,26 @@ class _StoreSink:
 def store_sink(layout: Layout, run: int) -> Sink:
     """A sink that opens temporary files in the directory of a run."""
     return _StoreSink(layout, run)
+
+
+class _NoTemp:
+    """A body that nobody wants."""
+
+    def write(self, data: bytes) -> None:
+        """Drops it."""
+
+    def close(self) -> tuple[str, str, str, int]:
+        return "", "", "", 0
+
+    def discard(self) -> None:
+        """There is nothing."""
+
+
+class _NoSink:
+    def temp(self, url: str) -> TempLike:
+        return _NoTemp()
+
+
+def no_sink() -> Sink:
+    """A sink that keeps no bodies: for those who only want to know what servers say."""
+    return _NoSink()

@@ -62,7 +62,8 @@ class ArchiveStatus:
     """An archive at the tist ``now``. ``stored_bytes`` is what all runs have written into the obi store, as their
     reports have it; ``success`` is the newest run that finished or used up its budget; ``hosts`` are those in trouble
     in ``hosts_run``, the newest run that fetched: ``hosts_in_trouble`` in all, the worst ones listed. ``refused`` is
-    how many documents the database would not take."""
+    how many documents the database would not take, ``ahead`` by how many seconds the newest tist is
+    ahead of ``now``."""
 
     now: int
     name: str
@@ -71,6 +72,7 @@ class ArchiveStatus:
     at_work: str
     last: RunView | None
     success: RunView | None
+    ahead: int
     due: Due
     hosts_run: int | None
     hosts_in_trouble: int
@@ -109,6 +111,7 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
         at_work=str(who) if who is not None else "",
         last=recent[0] if recent else None,
         success=success,
+        ahead=max(0, recent[0].run - moment - 1) if recent else 0,
         due=_due(archive, moment),
         hosts_run=fetched.run if fetched is not None else None,
         hosts_in_trouble=int(hosts.get("in_trouble", 0)),

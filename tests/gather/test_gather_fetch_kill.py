@@ -288,3 +288,44 @@ def test_a_worker_that_dies_over_templates_does_not_hurt_the_run(
     check(config)
     run(plain, file)
     assert lines(plain) == lines(config)
+
+
+# -- what a kill costs ---------------------------------------------------------------------------------
+
+IN_FLIGHT = 8
+
+
+def repeats_after_kills(folder: Path, kills: int, seed: int, *, resume: bool) -> float:
+    """Requests that were made again for each kill. All files are asked for by one run after the other, and none is
+    due a second time."""
+    chance = random.Random(seed)
+    count = 40 * (kills + 1)
+    with Site() as site:
+        site.answers.update({f"/{n}": pdf(str(n)) for n in range(count)})
+        config = make(folder, {
+            "fetch.concurrency": IN_FLIGHT, "fetch.per_host": IN_FLIGHT, "fetch.delay": "5ms",
+            "fetch.revisit_min": "7d", "text.enabled": False,
+        })  # fmt: skip
+        write_papers(config, [site.url(f"/{n}") for n in range(count)])
+        for _ in range(kills):
+            target = len(site.asked) + chance.randrange(5, 60)
+            child = start_cli(config, "gather", *resuming(config, wanted=resume))
+            until(lambda: child.poll() is not None or len(site.asked) >= target, 60.0)  # noqa: B023
+            kill(child)
+        done = archec_cli(config, "gather", *resuming(config, wanted=resume))
+        assert done.code == 0, done.err
+        check(config)
+        known = histories(config)
+        assert all(list(known[site.url(f"/{n}")].values()) for n in range(count))
+        return (len(site.asked) - count) / kills
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_kill_costs_what_was_in_flight(memory_folder: Callable[[], Path], resume: bool) -> None:
+    assert repeats_after_kills(memory_folder(), 3, 7 + resume, resume=resume) <= 2 * IN_FLIGHT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("resume", [True, False])
+def test_100_kills_cost_what_was_in_flight(memory_folder: Callable[[], Path], resume: bool) -> None:
+    assert repeats_after_kills(memory_folder(), 50, 77 + resume, resume=resume) <= 2 * IN_FLIGHT

@@ -1,8 +1,15 @@
-"""Arms a fail point in a child process of a test, when its interpreter starts; :mod:`failpoint` puts it there."""
+"""What a test wants of a child process, done when its interpreter starts: a fail point is armed (:mod:`failpoint`), the
+clock is another one."""
 
 import os
+import time
 
-from archec.store.failpoints import arm
+if "ARCHEC_TEST_CLOCK" in os.environ:
+    _real, _ahead = time.time, float(os.environ["ARCHEC_TEST_CLOCK"])
+    time.time = lambda: _real() + _ahead
 
-_name, _, _times = os.environ["ARCHEC_TEST_FAILPOINT"].partition(":")
-arm(_name, int(_times or 1))
+if "ARCHEC_TEST_FAILPOINT" in os.environ:
+    from archec.store.failpoints import arm
+
+    _name, _, _times = os.environ["ARCHEC_TEST_FAILPOINT"].partition(":")
+    arm(_name, int(_times or 1))

@@ -1,0 +1,119 @@
+"""Clock: whether to believe the machine's clock before a run is stamped with it.
+
+A run under a clock of another year would stamp what it notes with that year, and would visit nothing until then. So a
+run stops where there is evidence against its clock: what web servers say, or the clock that has run since the machine
+was booted. Without any, a jump of 90 days is one. A first run has nothing to compare with.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from statistics import median
+
+from archec.archive.hosts import HostFigures
+from archec.archive.opening import Archive
+from archec.catalogue.records import ClockReading, RunStart, decode
+from archec.errors import ArchecError
+from archec.store.journal_reader import JournalFile, read_batches
+from archec.tist import MAX_TIST, iso
+from archec.units import human_duration
+from archec.web.headers import http_date
+from archec.web.pool import FetchPool
+from archec.web.task import FetchTask
+
+_DAY = 86400
+_LEAP = 90 * _DAY
+_LEAST_HOSTS, _MOST_HOSTS = 3, 9
+_RUNS = 20
+"""Runs that are searched for hosts to ask."""
+_PATIENCE, _LATECOMERS = 10.0, 1.0
+"""Seconds to wait for hosts, and for the others when enough have answered."""
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def read_clock() -> ClockReading:
+    """The machine's clock now, and the one that has run since it was booted, where there is one."""
+    try:
+        return ClockReading(int(time.time()), _BOOT.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME))
+    except (OSError, AttributeError):
+        return ClockReading(int(time.time()))
+
+
+def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
+    """Raises ArchecError where evidence contradicts the clock by more than a day. ``before`` is the journal of the last
+    run; ``ask``: hosts may be asked for the time."""
+    offsets = list(_offsets(archive)) if ask else []
+    doubt = doubt_of(_reading_of(before), read_clock(), offsets)
+    if doubt:
+        raise ArchecError(doubt, hint="set the clock; if it is right, 'archec gather --trust-clock' goes on")
+
+
+def doubt_of(before: ClockReading, now: ClockReading, offsets: Sequence[float]) -> str:
+    """Why the clock is not to be believed; empty: it is. ``offsets`` are seconds by which hosts are ahead of it.
+
+    Hosts speak of the clock itself, so they decide, if there are three. The boot clock only says that it, or the one of
+    the run before, was wrong.
+    """
+    here = f"the clock says {iso(now.time)}"
+    if len(offsets) >= _LEAST_HOSTS:
+        ahead = median(offsets)
+        return f"{here}, and {len(offsets)} web servers say {_iso(now.time + ahead)}" if abs(ahead) > _DAY else ""
+    if now.boot and now.boot == before.boot:
+        expected = before.time + now.up - before.up
+        if abs(now.time - expected) > _DAY:
+            return f"{here}; by the last run, and the time since the machine was booted, it should be {_iso(expected)}"
+        return ""
+    passed = now.time - before.time
+    return f"{here}, {human_duration(passed)} after the last run" if passed > _LEAP else ""
+
+
+def _iso(moment: float) -> str:
+    return iso(int(min(max(moment, 0), MAX_TIST)))
+
+
+def _reading_of(journal: JournalFile) -> ClockReading:
+    """The clock as a run noted it at its beginning; else its tist."""
+    for batch in islice(read_batches(journal.path), 1):
+        record = decode(batch.lines[0], str(journal.path)) if batch.lines else None
+        if isinstance(record, RunStart) and record.clock is not None:
+            return record.clock
+    return ClockReading(journal.tist)
+
+
+def _offsets(archive: Archive) -> Iterator[float]:
+    """By how many seconds hosts are ahead of this machine; nothing where too few are known."""
+    hosts = list(islice(_hosts(archive), _MOST_HOSTS))
+    if len(hosts) < _LEAST_HOSTS:
+        return
+    limits = archive.config.fetch
+    config = replace(
+        limits, workers=1, robots="ignore", retries=0, total_timeout=min(limits.total_timeout, _PATIENCE)
+    )
+    deadline = time.monotonic() + _PATIENCE
+    with FetchPool(config, archive.config.agent, ("archec.gather.sink:no_sink", ())) as pool:
+        pool.submit([FetchTask(f"http://{host}/robots.txt") for host in hosts])
+        told = 0
+        while pool.pending and time.monotonic() < deadline:
+            for hop in pool.collect(0.1):
+                date = http_date(hop.header("date"))
+                if date is not None:
+                    yield date - time.time()
+                    told += 1
+                    if told == _LEAST_HOSTS:
+                        deadline = min(deadline, time.monotonic() + _LATECOMERS)
+
+
+def _hosts(archive: Archive) -> Iterator[str]:
+    """Hosts that answered in the newest run that knows of some, but for those that want to be left alone."""
+    now = time.time()
+    bound = {state.host for state in archive.catalogue.hosts() if state.until > now or state.fails}
+    for run in archive.catalogue.newest_runs(MAX_TIST + 1, _RUNS):
+        known = [HostFigures.of(item) for item in json.loads(run.report or "{}").get("hosts", {}).get("largest", ())]
+        if known:
+            yield from (host.host for host in known if host.faults < host.visits and host.host not in bound)
+            return

@@ -1,0 +1,361 @@
+"""What a run concludes from what servers say, and from what they do not say: only what is true."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from gather_site import Answer, Site, moved, page, pdf
+from gather_support import archec_cli, change, check, histories, lines, make, outcomes, run, write_papers
+
+from archec.catalogue.fold import fold_obi
+from archec.catalogue.model import Note, Obi, Version, Visit
+from archec.catalogue.open import open_catalogue
+from archec.config import Config
+from archec.gather.visits import contradicts, doubtful, loss_of
+from archec.history import History
+from archec.web.task import Hop
+
+DAY = 86400
+CLOSED = ["http://127.0.0.7:9/x", "http://127.0.0.8:9/x", "http://127.0.0.9:9/x"]
+"""URLs of hosts that nobody answers for."""
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with Site() as made:
+        yield made
+
+
+@pytest.fixture
+def config(memory_folder: Callable[[], Path]) -> Config:
+    return make(memory_folder())
+
+
+def fobi(config: Config, url: str) -> Obi:
+    catalogue = open_catalogue(config.database, base=config.base)
+    try:
+        return catalogue.obis("fobi", [url])[url]
+    finally:
+        catalogue.close()
+
+
+def suspects(config: Config) -> dict[str, str]:
+    """Why the newest contents of each file are suspect."""
+    catalogue = open_catalogue(config.database, base=config.base)
+    try:
+        return {one.id: one.notes[one.history.tists[-1]].suspect for one in catalogue.all("fobi") if one.history}
+    finally:
+        catalogue.close()
+
+
+def hosts(config: Config) -> list[dict[str, object]]:
+    found = (json.loads(line) for line in lines(config, everything=True))
+    return [line for line in found if line["collection"] == "hosts"]
+
+
+# -- hosts that ask for time, or fail -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_retry_after_binds_the_host(config: Config, site: Site, status: int) -> None:
+    """In the second pass of the same run, in the next run, after a rebuild."""
+    busy = page("busy", status, **{"Retry-After": "86400"})
+    for n in range(8):
+        site[f"/{n}"] = busy
+    write_papers(config, [site.url(f"/{n}") for n in range(8)])
+    report = run(config)
+    asked = len(site.asked)
+    assert asked <= config.fetch.per_host
+    assert report.hosts_deferred == 8
+    (state,) = hosts(config)
+    assert state["id"] == site.url("/").split("/")[2]
+    assert 86000 < int(str(state["until"])) - report.run <= 86460
+    for _ in range(2):
+        report = run(config)
+        assert (len(site.asked), report.requests, report.hosts_deferred) == (asked, 0, 8)
+    assert archec_cli(config, "rebuild").code == 0
+    run(config)
+    assert len(site.asked) == asked
+    check(config)
+
+
+def test_nobody_binds_a_host_for_longer_than_a_month(config: Config, site: Site) -> None:
+    site["/a"] = page("busy", 503, **{"Retry-After": "99999999"})
+    write_papers(config, [site.url("/a")])
+    report = run(config)
+    (state,) = hosts(config)
+    assert 29 * DAY < int(str(state["until"])) - report.run <= 30 * DAY + 60
+
+
+def test_a_redirect_to_a_host_that_asked_for_time(config: Config, site: Site) -> None:
+    with Site("127.0.0.2") as other:
+        site["/a"], other["/b"] = page("busy", 503, **{"Retry-After": "86400"}), moved(site.url("/c"))
+        write_papers(config, [site.url("/a")])
+        run(config)
+        write_papers(config, [site.url("/a"), other.url("/b")])
+        report = run(config)
+        assert (site.count("/c"), report.hosts_deferred, dict(report.fobis)) == (0, 2, {})
+
+
+def test_a_host_that_fails_again_and_again_waits_longer(config: Config, site: Site) -> None:
+    config = change(config, {"fetch.revisit_min": "7d", "fetch.host_failures": 3, "fetch.per_host": 1})
+    with Site("127.0.0.2") as other:
+        other["/well"] = pdf("well")
+        for n in range(20):
+            site[f"/{n}"] = page("sick", 500)
+        write_papers(config, [site.url(f"/{n}") for n in range(20)] + [other.url("/well")])
+        report = run(config)
+        (state,) = hosts(config)
+        assert (state["fails"], int(str(state["until"])) - report.run >= DAY // 2) == (1, True)
+        asked = len(site.asked)
+        run(config)
+        assert len(site.asked) == asked, "it waits for half a day"
+    check(config)
+
+
+def test_a_host_that_has_recovered_is_forgotten(config: Config, site: Site) -> None:
+    config = change(config, {"fetch.host_failures": 3, "fetch.per_host": 1})
+    for n in range(10):
+        site[f"/{n}"] = page("sick", 500)
+    write_papers(config, [site.url(f"/{n}") for n in range(10)])
+    run(config)
+    assert [state["fails"] for state in hosts(config)] == [1]
+    site.forget()
+    run(config)
+    assert len(site.asked) <= 2, "one fault is enough in each of the two passes"
+    assert [state["fails"] for state in hosts(config)] == [2]
+    for n in range(10):
+        site[f"/{n}"] = pdf(f"well {n}")
+    assert run(config).fobis["new"] == 10
+    assert hosts(config) == []
+    check(config)
+
+
+# -- the network --------------------------------------------------------------------------------------
+
+
+def test_no_network_at_all(config: Config) -> None:
+    write_papers(config, CLOSED)
+    done = archec_cli(config, "gather")
+    assert done.code == 9, done.err
+    assert json.loads(done.err.splitlines()[-1].removeprefix("archec-run "))["state"] == "network-down"
+    assert set(outcomes(config).values()) == {""}
+    assert hosts(config) == []
+    assert b"network-down" in archec_cli(config, "runs").out
+    check(config)
+
+
+def test_one_host_that_answers_speaks_against_the_others(config: Config, site: Site) -> None:
+    site["/a"] = pdf("a")
+    write_papers(config, [*CLOSED, site.url("/a")])
+    report = run(config)
+    assert (report.state, dict(report.fobis)) == ("done", {"unreachable": 3, "new": 1})
+    check(config)
+
+
+def test_two_hosts_are_no_evidence(config: Config) -> None:
+    write_papers(config, CLOSED[:2])
+    report = run(config)
+    assert (report.state, dict(report.fobis), report.hosts_deferred) == ("done", {}, 2)
+
+
+# -- what a server says of a file ---------------------------------------------------------------------
+
+
+def not_modified(**headers: str) -> Answer:
+    return Answer(304, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("headers", "believed"),
+    [
+        ({}, True),
+        ({"ETag": '"one"'}, True),
+        ({"ETag": 'W/"two"'}, True),
+        ({"ETag": '"one-gzip"'}, True),
+        ({"ETag": '"two"'}, False),
+        ({"Last-Modified": "Sat, 01 Jan 2000 00:00:00 GMT"}, True),
+        ({"Last-Modified": "Sun, 02 Jan 2000 00:00:00 GMT"}, False),
+    ],
+)
+def test_a_304_that_contradicts_what_is_held(
+    config: Config, site: Site, headers: dict[str, str], believed: bool
+) -> None:
+    modified = {"Last-Modified": "Sat, 01 Jan 2000 00:00:00 GMT"}
+    site["/a"] = Answer(200, b"first", {"ETag": '"one"', **modified})
+    write_papers(config, [site.url("/a")])
+    run(config)
+    answers = [not_modified(**headers), Answer(200, b"second", {"ETag": '"two"'})]
+    site["/a"] = lambda before: answers[before - 1]
+    report = run(config)
+    assert dict(report.fobis) == ({"not-modified": 1} if believed else {"changed": 1})
+    assert site.count("/a") == (2 if believed else 3)
+    assert "if-none-match" not in site.asked[-1][1] or believed
+    check(config)
+
+
+def test_a_304_is_not_believed_for_ever(config: Config, site: Site) -> None:
+    site["/a"] = Answer(200, b"first", {"ETag": '"one"'})
+    write_papers(config, [site.url("/a")])
+    run(config)
+    assert dict(run(config).fobis) == {"not-modified": 1}
+    config = change(config, {"fetch.reverify": "0s"})
+    site["/a"] = Answer(200, b"second", {"ETag": '"one"'})
+    assert dict(run(config).fobis) == {"changed": 1}
+    check(config)
+
+
+def test_the_same_page_under_many_urls_is_suspect(config: Config, site: Site) -> None:
+    for n in range(7):
+        site[f"/{n}"] = page("Sorry, nothing here")
+    site["/well"], site["/x"] = page("Well"), moved("/well")
+    write_papers(config, [site.url(f"/{n}") for n in range(7)] + [site.url("/well"), site.url("/x")])
+    report = run(config)
+    found = suspects(config)
+    assert {url for url, why in found.items() if why} == {site.url(f"/{n}") for n in range(7)}
+    assert report.fobis["suspect"] == 7
+    site["/8"] = page("Sorry, nothing here")
+    write_papers(config, [site.url(f"/{n}") for n in range(7)] + [site.url("/8")])
+    run(config)
+    assert suspects(config)[site.url("/8")]
+    check(config)
+
+
+def test_many_that_redirect_to_one_page_are_suspect(config: Config, site: Site) -> None:
+    for n in range(6):
+        site[f"/{n}"] = moved("/home")
+    site["/home"] = page("Welcome")
+    write_papers(config, [site.url(f"/{n}") for n in range(6)])
+    run(config)
+    assert all(suspects(config)[site.url(f"/{n}")] for n in range(6))
+    check(config)
+
+
+def test_a_login_page_is_suspect(config: Config, site: Site) -> None:
+    form = '<form><input name="u"><INPUT name="p" type = "password"></form>'
+    site["/a"], site["/b"] = page(form), page("a password is not needed")
+    write_papers(config, [site.url("/a"), site.url("/b")])
+    run(config)
+    assert suspects(config) == {site.url("/a"): "login page", site.url("/b"): ""}
+
+
+@pytest.mark.parametrize("obey", [False, True])
+def test_noarchive(config: Config, site: Site, obey: bool) -> None:
+    config = change(config, {"fetch.robots_tags": "obey" if obey else "record"})
+    site["/header"] = pdf("a", **{"X-Robots-Tag": "noindex, noarchive"})
+    site["/other"] = pdf("b", **{"X-Robots-Tag": "googlebot: noarchive"})
+    site["/meta"] = page('<head><meta content="noarchive,nofollow" name="robots"></head>')
+    site["/plain"] = page("noarchive is a word")
+    site["/to"] = moved("/header")
+    urls = {name: site.url(f"/{name}") for name in ("header", "other", "meta", "plain", "to")}
+    write_papers(config, list(urls.values()))
+    run(config)
+    found = outcomes(config)
+    said = [url for url in urls.values() if (visit := fobi(config, url).visit) is not None and visit.tags]
+    assert {urls["header"], urls["meta"]} <= set(said) <= {urls["header"], urls["meta"], urls["to"]}
+    expected = {"header", "meta", "to"} if obey else set()
+    assert {name for name, url in urls.items() if found[url] == "robots"} == expected
+    assert {name for name, url in urls.items() if url in histories(config)} == set(urls) - expected
+    check(config)
+
+
+def test_what_is_denied_is_not_asked_for(config: Config, site: Site) -> None:
+    site["/a"], site["/private/b"], site["/to"] = pdf("a"), pdf("b"), moved("/private/b")
+    write_papers(config, [site.url("/a"), site.url("/private/b"), site.url("/to")])
+    config = change(config, {"fetch.deny": [{"urls": ["*/private/*"], "reason": "asked by mail"}]})
+    run(config)
+    found = outcomes(config)
+    assert [found[site.url(path)] for path in ("/a", "/private/b", "/to")] == ["new", "denied", "denied"]
+    visit = fobi(config, site.url("/private/b")).visit
+    assert visit is not None
+    assert visit.message == "asked by mail"
+    assert site.count("/private/b") == 0
+    config = change(config, {"fetch.deny": [{"networks": ["127.0.0.0/24"], "reason": "theirs"}]})
+    site.forget()
+    run(config)
+    assert set(outcomes(config).values()) == {"denied"}
+    assert not site.asked
+    assert site.url("/a") in histories(config), "held is held"
+    check(config)
+
+
+# -- URLs that no template names any more ------------------------------------------------------------
+
+
+def test_what_no_template_names_is_visited_less_and_less(config: Config, site: Site) -> None:
+    config = change(config, {"fetch.revisit_max": "365d"})
+    site["/a"], site["/b"] = pdf("a"), pdf("b")
+    write_papers(config, [site.url("/a"), site.url("/b")])
+    run(config)
+    write_papers(config, [site.url("/a"), site.url("/other")])
+    run(config)
+    a, b = fobi(config, site.url("/a")), fobi(config, site.url("/b"))
+    assert a.visit is not None
+    assert b.visit is not None
+    assert (a.visit.unnamed, b.visit.unnamed) == (0, 1)
+    assert b.due - b.visit.tist == 2 * (a.due - a.visit.tist)
+    assert b"no template names it" in archec_cli(config, "history", site.url("/b")).out
+
+
+# -- losses of a host ---------------------------------------------------------------------------------
+
+
+def test_losses_of_a_host_are_held_back(config: Config, site: Site) -> None:
+    for n in range(10):
+        site[f"/{n}"] = pdf(str(n))
+    urls = [site.url(f"/{n}") for n in range(10)]
+    host = urls[0].split("/")[2]
+    write_papers(config, urls)
+    run(config)
+    for n in range(9):
+        del site.answers[f"/{n}"]
+    config = change(config, {"max_loss_least": 5})
+    for _ in range(3):
+        report = run(config)
+    assert (report.state, report.held_back, report.fobis["lost"]) == ("held-back", {host: 9}, 0)
+    assert all(histories(config)[url] for url in urls)
+    assert None not in {state for url in urls for state in histories(config)[url].values()}
+    done = archec_cli(config, "gather", "--accept-losses", host)
+    assert done.code == 0, done.err
+    assert sum(None in histories(config)[url].values() for url in urls) == 9
+    check(config)
+
+
+def test_a_single_file_of_a_host_is_lost_as_ever(config: Config, site: Site) -> None:
+    for n in range(10):
+        site[f"/{n}"] = pdf(str(n))
+    write_papers(config, [site.url(f"/{n}") for n in range(10)])
+    run(config)
+    del site.answers["/3"]
+    run(config)
+    report = run(config)
+    assert (report.state, report.fobis["lost"]) == ("done", 1)
+    check(config)
+
+
+# -- rules that need no run ----------------------------------------------------------------------------
+
+
+def test_the_length_that_a_304_tells() -> None:
+    version = Version("0" * 64, "0" * 32, 7)
+    for length, contradicted in (("7", False), ("0", False), ("", False), ("8", True), ("x", False)):
+        hop = Hop("http://h/", "not-modified", headers=(("content-length", length),))
+        assert contradicts(hop, Visit(1, "new"), version) is contradicted
+    packed = Hop("http://h/", "not-modified", headers=(("content-length", "8"), ("content-encoding", "gzip")))
+    assert not contradicts(packed, Visit(1, "new"), version)
+
+
+def test_a_doubtful_answer_concludes_nothing() -> None:
+    """What the run noted goes, whatever it was; what came before stays."""
+    states = {5: "a" * 64, 9: "b" * 64}
+    notes = {5: Note(5, "new"), 9: Note(9, "changed")}
+    known = Obi("http://h/", "fobi", History.of(states), notes=notes, visit=Visit(9, "changed", etag='"x"'))
+    after = fold_obi(known, doubtful(known, "out of step"), 1)
+    assert after.history.as_dict() == {5: "a" * 64}
+    assert (after.due, after.visit) == (1, Visit(9, "doubtful", message="out of step"))
+    gone = replace(known, visit=Visit(9, "gone", gone_since=3, gone=2))
+    assert loss_of(Config(lost_grace=0.0), replace(gone, visit=fold_obi(gone, doubtful(gone, ""), 1).visit)) is None
