@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-FAULTS = frozenset(("server-error", "unreachable", "timeout", "truncated", "forbidden", "blocked-address"))
+FAULTS = frozenset(
+    ("server-error", "unreachable", "timeout", "truncated", "forbidden", "bad-certificate", "blocked-address")
+)
 """Outcomes that speak of the host and not of the one file."""
 
 _MOST_HOSTS = 50_000

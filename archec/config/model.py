@@ -44,8 +44,10 @@ class FetchConfig:
     contact: t.Text = setting("", "Mail address or web page of the archive's operator; part of the User-Agent.")
     user_agent: t.Text = setting("", "The whole User-Agent; empty: made of archec, its version, name and contact.")
     workers: t.Positive = setting(2, "Worker processes; each has its share of the hosts.")
+    max_memory: t.Size = setting(1_000_000_000, "Maximum memory of one worker.", "1GB")
     concurrency: t.Positive = setting(64, "Maximum number of requests in flight.")
     per_host: t.Positive = setting(2, "Maximum number of requests in flight to one host.")
+    per_address: t.Positive = setting(4, "Maximum number of requests in flight to one address, whatever its names.")
     delay: t.Duration = setting(0.25, "Minimum time between two requests to one host.", "250ms")
     max_delay: t.Duration = setting(
         300.0, "With a Retry-After or Crawl-delay longer than this, the host waits for the next run.", "5m"
@@ -72,6 +74,8 @@ class FetchConfig:
     allow_networks: t.Networks = setting(
         (), "Private networks that may be fetched from, e.g. [10.1.0.0/16]; none by default.", []
     )
+    old_tls: t.Flag = setting(True, "Use TLS 1.0, 1.1 and legacy renegotiation where a server has nothing better.")
+    insecure_hosts: t.Hosts = setting((), "Hosts whose certificates need not verify, e.g. [papers.example.org].", [])
     revisit_min: t.Duration = setting(7 * 86400.0, "A known file is visited again after this at the earliest ...", "7d")
     revisit_max: t.Duration = setting(365 * 86400.0, "... and after this at the latest.", "365d")
     reverify: t.Duration = setting(

@@ -201,6 +201,7 @@ Stamp = Annotated[
 Email = Annotated[str, _must_be("a mail address", r"[^\s@<>&]+@([^\s@.<>&]+\.)+[^\s@.<>&]+")]
 
 RobotsTags = Annotated[Literal["record", "obey"], _must_be("'record' or 'obey'")]
+Hosts = Annotated[tuple[str, ...], _must_be("a list of hosts such as [papers.example.org]", read=_lower)]
 Denials = Annotated[
     tuple[Denial, ...],
     _must_be("a list of groups with hosts, urls, networks (each a list) and a reason", read=_denials),

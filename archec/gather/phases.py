@@ -120,7 +120,8 @@ class Phases:
 
     def _pass(self, phase: FilePhase, texts: TextPool, *, last_pass: bool) -> tuple[bool, list[str]]:
         config, sink = self.archive.config, ("archec.gather.sink:store_sink", (self.archive.layout, self.report.run))
-        with FetchPool(config.fetch, config.agent, sink) as pool:
+        most = self.options.budget.bytes
+        with FetchPool(config.fetch, config.agent, sink, max_bytes=most) as pool:
             try:
                 return phase.fetch(pool, texts, Feeder(self.spool, phase.queue), last_pass=last_pass)
             except BaseException as error:

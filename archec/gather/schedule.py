@@ -7,7 +7,9 @@ from archec.config import Config
 
 _DAY = 86400
 _HELD = frozenset({"new", "changed", "same", "not-modified", "cosmetic"})
-_REFUSED = frozenset({"forbidden", "robots", "too-large", "bad-url", "blocked-address", "denied"})
+_REFUSED = frozenset(
+    {"forbidden", "robots", "too-large", "bad-url", "bad-certificate", "blocked-address", "denied"}
+)
 
 
 def next_due(config: Config, visit: Visit, last_noted: int | None, *, lost: bool, deferred: bool = False) -> int:

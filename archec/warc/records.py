@@ -146,6 +146,8 @@ def http_head(seen: Observation) -> StatusAndHeaders:
     size = "0" if seen.kind == "redirect" else str(seen.size)
     headers: list[tuple[str, str]] = []
     for name, value in seen.headers:
+        if name == _TLS:
+            continue
         value = _CONTROL.sub(" ", value).strip()
         if name.lower() == "content-length" and value != size and size != "-1":
             name = f"X-Archive-Orig-{name}"
@@ -162,6 +164,8 @@ def http_head(seen: Observation) -> StatusAndHeaders:
     return head
 
 
+_TLS = "archec-tls"
+"""The field among recorded headers that is not the server's: what TLS needed beyond what is usual."""
 _SHA256 = "WARC-X-Archec-SHA256"
 """The header with what archec identifies the contents by; WARC digests are SHA-1, as other tools expect."""
 
@@ -226,7 +230,8 @@ def revisit(seen: Observation, digest: str) -> ArcWarcRecord:
 
 def _headers(seen: Observation, payload: str, block: str) -> dict[str, str]:
     kind = "response" if seen.kind == "redirect" else seen.kind
-    return {
+    needed = dict(seen.headers).get(_TLS)
+    return ({"WARC-X-Archec-TLS": needed} if needed else {}) | {
         "WARC-Record-ID": record_id(seen.tist, seen.id, kind),
         "WARC-Date": iso(seen.tist),
         "WARC-Payload-Digest": payload,

@@ -14,7 +14,7 @@ import httpx
 from archec.config import FetchConfig
 from archec.web.guard import allowed
 from archec.web.h1 import Answer
-from archec.web.headers import kept, raw_headers, wait_asked
+from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked
 from archec.web.limits import Flight, Tuning
 from archec.web.location import location_of
 from archec.web.outcome import EXPECTED, Blocked, Outcome, Truncated, fault_of, of_status
@@ -64,7 +64,7 @@ class _Exchange:
             kind,
             outcome,
             self.response.status_code,
-            kept(self.fields),
+            kept(self.fields) + _of_tls(self.response),
             content_type=self.fields.get("content-type", ""),
             message=message,
             address=self.response.extensions.get("address", ""),
@@ -234,6 +234,12 @@ class Client:
                 self._progress(len(chunk), 0)
                 if flight.received > self._tuning.drain:
                     return
+
+
+def _of_tls(response: httpx.Response) -> tuple[tuple[str, str], ...]:
+    """What TLS needed, as a field among the headers, so that it is kept with the visit."""
+    needed = response.extensions.get("tls")
+    return ((TLS_FIELD, needed),) if needed else ()
 
 
 def _without_body(exchange: _Exchange, response: httpx.Response) -> Attempt:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
@@ -25,11 +26,12 @@ from archec.errors import ConfigError
 from archec.web.guard import Guard, Resolver
 from archec.web.h1 import H1Connection
 from archec.web.limits import Tuning
-from archec.web.outcome import Blocked, Distrusted
+from archec.web.outcome import OURS, Blocked, Internal
+from archec.web.tls import Tls
 
 T = TypeVar("T")
 
-_MAX_ADDRESSES = 4
+MAX_ADDRESSES = 4
 """Maximum number of a host's addresses that are tried."""
 
 
@@ -80,28 +82,14 @@ class Proxies:
 
 
 class Connector:
-    """Makes connections whose other end the guard has checked.
+    """Makes connections whose other end the guard has checked. ``issuers`` fetches a certificate from a URL."""
 
-    ``trust`` makes the TLS context (certificates verified against certifi's or SSL_CERT_FILE's list).
-    """
-
-    def __init__(
-        self,
-        guard: Guard,
-        resolver: Resolver,
-        tuning: Tuning,
-        trust: Callable[[], ssl.SSLContext] = httpx.create_ssl_context,
-    ) -> None:
+    def __init__(self, guard: Guard, resolver: Resolver, tuning: Tuning, tls: Tls | None = None) -> None:
         self._guard = guard
         self._resolver = resolver
         self._tuning = tuning
-        self._trust = trust
-
-    @cached_property
-    def _context(self) -> ssl.SSLContext:
-        context = self._trust()
-        context.set_alpn_protocols(["http/1.1"])
-        return context
+        self._tls = tls or Tls()
+        self.issuers: Callable[[str], Awaitable[bytes]] = _no_issuers
 
     async def direct(
         self, scheme: str, host: str, port: int, timeout: float, *, exempt: bool = False
@@ -129,8 +117,7 @@ class Connector:
         """
         try:
             addresses = await _within(timeout, self._resolver.resolve(proxy.host, proxy.port), "the proxy's name")
-            context = self._context if proxy.scheme == "https" else None
-            return await self._first(addresses, proxy.host, proxy.port, timeout, context)
+            return await self._first(addresses, proxy.host, proxy.port, timeout, tls=proxy.scheme == "https")
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise httpx.ProxyError(f"the proxy {proxy.host}:{proxy.port} cannot be reached: {error}") from error
 
@@ -147,42 +134,60 @@ class Connector:
         public = [address for address in addresses if exempt or self._guard.allows(address)]
         if not public:
             raise Blocked(refusal(host, addresses[0]))
-        context = self._context if scheme == "https" else None
-        connection = await self._first(public[:_MAX_ADDRESSES], host, port, timeout, context)
+        connection = await self._first(public[:MAX_ADDRESSES], host, port, timeout, tls=scheme == "https")
         if not (exempt or self._guard.allows(connection.address)):  # what the socket says counts, not what it was told
             connection.abort()
             raise Blocked(refusal(host, connection.address))
         return connection
 
     async def _first(
-        self, addresses: Sequence[str], host: str, port: int, timeout: float, context: ssl.SSLContext | None
+        self, addresses: Sequence[str], host: str, port: int, timeout: float, *, tls: bool
     ) -> H1Connection:
-        """A connection to the first address that accepts one; with a ``context`` over TLS."""
-        loop = asyncio.get_running_loop()
+        """A connection to the first address that accepts one."""
         fault: httpx.TransportError = httpx.ConnectError(f"{host} has no address")
         for address in addresses:
-            connecting = loop.create_connection(
-                lambda: H1Connection(loop, self._tuning.header_bytes, self._tuning.header_count),
-                address,
-                port,
-                ssl=context,
-                server_hostname=None if context is None else host.rstrip("."),
-            )
+            connect = partial(self._to, address, port, host)
+            connecting = self._secured(host, connect) if tls else connect(None)
             try:
                 # each has its share of the time, so that one that drops packets leaves some for the others
-                _, connection = await _within(timeout / len(addresses), connecting, f"{host} ({address})")
-                return connection
-            except ssl.SSLCertVerificationError as error:
-                raise Distrusted(f"the certificate of {host} does not verify: {error.verify_message}") from error
-            except (OSError, ssl.SSLError) as error:
+                return await _within(timeout / len(addresses), connecting, f"{host} ({address})")
+            except OSError as error:
+                if error.errno in OURS:
+                    raise internal(error) from error
                 fault = httpx.ConnectError(f"{host} ({address}) cannot be connected to: {_reason(error)}")
             except httpx.ConnectTimeout as error:
                 fault = error
         raise fault
 
+    async def _to(self, address: str, port: int, host: str, context: ssl.SSLContext | None) -> H1Connection:
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(
+            lambda: H1Connection(loop, self._tuning.header_bytes, self._tuning.header_count),
+            address,
+            port,
+            ssl=context,
+            server_hostname=None if context is None else host.rstrip("."),
+        )
+        return connection
+
+    async def _secured(self, host: str, connect: Callable[[ssl.SSLContext], Awaitable[H1Connection]]) -> H1Connection:
+        connection, needs = await self._tls.connect(host, connect, H1Connection.leave, self.issuers)
+        if needs:
+            connection.tls = f"{', '.join(sorted(needs))} ({connection.tls_version})"
+        return connection
+
     async def _tunnel(self, proxy: Proxy, host: str, port: int, timeout: float, exempt: bool) -> H1Connection:
         if not exempt:
             await self.check(host, port, timeout)
+        try:
+            return await self._secured(host, partial(self._through, proxy, host, port, timeout))
+        except (OSError, ssl.SSLError) as error:
+            raise httpx.ConnectError(f"no TLS with {host} through the proxy: {_reason(error)}") from error
+
+    async def _through(
+        self, proxy: Proxy, host: str, port: int, timeout: float, context: ssl.SSLContext
+    ) -> H1Connection:
+        """TLS with a host on a connection through a proxy."""
         connection = await self.to_proxy(proxy, timeout)
         try:
             netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -192,15 +197,9 @@ class Connector:
             await connection.exchange(head + b"\r\n")
             if not 200 <= connection.status < 300:
                 raise httpx.ProxyError(f"the proxy answers CONNECT with HTTP {connection.status}")
-            below = connection.take_transport()
-            try:
-                transport = await asyncio.get_running_loop().start_tls(
-                    below, connection, self._context, server_hostname=host.rstrip(".")
-                )
-            except ssl.SSLCertVerificationError as error:
-                raise Distrusted(f"the certificate of {host} does not verify: {error.verify_message}") from error
-            except (OSError, ssl.SSLError) as error:
-                raise httpx.ConnectError(f"no TLS with {host} through the proxy: {_reason(error)}") from error
+            transport = await asyncio.get_running_loop().start_tls(
+                connection.take_transport(), connection, context, server_hostname=host.rstrip(".")
+            )
             if transport is None:
                 raise httpx.ConnectError(f"no TLS with {host} through the proxy: closed")
             connection.give_transport(transport)
@@ -211,6 +210,16 @@ class Connector:
             connection.abort()
             raise
         return connection
+
+
+async def _no_issuers(url: str) -> bytes:
+    return b""
+
+
+def internal(error: OSError) -> Internal:
+    """The error for one of ``OURS``."""
+    hint = "; see 'ulimit -n'" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+    return Internal(f"this machine makes no further connection: {_reason(error)}{hint}")
 
 
 def refusal(host: str, address: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +39,8 @@ class Fetcher:
     """Fetches one hop for each task; for use inside a running event loop.
 
     ``emit`` is called exactly once for every serial that was submitted, unless ``aclose`` comes first, but for hops
-    that are ``doubtful``.
+    that are ``doubtful``, and unless ``max_bytes`` have come: then nothing is begun any more, and what is not whole is
+    dropped without a word.
     ``fatal`` is called if the sink cannot write; no further request is started then.
     """
 
@@ -54,6 +56,7 @@ class Fetcher:
         carriers: Transports | None = None,
         fatal: Callable[[StorageFull | StorageFailed], None] | None = None,
         progress: Callable[[int, int], None] | None = None,
+        max_bytes: int = 0,
     ) -> None:
         self._config = config
         self._tuning = tuning or Tuning()
@@ -64,11 +67,16 @@ class Fetcher:
         self._carriers = carriers or transports(
             Policy.of(config, agent, "fetch"), self._tuning, self._concurrency
         )
-        self._client = Client(config, self._tuning, agent, sink, self._carriers, progress or _no_op)
-        self._robots = RobotsCache(self._client, agent, self._tuning)
+        self._client = Client(config, self._tuning, agent, sink, self._carriers, self._count)
+        self._progress = progress or _no_op
+        self._bytes_left = max_bytes or sys.maxsize
+        self._robots = RobotsCache(self._client, agent, self._tuning, config.delay)
         self._hosts = HostQueues(
-            Politeness(config.per_host, config.delay, config.max_delay, config.host_failures, self._tuning.penalty)
-        )
+            Politeness(
+                config.per_host, config.per_address, config.delay, config.max_delay, config.host_failures,
+                self._tuning.penalty,
+            )
+        )  # fmt: skip
         self._flights: set[Flight] = set()
         self._runners: set[asyncio.Task[None]] = set()
         self._held: set[_Held] = set()
@@ -138,6 +146,19 @@ class Fetcher:
         await self._carriers.http.aclose()
         await self._carriers.ftp.aclose()
 
+    def _count(self, size: int, requests: int) -> None:
+        self._progress(size, requests)
+        self._bytes_left -= size
+        if self._bytes_left <= 0 and self._open:
+            self.drop_queued()
+            self._loop.call_soon(self._break_off)
+
+    def _break_off(self) -> None:
+        """Ends the requests whose body is not whole."""
+        for flight in self._flights:
+            if flight.runner is not None:
+                flight.runner.cancel()
+
     # -- scheduling -------------------------------------------------------------------------------
 
     def _release(self, queued: QueuedTask, flight: Flight) -> None:
@@ -199,12 +220,20 @@ class Fetcher:
         elif (error := runner.exception()) is not None:
             self._loop.call_exception_handler({"message": f"fetching {url} broke", "exception": error})
             message = f"a fault of archec: {type(error).__name__}"
-            self._emit(queued.serial, failure(url, Outcome.UNREACHABLE, message))
+            self._emit(queued.serial, failure(url, Outcome.INTERNAL, message))
         flight.release()
 
     async def _attempt(self, queued: QueuedTask, flight: Flight) -> Attempt | None:
-        """The result of an attempt; None if robots.txt ended the task, or sent it back to its queue."""
+        """The result of an attempt; None if robots.txt ended the task, or if it went back to its queue."""
         url = queued.task.url
+        host = queued.host
+        if not host.located:
+            address = await self._carriers.locate("/".join(url.split("/", 3)[:3]))
+            if not host.located:
+                self._hosts.locate(host, address)
+        if self._hosts.crowded(host):
+            self._hosts.add(queued)
+            return None
         if self._config.robots == "obey" and not url.startswith("ftp:"):
             origin = url[: url.index("/", 8)]
             robots = self._robots.known(origin)

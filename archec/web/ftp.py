@@ -3,8 +3,8 @@
 Each session retrieves one file: anonymous, passive, binary. The guard checks the address, which is then
 connected to as a number; the data connection goes to that same address whatever the server's PASV answer
 says (no bounce; ftplib's default). Replies become the nearest HTTP status: 550 is 404 (403 if it mentions
-permission), 530 and the like 401, 4xx 503; the reply's text is the message. An If-Modified-Since that equals the
-date of MDTM gives 304.
+permission), 530 and the like 401, 4xx 503; the reply's text is the message. Size and date (SIZE and MDTM) make an
+ETag, where the server tells both: the same one gives 304.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from urllib.parse import unquote_to_bytes
 
 import httpx
 
-from archec.web.connect import refusal
+from archec.web.connect import MAX_ADDRESSES, internal, refusal
 from archec.web.guard import Guard, Resolver
 from archec.web.headers import clean
-from archec.web.outcome import Blocked, Truncated
+from archec.web.outcome import OURS, Blocked, Internal, Truncated
+from archec.web.policy import port_of
 
 _MAX_REPLIES = 256_000
 """Maximum number of bytes of replies in one session."""
@@ -53,7 +54,7 @@ class FtpTransport(httpx.AsyncBaseTransport):
         if url.scheme != "ftp":
             raise httpx.UnsupportedProtocol(f"{url.scheme} is not supported")
         loop = asyncio.get_running_loop()
-        host, port = url.raw_host.decode("ascii"), url.port or ftplib.FTP_PORT
+        host, port = url.raw_host.decode("ascii"), port_of(url)
         path = _path(request.extensions.get("target") or url.raw_path)
         timeout: float = request.extensions.get("timeout", {}).get("connect") or 20.0
         try:
@@ -63,22 +64,30 @@ class FtpTransport(httpx.AsyncBaseTransport):
         public = [address for address in addresses if self._guard.allows(address)]
         if not public:
             raise Blocked(refusal(host, addresses[0]))
-        session = _Session(public[0], port, timeout, self._idle)
-        since = request.headers.get("if-modified-since", "")
-        opening = loop.run_in_executor(self._threads, session.open, path, self._contact, since)
+        held, contact = request.headers.get("if-none-match", ""), self._contact
+        public = public[:MAX_ADDRESSES]
+        for number, address in enumerate(public, 1):
+            session = _Session(address, port, timeout / len(public), self._idle)
+            try:
+                status, headers, message = await loop.run_in_executor(
+                    self._threads, session.open, path, contact, held
+                )
+                break
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                self.end(session)
+                if number == len(public) or isinstance(error, Internal):
+                    raise
+            except BaseException:
+                self.end(session)
+                raise
         sent = request.extensions.get("sent")
-        try:
-            status, headers, message = await opening
-        except BaseException:
-            self.end(session)
-            raise
         if sent is not None:
             sent()
         return httpx.Response(
             status,
             headers=headers,
             stream=_FtpBody(self, session, self._threads),
-            extensions={"http_version": b"FTP", "address": public[0], "message": message},
+            extensions={"http_version": b"FTP", "address": address, "message": message},
         )
 
     def end(self, session: _Session) -> None:
@@ -132,7 +141,7 @@ class _Session:
         self._lock = threading.Lock()
         self._ended = False
 
-    def open(self, path: str, contact: str, since: str) -> tuple[int, list[tuple[str, str]], str]:
+    def open(self, path: str, contact: str, held: str) -> tuple[int, list[tuple[str, str]], str]:
         """Status, headers and message; with status 200 the data connection is open."""
         headers: list[tuple[str, str]] = []
         with self._lock:
@@ -143,12 +152,14 @@ class _Session:
                     self._ftp.sock.settimeout(self._idle)
                 self._ftp.login("anonymous", contact or "archec@")
                 self._ftp.voidcmd("TYPE I")
-                modified = self._modified(path)
-                if modified:
-                    headers.append(("Last-Modified", modified))
-                    if modified == since:
+                stamp, size = self._modified(path), self._size(path)
+                if stamp is not None:
+                    headers.append(("Last-Modified", format_datetime(stamp, usegmt=True)))
+                if stamp is not None and size >= 0:
+                    tag = f'"{size}-{stamp:%Y%m%d%H%M%S}"'
+                    headers.append(("ETag", tag))
+                    if tag == held:
                         return 304, headers, ""
-                size = self._size(path)
                 self._data = self._ftp.transfercmd(f"RETR {path}")
                 self._data.settimeout(self._idle)
                 if size >= 0:
@@ -158,6 +169,8 @@ class _Session:
             except TimeoutError as error:
                 raise httpx.ConnectTimeout("the ftp server does not answer") from error
             except (OSError, EOFError) as error:
+                if isinstance(error, OSError) and error.errno in OURS:
+                    raise internal(error) from error
                 reason = str(error) or "closed the connection"
                 raise httpx.ConnectError(f"the ftp server cannot be asked: {reason}") from error
             except (ValueError, UnicodeError) as error:
@@ -198,12 +211,12 @@ class _Session:
                 self._data.close()
             self._ftp.close()
 
-    def _modified(self, path: str) -> str:
+    def _modified(self, path: str) -> datetime | None:
         try:
             text = self._ftp.sendcmd(f"MDTM {path}").split()[-1].partition(".")[0]
-            return format_datetime(datetime.strptime(text, "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc), usegmt=True)
+            return datetime.strptime(text, "%Y%m%d%H%M%S").replace(tzinfo=timezone.utc)
         except (ftplib.Error, ValueError, IndexError):
-            return ""
+            return None
 
     def _size(self, path: str) -> int:
         try:

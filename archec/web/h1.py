@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import re
 import select
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar, cast
 
@@ -74,6 +75,8 @@ class H1Connection(asyncio.Protocol):
         """Set while the transport below takes no more bytes of a request."""
         self.address = ""
         """The numeric address at the other end."""
+        self.tls = ""
+        """What TLS needed beyond what is usual, for people."""
         self.lost = False
         self.idle_since = 0.0
         self.used = 0
@@ -83,6 +86,7 @@ class H1Connection(asyncio.Protocol):
         self.on_surplus: Callable[[], None] | None = None
         """Called where bytes come that nobody asked for."""
         self._poll = select.poll()
+        self._tls_object: ssl.SSLObject | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -232,6 +236,17 @@ class H1Connection(asyncio.Protocol):
             self._transport.abort()
         self.lost = True
 
+    def leave(self) -> bytes:
+        """Closes a TLS connection and gives the certificate (DER) of the other end."""
+        self.abort()
+        found = self._tls_object
+        return (found.getpeercert(binary_form=True) or b"") if found is not None else b""
+
+    @property
+    def tls_version(self) -> str:
+        """The version of TLS on this connection."""
+        return (self._tls_object.version() or "") if self._tls_object is not None else ""
+
     def take_transport(self) -> asyncio.Transport:
         """The transport below, for TLS to be started on it."""
         self._parser = None
@@ -240,6 +255,7 @@ class H1Connection(asyncio.Protocol):
     def give_transport(self, transport: asyncio.Transport) -> None:
         """Sets the transport to use from now on."""
         self._transport = transport
+        self._tls_object = transport.get_extra_info("ssl_object")
         self.used = 0
         self.answers.clear()
 
@@ -249,6 +265,7 @@ class H1Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if peer else ""
+        self._tls_object = transport.get_extra_info("ssl_object")
         sock = transport.get_extra_info("socket")
         if sock is not None:
             self._poll.register(sock.fileno(), select.POLLIN)
@@ -307,8 +324,11 @@ class H1Connection(asyncio.Protocol):
         if self._head is None or not self._head.done():
             self._fail(httpx.ReadError(f"the server {reason} the connection without an answer"))
         elif exc is None and self._until_close():  # a body of HTTP/1.0 is complete where the connection ends
-            self._complete = True
-            self._wake()
+            if self._ended_properly():
+                self._complete = True
+                self._wake()
+            else:
+                self._fail(Truncated("the TLS connection ended without notice in mid-body"))
         else:
             self._fail(Truncated(f"the server {reason} the connection in mid-body"))
 
@@ -330,6 +350,8 @@ class H1Connection(asyncio.Protocol):
         self.status = self._parser.get_status_code()
         if self.status == 101:
             self._fail(httpx.RemoteProtocolError("the server switches to another protocol"))
+        elif self.status < 100:
+            self._fail(httpx.RemoteProtocolError(f"the answer has the status {self.status:03}, which is none"))
         elif self.status >= 200 and self._head is not None and not self._head.done():
             if self._bodiless:
                 self._complete, self._keep = True, self._parser.should_keep_alive()
@@ -359,8 +381,24 @@ class H1Connection(asyncio.Protocol):
     # -- inside -----------------------------------------------------------------------------------
 
     def _until_close(self) -> bool:
-        """Whether only the end of the connection marks the end of the body."""
-        return not any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
+        """Whether only the end of the connection marks the end of the body: RFC 9112 section 6.3."""
+        coding = [value.lower() for name, value in self.headers if name.lower() == b"transfer-encoding"]
+        if coding:
+            return coding[-1].rpartition(b",")[2].strip() != b"chunked"
+        return not any(name.lower() == b"content-length" for name, _ in self.headers)
+
+    def _ended_properly(self) -> bool:
+        """Whether TLS, where there is any, was ended by the other end (close_notify) and not by whoever cut the line:
+        RFC 9112 section 9.8."""
+        if self._tls_object is None:
+            return True
+        try:
+            self._tls_object.read(1)
+        except ssl.SSLZeroReturnError:
+            return True
+        except ssl.SSLError:
+            return False
+        return False
 
     def _fail(self, error: Exception) -> None:
         if self._error is None:

@@ -20,6 +20,9 @@ KEPT = frozenset(
 )  # fmt: skip
 """The headers that a hop has; others are dropped."""
 
+TLS_FIELD = "archec-tls"
+"""A field of archec's own beside those of the server: what TLS needed beyond what is usual."""
+
 _WANTED = {name.encode("ascii"): name for name in KEPT | {"retry-after", "transfer-encoding"}}
 _MAX_VALUE = 1024
 _MAX_LOCATION = 8192

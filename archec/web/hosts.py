@@ -2,7 +2,8 @@
 
 A host (name and port, as they stand in the URL) has at most ``per_host`` requests in flight, starts them
 at least its delay apart, is slowed down when it says so, and is given up for this run after
-``host_failures`` faults in a row. Hosts that may start a request take turns.
+``host_failures`` faults in a row. Hosts of one address have at most ``per_address`` requests in flight together. Hosts
+that may start a request take turns.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from itertools import count
 from archec.web.outcome import Outcome
 from archec.web.task import FetchTask
 
+_MAX_HOSTS = 50_000
+"""With so many hosts, those of which nothing needs to be known are forgotten."""
+
 
 @dataclass(frozen=True, slots=True)
 class Politeness:
     """The settings of the queues (``fetch.*``); times in seconds. ``penalty``: the first slow-down."""
 
     per_host: int
+    per_address: int
     delay: float
     max_delay: float
     host_failures: int
@@ -46,6 +51,15 @@ class QueuedTask:
 
 
 @dataclass(slots=True, eq=False)
+class _Address:
+    """What the hosts of one address share."""
+
+    active: int = 0
+    waiting: deque[HostQueue] = field(default_factory=deque)
+    """Hosts that have something to start, and wait until another one's request is over."""
+
+
+@dataclass(slots=True, eq=False)
 class HostQueue:
     """A host's tasks and what is known of the host in this run."""
 
@@ -58,8 +72,11 @@ class HostQueue:
     penalty: float = 0.0
     faults: int = 0
     given_up: GivenUp | None = None
+    located: bool = False
+    address: _Address | None = None
+    """None where it is not known, or a proxy is asked."""
     listed: bool = False
-    """Whether it stands in one of the two lists of hosts that have something to start."""
+    """Whether it stands in one of the lists of hosts that have something to start."""
 
 
 class HostQueues:
@@ -73,6 +90,8 @@ class HostQueues:
     def __init__(self, politeness: Politeness) -> None:
         self._politeness = politeness
         self._hosts: dict[str, HostQueue] = {}
+        self._room = _MAX_HOSTS
+        self._addresses: dict[str, _Address] = {}
         self._ready: deque[HostQueue] = deque()
         self._waiting: list[tuple[float, int, HostQueue]] = []
         self._later: list[tuple[float, int, QueuedTask]] = []
@@ -82,8 +101,22 @@ class HostQueues:
         """The host with this name, a new one at the first call."""
         host = self._hosts.get(key)
         if host is None:
+            if len(self._hosts) >= self._room:
+                self._forget()
             host = self._hosts[key] = HostQueue(key)
         return host
+
+    def _forget(self) -> None:
+        """Makes room: forgets hosts of which nothing is known, and where nobody is."""
+        busy = {entry[2].host.key for entry in self._later}
+        self._hosts = {
+            key: host
+            for key, host in self._hosts.items()
+            if host.tasks or host.active or host.listed or host.faults or host.penalty or host.given_up or key in busy
+        }
+        used = {id(host.address) for host in self._hosts.values()}
+        self._addresses = {name: one for name, one in self._addresses.items() if one.active or id(one) in used}
+        self._room = max(_MAX_HOSTS, 2 * len(self._hosts))
 
     def add(self, queued: QueuedTask) -> None:
         """Queues a task behind those of its host whose rank is the same or smaller."""
@@ -107,11 +140,17 @@ class HostQueues:
             host.listed = False
             if not host.tasks or host.active >= self._politeness.per_host:
                 continue
+            if host.address is not None and host.address.active >= self._politeness.per_address:
+                host.listed = True
+                host.address.waiting.append(host)
+                continue
             if host.next_start > now:  # it was paused after it was listed
                 self._enlist(host)
                 continue
             queued = heapq.heappop(host.tasks)[2]
             host.active += 1
+            if host.address is not None:
+                host.address.active += 1
             delay = self.delay(host)
             if delay:
                 host.next_start = now + delay
@@ -128,8 +167,32 @@ class HostQueues:
     def done(self, host: HostQueue) -> None:
         """One of the host's tasks is no longer active."""
         host.active -= 1
+        self._leave(host.address)
         if host.tasks and not host.listed:
             self._enlist(host)
+
+    def locate(self, host: HostQueue, address: str) -> None:
+        """Says where a host is, empty where only a proxy knows; its requests in flight count there from now on."""
+        host.located = True
+        if address:
+            host.address = self._addresses.setdefault(address, _Address())
+            host.address.active += host.active
+
+    def crowded(self, host: HostQueue) -> bool:
+        """Whether more requests are in flight to the host's address than may be."""
+        return host.address is not None and host.address.active > self._politeness.per_address
+
+    def _leave(self, address: _Address | None) -> None:
+        if address is None:
+            return
+        address.active -= 1
+        while address.waiting and address.active < self._politeness.per_address:
+            host = address.waiting.popleft()
+            host.listed = False
+            if host.tasks:
+                self._enlist(host)
+                if not host.next_start:
+                    return  # it starts at once; one that has to let its delay pass would leave the place empty
 
     def delay(self, host: HostQueue) -> float:
         """The time to keep between two starts."""

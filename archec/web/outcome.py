@@ -1,12 +1,12 @@
 """What became of a request: the vocabulary of outcomes, and the exceptions that lead to one of them.
 
-The exceptions are httpx's, so that any httpx transport can be used, and four of our own::
+The exceptions are httpx's, so that any httpx transport can be used, and some of our own::
 
     httpx.TransportError
      +-- ConnectError            unreachable      no name, no route, refused, TLS failed
      |    +-- Blocked            blocked-address  the guard refuses the address
      |    +-- Denied             denied           fetch.deny has the address
-     |    +-- Distrusted         unreachable      the certificate does not verify; not tried again
+     |    +-- Distrusted         bad-certificate  the certificate does not verify
      +-- ConnectTimeout, ...     timeout
      +-- ReadError               unreachable      closed or reset before an answer
      |    +-- Truncated          truncated        closed or reset within a body, or a wrong length
@@ -14,10 +14,12 @@ The exceptions are httpx's, so that any httpx transport can be used, and four of
      +-- RemoteProtocolError     server-error     not HTTP, or larger than our limits
      +-- ProxyError              unreachable      the proxy refuses or is not there
      +-- UnsupportedProtocol     bad-url
+     +-- Internal                internal         this machine is out of something
 """
 
 from __future__ import annotations
 
+import errno
 import re
 from enum import Enum
 from typing import NamedTuple
@@ -50,6 +52,7 @@ class Outcome(str, Enum):
     TOO_LARGE = "too-large"
     ROBOTS = "robots"
     BAD_URL = "bad-url"
+    BAD_CERTIFICATE = "bad-certificate"
     BLOCKED_ADDRESS = "blocked-address"
     DENIED = "denied"
     """The operator's configuration (``fetch.deny``) says not to."""
@@ -59,7 +62,7 @@ class Outcome(str, Enum):
     DOUBTFUL = "doubtful"
     """An answer that may have been one to another request; what came of it does not count."""
     INTERNAL = "internal"
-    """A fault of ours: the processes that tried it were lost. Never held against the host."""
+    """A fault of ours: processes were lost, or this machine is out of something. Never held against the host."""
 
     def __str__(self) -> str:
         return self.value
@@ -116,6 +119,10 @@ class Distrusted(httpx.ConnectError):
     """The server's certificate does not verify."""
 
 
+class Internal(httpx.TransportError):
+    """This machine cannot make a connection, whatever the other end does: a fault of ours."""
+
+
 class Truncated(httpx.ReadError):
     """A body ended before its end, or went on after it."""
 
@@ -135,10 +142,14 @@ class Fault(NamedTuple):
 EXPECTED = (httpx.RequestError, httpx.InvalidURL, httpx.StreamError)
 """Everything that is raised because of what a server or a network does."""
 
+OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+"""Errors of the system that say something about this machine, and nothing about the other end."""
+
 _FAULTS: tuple[tuple[type[Exception], Outcome, bool], ...] = (
     (Blocked, Outcome.BLOCKED_ADDRESS, True),
     (Denied, Outcome.DENIED, True),
-    (Distrusted, Outcome.UNREACHABLE, True),
+    (Distrusted, Outcome.BAD_CERTIFICATE, True),
+    (Internal, Outcome.INTERNAL, False),
     (Truncated, Outcome.TRUNCATED, False),
     (TooLarge, Outcome.TOO_LARGE, True),
     (httpx.TimeoutException, Outcome.TIMEOUT, False),

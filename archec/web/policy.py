@@ -19,8 +19,9 @@ class Policy:
     """Times in seconds, sizes in bytes; 0 means no limit.
 
     ``agent`` is the User-Agent, ``contact`` the password of anonymous ftp. ``allow_networks`` are exempt from the
-    guard, ``deny`` is what is never asked. An answer fails that brings no byte for ``idle_timeout``, is slower than
-    ``min_rate`` bytes a second on average, larger than ``max_size`` or not over within ``total_timeout``.
+    guard, ``deny`` is what is never asked, ``old_tls`` and ``insecure_hosts`` are for :mod:`archec.web.tls`. An answer
+    fails that brings no byte for ``idle_timeout``, is slower than ``min_rate`` bytes a second on average, larger than
+    ``max_size`` or not over within ``total_timeout``.
     """
 
     agent: str
@@ -33,10 +34,16 @@ class Policy:
     total_timeout: float = 0.0
     min_rate: int = 0
     max_size: int = 0
+    old_tls: bool = False
+    insecure_hosts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, config: FetchConfig, agent: str, profile: Profile) -> Policy:
-        """The policy of a profile, as configured. Only *fetch* bounds the size of a file and the time for it."""
+        """The policy of a profile, as configured.
+
+        Only *fetch* bounds the size of a file and the time for it, and makes do with poor TLS: tokens and keys pass
+        through the others.
+        """
         bounded = profile == "fetch"
         return cls(
             agent,
@@ -49,6 +56,8 @@ class Policy:
             config.total_timeout if bounded else 0.0,
             0 if profile == "upload" else config.min_rate,
             config.max_size if bounded else 0,
+            bounded and config.old_tls,
+            config.insecure_hosts if bounded else (),
         )
 
 
@@ -61,6 +70,14 @@ def named(url: str) -> dict[str, Any]:
         httpx.InvalidURL: it is no URL.
     """
     return {"named": origin_of(httpx.URL(url))}
+
+
+def port_of(url: httpx.URL) -> int:
+    """The port to connect to. Raises httpx.UnsupportedProtocol for port 0, at which nothing can listen."""
+    port = url.port if url.port is not None else PORTS.get(url.scheme, 80)
+    if not port:
+        raise httpx.UnsupportedProtocol("port 0 is none")
+    return port
 
 
 def origin_of(url: httpx.URL) -> tuple[str, int]:

@@ -88,12 +88,14 @@ class FetchPool:
         tuning: Tuning | None = None,
         *,
         silence: float = 60.0,
+        max_bytes: int = 0,
     ) -> None:
         """Starts nothing yet.
 
         ``sink`` is the function (``module:name``) that gives a :class:`archec.web.task.Sink` in each worker, and its
-        arguments. A worker without a sign of life for ``silence`` seconds is killed. Raises ConfigError where a proxy
-        of the configuration or environment is none.
+        arguments. A worker without a sign of life for ``silence`` seconds is killed. Once ``received`` has come to
+        ``max_bytes`` nothing is fetched any more, and nothing comes of tasks that were under way. Raises ConfigError
+        where a proxy of the configuration or environment is none.
         """
         Proxies(config.proxy)
         self._deny = Deny(config.deny)
@@ -102,6 +104,7 @@ class FetchPool:
         self._sink = sink
         self._tuning = tuning or Tuning()
         self._silence = silence
+        self._max_bytes = max_bytes
         self._decode = decoder(wire.FromWorker).decode
         self._seats: list[_FetchSeat] = []
         self._selector = selectors.DefaultSelector()
@@ -116,7 +119,8 @@ class FetchPool:
         unfinished and failed ones too; ``collect`` counts."""
 
     def __enter__(self) -> FetchPool:
-        count = min(self._config.workers, self._config.concurrency)
+        # Only a single process knows at any moment how much has come.
+        count = 1 if self._max_bytes else min(self._config.workers, self._config.concurrency)
         try:
             for number, share in enumerate(shares(self._config.concurrency, [self._config.concurrency] * count)):
                 self._seats.append(_FetchSeat(number, share))
@@ -247,6 +251,7 @@ class FetchPool:
     def _start(self, seat: _FetchSeat) -> None:
         order = (
             self._config, self._agent, self._sink, self._tuning, seat.concurrency, self._silence / 4,
+            max(1, self._max_bytes - self.received) if self._max_bytes else 0,
         )  # fmt: skip
         try:
             seat.process = Process("archec.web.worker:serve", order, patience=self._silence)

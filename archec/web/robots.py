@@ -34,8 +34,9 @@ from archec.web.outcome import EXPECTED, Outcome, fault_of, of_status
 _AGENT_LINE = re.compile(r"^([ \t]*user[- ]?agents?[ \t]*[: \t][ \t]*)([^#\r\n]*)", re.I | re.M)
 _MAX_LINE = 4096
 _MAX_LINES = 20_000
-_MAX_REMEMBERED = 20_000
-"""Maximum number of origins whose rules are remembered."""
+_MAX_REMEMBERED = 64_000_000
+"""Maximum size of all rules that are remembered, as estimated; those that were used least recently go first."""
+_PER_ORIGIN, _PER_LINE = 2048, 1024
 _TRIES = 2
 
 
@@ -46,6 +47,8 @@ class Rules:
     protego: Protego | None
     token: str
     delay: float = 0.0
+    size: int = _PER_ORIGIN
+    """Bytes that the rules take, estimated from above."""
 
     def allows(self, url: str) -> bool:
         """Whether our agent may fetch ``url``."""
@@ -59,12 +62,14 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The rules of an origin are not available. ``lasting``: the next run will not get them either (a refused
-    address)."""
+    """The rules of an origin are not available. ``again``: a second try may get them; ``lasting``: not even the next
+    run will (a refused address)."""
 
     outcome: Outcome
     message: str
     lasting: bool = False
+    again: bool = True
+    size: int = _PER_ORIGIN
 
 
 Robots = Rules | Unknown
@@ -73,18 +78,24 @@ ALLOW_ALL = Rules(None, "")
 
 
 class RobotsCache:
-    """Rules by origin (``http://host:port``), fetched through the same client and guard as files."""
+    """Rules by origin (``http://host:port``), fetched through the same client and guard as files; between two requests
+    for those of one origin at least ``delay`` seconds pass."""
 
-    def __init__(self, client: Client, agent: str, tuning: Tuning) -> None:
+    def __init__(self, client: Client, agent: str, tuning: Tuning, delay: float = 0.0) -> None:
         self._client = client
+        self._delay = delay
         self._token = product_token(agent)
         self._tuning = tuning
         self._known: OrderedDict[str, Robots] = OrderedDict()
+        self._size = 0
         self._fetching: dict[str, asyncio.Task[Robots]] = {}
 
     def known(self, origin: str) -> Robots | None:
         """The rules of an origin if they are known already."""
-        return self._known.get(origin)
+        robots = self._known.get(origin)
+        if robots is not None:
+            self._known.move_to_end(origin)
+        return robots
 
     async def learn(self, origin: str) -> Robots:
         """The rules of an origin; whoever asks first has them fetched, the others wait for the same answer."""
@@ -96,9 +107,11 @@ class RobotsCache:
         finally:
             if fetching.done():
                 self._fetching.pop(origin, None)
-        self._known[origin] = robots
-        if len(self._known) > _MAX_REMEMBERED:
-            self._known.popitem(last=False)
+        if origin not in self._known:
+            self._known[origin] = robots
+            self._size += robots.size
+            while self._size > _MAX_REMEMBERED and len(self._known) > 1:
+                self._size -= self._known.popitem(last=False)[1].size
         return robots
 
     async def aclose(self) -> None:
@@ -111,29 +124,34 @@ class RobotsCache:
         robots: Robots = ALLOW_ALL
         for number in range(_TRIES):
             if number:
-                await asyncio.sleep(self._tuning.backoff)
-            try:
-                robots = await asyncio.wait_for(self._follow(f"{origin}/robots.txt"), self._tuning.robots_timeout)
-            except asyncio.TimeoutError:
-                robots = Unknown(Outcome.TIMEOUT, f"robots.txt took longer than {self._tuning.robots_timeout:g} s")
-            if not isinstance(robots, Unknown) or robots.lasting:
+                await asyncio.sleep(max(self._tuning.backoff, self._delay))
+            robots = await self._follow(f"{origin}/robots.txt")
+            if not isinstance(robots, Unknown) or robots.lasting or not robots.again:
                 break
         return robots
 
     async def _follow(self, url: str) -> Robots:
+        timeout, seen = self._tuning.robots_timeout, {url}
         try:
             for _ in range(self._tuning.robots_redirects + 1):
-                found = await self._request(url)
+                found = await asyncio.wait_for(self._request(url), timeout)
                 if not isinstance(found, str):
                     return found
                 url = normalise_url(found)
+                if url in seen:
+                    return Unknown(Outcome.SERVER_ERROR, "robots.txt redirects in a circle", again=False)
+                seen.add(url)
+                await asyncio.sleep(self._delay)
+        except asyncio.TimeoutError:
+            return Unknown(Outcome.TIMEOUT, f"robots.txt took longer than {timeout:g} s")
         except EXPECTED as error:
             fault = fault_of(error)
-            lasting = fault.outcome in (Outcome.BLOCKED_ADDRESS, Outcome.BAD_URL)
+            lasting = fault.outcome in (Outcome.BLOCKED_ADDRESS, Outcome.BAD_URL, Outcome.BAD_CERTIFICATE)
             return Unknown(fault.outcome, f"robots.txt is not available: {fault.message}", lasting)
         except (BadName, ValueError):
             return ALLOW_ALL  # redirects to nowhere: there is no robots.txt
-        return Unknown(Outcome.SERVER_ERROR, f"robots.txt redirects more than {self._tuning.robots_redirects} times")
+        text = f"robots.txt redirects more than {self._tuning.robots_redirects} times"
+        return Unknown(Outcome.SERVER_ERROR, text, again=False)
 
     async def _request(self, url: str) -> Robots | str:
         """Rules, or where a redirect leads."""
@@ -154,6 +172,8 @@ class RobotsCache:
         text = unpack(content, fields.get("content-encoding", ""), self._tuning.robots_size)
         if text is None:
             return Unknown(Outcome.SERVER_ERROR, "robots.txt came in an encoding that was not asked for")
+        if len(text) >= self._tuning.robots_size:  # a rule that is cut would forbid more, or allow more
+            text = text[: max(text.rfind(b"\n"), text.rfind(b"\r")) + 1]
         try:
             return parse(text, self._token)
         except ValueError:
@@ -191,7 +211,7 @@ def parse(content: bytes, token: str) -> Rules:
     rate = rules.request_rate(token)
     if rate is not None:
         delay = max(delay, rate.seconds / rate.requests)
-    return Rules(rules, token, delay)
+    return Rules(rules, token, delay, _PER_ORIGIN + _PER_LINE * len(lines) + 2 * len(text))
 
 
 def _merged(match: re.Match[str], token: str) -> str:

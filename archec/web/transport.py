@@ -26,7 +26,9 @@ from archec.web.ftp import FtpTransport
 from archec.web.guard import Guard, Resolver, SystemResolver
 from archec.web.h1 import H1Connection, Stale
 from archec.web.limits import Tuning
-from archec.web.policy import PORTS, Policy, origin_of
+from archec.web.outcome import EXPECTED
+from archec.web.policy import Policy, origin_of, port_of
+from archec.web.tls import ISSUER_SIZE, Tls
 
 _PLAIN = frozenset({"GET", "HEAD"})
 _FRAMING = frozenset({"content-length", "transfer-encoding"})
@@ -46,7 +48,8 @@ class DirectTransport(httpx.AsyncBaseTransport):
     ``read`` for the head of the answer and each piece of its body; none by default but for ``connect``), ``named`` (see
     :mod:`archec.web.policy`), ``target`` (the bytes to ask for; by default the URL's path and query), ``sent``
     (called without arguments when a connection is there) and ``fresh`` (nothing was asked on the connection before).
-    Extensions of its responses: ``http_version``, ``address`` (connected to), ``answer`` (``h1.Answer``).
+    Extensions of its responses: ``http_version``, ``address`` (connected to), ``tls`` (what it
+    needed), ``answer`` (``h1.Answer``).
 
     A connection serves 20 requests at most, and each but the first only if its socket is quiet. Where bytes come that
     nobody asked for, the other end loses its kept connections: it gets one request on each from then on. At most
@@ -55,6 +58,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
 
     def __init__(self, connector: Connector, proxies: Proxies, keep: int, tuning: Tuning) -> None:
         self._connector = connector
+        connector.issuers = self._issuer
         self._proxies = proxies
         self._keep = keep
         self._tuning = tuning
@@ -82,7 +86,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
         extensions = request.extensions
         timeouts: dict[str, float | None] = extensions.get("timeout", {})
         timeout = timeouts.get("connect") or 20.0
-        host, port = url.raw_host.decode("ascii"), url.port or PORTS.get(scheme, 80)
+        host, port = url.raw_host.decode("ascii"), port_of(url)
         exempt = "named" in extensions and extensions["named"] == origin_of(url)
         target: bytes = extensions.get("target") or url.raw_path
         # A plain proxy serves all hosts on one connection; a tunnel through it belongs to its host.
@@ -130,6 +134,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
                     "http_version": b"HTTP/1.1",
                     "address": connection.address,
                     "answer": connection.answers[-1],
+                    "tls": connection.tls,
                 },
             )
 
@@ -191,6 +196,22 @@ class DirectTransport(httpx.AsyncBaseTransport):
         for connection in list(self._by_age):
             self._drop(connection)
 
+    async def _issuer(self, url: str) -> bytes:
+        """A certificate from where another one names it; b"" where there is none."""
+        data = b""
+        try:
+            response = await self.handle_async_request(httpx.Request("GET", url, headers={"Accept": "*/*"}))
+            try:
+                async for piece in cast(httpx.AsyncByteStream, response.stream):
+                    data += piece
+                    if len(data) > ISSUER_SIZE:
+                        return b""
+            finally:
+                await response.aclose()
+        except EXPECTED:
+            return b""
+        return data if response.status_code == 200 else b""
+
     async def _take(self, key: object) -> H1Connection | None:
         """An idle connection whose socket is quiet, the one that was used last."""
         while idle := self._idle.get(key):
@@ -227,11 +248,26 @@ class DirectTransport(httpx.AsyncBaseTransport):
 
 
 class Transports(NamedTuple):
-    """What carries requests. ``whole_urls``: see ``client.Client``."""
+    """What carries requests. ``whole_urls``: see ``client.Client``; ``resolver``: for addresses of hosts."""
 
     http: httpx.AsyncBaseTransport
     ftp: httpx.AsyncBaseTransport
     whole_urls: bool = True
+    resolver: Resolver | None = None
+    proxies: Proxies | None = None
+
+    async def locate(self, origin: str) -> str:
+        """The address that would be connected to first for an origin (``http://host:port``); empty where a proxy is
+        asked, and where there is none."""
+        if self.resolver is None:
+            return ""
+        try:
+            url = httpx.URL(origin)
+            if self.proxies and self.proxies.choose(url.scheme, url.netloc.decode("ascii")) is not None:
+                return ""
+            return (await self.resolver.resolve(url.raw_host.decode("ascii"), port_of(url)))[0]
+        except EXPECTED:
+            return ""
 
 
 def transports(policy: Policy, tuning: Tuning, concurrency: int, resolver: Resolver | None = None) -> Transports:
@@ -242,11 +278,12 @@ def transports(policy: Policy, tuning: Tuning, concurrency: int, resolver: Resol
     resolver = DenyingResolver(resolver, Deny(policy.deny))
     proxies = Proxies(policy.proxy)
     keep = max(2 * concurrency, min(_MAX_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
-    http = DirectTransport(Connector(guard, resolver, tuning), proxies, keep, tuning)
+    tls = Tls(old=policy.old_tls, insecure_hosts=policy.insecure_hosts)
+    http = DirectTransport(Connector(guard, resolver, tuning, tls), proxies, keep, tuning)
     if proxies.covers("ftp"):
-        return Transports(http, http, whole_urls=False)
+        return Transports(http, http, whole_urls=False, resolver=resolver, proxies=proxies)
     ftp = FtpTransport(guard, resolver, concurrency, policy.idle_timeout, policy.contact)
-    return Transports(http, ftp, whole_urls=False)
+    return Transports(http, ftp, whole_urls=False, resolver=resolver, proxies=proxies)
 
 
 class _ResponseBody(httpx.AsyncByteStream):

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import socket
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import msgspec
@@ -22,6 +26,8 @@ from archec.web.task import Hop
 from archec.workers.child import call
 from archec.workers.pipe import Inbox, decoder, encode, frame
 
+_STACK = 512 * 1024
+"""Bytes of the stack of a thread; they count as memory whether they are used or not."""
 _RARELY = (20_000, 20, 50)
 """Thresholds of the garbage collector: requests under way hold many objects, and few cycles."""
 
@@ -34,17 +40,20 @@ def serve(
     tuning: Tuning,
     concurrency: int,
     beat: float,
+    max_bytes: int,
 ) -> None:
     """Fetches until told to stop, or until the other end of ``pipe`` is closed; then the process ends.
 
     ``sink`` is the function that gives the sink, and its arguments. ``concurrency`` is the first share of the
-    requests in flight. Something is sent every ``beat`` seconds at the latest.
+    requests in flight. Something is sent every ``beat`` seconds at the latest. ``max_bytes``: see ``Fetcher``.
     """
+    threading.stack_size(_STACK)
+    _limit(config.max_memory)
     gc.freeze()
     gc.set_threshold(*_RARELY)
     code = 1
     try:
-        make = partial(Fetcher, config, agent, call(*sink), concurrency=concurrency, tuning=tuning)
+        make = partial(Fetcher, config, agent, call(*sink), concurrency=concurrency, tuning=tuning, max_bytes=max_bytes)
         _loop().run_until_complete(_serve(pipe, make, tuning, beat))
         code = 0
     finally:
@@ -52,6 +61,20 @@ def serve(
             sys.excepthook(*sys.exc_info())
             sys.stderr.flush()
         os._exit(code)  # threads that hang in a name service are not waited for
+
+
+def _limit(memory: int) -> None:
+    """Limits memory to so much more than is in use, and opens as many files as the system lets it."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with suppress(OSError, ValueError, IndexError):
+        used = int(Path("/proc/self/statm").read_bytes().split()[5]) * resource.getpagesize()
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        wanted = used + memory
+        resource.setrlimit(
+            resource.RLIMIT_DATA, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most)
+        )
 
 
 def _loop() -> asyncio.AbstractEventLoop:

@@ -56,14 +56,6 @@ async def evil_reason(server: Hostile, writer: asyncio.StreamWriter, asked: Aske
 
 
 @behaviour
-async def gone_on(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    """A chain of redirects without an end."""
-    number = int(asked.query.get("n", "0"))
-    answer(writer, 302, b"", f"Location: {asked.path}?n={number + 1}\r\n")
-    return True
-
-
-@behaviour
 async def long_location(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
     answer(writer, 302, b"", f"Location: /ok/{'x' * 20_000}\r\n")
     return True

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
 import pytest
 from web_ftpserver import FtpServer
-from web_support import fetch, fetch_one, leftovers, settings
+from web_support import QUICK, fetch, fetch_one, leftovers, settings
 
 from archec.web.outcome import Outcome
+from archec.web.policy import Policy
 from archec.web.task import FetchTask
+from archec.web.transport import transports
 
 BODY = b"paper\n" * 100_000
 
@@ -32,8 +35,13 @@ def test_a_file_is_fetched_with_its_date(server: FtpServer, tmp_path: Path) -> N
     assert Path(hop.temp).read_bytes() == BODY
     assert hop.header("last-modified") == "Sat, 02 May 2009 10:00:00 GMT"
     assert hop.address == "127.0.0.1"
-    again = fetch_one(tmp_path, FetchTask(server.url("pub/a%20b.pdf"), last_modified=hop.header("last-modified")))
+    known = FetchTask(server.url("pub/a%20b.pdf"), hop.header("etag"), hop.header("last-modified"))
+    again = fetch_one(tmp_path, known)
     assert (again.kind, again.outcome) == ("not-modified", Outcome.NOT_MODIFIED)
+    other = fetch_one(tmp_path, known._replace(etag=hop.header("etag").replace(f'"{len(BODY)}', '"1')))
+    assert other.kind == "body", "of the same date, but of another size"
+    dated = fetch_one(tmp_path, known._replace(etag=""))
+    assert dated.kind == "body", "a date alone does not tell"
     assert "USER anonymous" in server.heard
     assert "PASS archec@" in server.heard
 
@@ -102,3 +110,29 @@ def test_breaking_off_does_not_wait_for_the_server(server: FtpServer, tmp_path: 
 def test_nobody_listens(tmp_path: Path) -> None:
     hop = fetch_one(tmp_path, "ftp://127.0.0.1:1/x", settings(retries=0))
     assert hop.outcome is Outcome.UNREACHABLE
+
+
+def test_every_address_of_a_server_is_tried(server: FtpServer, tmp_path: Path) -> None:
+    class Names:
+        async def resolve(self, host: str, port: int) -> list[str]:
+            return ["127.0.0.77", "::1", "127.0.0.1"]
+
+    config = settings(allow_networks=("127.0.0.0/8", "::1/128"), retries=0)
+    carriers = transports(Policy.of(config, "test", "fetch"), QUICK, 4, Names())
+    hop = fetch_one(tmp_path, f"ftp://several.example:{server.port}/pub/a%20b.pdf", config, carriers=carriers)
+    assert (hop.kind, hop.address) == ("body", "127.0.0.1")
+
+
+def test_ipv6(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+    server = FtpServer({"pub/x": BODY}, "::1")
+    try:
+        hop = fetch_one(tmp_path, f"ftp://[::1]:{server.port}/pub/x", settings(allow_networks=("::1/128",)))
+    finally:
+        server.close()
+    assert (hop.kind, hop.size, hop.address) == ("body", len(BODY), "::1")
+    assert any(command.startswith("EPSV") for command in server.heard)

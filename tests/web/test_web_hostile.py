@@ -46,6 +46,9 @@ CASES = [
     ("/until-close", "body", None),
     ("/interim", "body", None),
     ("/lf-only", "body", None),
+    ("/identity", "body", None),
+    ("/identity-length", "body", None),
+    ("/no-status", "failed", Outcome.SERVER_ERROR),
     ("/closer", "body", None),
     ("/flaky", "body", None),
     ("/gzip-content", "body", None),
@@ -190,7 +193,13 @@ def test_a_refused_connection_is_unreachable(tmp_path: Path) -> None:
     assert "refused" in hop.message
 
 
-@pytest.mark.parametrize("url", ["gopher://x/y", "http://", "http://exa\u2013mple/", "http:///x", "http://a b/c"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "gopher://x/y", "http://127.0.0.1:0/", "ftp://127.0.0.1:0/y", "http://", "http://exa\u2013mple/", "http:///x",
+        "http://a b/c",
+    ],
+)  # fmt: skip
 def test_what_is_no_normalised_url_is_a_bad_url(tmp_path: Path, url: str) -> None:
     hop = fetch_one(tmp_path, url)
     assert (hop.kind, hop.outcome) == ("failed", Outcome.BAD_URL)

@@ -13,7 +13,7 @@ DOWN = GivenUp(Outcome.UNREACHABLE, "down")
 
 
 def queues(per_host: int = 2, delay: float = 0.0, host_failures: int = 3) -> HostQueues:
-    return HostQueues(Politeness(per_host, delay, 60.0, host_failures, 1.0))
+    return HostQueues(Politeness(per_host, 100, delay, 60.0, host_failures, 1.0))
 
 
 def fill(hosts: HostQueues, *keys: str, rank: int = 0) -> list[QueuedTask]:

@@ -92,7 +92,7 @@ def test_a_bug_loses_no_task(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         raise KeyError("a bug")
 
     hop = fetch_one(tmp_path, URL, carriers=mocked(handler))
-    assert (hop.kind, hop.outcome) == ("failed", Outcome.UNREACHABLE)
+    assert (hop.kind, hop.outcome) == ("failed", Outcome.INTERNAL)
     assert "KeyError" in hop.message
     assert "fetching http://papers.example" in caplog.text
 

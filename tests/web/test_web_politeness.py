@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from email.utils import formatdate
 from pathlib import Path
 from time import time
@@ -9,9 +11,13 @@ from urllib.parse import quote
 
 import pytest
 from web_hostile import Hostile
-from web_support import fetch, fetch_one, settings
+from web_support import QUICK, fetch, fetch_one, leftovers, settings
 
 from archec.web.outcome import Outcome
+from archec.web.policy import Policy
+from archec.web.pool import FetchPool
+from archec.web.task import FetchTask, Hop
+from archec.web.transport import transports
 
 
 def test_no_host_is_asked_by_more_than_its_share_at_a_time(hostile: Hostile, tmp_path: Path) -> None:
@@ -79,3 +85,40 @@ def test_delays_on_uvloop(hostile: Hostile, tmp_path: Path) -> None:
     urls = [hostile.url(f"/ok/{n}", 1 + n % 3) for n in range(60)]
     hops = fetch(tmp_path, urls, settings(delay=0.001), fast=True)
     assert {hop.kind for hop in hops} == {"body"}
+
+
+class Names:
+    """Every name is one address."""
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        return ("127.0.0.1",)
+
+
+def test_all_names_of_one_address_share_its_requests(hostile: Hostile, tmp_path: Path) -> None:
+    config = settings(per_address=4, per_host=2, concurrency=64)
+    urls = [f"http://n{number}.example:{hostile.port}/ok/{n}?wait=0.01" for number in range(60) for n in range(2)]
+    real = transports(Policy.of(config, "test", "fetch"), QUICK, 64, Names())
+    hops = fetch(tmp_path, urls, config, carriers=real)
+    assert {hop.kind for hop in hops} == {"body"}
+    times = sorted(asked.when for asked in hostile.asked)
+    assert all(late - early > 0.009 for early, late in zip(times, times[4:], strict=False)), "five within one answer"
+
+
+def test_behind_a_proxy_nobody_knows_the_address(tmp_path: Path) -> None:
+    carriers = transports(Policy("test", proxy="http://127.0.0.1:1"), QUICK, 4, Names())
+    assert asyncio.run(carriers.locate("http://n.example")) == ""
+
+
+@pytest.mark.parametrize("size", [1000, 300_000])
+def test_no_more_is_received_than_may_be(hostile: Hostile, tmp_path: Path, size: int) -> None:
+    sink = ("web_support:folder_sink", [tmp_path])
+    most = 5 * size + 1
+    with FetchPool(settings(concurrency=8, per_host=8), "test", sink, QUICK, max_bytes=most) as pool:
+        pool.submit([FetchTask(hostile.url(f"/sized/{n}?size={size}")) for n in range(100)])
+        hops: list[Hop] = []
+        while pool.received < most:
+            hops += pool.collect(0.5)
+        hops += pool.stop(drain=True)
+    assert most <= pool.received <= most + 8 * 262_144
+    assert 3 <= len(hops) <= 8
+    assert not leftovers(tmp_path, hops)

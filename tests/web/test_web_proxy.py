@@ -21,6 +21,7 @@ from archec.web.connect import Connector, Proxies
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
 from archec.web.policy import Policy
+from archec.web.tls import Tls
 from archec.web.transport import DirectTransport, Transports, transports
 
 
@@ -96,7 +97,7 @@ def test_https_goes_through_a_tunnel(proxy: ProxyServer, tmp_path: Path) -> None
     folder.mkdir()
     config = settings(proxy=f"http://u:p@127.0.0.1:{proxy.port}")
     with hostile_server(1, server_side) as secure:
-        connector = Connector(Guard(config.allow_networks), NAMES, QUICK, trust=lambda: client_side)
+        connector = Connector(Guard(config.allow_networks), NAMES, QUICK, Tls(trust=lambda: client_side))
         web = DirectTransport(connector, Proxies(config.proxy), 8, QUICK)
         carriers = Transports(web, web, whole_urls=False)
         urls = [secure.url(f"/ok/{n}", scheme="https") for n in range(3)]
@@ -111,7 +112,7 @@ def test_a_tunnel_does_not_make_a_bad_certificate_good(proxy: ProxyServer, tmp_p
     with hostile_server(1, server_side) as secure:
         config = settings(proxy=f"http://127.0.0.1:{proxy.port}")
         hop = fetch_one(tmp_path, secure.url("/ok", scheme="https"), config)
-    assert hop.outcome is Outcome.UNREACHABLE
+    assert hop.outcome is Outcome.BAD_CERTIFICATE
     assert "certificate" in hop.message
 
 
@@ -154,12 +155,12 @@ def test_tls_is_verified(tmp_path: Path, tls: ssl.TLSVersion) -> None:
     with hostile_server(1, server_side) as secure:
         url = secure.url("/ok", scheme="https")
         distrusted = fetch_one(folder, url, config)
-        connector = Connector(Guard(config.allow_networks), NAMES, QUICK, trust=lambda: client_side)
+        connector = Connector(Guard(config.allow_networks), NAMES, QUICK, Tls(trust=lambda: client_side))
         web = DirectTransport(connector, Proxies(), 8, QUICK)
         urls = [url, secure.url("/until-close", scheme="https")]
         trusted = fetch(folder, urls, config, carriers=Transports(web, web))
         plain = fetch_one(folder, secure.url("/ok"), settings(retries=0, idle_timeout=0.3))
-    assert distrusted.outcome is Outcome.UNREACHABLE
+    assert distrusted.outcome is Outcome.BAD_CERTIFICATE
     assert "certificate" in distrusted.message
     assert [hop.kind for hop in trusted] == ["body", "body"]
     assert plain.kind == "failed"

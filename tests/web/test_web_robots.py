@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from itertools import pairwise
 from pathlib import Path
 from time import monotonic
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from web_hostile import Hostile, hostile_server
-from web_support import fetch, fetch_one, settings
+from web_support import QUICK, fetch, fetch_one, settings
 
 from archec.web.headers import unpack
 from archec.web.outcome import Outcome
@@ -108,9 +109,34 @@ def test_redirects_of_rules_are_followed_but_not_for_ever(hostile: Hostile, tmp_
         hops = fetch(tmp_path, [hostile.url("/ok/no"), hostile.url("/ok/yes")], OBEY)
         assert [hop.outcome for hop in hops] == [Outcome.ROBOTS, None]
     hostile.robots = (302, b"", "Location: /robots.txt\r\n")
+    before = len(hostile.asked)
     hop = fetch_one(tmp_path, hostile.url("/ok"), OBEY)
     assert (hop.outcome, hop.deferred) == (Outcome.SERVER_ERROR, True)
+    assert "in a circle" in hop.message
+    assert len(hostile.asked) == before + 1
+    hostile.robots = (302, b"", "Location: /gone-on\r\n")
+    hop = fetch_one(tmp_path, hostile.url("/ok"), settings(robots="obey", delay=0.05))
+    assert (hop.outcome, hop.deferred) == (Outcome.SERVER_ERROR, True)
     assert "more than 5 times" in hop.message
+    times = [asked.when for asked in hostile.asked[before + 1 :]]
+    assert len(times) == 6
+    assert all(later - sooner > 0.045 for sooner, later in pairwise(times))
+
+
+def test_a_rule_that_is_cut_is_no_rule(hostile: Hostile, tmp_path: Path) -> None:
+    """Neither where it forbids more nor where it allows more than the whole one."""
+    fill = b"# " + b"x" * 500 + b"\n"
+    text = b"User-agent: *\n" + fill * 1100
+    cut = QUICK.robots_size - len(b"Disallow: /o")
+    hostile.robots = (200, text[: text.rfind(b"\n", 0, cut)].ljust(cut - 1, b"#") + b"\nDisallow: /other\n", "")
+    assert fetch_one(tmp_path, hostile.url("/ok"), OBEY).kind == "body"
+
+
+def test_rules_are_remembered_by_their_size() -> None:
+    few = parse(b"User-agent: *\nDisallow: /x", "archec")
+    many = parse(b"User-agent: *\n" + b"Disallow: /x\n" * 9000, "archec")
+    assert few.size < 5000
+    assert many.size > 9_000_000
 
 
 def test_rules_behind_a_redirect_to_a_private_address(hostile: Hostile, tmp_path: Path) -> None:

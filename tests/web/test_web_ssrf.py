@@ -84,10 +84,10 @@ def _carriers(resolver: Rebinding, allow: Sequence[str]) -> Transports:
 
 
 def test_a_name_that_is_resolved_anew_gets_no_further(hostile: Hostile, tmp_path: Path) -> None:
-    resolver = Rebinding(["127.0.0.1"], ["127.0.0.2"])
+    resolver = Rebinding(["127.0.0.1"], ["127.0.0.1"], ["127.0.0.2"])  # the first says whose turn it is
     urls = [f"http://rebind.example:{hostile.port}/closer/{n}" for n in range(2)]
     hops = fetch(tmp_path, urls, settings(per_host=1), carriers=_carriers(resolver, ["127.0.0.1/32"]))
-    assert resolver.asked == 2
+    assert resolver.asked == 3
     assert [hop.kind for hop in hops] == ["body", "failed"]
     assert hops[1].outcome is Outcome.BLOCKED_ADDRESS
     assert {asked.host for asked in hostile.asked} == {"127.0.0.1"}

@@ -9,16 +9,17 @@ from collections.abc import Callable
 
 
 class FtpServer:
-    """Listens on 127.0.0.1; ``files`` by path, ``heard`` are the commands."""
+    """Listens on a loopback address; ``files`` by path, ``heard`` are the commands."""
 
-    def __init__(self, files: dict[str, bytes]) -> None:
+    def __init__(self, files: dict[str, bytes], address: str = "127.0.0.1") -> None:
         self.files = files
         self.heard: list[str] = []
         self.welcome = "220 ready"
         self.login = "230 in"
         self.passive_address = "127,0,0,1"
         self._sockets: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._address, self._family = address, socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._listener = socket.create_server((address, 0), family=self._family)
         self.port: int = self._listener.getsockname()[1]
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -60,10 +61,13 @@ class FtpServer:
                 text = line.decode("latin-1").rstrip("\r\n")
                 self.heard.append(text)
                 command, _, argument = text.partition(" ")
-                if command == "PASV":
-                    listener = socket.create_server(("127.0.0.1", 0))
+                if command in ("PASV", "EPSV"):
+                    listener = socket.create_server((self._address, 0), family=self._family)
                     self._sockets.append(listener)
                     port = listener.getsockname()[1]
+                    if command == "EPSV":
+                        say(f"229 Entering Extended Passive Mode (|||{port}|)")
+                        continue
                     say(f"227 Entering Passive Mode ({self.passive_address},{port >> 8},{port & 255})")
                 elif command == "RETR" and listener is not None:
                     self._retrieve(say, listener, argument)

@@ -425,6 +425,34 @@ async def no_location(server: Hostile, writer: asyncio.StreamWriter, asked: Aske
 
 
 @behaviour
+async def gone_on(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    """A chain of redirects without an end."""
+    number = int(asked.query.get("n", "0"))
+    answer(writer, 302, b"", f"Location: {asked.path}?n={number + 1}\r\n")
+    return True
+
+
+@behaviour
+async def identity(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    """The transfer coding that is none: the body ends with the connection."""
+    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\n" + body_of(asked.path))
+    return False
+
+
+@behaviour
+async def identity_length(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    head = f"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: {len(body_of(asked.path))}\r\n\r\n"
+    writer.write(head.encode() + body_of(asked.path))
+    return False
+
+
+@behaviour
+async def no_status(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    writer.write(b"HTTP/1.1 000 Nothing\r\nContent-Length: 2\r\n\r\nok")
+    return True
+
+
+@behaviour
 async def tagged(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
     """Knows its validators."""
     etag, date = '"tag-1"', "Sat, 02 May 2009 10:00:00 GMT"

@@ -1,0 +1,219 @@
+"""TLS with old servers, incomplete chains and bad certificates: what is made do with, and what never is."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from web_hostile import Hostile, answer, behaviour, hostile_server
+from web_support import fetch_one, settings
+
+from archec.web.headers import TLS_FIELD
+from archec.web.outcome import Outcome
+from archec.web.tls import issuer_url
+
+ISSUERS: dict[str, bytes] = {}
+
+
+@behaviour
+async def issuer(server: Hostile, writer: object, asked: object) -> bool:
+    """What lies where a certificate names its issuer."""
+    answer(writer, 200, ISSUERS[asked.query["name"]])  # type: ignore[arg-type, attr-defined]
+    return True
+
+
+class Authority:
+    """A root, an intermediate below it, and servers' certificates; made by the openssl command."""
+
+    def __init__(self, folder: Path) -> None:
+        if shutil.which("openssl") is None:
+            pytest.skip("the openssl command is not installed: no certificates for tests of TLS")
+        self.folder = folder
+        self.make("root", "root", "CA:TRUE")
+        self.make("middle", "root", "CA:TRUE")
+
+    def make(self, name: str, issuer: str, constraints: str, *extensions: str, days: int = 2) -> Path:
+        """A certificate of ``name`` by ``issuer``; both lie in the folder, with their keys."""
+        key, request, cert = (self.folder / f"{name}.{kind}" for kind in ("key", "csr", "pem"))
+        conf = self.folder / f"{name}.ext"
+        conf.write_text(f"basicConstraints=critical,{constraints}\n" + "".join(f"{line}\n" for line in extensions))
+        subject = ("-subj", f"/CN={name}")
+        self._run("req", "-new", "-newkey", "rsa:2048", "-nodes", *subject, "-keyout", key, "-out", request)
+        signed = ("-signkey", key) if name == issuer else (
+            "-CA", self.folder / f"{issuer}.pem", "-CAkey", self.folder / f"{issuer}.key", "-CAcreateserial"
+        )  # fmt: skip
+        self._run("x509", "-req", "-in", request, *signed, "-days", str(days), "-extfile", conf, "-out", cert)
+        return cert
+
+    def der(self, name: str) -> bytes:
+        return ssl.PEM_cert_to_DER_cert((self.folder / f"{name}.pem").read_text())
+
+    def server(self, name: str, *above: str) -> ssl.SSLContext:
+        """The context of a server with this certificate and those above it."""
+        chain = self.folder / f"{name}.chain"
+        chain.write_text("".join((self.folder / f"{one}.pem").read_text() for one in (name, *above)))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(chain, self.folder / f"{name}.key")
+        return context
+
+    def _run(self, *arguments: object) -> None:
+        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+
+@pytest.fixture
+def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
+    folder = tmp_path / "authority"
+    folder.mkdir()
+    made = Authority(folder)
+    monkeypatch.setenv("SSL_CERT_FILE", str(folder / "root.pem"))
+    return made
+
+
+HERE = "subjectAltName=IP:127.0.0.1"
+
+
+@contextlib.contextmanager
+def over(context: ssl.SSLContext) -> Iterator[str]:
+    with hostile_server(1, context) as server:
+        yield server.url("/ok", scheme="https")
+
+
+def needed(hop: object) -> str:
+    return hop.header(TLS_FIELD)  # type: ignore[attr-defined, no-any-return]
+
+
+def test_a_server_as_it_should_be_needs_nothing(authority: Authority, tmp_path: Path) -> None:
+    authority.make("leaf", "middle", "CA:FALSE", HERE)
+    with over(authority.server("leaf", "middle")) as url:
+        hop = fetch_one(tmp_path, url)
+    assert (hop.kind, needed(hop)) == ("body", "")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
+def test_an_old_server_is_asked_once_more_in_its_own_way(
+    authority: Authority, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    authority.make("leaf", "middle", "CA:FALSE", HERE)
+    context = authority.server("leaf", "middle")
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    with pytest.warns(DeprecationWarning, match="TLS"):
+        context.maximum_version = version
+    with over(context) as url:
+        hop = fetch_one(tmp_path, url)
+        refused = fetch_one(tmp_path, url, settings(old_tls=False, retries=0))
+    assert hop.kind == "body", hop.message
+    assert needed(hop) == f"old ({version.name.replace('_', '.')})"
+    assert refused.outcome is Outcome.UNREACHABLE
+
+
+def test_an_old_server_that_says_so(authority: Authority, tmp_path: Path) -> None:
+    """By an alert; the one above closes the connection."""
+    authority.make("leaf", "root", "CA:FALSE", HERE)
+    context = authority.server("leaf")
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    with pytest.warns(DeprecationWarning, match="TLS"):
+        context.maximum_version = ssl.TLSVersion.TLSv1
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            for _ in range(2):
+                connection, _ = listener.accept()
+                with contextlib.suppress(ssl.SSLError), context.wrap_socket(connection, server_side=True) as secured:
+                    secured.recv(4096)
+                    secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        hop = fetch_one(tmp_path, f"https://127.0.0.1:{listener.getsockname()[1]}/x", settings(retries=0))
+        thread.join(10)
+    assert (hop.kind, needed(hop)) == ("body", "old (TLSv1)")
+
+
+def test_a_chain_is_completed_where_it_says(authority: Authority, hostile: Hostile, tmp_path: Path) -> None:
+    place = hostile.url("/issuer?name=middle")
+    authority.make("leaf", "middle", "CA:FALSE", HERE, f"authorityInfoAccess=caIssuers;URI:{place}")
+    assert issuer_url(authority.der("leaf")) == place
+    for form in (authority.der("middle"), (authority.folder / "middle.pem").read_bytes()):
+        ISSUERS["middle"] = form
+        with over(authority.server("leaf")) as url:
+            hop = fetch_one(tmp_path, url)
+        assert (hop.kind, needed(hop)) == ("body", "chain (TLSv1.3)")
+
+
+def test_a_chain_is_completed_through_the_guard(authority: Authority, hostile: Hostile, tmp_path: Path) -> None:
+    place = f"http://127.0.0.2:{hostile.port}/issuer?name=middle"
+    authority.make("leaf", "middle", "CA:FALSE", HERE, f"authorityInfoAccess=caIssuers;URI:{place}")
+    ISSUERS["middle"] = authority.der("middle")
+    with over(authority.server("leaf")) as url:
+        hop = fetch_one(tmp_path, url, settings(allow_networks=("127.0.0.1/32",)))
+    assert hop.outcome is Outcome.BAD_CERTIFICATE
+    assert not hostile.asked
+
+
+@pytest.mark.parametrize("served", ["root", "junk", "large", "other"])
+def test_no_server_names_whom_to_trust(authority: Authority, hostile: Hostile, tmp_path: Path, served: str) -> None:
+    """A root of the server's own, nonsense, too much, or another certificate: the chain stays incomplete."""
+    authority.make("evil", "evil", "CA:TRUE")
+    place = hostile.url(f"/issuer?name={served}")
+    authority.make("leaf", "evil", "CA:FALSE", HERE, f"authorityInfoAccess=caIssuers;URI:{place}")
+    ISSUERS.update(
+        root=authority.der("evil"), junk=b"0\x82\xff\xff" * 100, large=b"x" * 100_000, other=authority.der("middle")
+    )
+    with over(authority.server("leaf")) as url:
+        hop = fetch_one(tmp_path, url)
+    assert (hop.kind, hop.outcome) == ("failed", Outcome.BAD_CERTIFICATE)
+
+
+@pytest.mark.parametrize("wrong", ["self-signed", "expired", "other-name", "untrusted"])
+def test_a_bad_certificate_is_an_outcome_unless_the_operator_accepts_it(
+    authority: Authority, tmp_path: Path, wrong: str
+) -> None:
+    if wrong == "self-signed":
+        authority.make("leaf", "leaf", "CA:FALSE", HERE)
+    elif wrong == "expired":
+        authority.make("leaf", "root", "CA:FALSE", HERE, days=-1)
+    elif wrong == "other-name":
+        authority.make("leaf", "root", "CA:FALSE", "subjectAltName=IP:127.0.0.9")
+    else:
+        authority.make("evil", "evil", "CA:TRUE")
+        authority.make("leaf", "evil", "CA:FALSE", HERE)
+    with over(authority.server("leaf")) as url:
+        refused = fetch_one(tmp_path, url)
+        accepted = fetch_one(tmp_path, url, settings(insecure_hosts=("127.0.0.1",)))
+    assert (refused.kind, refused.outcome) == ("failed", Outcome.BAD_CERTIFICATE)
+    assert (accepted.kind, "unverified" in needed(accepted)) == ("body", True)
+
+
+@pytest.mark.parametrize(("notice", "outcome"), [(True, None), (False, Outcome.TRUNCATED)])
+def test_a_body_that_ends_with_the_connection_ends_with_notice(
+    authority: Authority, tmp_path: Path, notice: bool, outcome: Outcome | None
+) -> None:
+    """Without TLS's close_notify anybody may have cut it."""
+    authority.make("leaf", "root", "CA:FALSE", HERE)
+    context = authority.server("leaf")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            secured = context.wrap_socket(connection, server_side=True)
+            secured.recv(4096)
+            secured.sendall(b"HTTP/1.0 200 OK\r\n\r\nhalf of it")
+            if notice:
+                with contextlib.suppress(OSError):
+                    secured.unwrap()
+            socket.socket(fileno=secured.detach()).close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        hop = fetch_one(tmp_path, f"https://127.0.0.1:{listener.getsockname()[1]}/x", settings(retries=0))
+        thread.join(10)
+    assert hop.outcome is outcome
