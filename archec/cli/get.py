@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import click
 
 from archec.archive.lookup import find, give, held_at
+from archec.archive.opening import Archive
 from archec.cli.common import config_option, opened
+from archec.errors import BadName, NotHeld
+from archec.fileset.interior import open_member
+from archec.fileset.lookup import find_fileset, open_file
+from archec.ids import is_fileset, is_url
 from archec.terminal.files import open_whole
 from archec.terminal.output import note
-from archec.tist import iso, parse_when
+from archec.tist import MAX_TIST, iso, parse_when
 from archec.units import human_size
 
 
@@ -30,13 +38,22 @@ from archec.units import human_size
 def get(obi: str, when: str | None, output: Path | None, config_file: Path | None) -> None:
     """Write the bytes of ID as of WHEN.
 
-    ID is a handle or a URL in any spelling. Redirects are followed. Prints on stderr which tist they are of. Exits
-    with 7 if nothing was held then, and with 6 if the bytes are not those that were noted; FILE is then not
-    written.
+    ID is a handle or a URL in any spelling; URL!/PATH is a file in a bundle, DOI!/PATH one of a data set. Redirects
+    are followed. Prints on stderr which tist they are of. Exits with 7 if nothing was held then, and with 6 if the
+    bytes are not those that were noted; FILE is then not written.
     """
     tist = parse_when(when) if when is not None else None
     with opened(config_file) as archive:
-        found = find(archive.catalogue, obi)
+        if "!/" in obi and is_fileset(obi):
+            _get_member(archive, obi, tist, output)
+            return
+        try:
+            found = find(archive.catalogue, obi)
+        except (NotHeld, BadName):
+            if "!/" not in obi:
+                raise
+            _get_member(archive, obi, tist, output)
+            return
         if tist is None:  # runs that follow each other within a second have tists in the future
             tist = max(int(time.time()), found.history.last or 0)
         held = held_at(archive, found, tist)
@@ -49,3 +66,21 @@ def get(obi: str, when: str | None, output: Path | None, config_file: Path | Non
             f"{held.id} noted {held.tist} ({iso(held.tist)}), sha256 {held.sha256}, {human_size(held.size)}, "
             f"{held.located.path}"
         )
+
+
+def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | None) -> None:
+    """Writes one file in a bundle, or of a fileset: ``URL!/PATH``, ``fileset:...!/PATH``, ``DOI!/PATH``."""
+    name, _, path = asked.partition("!/")
+    with ExitStack() as stack:
+        if tist is None and not is_url(name):
+            held = find_fileset(archive, name)
+            file = next((one for one in held.manifest.manifest if one.path == path), None)
+            if file is None:
+                raise NotHeld(f"{name}: there is no file {path} in it")
+            stream = stack.enter_context(open_file(archive, file, held.manifest.bundle))
+        else:
+            bundle = held_at(archive, find(archive.catalogue, name), tist if tist is not None else MAX_TIST)
+            whole = stack.enter_context(bundle.open(archive.layout))
+            stream = cast(BinaryIO, stack.enter_context(open_member(whole, path)))
+        target = sys.stdout.buffer if output is None or str(output) == "-" else stack.enter_context(open_whole(output))
+        shutil.copyfileobj(stream, target)

@@ -17,10 +17,12 @@ from archec.fileset.model import (
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.problems import FilesetPlatformScopeError, PlatformRestrictedError
 from archec.fileset.status import Status
+from archec.fileset.strategies import FilesetIngestStrategy
 from archec.fileset.strategy import choose_strategy, chose_strategy
 
 __all__ = [
     "ArchiveStrategyResult",
+    "FilesetIngestStrategy",
     "FilesetManifestFile",
     "FilesetPlatformHelper",
     "FilesetPlatformItem",

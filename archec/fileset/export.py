@@ -45,11 +45,11 @@ def safe_path(file: FilesetManifestFile) -> str:
     return path if isinstance(path, str) else file.path
 
 
-def _copy(archive: Archive, file: FilesetManifestFile, target: Path) -> None:
+def _copy(archive: Archive, held: HeldFileset, file: FilesetManifestFile, target: Path) -> None:
     """Writes one file, and makes sure of its bytes."""
     target.parent.mkdir(parents=True, exist_ok=True)
     digests = Digests()
-    with open_file(archive, file) as stream, open(target, "xb") as out:
+    with open_file(archive, file, held.manifest.bundle) as stream, open(target, "xb") as out:
         while data := stream.read(_PIECE):
             digests.update(data)
             out.write(data)
@@ -59,7 +59,7 @@ def _copy(archive: Archive, file: FilesetManifestFile, target: Path) -> None:
 
 def _folder(archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool) -> None:
     for file in files:
-        _copy(archive, file, folder / safe_path(file))
+        _copy(archive, held, file, folder / safe_path(file))
 
 
 def _sums(kind: str) -> Callable[..., None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -20,7 +21,7 @@ from archec.fileset.platforms.base import (
 )
 from archec.fileset.status import Status
 from archec.fileset.strategy import StrategyPolicy
-from archec.fileset.work import Found, Work
+from archec.fileset.work import Work
 from archec.ids import normalise_url
 from archec.store.reader import open_obi
 from archec.text.sniff import bare_type, sniff
@@ -32,17 +33,24 @@ _GENERIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream
 
 
 
-async def fetch_all(work: Work, found: Found, urls: dict[int, str], limits: StrategyPolicy) -> None:
-    """Fetches the files that are not held, as many at once as their hosts allow."""
+async def fetch_all(
+    work: Work,
+    helper: FilesetPlatformHelper | None,
+    told: Sequence[FilesetManifestFile],
+    urls: Sequence[str],
+    limits: StrategyPolicy,
+) -> list[FilesetManifestFile]:
+    """The files, each fetched from its URL where it is not held, as many at once as their hosts allow."""
+    files = list(told)
     slots = asyncio.Semaphore(work.archive.config.fetch.concurrency)
     room = [limits.max_total_size]
-    queue = [number for number, file in enumerate(found.files) if file.status is None]
+    queue = [number for number, file in enumerate(files) if file.status is None]
 
     async def one(number: int) -> None:
         async with slots:
-            file = await _file(work, found.helper, found.files[number], urls[number], room[0])
+            file = await fetch_one(work, helper, files[number], urls[number], room[0])
             room[0] -= file.size or 0 if is_whole(file) else 0
-            found.files[number] = file
+            files[number] = file
             work.commits.tick()
 
     for first in range(0, len(queue), 2000):
@@ -54,9 +62,10 @@ async def fetch_all(work: Work, found: Found, urls: dict[int, str], limits: Stra
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             raise
+    return files
 
 
-async def _file(
+async def fetch_one(
     work: Work, helper: FilesetPlatformHelper | None, file: FilesetManifestFile, url: str, room: int
 ) -> FilesetManifestFile:
     """One file, held and verified, or with the status that says why it is not."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
-from archec.fileset.asking import public_url
-from archec.fileset.fetching import fetch_all, is_whole
+from archec.fileset.fetching import is_whole
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
 from archec.fileset.ledger import Download
 from archec.fileset.lookup import read_manifest
-from archec.fileset.manifest import Manifest, overall, prepared, same_files
+from archec.fileset.manifest import prepared
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.problems import (
     EmptyManifest,
@@ -24,10 +22,11 @@ from archec.fileset.problems import (
 )
 from archec.fileset.result import IngestResult
 from archec.fileset.status import Status
+from archec.fileset.strategies import fileset_of, helper_for, without_signatures
 from archec.fileset.strategy import choose_strategy, too_much
 from archec.fileset.summary import finish
 from archec.fileset.work import Found, Work
-from archec.ids import FilesetId, normalise_url
+from archec.ids import normalise_url
 from archec.store.writer import Writer
 from archec.tist import MAX_TIST
 
@@ -56,9 +55,7 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
         raise NoPlatformMatch("there is no data set")
     options = work.options
     wanted = prepared(item, options.include, options.exclude)
-    urls = {number: file.platform_url or "" for number, file in enumerate(wanted)}
-    found.files = [replace(file, platform_url=public_url(url) if url else None) for url, file in
-                   zip(urls.values(), wanted, strict=True)]  # fmt: skip
+    found.files = without_signatures(wanted)
     if not wanted and not item.bundle_only:
         raise EmptyManifest("the data set has no files" + (" that were asked for" if item.manifest else ""))
     chosen = replace(item, manifest=wanted)
@@ -72,50 +69,30 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
     excess = too_much(chosen, limits)
     if excess is not None:
         return excess, f"{chosen.file_count} files, {chosen.total_size} bytes"
-    if found.strategy.is_bundled:
-        return Status.NO_STRATEGY_HELPER, "this data set can only be had as one bundle, which is not kept"
-    fileset = FilesetId(item.platform_name, item.platform_domain or "-", item.work_id or item.platform_id or "-").obi
+    helper = helper_for(found.strategy)
+    if helper is None or (found.strategy.is_bundled and not item.web_bundle_url):
+        return Status.NO_STRATEGY_HELPER, f"{item.platform_name} offers no such download"
+    strategy = helper(work, found.strategy, found.helper, limits)
+    fileset = fileset_of(item)
     async with work.busy.setdefault(fileset, asyncio.Lock()):
-        known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
-        existing = None if options.force else check_existing(work, known, item, found.files)
+        existing = None if options.force else strategy.check_existing(chosen)
         if existing is not None:
-            found.files, found.state = list(existing[1].manifest), existing[0]
+            found.files, found.state, found.bundle = existing.manifest, existing.state, existing.bundle
             return Status.SUCCESS_EXISTING, ""
-        if options.dry_run or work.downloader is None or work.writer is None:
+        if options.dry_run or work.writer is None:
             return Status.NOT_PROCESSED, "dry run"
         if found.landing is None and item.platform_name != "direct":
             found.landing = await landing_page(work, found)
-        await fetch_all(work, found, urls, limits)
-        status = overall(found.files, single=found.strategy.is_file)
-        if status.is_hit or status is Status.SUCCESS_PARTIAL:
+        done = await strategy.process(chosen)
+        found.files, found.bundle = done.manifest, done.bundle
+        if any(map(is_whole, found.files)):
             _keep_state(work, work.writer, found, item, fileset)
-        failed = next((file for file in found.files if not is_whole(file)), None)
-        message = "" if failed is None else f"{failed.path[:200]}: {(failed.extra or {}).get('error') or failed.status}"
-        return status, message
-
-
-def check_existing(
-    work: Work, known: Obi | None, item: FilesetPlatformItem, files: Sequence[FilesetManifestFile]
-) -> tuple[str, Manifest] | None:
-    """The state, and its manifest, that is this version, whole; None where none is."""
-    for tist, state in reversed(list(known.history)) if known is not None else ():
-        if state is None or known is None:
-            continue
-        if not same_files(files, work.archive.catalogue.manifest(state)):
-            continue
-        manifest = read_manifest(work.archive, known.bytes_at(tist), known.id)
-        if (manifest.platform_id, manifest.version) == (item.platform_id or "", item.version):
-            return state, manifest
-    return None
-
-
-
-
+        return Status(done.status), done.message
 
 
 def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformItem, fileset: str) -> None:
     known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
-    manifest = manifest_of(item, fileset, _settled(work, known, found.files))
+    manifest = manifest_of(item, fileset, _settled(work, known, found.files), found.bundle)
     newer: list[int] = []
     if known is not None and item.order:
         newer = [tist for tist, state in known.history if state is not None and _is_newer(work, known, tist, item)]
@@ -126,7 +103,7 @@ def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformI
         work.commits.add(one)
     work.commits.commit()
     if work.ledger is not None:
-        for file in found.files:
+        for file in (*found.files, *([found.bundle] if found.bundle is not None else [])):
             if is_whole(file) and file.platform_url:
                 work.ledger.note(Download(normalise_url(file.platform_url), over=True))
 

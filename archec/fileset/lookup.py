@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from archec.archive.lookup import held_at
 from archec.archive.opening import Archive
@@ -12,6 +13,7 @@ from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.checksums import Checksums, mismatch
+from archec.fileset.interior import open_member
 from archec.fileset.manifest import Manifest, decode
 from archec.fileset.resolve import identifier_of
 from archec.fileset.status import Status
@@ -111,29 +113,39 @@ class FileFinding(NamedTuple):
 def verify_fileset(archive: Archive, held: HeldFileset) -> Iterator[FileFinding]:
     """Reads every file of a manifest that is held; what is wrong with them."""
     for file in held.manifest.manifest:
-        if not _is_whole(file) or file.platform_url is None:
+        if not _is_whole(file):
             continue
         try:
             digests = Digests(sha1=True)
-            with open_file(archive, file) as stream:
+            with open_file(archive, file, held.manifest.bundle) as stream:
                 while data := stream.read(_PIECE):
                     digests.update(data)
         except (ArchecError, OSError) as error:
-            yield FileFinding(file.path, file.platform_url, str(error))
+            yield FileFinding(file.path, file.platform_url or "", str(error))
             continue
         hard = FilesetManifestFile(file.path, file.size, file.md5, file.sha1, file.sha256)
         status = mismatch(hard, digests.size, Checksums(digests.md5, digests.sha1, digests.sha256))
         if status is not None:
-            yield FileFinding(file.path, file.platform_url, f"{status}: has sha256 {digests.sha256}")
+            yield FileFinding(file.path, file.platform_url or "", f"{status}: has sha256 {digests.sha256}")
 
 
-def open_file(archive: Archive, file: FilesetManifestFile) -> Any:
-    """The bytes of a file of a manifest, open for reading. Raises NotHeld and CorruptArchive."""
+@contextmanager
+def open_file(
+    archive: Archive, file: FilesetManifestFile, bundle: FilesetManifestFile | None = None
+) -> Iterator[BinaryIO]:
+    """The bytes of a file of a manifest, open for reading; ``bundle`` is what those without a URL are in. Raises
+    NotHeld and CorruptArchive."""
+    if file.platform_url is None and bundle is not None:
+        with open_file(archive, bundle) as whole, open_member(whole, file.path) as stream:
+            yield cast(BinaryIO, stream)
+        return
     obi = normalise_url(file.platform_url or "")
     fobi = archive.catalogue.obis("fobi", [obi]).get(obi)
     for tist, state in fobi.history if fobi is not None else ():
         if state == file.sha256 and fobi is not None:
-            return held_at(archive, fobi, tist).open(archive.layout)
+            with held_at(archive, fobi, tist).open(archive.layout) as whole:
+                yield whole
+            return
     raise CorruptArchive(f"{obi}: sha256 {file.sha256} is not held under this URL")
 
 

@@ -67,7 +67,11 @@ def prepared(
     item: FilesetPlatformItem, include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> list[FilesetManifestFile]:
     """The files of a data set that are wanted, each with its safe path; those that must not be fetched say why."""
-    wanted = [file for file in item.manifest or () if _wanted(file.path, include, exclude)]
+    return with_safe_paths([file for file in item.manifest or () if _wanted(file.path, include, exclude)])
+
+
+def with_safe_paths(wanted: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:
+    """Files with their safe paths; those whose path is unsafe get that status."""
     reasons = [unsafe(file.path) for file in wanted]
     paths = iter(safe_paths(file.path for file, reason in zip(wanted, reasons, strict=True) if not reason))
     found = []

@@ -127,4 +127,6 @@ class ArchiveStrategyResult(Struct, frozen=True, kw_only=True):
     bundle_terminal: dict[str, Any] | None = None
     bundle_cdx: dict[str, Any] | None = None
     bundle_archiveorg_path: str | None = None
+    bundle: FilesetManifestFile | None = None
+    state: str = ""
     message: str = ""

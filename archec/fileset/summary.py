@@ -21,7 +21,7 @@ from archec.fileset.platforms.base import (
 from archec.fileset.problems import (
     FilesetProblem,
 )
-from archec.fileset.result import FilesetFile, IngestResult
+from archec.fileset.result import FilesetBundle, FilesetFile, IngestResult
 from archec.fileset.status import Status
 from archec.fileset.work import Found, Work
 from archec.ids import FilesetId, normalise_url, urlkey
@@ -89,6 +89,8 @@ def finish(
         fileset=fileset if found.state else "", state=found.state,
         file_count=len(counted) if item else None, total_size=size if item else None,
         archiveorg_item_name="", landing=landing_id,
+        web_bundle_url=(found.bundle.platform_url or "") if found.bundle is not None else "",
+        web_bundle_dt=(found.bundle.terminal_dt or "") if found.bundle is not None else "",
         answers=_ids(answers, before),
         message=clean(message)[:1000], due=due,
     )  # fmt: skip
@@ -109,6 +111,9 @@ def finish(
     _add_landing(work, result, found, landing, landing_id)
     if found.strategy is not None and found.strategy.is_file and found.state and found.files:
         result.fileset_file = _file_part(found.files[0])
+    if found.bundle is not None:
+        part = _file_part(found.bundle)
+        result.fileset_bundle = FilesetBundle(file_meta=part.file_meta, cdx=part.cdx, terminal=part.terminal)
     return result
 
 

@@ -73,4 +73,5 @@ class Found:
     strategy: IngestStrategy | None = None
     preferred: IngestStrategy | None = None
     files: list[FilesetManifestFile] = field(default_factory=list)
+    bundle: FilesetManifestFile | None = None
     state: str = ""

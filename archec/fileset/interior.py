@@ -1,0 +1,113 @@
+"""The interior of a bundle, a zip or a tarball: its files with their checksums, read without unpacking to the disk.
+
+Everything in it is hostile: names, sizes that lie, members that expand without end.
+"""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, BinaryIO, NamedTuple
+
+from archec.catalogue.model import FilesetManifestFile
+from archec.digest import Digests
+from archec.errors import NotHeld
+from archec.fileset.fields import clean
+from archec.fileset.paths import unsafe
+from archec.fileset.status import Status
+from archec.text.sniff import sniff
+
+_PIECE = 1 << 20
+_NO_FILES = frozenset({"MANIFEST.TXT"})
+"""What a platform puts into its bundles to say what is in them."""
+BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError, ValueError, OSError)
+"""What reading a damaged or hostile bundle may raise."""
+
+
+class Bounds(NamedTuple):
+    """How much is read of a bundle: files, and bytes of all of them together."""
+
+    files: int
+    size: int
+
+
+def interior(bundle: BinaryIO, bounds: Bounds) -> list[FilesetManifestFile]:
+    """The files in a bundle, in its order, each read once. One that cannot be read says so in its status. Raises one of
+    ``BROKEN`` where it is no bundle, or has more than the bounds allow."""
+    found: list[FilesetManifestFile] = []
+    left = bounds.size
+    for name, size, stream, why in _members(bundle):
+        if len(found) >= bounds.files:
+            raise ValueError(f"more than {bounds.files} files")
+        if name in _NO_FILES:
+            continue
+        file = _read(name, size, stream, why, left)
+        left -= file.size or 0
+        if left < 0:
+            raise ValueError(f"more than {bounds.size} bytes when unpacked")
+        found.append(file)
+    return found
+
+
+def _members(bundle: BinaryIO) -> Iterator[tuple[str, int, IO[bytes] | None, str]]:
+    """Name, size, stream of each file; without a stream why there is none."""
+    if zipfile.is_zipfile(bundle):
+        bundle.seek(0)
+        with zipfile.ZipFile(bundle) as whole:
+            for info in whole.infolist():
+                if info.is_dir():
+                    continue
+                if info.flag_bits & 1:
+                    yield info.filename, info.file_size, None, "encrypted"
+                    continue
+                try:
+                    with whole.open(info) as stream:
+                        yield info.filename, info.file_size, stream, ""
+                except NotImplementedError as error:
+                    yield info.filename, info.file_size, None, str(error)
+        return
+    bundle.seek(0)
+    with tarfile.open(fileobj=bundle, mode="r|*") as tar:
+        for member in tar:
+            if member.isreg():
+                yield member.name, member.size, tar.extractfile(member), ""
+            elif not member.isdir():
+                yield member.name, 0, None, "a link or a device"
+
+
+def _read(name: str, size: int, stream: IO[bytes] | None, why: str, left: int) -> FilesetManifestFile:
+    path = clean(name)
+    reason = unsafe(path)
+    if stream is None:
+        return FilesetManifestFile(path, size, extra={"error": why}, status=Status.NOT_PROCESSED.value)
+    digests, head = Digests(sha1=True), b""
+    try:
+        while data := stream.read(min(_PIECE, max(left - digests.size, 0) + 1)):
+            head = head or data[:4096]
+            digests.update(data)
+            if digests.size > left:
+                break
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        return FilesetManifestFile(path, size, extra={"error": str(error)[:200]}, status=Status.MISMATCH.value)
+    extra = {"path_problem": reason} if reason else None
+    return FilesetManifestFile(
+        path, digests.size, digests.md5, digests.sha1, digests.sha256, sniff(head), extra,
+        Status.UNSAFE_PATH.value if reason else Status.SUCCESS.value,
+    )  # fmt: skip
+
+
+@contextmanager
+def open_member(bundle: BinaryIO, path: str) -> Iterator[IO[bytes]]:
+    """One file in a bundle, open for reading. Raises NotHeld where there is none of this path."""
+    for name, _, stream, why in _members(bundle):
+        if clean(name) == path:
+            if stream is None:
+                raise NotHeld(f"{path}: cannot be read: {why}")
+            yield stream
+            return
+    raise NotHeld(f"{path}: there is no such file in the bundle")
+
+

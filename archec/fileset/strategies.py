@@ -1,0 +1,165 @@
+"""Strategies: what is done with the files of a data set. ``check_existing`` comes before any download."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import ClassVar
+
+from msgspec.structs import replace
+
+from archec.catalogue.model import FilesetManifestFile
+from archec.fileset.asking import public_url
+from archec.fileset.checksums import Checksums
+from archec.fileset.fetching import fetch_all, fetch_one, is_whole
+from archec.fileset.interior import BROKEN, Bounds, interior
+from archec.fileset.lookup import open_file, read_manifest
+from archec.fileset.manifest import overall, same_files, with_safe_paths
+from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
+from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file
+from archec.fileset.problems import PlatformRestrictedError
+from archec.fileset.status import Status
+from archec.fileset.strategy import StrategyPolicy
+from archec.fileset.work import Work
+from archec.ids import FilesetId
+
+
+class FilesetIngestStrategy:
+    """One strategy, for one data set. The files of ``item`` have the URLs that are asked for; those of the results
+    have no signatures."""
+
+    handles: ClassVar[tuple[IngestStrategy, ...]] = ()
+
+    def __init__(
+        self, work: Work, strategy: IngestStrategy, helper: FilesetPlatformHelper | None, limits: StrategyPolicy
+    ) -> None:
+        self.work, self.strategy, self.helper, self.limits = work, strategy, helper, limits
+
+    def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
+        """This version, if it is held whole."""
+        raise NotImplementedError
+
+    async def process(self, item: FilesetPlatformItem) -> ArchiveStrategyResult:
+        """Fetches, verifies and keeps what is not held."""
+        raise NotImplementedError
+
+    def _existing(
+        self, item: FilesetPlatformItem, files: Sequence[FilesetManifestFile] | None
+    ) -> ArchiveStrategyResult | None:
+        """The newest state that is this version, with these files; None: whatever its files, if all are held."""
+        archive = self.work.archive
+        fileset = fileset_of(item)
+        known = archive.catalogue.obis("fileset", [fileset]).get(fileset)
+        for tist, state in reversed(list(known.history)) if known is not None else ():
+            if state is None or known is None:
+                continue
+            if files is not None and not same_files(files, archive.catalogue.manifest(state)):
+                continue
+            manifest = read_manifest(archive, known.bytes_at(tist), known.id)
+            if (manifest.platform_id, manifest.version) != (item.platform_id or "", item.version):
+                continue
+            if (files is None) != (manifest.bundle is not None):
+                continue
+            if files is not None or all(map(is_whole, manifest.manifest)):
+                return ArchiveStrategyResult(
+                    ingest_strategy=self.strategy.value, status=Status.SUCCESS_EXISTING.value,
+                    manifest=list(manifest.manifest), bundle=manifest.bundle, state=state,
+                )  # fmt: skip
+        return None
+
+
+class WebStrategy(FilesetIngestStrategy):
+    """Each file on its own, into the obi store."""
+
+    handles = (IngestStrategy.WEB_FILE, IngestStrategy.WEB_FILESET)
+
+    def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
+        """This version, if the platform tells the same of it, and all that can be had is held."""
+        return self._existing(item, without_signatures(item.manifest or []))
+
+    async def process(self, item: FilesetPlatformItem) -> ArchiveStrategyResult:
+        """Fetches the files that are not held."""
+        urls = [file.platform_url or "" for file in item.manifest or ()]
+        told = without_signatures(item.manifest or [])
+        files = await fetch_all(self.work, self.helper, told, urls, self.limits)
+        failed = next((file for file in files if not is_whole(file)), None)
+        message = "" if failed is None else f"{failed.path[:200]}: {(failed.extra or {}).get('error') or failed.status}"
+        status = overall(files, single=self.strategy.is_file)
+        return ArchiveStrategyResult(
+            ingest_strategy=self.strategy.value, status=status.value, manifest=files, message=message
+        )
+
+
+class WebBundledStrategy(FilesetIngestStrategy):
+    """The platform's one download for everything, kept as it is, with its interior as the manifest."""
+
+    handles = (IngestStrategy.WEB_FILESET_BUNDLED,)
+
+    def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
+        """This version, if its bundle is held whole: a platform may make other bytes of it each time."""
+        return self._existing(item, None)
+
+    async def process(self, item: FilesetPlatformItem) -> ArchiveStrategyResult:
+        """Fetches the bundle and reads its interior."""
+        url = item.web_bundle_url or ""
+        row = manifest_file("bundle", None, Checksums(), public_url(url))
+        bundle = await fetch_one(self.work, self.helper, row, url, self.limits.max_total_size)
+        if not is_whole(bundle):
+            error = str((bundle.extra or {}).get("error") or bundle.status)
+            if "page came" in error:
+                raise PlatformRestrictedError("a page came in place of the bundle: it is for those who log in")
+            return self._failed(Status(bundle.status or Status.NOT_PROCESSED.value), f"the bundle: {error}")
+        self.work.commits.commit()
+        bounds = Bounds(self.limits.max_file_count, self.limits.max_total_size)
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(None, self._read, bundle, bounds)
+        except BROKEN as error:
+            return self._failed(Status.BUNDLE_INCOMPLETE, f"the bundle cannot be read: {str(error)[:300]}")
+        files = with_safe_paths(found)
+        lacking = _lacking(item.manifest or [], files)
+        status = Status.BUNDLE_INCOMPLETE if lacking else overall(files, single=False)
+        message = f"the bundle lacks {len(lacking)} files: {lacking[0].path[:200]}" if lacking else ""
+        return ArchiveStrategyResult(
+            ingest_strategy=self.strategy.value, status=status.value, manifest=[*files, *lacking], bundle=bundle,
+            message=message,
+        )  # fmt: skip
+
+    def _read(self, bundle: FilesetManifestFile, bounds: Bounds) -> list[FilesetManifestFile]:
+        with open_file(self.work.archive, bundle) as stream:
+            return interior(stream, bounds)
+
+    def _failed(self, status: Status, message: str) -> ArchiveStrategyResult:
+        return ArchiveStrategyResult(
+            ingest_strategy=self.strategy.value, status=status.value, manifest=[], message=message
+        )
+
+
+HELPERS: Sequence[type[FilesetIngestStrategy]] = (WebStrategy, WebBundledStrategy)
+
+
+def helper_for(strategy: IngestStrategy) -> type[FilesetIngestStrategy] | None:
+    """What does what a strategy asks for; None where nothing does."""
+    return next((cls for cls in HELPERS if strategy in cls.handles), None)
+
+
+def fileset_of(item: FilesetPlatformItem) -> str:
+    """The id of the fileset that a data set is a version of."""
+    work = item.work_id or item.platform_id or "-"
+    return FilesetId(item.platform_name, item.platform_domain or "-", work).obi
+
+
+def without_signatures(files: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:
+    """The files with the URLs that may be kept."""
+    return [replace(file, platform_url=public_url(file.platform_url)) if file.platform_url else file for file in files]
+
+
+def _lacking(told: Sequence[FilesetManifestFile], found: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:
+    """The files that the platform tells of, and that are not in its bundle, by their paths or their checksums."""
+    paths = {file.path for file in found} | {file.path.partition("/")[2] for file in found}
+    sums = {digest for file in found for digest in (file.md5, file.sha1, file.sha256) if digest}
+    return [
+        replace(file, status=Status.BUNDLE_INCOMPLETE.value, platform_url=None)
+        for file in told
+        if file.status is None and file.path not in paths
+        and not sums.intersection(filter(None, (file.md5, file.sha1, file.sha256)))
+    ]  # fmt: skip

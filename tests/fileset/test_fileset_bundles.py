@@ -1,0 +1,134 @@
+"""Bundles: one download for everything, kept as it is, with its interior as the manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from fileset_platform import Platform, zenodo
+from fileset_support import Filesets, make_archive
+
+from archec.cli.get import get
+from archec.fileset.interior import BROKEN, Bounds, interior, open_member
+from archec.fileset.model import IngestStrategy
+
+LARGE = Bounds(1000, 10_000_000)
+PROJECT = "/openicpsr/project/7/version/V1"
+PAGE = b'<meta name="DC.identifier" content="10.3886/E7V1"><meta name="DC.title" content="Data and Code">'
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for name, data in files.items():
+            bundle.writestr(name, data)
+    return target.getvalue()
+
+
+def tarred(files: dict[str, bytes]) -> bytes:
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w:gz") as bundle:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            bundle.addfile(info, io.BytesIO(data))
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        bundle.addfile(link)
+    return target.getvalue()
+
+
+FILES = {"Code/run.do": b"use data\n", "Data/a.csv": b"a,b\n1,2\n", "empty": b""}
+
+
+@pytest.mark.parametrize("make", [zipped, tarred])
+def test_the_interior_is_read_without_unpacking(make: object) -> None:
+    found = interior(io.BytesIO(make({**FILES, "MANIFEST.TXT": b"no file"})), LARGE)  # type: ignore[operator]
+    whole = [file for file in found if file.status == "success"]
+    assert [(file.path, file.size) for file in whole] == [(name, len(data)) for name, data in FILES.items()]
+    assert [file.sha256 for file in whole] == [hashlib.sha256(data).hexdigest() for data in FILES.values()]
+    assert all(file.md5 and file.sha1 for file in whole)
+    with open_member(io.BytesIO(make(FILES)), "Data/a.csv") as stream:  # type: ignore[operator]
+        assert stream.read() == FILES["Data/a.csv"]
+
+
+def test_hostile_names_encrypted_and_broken_members_are_told_of() -> None:
+    data = bytearray(zipped({"../../evil": b"x", "secret": b"y" * 100, "good": b"z"}))
+    at = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 4)
+    data[at + 8] |= 1  # the flag of an encrypted member, in the directory
+    found = {file.path: file for file in interior(io.BytesIO(bytes(data)), LARGE)}
+    assert found["../../evil"].status == "unsafe-path"
+    assert (found["secret"].status, found["secret"].extra) == ("not-processed", {"error": "encrypted"})
+    assert found["good"].status == "success"
+
+
+@pytest.mark.parametrize(
+    ("data", "bounds"),
+    [
+        (zipped({"bomb": bytes(5_000_000)}), Bounds(10, 1_000_000)),
+        (zipped({str(n): b"" for n in range(11)}), Bounds(10, 1000)),
+        (b"no bundle at all", LARGE),
+        (b"", LARGE),
+        (zipped(FILES)[:-30], LARGE),
+        (b"PK\x03\x04" + bytes(100), LARGE),
+    ],
+)
+def test_bombs_and_what_is_no_bundle_are_refused(data: bytes, bounds: Bounds) -> None:
+    with pytest.raises(BROKEN):
+        interior(io.BytesIO(data), bounds)
+
+
+@pytest.fixture
+def icpsr(folder: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch) -> Filesets:
+    """An archive whose openICPSR is the played platform, with the cookie of a session."""
+    monkeypatch.setenv("TEST_COOKIE", "session=hush-hush")
+    platforms = {"openicpsr": {"hosts": [platform.host], "rate": "none", "token": "TEST_COOKIE"}}
+    platform.bodies[f"{PROJECT}/view"] = PAGE
+    platform.files[f"{PROJECT}/download/project"] = zipped(FILES)
+    return make_archive(folder, platform, fileset={"platforms": platforms, "resolver": platform.url})
+
+
+def test_what_can_only_be_had_as_a_bundle_is_kept_as_one(icpsr: Filesets, platform: Platform) -> None:
+    url = f"{platform.url}{PROJECT}/view"
+    (result,) = icpsr.ingest(url)
+    assert (result.status, result.ingest_strategy, result.platform_id) == ("success", "web-fileset-bundled", "7V1")
+    assert [file.path for file in result.manifest or ()] == list(FILES)
+    assert result.fileset_bundle is not None
+    assert (result.fileset_bundle.file_meta or {})["size_bytes"] == len(zipped(FILES))
+    assert platform.headers[-1]["cookie"] == "session=hush-hush"
+    platform.requests.clear()
+    (again,) = icpsr.ingest(url)
+    assert again.status == "success-existing"
+    assert platform.requests == ["/robots.txt", f"{PROJECT}/view"]
+    bundle = (result.fileset_bundle.terminal or {})["terminal_url"]
+    for name in (f"{bundle}!/Data/a.csv", f"{result.fileset}!/Data/a.csv"):
+        found = CliRunner().invoke(get, [name, "--config", str(icpsr.config.file)])
+        assert found.stdout_bytes == FILES["Data/a.csv"], found.output
+    for path in Path(icpsr.config.base).rglob("*"):
+        assert not path.is_file() or b"hush-hush" not in path.read_bytes()
+
+
+def test_a_page_in_place_of_a_bundle_means_that_the_session_is_over(icpsr: Filesets, platform: Platform) -> None:
+    platform.files[f"{PROJECT}/download/project"] = b"<!DOCTYPE html><html>Log in</html>"
+    assert icpsr.ingest(f"{platform.url}{PROJECT}/view")[0].status == "platform-restricted"
+
+
+def test_a_bundle_that_lacks_files_says_which(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p.csv": 100, "q.csv": 200})
+    archive = f"{platform.url}/api/records/7/files-archive"
+    platform.bodies["/api/records/7"]["links"]["archive"] = archive
+    files = {path.rpartition("/files/")[2].removesuffix("/content"): data for path, data in platform.files.items()}
+    platform.files["/api/records/7/files-archive"] = zipped({"p.csv": files["p.csv"]})
+    (result,) = filesets.ingest(url, strategy=IngestStrategy.WEB_FILESET_BUNDLED)
+    assert (result.status, result.hit) == ("bundle-incomplete", False)
+    assert [(file.path, file.status) for file in result.manifest or ()] == [
+        ("p.csv", "success"), ("q.csv", "bundle-incomplete"),
+    ]  # fmt: skip
+    platform.files["/api/records/7/files-archive"] = zipped(files)
+    (result,) = filesets.ingest(url, strategy=IngestStrategy.WEB_FILESET_BUNDLED)
+    assert result.status == "success"
