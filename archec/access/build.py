@@ -14,9 +14,12 @@ from archec.access.folders import FileSource
 from archec.access.gate import Gate
 from archec.access.loading import ListResolver, Loader, PrefixResolver, Resolver, WarcLoader
 from archec.access.own import OwnLoader, OwnSource, lost_in, subject_with_works
+from archec.access.redisindex import RedisResolver, RedisSource
 from archec.access.remote import Web
 from archec.access.replaying import RangeReader, ReplayLoader
 from archec.access.sources import LocalSource, NoSource, Source
+from archec.access.wacz import WaczResolver, WaczSource
+from archec.access.warcindex import index_path
 from archec.archive.opening import Archive, opened
 from archec.config import DEFAULT_FILE, CollectionConfig, Config, ResourceConfig, SourceConfig, StepConfig, load
 from archec.errors import ArchecError, ConfigError
@@ -65,8 +68,17 @@ class Builder:
                 remote.append(MementoSource(source, self.web, step.timeout, self._config.access.cache))
             elif source.type == "live":
                 remote.append(LiveSource(source.name, self._config.access.live))
+            elif source.type == "redis":
+                local.append(RedisSource(source.name, source.redis_url, step.timeout))
+            elif source.type == "warc":
+                folder = self._config.path(source.path)
+                local.append(FileSource(source.name, source.type, index_path(folder)))
+                loaders.append(WarcLoader(PrefixResolver(str(folder)), RangeReader(self.web)))
             else:
-                raise ConfigError(f"{self._config.place('collections')}: {source.name}: type {source.type}")
+                wacz = WaczSource(source.name, self._config.path(source.path))
+                self._stack.callback(wacz.close)
+                local.append(wacz)
+                loaders.append(WarcLoader(WaczResolver(self._config.path(source.path)), RangeReader(self.web)))
         loaders += self._loaders(step)
         return Step(step.name, tuple(local), tuple(remote), tuple(loaders), step.timeout, step.grouped)
 
@@ -76,8 +88,8 @@ class Builder:
         for resource in step.resources:
             if resource.kind == "live":
                 yield ReplayLoader(self.web, step.timeout, self._config.access.live_methods, origins)
-            elif (resolver := self._resolver(resource)) is not None:
-                yield WarcLoader(resolver, RangeReader(self.web))
+            else:
+                yield WarcLoader(self._resolver(resource, step.timeout), RangeReader(self.web))
 
     def _archec(self, source: SourceConfig, loaders: list[Loader]) -> LocalSource:
         """An archive of ours, the own one or another; an empty source where it cannot be opened."""
@@ -98,13 +110,15 @@ class Builder:
         loaders.append(OwnLoader(archive))
         return OwnSource(source.name, archive)
 
-    def _resolver(self, resource: ResourceConfig) -> Resolver | None:
-        """What finds files by a resource; None for one that has no files."""
-        if resource.kind in ("live", "wacz", "redis"):
-            return None
+    def _resolver(self, resource: ResourceConfig, timeout: float) -> Resolver:
+        """What finds files by a resource."""
+        if resource.kind == "redis":
+            return RedisResolver(resource.place, timeout)
         if "://" in resource.place:
             return PrefixResolver(resource.place)
         path = self._config.path(resource.place)
+        if resource.kind == "wacz":
+            return WaczResolver(path)
         if resource.kind == "index" or (resource.kind == "path" and path.is_file()):
             return ListResolver(path)
         return PrefixResolver(str(path))

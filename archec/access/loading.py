@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from anyio import to_thread
 
@@ -39,11 +39,18 @@ class Loader(Protocol):
         ...
 
 
-class Resolver(Protocol):
-    """Finds the file of a name."""
+class Place(NamedTuple):
+    """A path or a URL, and where in it a WARC file begins."""
 
-    def places(self, filename: str) -> Sequence[str]:
-        """Paths and URLs at which the file may lie. Raises LoadFailed for a name that is refused."""
+    path: str
+    begin: int = 0
+
+
+class Resolver(Protocol):
+    """Finds the file of a name. May wait for a server, so it is asked in a thread."""
+
+    def places(self, filename: str) -> Sequence[Place]:
+        """Where the file may lie. Raises LoadFailed for a name that is refused."""
         ...
 
 
@@ -54,7 +61,7 @@ class PrefixResolver:
         self._is_url = "://" in prefix
         self._prefix = prefix if not self._is_url or prefix.endswith("/") or "?" in prefix else prefix + "/"
 
-    def places(self, filename: str) -> Sequence[str]:
+    def places(self, filename: str) -> Sequence[Place]:
         """See :class:`Resolver`."""
         parts = PurePosixPath(filename).parts
         if ".." in parts or "\x00" in filename or not filename:
@@ -62,11 +69,11 @@ class PrefixResolver:
         if self._is_url:
             if filename.startswith("/") or "://" in filename:
                 raise LoadFailed(f"the filename {filename[:100]!r} is refused")
-            return [self._prefix + filename]
+            return [Place(self._prefix + filename)]
         if not filename.startswith("/"):
-            return [os.path.join(self._prefix, filename)]
+            return [Place(os.path.join(self._prefix, filename))]
         if PurePosixPath(self._prefix) in PurePosixPath(filename).parents:
-            return [filename]
+            return [Place(filename)]
         raise LoadFailed(f"the filename {filename[:100]!r} is refused")
 
 
@@ -77,7 +84,7 @@ class ListResolver:
         self._file = IndexFile(path, path.name, _check_list)
         self._path = path
 
-    def places(self, filename: str) -> Sequence[str]:
+    def places(self, filename: str) -> Sequence[Place]:
         """See :class:`Resolver`."""
         if "\t" in filename or "\n" in filename:
             raise LoadFailed(f"the filename {filename[:100]!r} is refused")
@@ -88,7 +95,7 @@ class ListResolver:
         except SourceFailed:
             found = self._scan(start)
         places = [place for line in found for place in line.decode("utf-8", "surrogateescape").split("\t")[1:]]
-        return [place if "://" in place else str(self._path.parent / place) for place in places]
+        return [Place(place if "://" in place else str(self._path.parent / place)) for place in places]
 
     def _scan(self, start: bytes) -> list[bytes]:
         try:
@@ -115,7 +122,7 @@ class WarcLoader:
             return None
         size = int(length) if _NUMBER.fullmatch(length) else 0
         reasons: list[str] = []
-        for place in self._resolver.places(filename):
+        for place in await self._places(filename):
             try:
                 pieces = self._pieces(place, int(offset), size)
                 return await read_record(pieces, pieces.aclose, f"{filename} {offset}")
@@ -125,14 +132,19 @@ class WarcLoader:
 
     async def slice(self, filename: str, offset: int, length: int) -> AsyncIterator[bytes]:
         """The bytes of a stretch of a file as they lie there. Raises LoadFailed."""
-        places = self._resolver.places(filename)
-        for place in places:
-            if "://" in place or os.path.isfile(place):
+        for place in await self._places(filename):
+            if "://" in place.path or os.path.isfile(place.path):
                 return self._pieces(place, offset, length)
         raise LoadFailed(f"{filename}: not found")
 
-    def _pieces(self, place: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:
-        return self._remote.pieces(place, offset, length) if "://" in place else _pieces(place, offset, length)
+    async def _places(self, filename: str) -> Sequence[Place]:
+        if isinstance(self._resolver, PrefixResolver):
+            return self._resolver.places(filename)
+        return await to_thread.run_sync(self._resolver.places, filename)
+
+    def _pieces(self, place: Place, offset: int, length: int) -> AsyncGenerator[bytes, None]:
+        read = self._remote.pieces if "://" in place.path else _pieces
+        return read(place.path, place.begin + offset, length)
 
 
 async def _pieces(path: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:

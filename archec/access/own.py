@@ -201,6 +201,28 @@ def subject_with_works(archives: Sequence[Archive], needed: Callable[[], bool]) 
     return look_up
 
 
+def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
+    """What rules decide on where somebody asks for a URL or handle: of each obi that it may mean, its newest contents.
+    Raises UsageError."""
+    found: list[Subject] = []
+    for one in ids_of(url) if archive is not None else ():
+        kind: Kind = "fobi" if is_url(one) else "tobi"
+        obi = archive.catalogue.obis(kind, [one]).get(one) if archive is not None else None
+        if archive is None or obi is None or obi.history.found is None:
+            continue
+        works = archive.catalogue.referring([one], _MOST_WORKS).get(one, []) if kind == "fobi" else []
+        newest = max(tist for tist, sha256 in obi.history if sha256 is not None)
+        mime = _mime(state(obi, newest, obi.history.at(newest) or ""))
+        handle = obi.id if kind == "tobi" else ""
+        found.append(
+            Subject(target_uri(obi.id), handle, mime, tuple(tobi.id for tobi in works), obi.history.found)
+        )
+    uri = uri_of(url)
+    lowered = uri.lower()
+    handle = f"RePEc:{uri[len('urn:x-repec:') :]}" if lowered.startswith("urn:x-repec:") else ""
+    return found or [Subject(uri, handle)]
+
+
 def _prefixes(query: Query) -> list[tuple[Kind, str]]:
     """Where in the order of ids the obis of a query can be: kinds, and what their ids begin with."""
     url = query.url.strip()

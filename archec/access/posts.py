@@ -47,8 +47,13 @@ def key_of_request(url: str, asked: Asked) -> str:
     """The key of a request: of GET and HEAD that of the URL. Raises UsageError."""
     if asked.method in ("GET", "HEAD"):
         return ""
+    return key_of(url_of_request(url, asked))
+
+
+def url_of_request(url: str, asked: Asked) -> str:
+    """A URL with the method and the body of a request as further arguments."""
     mark = "&" if "?" in url else "?"
-    return key_of(f"{url}{mark}__wb_method={asked.method}&{_as_query(asked)}"[: len(url) + _MAX_QUERY])
+    return f"{url}{mark}__wb_method={asked.method}&{_as_query(asked)}"[: len(url) + _MAX_QUERY]
 
 
 def _as_query(asked: Asked) -> str:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
 
+from archec.access.own import subjects_of
+from archec.access.rules import Level, Rules
 from archec.access.sorting import folder_files, sort_index
 from archec.access.tokens import RIGHTS, Token, TokenFile, encoded, new_token, token_path
+from archec.access.viewer import Viewer
+from archec.access.warcindex import index_folder, index_path
+from archec.archive.opening import opened
 from archec.cli.common import config_option, json_option
 from archec.config import Config, load
-from archec.errors import UsageError
+from archec.errors import Exit, UsageError
 from archec.store.durable import atomic_stream, storage_errors
 from archec.terminal.output import echo, echo_json, note
+from archec.terminal.progress import meter_for
 from archec.tist import iso, parse_when
+
+_LEVELS = {Level.NOTHING: "nothing", Level.METADATA: "metadata", Level.CONTENT: "content"}
 
 
 @click.group()
@@ -104,6 +114,63 @@ def sort(files: tuple[Path, ...], as_json: bool) -> None:
             echo(f"{path}: was sorted ({done.lines:,} lines)")
         else:
             echo(f"{path}: sorted, {done.lines:,} lines, {done.repeated:,} of them repeated and left out")
+
+
+@access.command()
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=click.Path(path_type=Path))
+@json_option
+def index(folders: tuple[Path, ...], as_json: bool) -> None:
+    """Index folders of WARC and ARC files, subfolders too; run it again to add what is new.
+
+    The index of FOLDER lies beside it, as FOLDER.cdxj; 'index: warc+FOLDER' serves it. A file that is damaged is
+    indexed up to the damage and named; the exit code is then 6.
+    """
+    damaged = False
+    for folder in folders:
+        with meter_for() as meter:
+            done = index_folder(folder, meter)
+        damaged = damaged or bool(done.damaged)
+        if as_json:
+            echo_json({"folder": str(folder), "index": str(index_path(folder)), **done._asdict()})
+            continue
+        for reason in done.damaged:
+            note(reason)
+        echo(f"{index_path(folder)}: {done.rows:,} rows of {done.files:,} files, {done.read:,} of them read now")
+    if damaged:
+        click.get_current_context().exit(Exit.CORRUPT)
+
+
+@access.command()
+@click.argument("id", metavar="ID")
+@click.option("--token", "name", metavar="NAME", help="Also what the token of NAME may see.")
+@click.option("--address", default="", metavar="ADDRESS", help="For a client at this address.")
+@json_option
+@config_option
+def explain(id: str, name: str | None, address: str, as_json: bool, config_file: Path | None) -> None:  # noqa: A002
+    """Say what anybody may see of a URL or handle, and which rule decides it."""
+    config = load(config_file)
+    token = next((one for one in _tokens(config) if one.name == name), None) if name is not None else None
+    if name is not None and token is None:
+        raise UsageError(f"there is no token {name}", hint="'archec access token list' shows them")
+    archive = opened(config) if config.store_path.exists() else nullcontext(None)
+    with archive as it:
+        subjects = subjects_of(it, id)
+    rules = Rules(config.access.rules, config.access.open)
+    for subject in subjects:
+        decision = rules.decide(subject, address, time.time())
+        viewer = Viewer(token, address, rules)
+        rule = f"rule {decision.rule}" if decision.rule else "access.open"
+        anybody, own = Viewer(None, address, rules).level(decision), viewer.level(decision)
+        if as_json:
+            value = {"url": subject.url, "anybody": anybody.name.lower(), "by": rule, "withdrawn": decision.withdrawn}
+            own_value = {"token": own.name.lower()} if token is not None else {}
+            echo_json({**value, "mime": subject.mime, "reason": decision.reason, **own_value})
+            continue
+        withdrawn = ", withdrawn" if decision.withdrawn else ""
+        reason = f" ({decision.reason})" if decision.reason else ""
+        echo(f"{subject.url}: {_LEVELS[anybody]}{withdrawn} for anybody, by {rule}{reason}")
+        if token is not None:
+            echo(f"    {_LEVELS[own]} for {token.name}")
 
 
 def _tokens(config: Config) -> tuple[Token, ...]:

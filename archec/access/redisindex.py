@@ -1,0 +1,145 @@
+"""CDXJ in Redis: a sorted set whose members are lines, all with the score 0; and a hash of paths by filename.
+
+A ``*`` in the key of an index stands for all keys of that form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import redis
+from anyio import to_thread
+
+from archec.access.errors import LoadFailed, SourceFailed
+from archec.access.loading import Place
+from archec.access.query import Query
+from archec.access.rows import Origin, Row, any_row
+from archec.access.sorted import ordered_rows
+from archec.access.sources import Errors, guarded
+
+_CHUNK = 500
+_MAX_KEYS = 1000
+
+
+class RedisLines:
+    """The members of a sorted set. See :class:`archec.access.sorted.SortedLines`."""
+
+    def __init__(self, client: redis.Redis, key: bytes) -> None:
+        self._client, self._key = client, key
+
+    def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """See :class:`archec.access.sorted.SortedLines`."""
+        low = b"[" + start
+        while True:
+            found = self._ask("zrangebylex", low, b"(" + end)
+            yield from found
+            if len(found) < _CHUNK:
+                return
+            low = b"(" + found[-1]
+
+    def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """See :class:`archec.access.sorted.SortedLines`."""
+        high = b"(" + end
+        while True:
+            found = self._ask("zrevrangebylex", high, b"[" + start)
+            yield from found
+            if len(found) < _CHUNK:
+                return
+            high = b"(" + found[-1]
+
+    def _ask(self, command: str, one: bytes, other: bytes) -> list[bytes]:
+        try:
+            answer: Any = getattr(self._client, command)(self._key, one, other, start=0, num=_CHUNK)
+        except redis.RedisError as error:
+            raise SourceFailed(_reason(error)) from error
+        return list(answer)
+
+
+class RedisSource:
+    """An index in Redis. See :class:`archec.access.sources.LocalSource`."""
+
+    type = "redis"
+    is_out = False
+
+    def __init__(self, name: str, url: str, timeout: float) -> None:
+        self.name = name
+        self._client, self._key = connect(url, timeout)
+
+    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """See :class:`archec.access.sources.Source`."""
+        return await to_thread.run_sync(self.parts, query, errors)
+
+    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """See :class:`archec.access.sources.LocalSource`."""
+        try:
+            self._client.ping()
+            keys = self._keys()
+        except redis.RedisError as error:
+            errors[self.name] = _reason(error)
+            return ()
+        origin = Origin(self.name, self.name, self.type)
+        return [
+            guarded(ordered_rows(RedisLines(self._client, key), any_row, origin, query), self.name, errors)
+            for key in keys
+        ]
+
+    def _keys(self) -> list[bytes]:
+        if "*" not in self._key:
+            return [self._key.encode()]
+        found: list[bytes] = []
+        for key in self._client.scan_iter(match=self._key, count=1000):
+            found.append(bytes(key))
+            if len(found) >= _MAX_KEYS:
+                break
+        return sorted(found)
+
+    def is_ready(self) -> bool:
+        """Never: a server may wait."""
+        return False
+
+    def prepare(self) -> None:
+        """Nothing is to be done."""
+
+    def faults(self) -> Iterable[str]:
+        """None: what fails elsewhere is no fault here."""
+        return ()
+
+
+class RedisResolver:
+    """Paths by filename in a hash. See :class:`archec.access.loading.Resolver`."""
+
+    def __init__(self, url: str, timeout: float) -> None:
+        self._client, self._key = connect(url, timeout)
+
+    def places(self, filename: str) -> Sequence[Place]:
+        """See :class:`archec.access.loading.Resolver`."""
+        try:
+            found: Any = self._client.hget(self._key, filename)
+        except redis.RedisError as error:
+            raise LoadFailed(_reason(error)) from error
+        return [Place(bytes(found).decode("utf-8", "surrogateescape"))] if found is not None else []
+
+
+def connect(url: str, timeout: float) -> tuple[redis.Redis, str]:
+    """A client, and the key, of ``redis://HOST[:PORT][/N]/KEY``. Nothing is asked yet."""
+    parts = urlsplit(url)
+    first, _, rest = parts.path.strip("/").partition("/")
+    number, key = (int(first), rest) if rest and first.isdecimal() else (0, parts.path.strip("/"))
+    client = redis.Redis(
+        host=parts.hostname or "localhost",
+        port=parts.port or 6379,
+        db=number,
+        username=unquote(parts.username) if parts.username else None,
+        password=unquote(parts.password) if parts.password else None,
+        ssl=parts.scheme == "rediss",
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
+        protocol=2,
+    )
+    return client, unquote(key)
+
+
+def _reason(error: redis.RedisError) -> str:
+    return f"Redis does not answer: {type(error).__name__}"

@@ -1,0 +1,124 @@
+"""WACZ files: an index and WARC files in one zip file. Its index is unpacked once; records are read where they lie."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from archec.access.errors import LoadFailed
+from archec.access.folders import FileSource
+from archec.access.loading import Place
+from archec.access.query import Query
+from archec.access.rows import Row
+from archec.access.sources import Errors
+
+_INDEXES = "indexes/"
+_ARCHIVE = "archive/"
+_ENDINGS = (".cdx", ".cdxj", ".cdx.gz", ".cdxj.gz", ".idx")
+_FAULTS = (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError)
+
+
+class WaczSource:
+    """The index of a WACZ file. See :class:`archec.access.sources.LocalSource`."""
+
+    type = "wacz"
+    is_out = False
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name, self._path = name, path
+        self._stamp = -1
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._files: FileSource | None = None
+        self._lock = threading.Lock()
+
+    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """See :class:`archec.access.sources.Source`."""
+        return self.parts(query, errors)
+
+    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """See :class:`archec.access.sources.LocalSource`."""
+        try:
+            with self._lock:
+                files = self._unpacked()
+        except _FAULTS as error:
+            errors[self.name] = f"{self.name}: is no WACZ file that can be read: {error}"
+            return ()
+        return files.parts(query, errors)
+
+    def is_ready(self) -> bool:
+        """Never: it may have to be unpacked."""
+        return False
+
+    def prepare(self) -> None:
+        """Unpacks and checks the index."""
+        errors = Errors()
+        try:
+            with self._lock:
+                self._unpacked().prepare()
+        except _FAULTS as error:
+            errors[self.name] = str(error)  # each answer says so, too
+
+    def faults(self) -> Iterable[str]:
+        """What is wrong with its index."""
+        return self._files.faults() if self._files is not None else ()
+
+    def close(self) -> None:
+        """Removes what was unpacked."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _unpacked(self) -> FileSource:
+        stamp = os.stat(self._path).st_mtime_ns
+        if self._files is None or stamp != self._stamp:
+            self.close()
+            self._folder = tempfile.TemporaryDirectory(prefix="archec-wacz-")
+            with zipfile.ZipFile(self._path) as packed:
+                for entry in packed.infolist():
+                    if entry.filename.startswith(_INDEXES) and entry.filename.endswith(_ENDINGS):
+                        self._unpack(packed, entry, Path(self._folder.name))
+            folder = Path(self._folder.name)
+            if list(folder.glob("*.idx")):  # the blocks of a ZipNum index are no index of their own
+                folder = next(iter(sorted(folder.glob("*.idx"))))
+            self._files, self._stamp = FileSource(self.name, self.type, folder), stamp
+        return self._files
+
+    def _unpack(self, packed: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: Path) -> None:
+        with packed.open(entry) as inner, open(folder / Path(entry.filename).name, "wb") as out:
+            shutil.copyfileobj(inner, out, 1 << 20)
+
+
+class WaczResolver:
+    """The WARC files of a WACZ file. See :class:`archec.access.loading.Resolver`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp = -1
+        self._begins: dict[str, int] = {}
+
+    def places(self, filename: str) -> Sequence[Place]:
+        """See :class:`archec.access.loading.Resolver`."""
+        try:
+            stamp = os.stat(self._path).st_mtime_ns
+            if stamp != self._stamp:
+                self._begins, self._stamp = _begins(self._path), stamp
+        except _FAULTS as error:
+            raise LoadFailed("the WACZ file cannot be read") from error
+        begin = self._begins.get(filename.removeprefix(_ARCHIVE))
+        return [Place(str(self._path), begin)] if begin is not None else []
+
+
+def _begins(path: Path) -> dict[str, int]:
+    """Where the bytes of each WARC file begin; one that is compressed once more has no place."""
+    found: dict[str, int] = {}
+    with zipfile.ZipFile(path) as packed, open(path, "rb") as file:
+        for entry in packed.infolist():
+            if entry.filename.startswith(_ARCHIVE) and entry.compress_type == zipfile.ZIP_STORED:
+                file.seek(entry.header_offset + 26)
+                name, extra = (int.from_bytes(file.read(2), "little") for _ in range(2))
+                found[entry.filename.removeprefix(_ARCHIVE)] = entry.header_offset + 30 + name + extra
+    return found

@@ -1,0 +1,180 @@
+"""``archec access index``: an index of a folder of WARC files (and ARC), beside it.
+
+The index of ``warcs/`` is ``warcs.cdxj``. Run it again to add what is new: files that are in the index with their size
+and time of change are not read again, and rows of files that are gone are dropped.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from warcio.archiveiterator import ArchiveIterator
+from warcio.exceptions import ArchiveLoadFailed
+
+from archec.access.posts import Asked, url_of_request
+from archec.access.query import key_of
+from archec.errors import UsageError
+from archec.progress import Meter
+from archec.store.durable import atomic_stream, atomic_write, storage_errors
+from archec.store.sorting import SortedLines
+
+_ENDINGS = (".warc", ".warc.gz", ".arc", ".arc.gz")
+_KINDS = ("response", "revisit", "resource", "metadata", "conversion")
+_PIECE = 1 << 20
+
+
+class Indexed(NamedTuple):
+    """What an indexing did: files in the folder, of those read now, rows of the index, files that could not be read to
+    their end."""
+
+    files: int
+    read: int
+    rows: int
+    damaged: tuple[str, ...]
+
+
+def index_path(folder: Path) -> Path:
+    """Where the index of a folder lies."""
+    return folder.with_name(f"{folder.name}.cdxj")
+
+
+def index_folder(folder: Path, meter: Meter) -> Indexed:
+    """Brings the index of a folder up to date. Raises UsageError, StorageFailed, StorageFull."""
+    folder = Path(os.path.abspath(folder))
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: is no folder")
+    target, memory = index_path(folder), folder.with_name(f".{folder.name}.indexed")
+    now = {name: _stamp(folder / name) for name in _files(folder)}
+    known = _known(memory) if target.exists() else {}
+    same = {name for name, stamp in now.items() if known.get(name) == stamp}
+    fresh = sorted(set(now) - same)
+    damaged: list[str] = []
+    with SortedLines(folder.parent) as lines:
+        for line in _old(target, same) if same else ():
+            lines.add(line)
+        meter.phase("files", len(fresh))
+        for count, name in enumerate(fresh):
+            meter.at(count, name)
+            try:
+                for line in _lines(folder / name, name):
+                    lines.add(line)
+            except (ArchiveLoadFailed, OSError, EOFError, ValueError) as error:
+                damaged.append(f"{name}: {error}")
+        meter.at(len(fresh))
+        rows = 0
+        with atomic_stream(target) as out:
+            for line in lines:
+                out.write(line + b"\n")
+                rows += 1
+    atomic_write(memory, json.dumps(now).encode())
+    return Indexed(len(now), len(fresh), rows, tuple(damaged))
+
+
+def _files(folder: Path) -> Iterator[str]:
+    for path, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(_ENDINGS):
+                yield os.path.relpath(os.path.join(path, name), folder)
+
+
+def _stamp(path: Path) -> list[int]:
+    with storage_errors(path):
+        status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
+
+
+def _known(memory: Path) -> dict[str, list[int]]:
+    try:
+        value = json.loads(memory.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _old(target: Path, same: set[str]) -> Iterator[bytes]:
+    with storage_errors(target), open(target, "rb") as file:
+        for line in file:
+            if json.loads(line[line.index(b"{") :]).get("filename") in same:
+                yield line.rstrip(b"\n")
+
+
+def _lines(path: Path, name: str) -> Iterator[bytes]:
+    """The lines of a file. A response is found under the key of its request, which stands before or behind it."""
+    with open(path, "rb") as file:
+        members = ArchiveIterator(file, no_record_parse=False, arc2warc=True)
+        request: tuple[str, str] | None = None
+        waiting: tuple[str, str, str, dict[str, str]] | None = None
+        for record in members:
+            offset = members.get_record_offset()
+            uri = (record.rec_headers.get_header("WARC-Target-URI") or "").strip("<>")
+            if record.rec_type == "request" and uri:
+                request = _posted(record, uri)
+                if waiting is not None and request is not None and waiting[0] == request[0]:
+                    waiting = (waiting[0], request[1], *waiting[2:])
+                continue
+            if waiting is not None:
+                yield from _line(waiting)
+                waiting = None
+            if record.rec_type not in _KINDS or not uri:
+                continue
+            fields = _fields(record, uri)
+            members.read_to_end(record)
+            if getattr(record.raw_stream, "limit", 0) > 0:
+                raise ValueError(f"is cut in the record at {offset}")
+            fields |= {"length": str(members.get_record_length()), "offset": str(offset), "filename": name}
+            pair = _pair(record)
+            key_uri = request[1] if request is not None and request[0] == pair else uri
+            waiting = (pair, key_uri, _digits(record.rec_headers.get_header("WARC-Date") or ""), fields)
+        if waiting is not None:
+            yield from _line(waiting)
+
+
+def _line(row: tuple[str, str, str, dict[str, str]]) -> Iterator[bytes]:
+    _, uri, stamp, fields = row
+    try:
+        yield f"{key_of(uri)} {stamp} {json.dumps(fields)}".encode("utf-8", "surrogatepass")
+    except UsageError:
+        return  # nobody could ask for it
+
+
+def _fields(record: Any, uri: str) -> dict[str, str]:
+    digest = record.rec_headers.get_header("WARC-Payload-Digest") or ""
+    sha1 = hashlib.sha1(usedforsecurity=False)
+    stream = record.content_stream()
+    while data := stream.read(_PIECE):
+        sha1.update(data)
+    if not digest:
+        digest = "sha1:" + base64.b32encode(sha1.digest()).decode("ascii")
+    if record.rec_type == "revisit":
+        mime = "warc/revisit"
+    elif record.http_headers is not None:
+        mime = (record.http_headers.get_header("Content-Type") or "unk").partition(";")[0].strip() or "unk"
+    else:
+        mime = (record.rec_headers.get_header("Content-Type") or "unk").partition(";")[0].strip()
+    status = record.http_headers.get_statuscode() if record.http_headers is not None else ""
+    return {"url": uri, "mime": mime, **({"status": status} if status else {}), "digest": digest}
+
+
+def _pair(record: Any) -> str:
+    """What a request and its response have in common."""
+    return str(record.rec_headers.get_header("WARC-Target-URI")) + str(record.rec_headers.get_header("WARC-Date"))
+
+
+def _posted(record: Any, uri: str) -> tuple[str, str] | None:
+    """The URL under which the response to a request with a body is found, and what pairs the two."""
+    method = record.http_headers.protocol if record.http_headers is not None else ""
+    if method in ("", "GET", "HEAD"):
+        return None
+    headers = tuple((str(name), str(value)) for name, value in record.http_headers.headers)
+    return _pair(record), url_of_request(uri, Asked(method, headers, record.content_stream().read(1 << 16)))
+
+
+def _digits(date: str) -> str:
+    return "".join(char for char in date if char.isdigit())[:14].ljust(14, "0")
+

@@ -1,0 +1,256 @@
+"""Indexes in Redis, ZipNum and WACZ files, folders of WARC files; and what 'archec access explain' says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import socket
+import subprocess
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from access_support import client, configured, give_tokens, line, rows, serving, write_index
+from click.testing import CliRunner
+from warc_files import Crawl
+
+from archec.cli.access import access
+from archec.config import Config
+
+S = "20140101000000"
+STAMPS = ("20130101000000", S, "20150101000000")
+
+
+def asked(get: httpx.Client, coll: str, query: str) -> list[dict[str, Any]]:
+    answer = get.get(f"/{coll}/index?output=json&{query}")
+    assert "reserrors" not in answer.headers, answer.headers["reserrors"]
+    return rows(answer.text)
+
+
+def all_orders(get: httpx.Client, coll: str, url: str, stamps: Sequence[str]) -> None:
+    """The captures of a URL forwards, backwards, and from the middle one outwards."""
+
+    def found(query: str) -> list[str]:
+        return [row["timestamp"] for row in asked(get, coll, f"url={url}&{query}")]
+
+    assert found("") == list(stamps)
+    assert found("sort=reverse") == list(stamps)[::-1]
+    assert found(f"closest={stamps[1]}&limit=1") == [stamps[1]]
+    assert found(f"from={stamps[1]}&to={stamps[1]}") == [stamps[1]]
+
+
+@pytest.fixture(scope="module")
+def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    binary = shutil.which("redis-server")
+    if binary is None:
+        pytest.skip("there is no redis-server")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    folder = tmp_path_factory.mktemp("redis")
+    command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        yield port
+        server.terminate()
+
+
+def test_redis(redis_port: int, tmp_path: Path) -> None:
+    import redis
+
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    for stamp in STAMPS:
+        crawl.response("http://a.org/", stamp, stamp.encode())
+    store = redis.Redis(port=redis_port, db=3, protocol=2)
+    store.zadd("coll:one", dict.fromkeys(crawl.close(), 0))
+    store.zadd("coll:two", {line(f"http://many.org/{n:05d}", S): 0 for n in range(1200)})
+    store.hset("paths", "a.warc.gz", str(tmp_path / "w" / "a.warc.gz"))
+    url = f"redis://127.0.0.1:{redis_port}/3"
+    config = configured(
+        tmp_path,
+        f"""
+collections:
+  one: {{index: '{url}/coll:one', resource: 'warc-index+{url}/paths'}}
+  all: {{index: {{type: redis, redis_url: '{url}/coll:*'}}}}
+  gone: redis://127.0.0.1:1/x
+""",
+    )
+    give_tokens(config)
+    with serving(config) as base, client(base) as get, store:
+        all_orders(get, "one", "a.org", STAMPS)
+        assert get.get("/one/resource?url=a.org").status_code == 200
+        many = [row["url"] for row in asked(get, "all", "url=many.org/*")]
+        assert many == [f"http://many.org/{n:05d}" for n in range(1200)]
+        assert asked(get, "all", "url=many.org/*&sort=reverse&limit=1")[0]["url"] == many[-1]
+        assert "Redis" in json.loads(get.get("/gone/index?url=a.org").headers["reserrors"])["gone"]
+
+
+def zipnum(folder: Path, lines: Sequence[bytes], block: int = 4) -> None:
+    """A ZipNum index with few lines in a block."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ordered, summary, data = sorted(lines), [], b""
+    for number, at in enumerate(range(0, len(ordered), block)):
+        packed = gzip.compress(b"".join(one + b"\n" for one in ordered[at : at + block]))
+        head = b" ".join(ordered[at].split(b" ")[:2])
+        summary.append(head + f"\tpart-0\t{len(data)}\t{len(packed)}\t{number + 1}".encode())
+        data += packed
+    (folder / "index.idx").write_bytes(b"".join(one + b"\n" for one in summary))
+    (folder / "part-0.gz").write_bytes(data)
+
+
+def test_zipnum(tmp_path: Path) -> None:
+    lines = [line("http://a.org/", stamp) for stamp in STAMPS]
+    lines += [line(f"http://many.org/{n:05d}", S) for n in range(100)]
+    zipnum(tmp_path / "z", lines)
+    config = configured(tmp_path, "collections: {z: zipnum+./z/index.idx, folder: ./z}")
+    give_tokens(config)
+    with serving(config) as base, client(base) as get:
+        all_orders(get, "z", "a.org", STAMPS)
+        assert len(asked(get, "z", "url=many.org/*")) == 100
+        backwards = asked(get, "z", "url=many.org/*&sort=reverse")
+        assert backwards == asked(get, "z", "url=many.org/*")[::-1]
+        pages = get.get("/z/cdx?url=many.org/*&showNumPages=true").json()["pages"]
+        paged = [row["url"] for page in range(pages) for row in asked(get, "z", f"url=many.org/*&page={page}")]
+        assert paged == [f"http://many.org/{n:05d}" for n in range(100)]
+        (tmp_path / "z" / "part-0.gz").write_bytes(b"no gzip at all")
+        assert "damaged" in get.get("/z/index?url=a.org").headers["reserrors"]
+
+
+def test_wacz(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    for stamp in STAMPS:
+        crawl.response("http://a.org/", stamp, stamp.encode())
+    write_index(tmp_path / "index.cdxj", crawl.close())
+    with zipfile.ZipFile(tmp_path / "a.wacz", "w") as packed:
+        packed.write(tmp_path / "index.cdxj", "indexes/index.cdx", zipfile.ZIP_DEFLATED)
+        packed.write(tmp_path / "w" / "a.warc.gz", "archive/a.warc.gz", zipfile.ZIP_STORED)
+        packed.writestr("datapackage.json", "{}")
+    (tmp_path / "bad.wacz").write_bytes(b"no zip")
+    text = "collections: {a: ./a.wacz, b: {index: ./index.cdxj, resource: ./a.wacz}, bad: ./bad.wacz}"
+    config = configured(tmp_path, text)
+    give_tokens(config)
+    with serving(config) as base, client(base) as get:
+        all_orders(get, "a", "a.org", STAMPS)
+        for coll in ("a", "b"):
+            assert STAMPS[0].encode() in get.get(f"/{coll}/resource?url=a.org").content
+        assert "WACZ" in get.get("/bad/index?url=a.org").headers["reserrors"]
+
+
+def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
+    one = Crawl(tmp_path / "w" / "sub" / "one.warc.gz")
+    first = one.response("http://a.org/", STAMPS[0], b"first")
+    one.revisit("http://a.org/", STAMPS[1], first)
+    one.other("metadata", "http://a.org/meta", S, b"x", "text/plain")
+    one.close()
+    config = configured(tmp_path, "collections: {w: warc+./w}")
+    give_tokens(config)
+
+    def index() -> dict[str, Any]:
+        run = CliRunner().invoke(access, ["index", "--json", str(tmp_path / "w")])
+        assert run.exit_code == 0, run.output
+        found: dict[str, Any] = json.loads(run.stdout)
+        return found
+
+    with serving(config) as base, client(base) as get:
+        assert "w" in json.loads(get.get("/w/index?url=a.org").headers["reserrors"])
+        assert (index()["read"], index()["read"]) == (1, 0)
+        assert [row["timestamp"] for row in asked(get, "w", "url=a.org")] == list(STAMPS[:2])
+        assert b"first" in get.get("/w/resource?url=a.org&closest=2014").content
+        two = Crawl(tmp_path / "w" / "two.warc", gzip=False)
+        two.response("http://a.org/", STAMPS[2], b"second")
+        two.close()
+        done = index()
+        assert (done["files"], done["read"], done["rows"]) == (2, 1, 4)
+        assert b"second" in get.get("/w/resource?url=a.org&closest=2016").content
+        (tmp_path / "w" / "two.warc").unlink()
+        assert index()["rows"] == 3
+        cut = Crawl(tmp_path / "w" / "cut.warc", gzip=False)
+        cut.response("http://cut.org/", S, b"x" * 1000)
+        cut.close()
+        (tmp_path / "w" / "cut.warc").write_bytes((tmp_path / "w" / "cut.warc").read_bytes()[:900])
+        run = CliRunner().invoke(access, ["index", str(tmp_path / "w")])
+        assert run.exit_code == 6
+        assert "cut.warc: is cut in the record at 0" in run.stderr
+
+
+def test_the_index_agrees_with_that_of_cdxj_indexer(tmp_path: Path) -> None:
+    indexer = pytest.importorskip("cdxj_indexer.main")
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    first = crawl.response("http://www.a.org/Path?b=2&a=1", STAMPS[0], b"first")
+    crawl.revisit("http://www.a.org/Path?b=2&a=1", STAMPS[1], first)
+    crawl.response("http://a.org/moved", S, b"", status="301 Moved", headers={"Location": "/x"})
+    crawl.close()
+    assert CliRunner().invoke(access, ["index", str(tmp_path / "w")]).exit_code == 0
+    indexer.main(["-s", "-o", str(tmp_path / "other.cdxj"), str(tmp_path / "w" / "a.warc.gz")])
+
+    def known(path: Path) -> list[tuple[str, ...]]:
+        found = [one.split(" ", 2) for one in path.read_text().splitlines()]
+        names = ("url", "mime", "offset", "length", "digest", "filename")
+        return [(key, stamp, *(json.loads(value)[name] for name in names)) for key, stamp, value in found]
+
+    def plain(values: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        return [tuple(value.rpartition("sha1:")[2] for value in row) for row in values]
+
+    assert plain(known(tmp_path / "w.cdxj")) == plain(known(tmp_path / "other.cdxj"))
+
+
+def test_explain_says_which_rule_decides(tmp_path: Path) -> None:
+    config = configured(
+        tmp_path,
+        """
+collections: {a: a.cdxj}
+access:
+  rules:
+    - {host: secret.org, rights: withdrawn, reason: asked for}
+    - {networks: [10.0.0.0/8], rights: open}
+    - {url_prefix: 'http://a.org/p', rights: metadata}
+""",
+    )
+    give_tokens(config)
+
+    def said(*arguments: str) -> dict[str, Any]:
+        run = CliRunner().invoke(access, ["explain", "--json", *arguments, "--config", str(config.file)])
+        assert run.exit_code == 0, run.output
+        found: dict[str, Any] = json.loads(run.stdout)
+        return found
+
+    assert said("http://x.org/") | {"mime": ""} == {
+        "url": "http://x.org/", "anybody": "nothing", "by": "access.open", "withdrawn": False, "mime": "", "reason": "",
+    }  # fmt: skip
+    assert said("a.org/p/1")["by"] == "rule 3"
+    assert said("http://x.org/", "--address", "10.1.1.1")["anybody"] == "content"
+    withdrawn = said("http://www.secret.org/", "--token", "reader")
+    assert (withdrawn["withdrawn"], withdrawn["reason"], withdrawn["token"]) == (True, "asked for", "metadata")
+    assert said("http://x.org/", "--token", "reader")["token"] == "content"
+    plain = CliRunner().invoke(access, ["explain", "http://a.org/p", "--config", str(config.file)])
+    assert plain.stdout == "http://a.org/p: metadata for anybody, by rule 3\n"
+    unknown = CliRunner().invoke(access, ["explain", "x.org", "--token", "zzz", "--config", str(config.file)])
+    assert unknown.exit_code != 0
+
+
+def test_rules_about_archives_hold_for_their_files(demo: Config) -> None:
+    config = demo
+    file = config.base / "rules.yaml"
+    file.write_text("access: {rules: [{archive: dmo, rights: open}]}\n")
+    from archec.access.own import subjects_of
+    from archec.access.rules import Level, Rules
+    from archec.archive.opening import opened
+    from archec.config import load
+
+    rules = Rules(load(file, environ={}).access.rules, "none")
+    with opened(config) as archive:
+        fobi = next(one for one in archive.catalogue.all("fobi") if len(one.history))
+        tobi = next(archive.catalogue.all("tobi"))
+        for obi in (fobi, tobi):
+            assert rules.decide(subjects_of(archive, obi.id)[0], "", time.time()).level is Level.CONTENT
