@@ -150,6 +150,14 @@ def rebuild(
     return _follow(layout, catalogue, files, Position(), progress)
 
 
+def follow_until(
+    layout: Layout, catalogue: Catalogue, end: Position, *, progress: Progress = _no_progress
+) -> int:
+    """Lets an empty catalogue follow the journals up to a batch, and no further; the number of batches."""
+    files = [journal for journal in journals(layout) if journal.tist <= end.run]
+    return _follow(layout, catalogue, files, Position(), progress, end)
+
+
 def not_of_this_store(layout: Layout) -> str:
     """Why the journals cannot be those of the obis that lie in the store: there are none, or none of them speaks of a
     tist at which something lies there. Empty where nothing is wrong, or damage keeps from judging."""
@@ -206,13 +214,20 @@ def _linked(journal: JournalFile, batch: JournalBatch, head: str) -> None:
 
 
 def _follow(
-    layout: Layout, catalogue: Catalogue, files: Sequence[JournalFile], position: Position, progress: Progress
+    layout: Layout,
+    catalogue: Catalogue,
+    files: Sequence[JournalFile],
+    position: Position,
+    progress: Progress,
+    end: Position | None = None,
 ) -> int:
     applied = lines = 0
     head = position.head or NO_BATCH
     for journal in files:
         last = 0
         for batch in read_batches(journal.path):
+            if end is not None and (journal.tist, batch.n) > (end.run, end.batch):
+                return applied
             last = batch.n
             if journal.tist == position.run and batch.n <= position.batch:
                 if batch.n == position.batch and batch.sha256 != head:

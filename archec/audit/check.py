@@ -16,6 +16,7 @@ from archec.audit.disk import judge, report_unknown_files, under_way, walk
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.journals import KEPT, Journals, check_names, size_of
 from archec.audit.opening import Audited
+from archec.audit.refold import compare_whole
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import EVERY_KIND
 from archec.catalogue.records import DataSetRead, ObiChange, RunStart, decode
@@ -62,9 +63,12 @@ class CheckSummary:
         }
 
 
-def check(archive: Audited, meter: Meter, report: Reporter, *, fix: bool = False) -> CheckSummary:
+def check(
+    archive: Audited, meter: Meter, report: Reporter, *, fix: bool = False, quick: bool = False
+) -> CheckSummary:
     """Checks the whole structure, and reports every finding as it comes.
 
+    ``quick``: the catalogue's histories are compared with the journals, and the rest of it is not.
     ``fix``: fixes what is provably safe to fix; nothing that has a final name goes. Only while holding the run lock.
     """
     summary = CheckSummary()
@@ -75,7 +79,7 @@ def check(archive: Audited, meter: Meter, report: Reporter, *, fix: bool = False
         report(finding)
 
     with closing(Comparison(archive.layout, archive.config.work_path)) as comparison:
-        _Check(archive, meter, reported, fix, comparison, summary).go()
+        _Check(archive, meter, reported, fix, quick, comparison, summary).go()
     summary.seconds = time.monotonic() - began
     return summary
 
@@ -108,6 +112,7 @@ class _Check:
     meter: Meter
     report: Reporter
     fix: bool
+    quick: bool
     comparison: Comparison
     summary: CheckSummary
     leftovers: Counter[tuple[int, str]] = field(default_factory=Counter)
@@ -137,7 +142,9 @@ class _Check:
         elif comparable and (at_work or self._moved()):
             comparable = False
             self.report(Finding("not-compared", ".", "the catalogue is not compared, as a run is at work"))
-        self._compare(comparable, passed_over)
+        agree = self._compare(comparable, passed_over)
+        if catalogue is not None and comparable and agree and not self.quick:
+            self._refold(catalogue)
         self._leftovers()
 
     def _at_work(self) -> bool:
@@ -265,7 +272,19 @@ class _Check:
             self.report(Finding("catalogue-counts", catalogue.url, message))
         return True
 
-    def _compare(self, comparable: bool, passed_over: frozenset[int]) -> None:
+    def _refold(self, catalogue: Catalogue) -> None:
+        """Compares all that the catalogue says; worth while only where its histories agree with the journals."""
+        try:
+            compare_whole(self.archive, catalogue, self.meter, self.report)
+        except CatalogueGone:
+            raise
+        except (CatalogueError, ValueError) as error:
+            self.report(Finding("catalogue-unreadable", catalogue.url, str(error)))
+        except CorruptArchive as error:
+            self.report(Finding("not-compared", ".", f"the journals cannot be folded: {error.message}"))
+
+    def _compare(self, comparable: bool, passed_over: frozenset[int]) -> bool:
+        """Compares names, journals and the histories in the catalogue; whether the latter two agree."""
         layout = self.archive.layout
         self.meter.phase("comparing", None)
         found = self.comparison.differences(with_catalogue=comparable)
@@ -280,6 +299,7 @@ class _Check:
             )
         if found.more:
             self.report(Finding("not-compared", ".", f"{found.more} more differences like these are not reported"))
+        return not found.catalogue
 
     # -- leftovers --------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "notice": Code("0=archec_1.0 is missing or says something else", wrong=False),
         "catalogue-behind": Code("the catalogue has not followed the journals to their end", wrong=False),
         "catalogue-refused": Code("the database would not take a document; everything else is there"),
+        "catalogue-differs": Code("the catalogue says something else than the journals make of it"),
         "catalogue-counts": Code("the catalogue counts other numbers than it holds"),
         "catalogue-unreadable": Code("the catalogue cannot be opened or read"),
         "not-compared": Code("could not be judged, because of another finding", wrong=False),

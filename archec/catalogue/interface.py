@@ -163,6 +163,15 @@ class Catalogue(Protocol):
         """The ids, in order, of the obis of which any version has this checksum (in lower-case hex digits)."""
         ...
 
+    def references(self) -> Iterator[tuple[str, str]]:
+        """Each URL with each tobi of which any version names it, in this order."""
+        ...
+
+    def checksums(self) -> Iterator[tuple[str, str, str, str, str | None, int | None]]:
+        """Of each version what it is looked up by: kind and id of the obi, sha256, md5, text, and the first tist at
+        which the obi held it under its own name; in no particular order."""
+        ...
+
     def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:
         """The files of the manifest with this sha256, in its order; none where it is not known."""
         ...

@@ -18,6 +18,7 @@ from itertools import chain, islice, takewhile
 from typing import Any
 
 import msgspec
+from bson import MinKey
 from pymongo import DeleteOne, ReplaceOne, UpdateOne
 
 from archec.catalogue.codec import built, history_text, plain, read, text_of
@@ -319,6 +320,22 @@ class MongoCatalogue:
                     yield last
             if len(page) < _PAGE:
                 return
+
+    def references(self) -> Iterator[tuple[str, str]]:
+        """Each URL with each tobi of which any version names it."""
+        pairs = self._pages.by_pair("refs", ("url", "obi"), ("", ""), _PAGE)
+        return ((document["url"], document["obi"]) for document in pairs)
+
+    def checksums(self) -> Iterator[tuple[str, str, str, str, str | None, int | None]]:
+        """Of each version what it is looked up by."""
+        for document in self._pages.by_key("versions", "_id", MinKey(), _PAGE):
+            try:
+                yield (
+                    document["kind"], document["obi"], document["sha256"], document["md5"], document.get("text"),
+                    document["first"],
+                )  # fmt: skip
+            except KeyError as error:
+                raise CatalogueError(f"a version in the catalogue lacks its {error}") from error
 
     def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:
         """The files of the manifest with this sha256, in its order."""

@@ -398,6 +398,17 @@ class SQLiteCatalogue(Database):
         key = (bytes.fromhex(value), kind)
         return (obi for (obi,) in self._paged(sql, (*key, ""), lambda row: (*key, *row), _PAGE))
 
+    def references(self) -> Iterator[tuple[str, str]]:
+        """Each URL with each tobi of which any version names it."""
+        sql = "SELECT url, id FROM refs WHERE (url, id) > (?, ?) ORDER BY url, id LIMIT ?"
+        return ((url, obi) for url, obi in self._paged(sql, ("", ""), lambda row: row, _PAGE))
+
+    def checksums(self) -> Iterator[tuple[str, str, str, str, str | None, int | None]]:
+        """Of each version what it is looked up by."""
+        sql = "SELECT rowid, kind, id, sha256, md5, text, first FROM versions WHERE rowid > ? ORDER BY rowid LIMIT ?"
+        for _, kind, obi, sha256, md5, text, first in self._paged(sql, (-1,), lambda row: row[:1], _PAGE):
+            yield kind, obi, sha256.hex(), md5.hex(), None if text is None else text.hex(), first
+
     def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:
         """The files of the manifest with this sha256, in its order."""
         sql = "SELECT n, doc FROM manifests WHERE sha256 = ? AND n > ? ORDER BY n LIMIT ?"

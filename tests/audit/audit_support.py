@@ -122,11 +122,11 @@ def verified(
             return verify(archive, scope or Scope(), Silent(), findings.append, repair), findings
 
 
-def checked(world: World, *, fix: bool = False) -> tuple[CheckSummary, list[Finding]]:
+def checked(world: World, *, fix: bool = False, quick: bool = False) -> tuple[CheckSummary, list[Finding]]:
     """``archec check`` in this process."""
     findings: list[Finding] = []
     with opened_for_audit(world.config, lock="check" if fix else "") as archive:
-        return check(archive, Silent(), findings.append, fix=fix), findings
+        return check(archive, Silent(), findings.append, fix=fix, quick=quick), findings
 
 
 def codes(findings: list[Finding], path: str = "") -> list[str]:

@@ -1,0 +1,120 @@
+"""Refold: is the catalogue what the journals make of it? They are folded anew in scratch space, and all is compared.
+
+Whatever the catalogue can be asked is among what is compared: its documents, and the lists that it keeps beside them
+(what is lost, what came back, what is due, which texts and files are named where).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+
+import orjson
+from xxhash import xxh3_128_digest
+
+from archec.archive.follow import follow_until
+from archec.audit.comparison import PartitionedDiff
+from archec.audit.disk import MOST
+from archec.audit.findings import Finding, Reporter
+from archec.audit.opening import Audited
+from archec.catalogue.dump import dump
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import EVERY_KIND
+from archec.catalogue.open import open_catalogue
+from archec.errors import StorageFailed, StorageFull
+from archec.progress import Meter
+from archec.tist import MAX_TIST
+
+_KEY = 16
+_PAGE = 500
+_MOST_TEXT = 300
+_CATALOGUE, _JOURNALS = 0, 1
+
+
+def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: Reporter) -> None:
+    """Reports how a catalogue differs from what the journals make of it, as far as it has followed them.
+
+    Raises :class:`archec.errors.CatalogueError` where the catalogue cannot be read, :class:`CorruptArchive` where the
+    journals cannot.
+    """
+    work = archive.config.work_path
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryDirectory(prefix="audit-", dir=work) as folder,
+            closing(open_catalogue("sqlite:///fold.sqlite", base=Path(folder), create=True)) as fresh,
+        ):
+            meter.phase("folding journals", None)
+            follow_until(archive.layout, fresh, archive.position, progress=lambda lines, run: meter.at(lines))
+            _compare(catalogue, fresh, work, meter, report)
+    except (OSError, StorageFailed, StorageFull) as error:
+        message = f"there is no scratch space to fold the journals in: {error}"
+        report(Finding("not-compared", ".", message))
+
+
+def _compare(catalogue: Catalogue, fresh: Catalogue, work: Path, meter: Meter, report: Reporter) -> None:
+    meter.phase("comparing the catalogue", None)
+    differing: list[set[bytes]] = [set(), set()]
+    more = 0
+    with closing(PartitionedDiff(work, (_KEY, _KEY))) as diff:
+        for side, one in enumerate((catalogue, fresh)):
+            statements = _statements(one)
+            while some := list(islice(statements, _PAGE)):
+                diff.add(side, b"".join(map(_key, some)))
+        for theirs, ours in diff.parts():
+            for side, keys in ((_CATALOGUE, set(theirs) - set(ours)), (_JOURNALS, set(ours) - set(theirs))):
+                room = MOST - len(differing[side])
+                differing[side].update(islice(keys, room))
+                more += max(0, len(keys) - room)
+    for side, one, says in (
+        (_CATALOGUE, catalogue, "the catalogue says, and the journals do not"),
+        (_JOURNALS, fresh, "the journals say, and the catalogue does not"),
+    ):
+        wanted = differing[side]
+        named = (text for text in _statements(one) if _key(text) in wanted) if wanted else iter(())
+        for text in named:
+            report(Finding("catalogue-differs", catalogue.url, f"{says}: {_brief(text)}"))
+    if more:
+        report(Finding("not-compared", ".", f"{more} more differences like these are not reported"))
+
+
+def _key(text: str) -> bytes:
+    return xxh3_128_digest(text.encode("utf-8", "surrogatepass"))
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}..."
+
+
+def _statements(catalogue: Catalogue) -> Iterator[str]:
+    """All that a catalogue says, each statement a text of its own."""
+    yield from dump(catalogue, everything=True)
+    for name, values in _lists(catalogue):
+        for value in values:
+            yield f"{name} {orjson.dumps(value, default=str).decode()}"
+
+
+def _lists(catalogue: Catalogue) -> Iterator[tuple[str, Iterator[object]]]:
+    """The lists that a catalogue keeps beside its documents."""
+    for kind in EVERY_KIND:
+        for name, moments in (
+            ("incidence", catalogue.incidences), ("lost", catalogue.lost), ("returned", catalogue.returned),
+        ):  # fmt: skip
+            yield f"{name} of a {kind}", (tuple(moment) for moment in moments(kind))
+    yield "due", (tuple(fobi) for fobi in catalogue.due(MAX_TIST))
+    yield "newest entry", (tuple(state) for state in catalogue.scan())
+    yield "named file", (tuple(one) for one in catalogue.references())
+    yield "contents", (tuple(one) for one in catalogue.checksums())
+    yield "state of a file", _file_states(catalogue)
+
+
+def _file_states(catalogue: Catalogue) -> Iterator[object]:
+    ids = (obi.id for obi in catalogue.all("fobi"))
+    while page := list(islice(ids, _PAGE)):
+        for url, state in catalogue.file_states(page).items():
+            yield (url, *state)
+
+

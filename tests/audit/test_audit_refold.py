@@ -1,0 +1,67 @@
+"""Quiet edits of the catalogue: whatever is changed behind archec's back, check finds it, and only then."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from audit_support import World, checked, codes, run_sql
+from gather_support import archec_inline, run, write_papers
+
+EDITS = {
+    "a history": "UPDATE mi SET state = zeroblob(32), h = NULL WHERE id = 'RePEc:aaa:sss:1'",
+    "when something was lost": "UPDATE mi SET last = last - 86400 WHERE state IS NULL",
+    "when a template changed": "UPDATE mi SET last = last - 1 WHERE id = 'RePEc:zzz:sss:1'",
+    "an incidence": "DELETE FROM entries WHERE id = 'RePEc:zzz:sss:1' AND tist = 1009843200",
+    "a return": "UPDATE entries SET back = 1 WHERE id = 'RePEc:zzz:sss:1' AND tist = 1041379200",
+    "a reason": "UPDATE entries SET note = json_set(note, '$.run', 7) WHERE id = 'RePEc:aaa:sss:0'",
+    "a title": "UPDATE versions SET doc = json_set(doc, '$.title', 'Another') WHERE id = 'RePEc:aaa:sss:0'",
+    "a checksum": "UPDATE versions SET md5 = zeroblob(16) WHERE id = 'RePEc:aaa:sss:0'",
+    "a text": "UPDATE versions SET text = zeroblob(16) WHERE kind = 'fobi' AND text IS NOT NULL",
+    "a reference": "DELETE FROM refs WHERE id = 'RePEc:aaa:sss:0'",
+    "a reference that is not": "INSERT INTO refs VALUES ('http://h/x', 'RePEc:aaa:sss:0')",
+    "a visit": "UPDATE visits SET doc = json_set(doc, '$.outcome', 'gone')",
+    "an outcome": "UPDATE visits SET outcome = 'gone'",
+    "a due date": "UPDATE mo SET due = due + 1000000",
+    "a file that nobody names": "INSERT INTO mo (id, stamp, due) VALUES ('http://h/none', 0, 0)",
+    "a media type": "UPDATE mo SET type = 'text/plain' WHERE last IS NOT NULL",
+    "a handle": "UPDATE mi SET handle = 'RePEc:AAA:sss:0' WHERE id = 'RePEc:aaa:sss:0'",
+    "when it became visible": "UPDATE mi SET stamp = stamp - 1",
+    "a report": "UPDATE runs SET doc = json_set(doc, '$.report', '{}')",
+    "a data set": "DELETE FROM data_sets WHERE tist = 978307200",
+    "what a data set looked at": "UPDATE sets SET data = CAST('{}' AS BLOB)",
+}
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_an_edit_is_found(world: World, what: str) -> None:
+    summary, findings = checked(world)
+    assert (summary.clean, findings) == (True, [])
+    run_sql(world, EDITS[what])
+    summary, findings = checked(world)
+    assert not summary.clean, what
+    assert any(code.startswith("catalogue-") for code in codes(findings))
+    assert archec_inline(world.config, "rebuild").code == 0
+    assert checked(world)[1] == []
+
+
+def test_a_quick_check_leaves_out_the_rest_of_the_catalogue(world: World) -> None:
+    run_sql(world, EDITS["a title"])
+    assert checked(world, quick=True)[1] == []
+    done = archec_inline(world.config, "check", "--quick", "--json")
+    assert (done.code, json.loads(done.out.splitlines()[-1])["clean"]) == (0, True)
+    run_sql(world, EDITS["a history"])
+    assert not checked(world, quick=True)[0].clean
+
+
+def test_a_catalogue_that_is_behind_is_compared_as_far_as_it_came(world: World) -> None:
+    run_sql(world, "PRAGMA wal_checkpoint(TRUNCATE)")
+    older = (world.config.base / "data" / "catalogue.sqlite").read_bytes()
+    write_papers(world.config, [], title="A third title")
+    run(world.config, fetch=False)
+    run_sql(world, "PRAGMA wal_checkpoint(TRUNCATE)")
+    (world.config.base / "data" / "catalogue.sqlite").write_bytes(older)
+    summary, findings = checked(world)
+    assert (summary.clean, codes(findings)) == (True, ["catalogue-behind"])
+    run_sql(world, EDITS["a title"])
+    assert "catalogue-differs" in codes(checked(world)[1])
