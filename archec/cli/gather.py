@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,6 +20,9 @@ from archec.cli.runreport import RunLine, begin, gather_table
 from archec.config import Config, load
 from archec.errors import DataSetError, Exit, UsageError, gravest
 from archec.export.units import Selection
+from archec.fileset.run import due_requests, run_ingest
+from archec.fileset.status import Status
+from archec.fileset.work import IngestOptions
 from archec.gather.dataset import Chosen
 from archec.gather.options import Budget, Options
 from archec.gather.run import dry_run as run_dry
@@ -57,6 +61,7 @@ _Limit = TypeVar("_Limit", int, float)
     metavar="CODE|HOST|all",
     help="Accept the losses of this archive, or of files of this host, that were held back; may be repeated.",
 )
+@click.option("--filesets", is_flag=True, help="Also ingest data sets that are due (fileset.gather does so always).")
 @click.option("--dry-run", is_flag=True, help="Report what would be done; change nothing, fetch nothing.")
 @click.option("--max-files", type=click.IntRange(1), metavar="N", help="Fetch at most this many files.")
 @click.option("--max-bytes", metavar="SIZE", help="Fetch at most this much, e.g. 20GB.")
@@ -75,6 +80,7 @@ def gather(
     trust_clock: bool,
     resume: bool,
     accept_losses: tuple[str, ...],
+    filesets: bool,
     dry_run: bool,
     max_files: int | None,
     max_bytes: str | None,
@@ -93,6 +99,7 @@ def gather(
     in a run of its own; files are fetched after the last. One that is damaged or no tarball does not stop the others.
     --resume goes on where such a command stopped.
     """
+    started = time.monotonic()
     line = begin(context.meta)
     config = load(config_file)
     budget = Budget(
@@ -117,11 +124,25 @@ def gather(
             code = _each(run, chosen, options, meter)
         else:
             code = run(replace(options, file=chosen[0].path if chosen else None), meter)
+        if (filesets or config.fileset.gather) and not (dry_run or no_fetch or code is Exit.BUDGET):
+            code = gravest([code, _ingest_due(config, meter, wait, budget.seconds, started)])
     if codes := sorted(code for code in options.accept - {"all"} if code.isalnum()):
         with opened(config_file) as archive:
             for archive_code in codes:
                 warn_if_unknown(archive.catalogue, Selection(archive_code))
     context.exit(int(code))
+
+
+def _ingest_due(config: Config, meter: Meter, wait: bool, seconds: float, started: float) -> Exit:
+    """Ingests the data sets that are due, in a run of its own, in what is left of the time."""
+    left = seconds - (time.monotonic() - started) if seconds else 0.0
+    lines = due_requests(config, int(time.time())) if left >= 0 else []
+    if not lines:
+        return Exit.DONE
+    counter = run_ingest(config, lines, IngestOptions(), meter, lambda result, file: None, wait=wait, max_time=left)
+    counts = ", ".join(f"{count:,} {status}" for status, count in sorted(counter.statuses.items()))
+    note(f"data sets: {counts}")
+    return Exit.BUDGET if Status.BUDGET.value in counter.statuses else Exit.DONE
 
 
 @dataclass(frozen=True, slots=True)

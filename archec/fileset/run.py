@@ -19,7 +19,7 @@ from archec.archive.report import Report
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
-from archec.errors import ArchecError, Exit, LockHeld, gravest
+from archec.errors import ArchecError, Exit, LockHeld, StorageFailed, StorageFull, gravest
 from archec.fileset.asking import Asker
 from archec.fileset.download import Downloader
 from archec.fileset.ingest import ingest
@@ -227,7 +227,12 @@ async def _all(
                 line = await loop.run_in_executor(None, next, source, None)
             if line is None:
                 return
-            result = await _one(work, line, deadline)
+            try:
+                result = await _one(work, line, deadline)
+            except (StorageFull, StorageFailed) as error:
+                if isinstance(line[1], IngestRequest):
+                    emit(failure(line[1], line[0], error), None)
+                raise
             counter.ended(result.status)
             emit(result, file_result(result))
 
@@ -252,6 +257,16 @@ async def _one(work: Work, line: Line, deadline: float | None) -> IngestResult:
         return await asyncio.wait_for(ingest(work, request), left)
     except asyncio.TimeoutError:
         return failure(request, text, over)
+
+
+def due_requests(config: Config, now: int) -> list[Line]:
+    """The base URLs whose ingest is due again at ``now``, the longest overdue first."""
+    catalogue = open_catalogue(config.database, base=config.base, read_only=True)
+    try:
+        due = sorted((one.due, one.base_url, one.ingest_type) for one in catalogue.ingests() if 0 < one.due <= now)
+    finally:
+        catalogue.close()
+    return [(url, IngestRequest(url, kind)) for _, url, kind in due]
 
 
 def _lock(stack: ExitStack, layout: Any, meter: Meter, *, wait: bool) -> None:

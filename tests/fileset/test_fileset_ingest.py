@@ -21,7 +21,7 @@ from archec.archive.lookup import find, held_at
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.errors import Exit
-from archec.fileset.run import exit_code
+from archec.fileset.run import due_requests, exit_code
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
 
@@ -324,6 +324,32 @@ def test_files_of_filesets_are_never_due(filesets: Filesets, platform: Platform)
     filesets.ingest(zenodo(platform, 7, {"p": 10}))
     with filesets.archive() as archive:
         assert list(archive.catalogue.due(4 * 10**9)) == []
+
+
+def test_gather_ingests_what_is_due(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    good = platform.bodies["/api/records/7"]
+    platform.bodies["/api/records/7"] = 503
+    (result,) = filesets.ingest(url)
+    assert (result.status, result.due is None) == ("platform-http-error", False)
+    platform.bodies["/api/records/7"] = good
+    now = int(time.time())
+    assert due_requests(filesets.config, now) == []
+    (line,) = due_requests(filesets.config, now + 8 * 86400)
+    assert line[1].base_url == url  # type: ignore[union-attr]
+
+
+def test_a_full_disk_is_the_status_and_what_was_whole_is_kept(filesets: Filesets, platform: Platform) -> None:
+    first, second = zenodo(platform, 7, {"p": 10}), zenodo(platform, 9, {"q": 10}, concept=8)
+    filesets.ingest(first)
+    text = filesets.config.file.read_text()
+    filesets.config.file.write_text(text + "min_free: 100%\n")
+    process = ingesting(filesets, second)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1, err
+    filesets.config.file.write_text(text)
+    assert filesets.ingest(first)[0].status == "success-existing"
+    assert filesets.ingest(second)[0].status == "success-file"
 
 
 # -- kills ----------------------------------------------------------------------------------------
