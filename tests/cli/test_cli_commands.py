@@ -200,7 +200,7 @@ def test_the_report(folder: Path) -> None:
         value = json.loads(done.out)
         assert set(value) == REPORT
         assert set(value["data_set"]) == {"tist", "time", "kind", "source", "whole", "complete", "merged"}
-        assert set(value["files"]) == {"read", "unreadable", "bytes"}
+        assert set(value["files"]) == {"read", "unreadable", "bytes", "other", "others"}
         assert set(value["templates"]) == {"total", "by_type", "without_handle", "duplicates", "conflicts"}
         assert set(value["tobis"]) == {
             "new", "changed", "cosmetic", "file-url", "returned", "same", "lost", "held_back",

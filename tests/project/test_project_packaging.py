@@ -19,6 +19,7 @@ PROVIDES = {
     "yaml": "PyYAML",
     "bson": "pymongo",
     "prometheus_client": "prometheus-client",
+    "re2": "google-re2",
 }
 """Where a distribution has another name than what is imported."""
 

@@ -143,7 +143,7 @@ def test_giving_a_batch_again_finishes_it(layout: Layout, writer: Writer) -> Non
 def test_a_temp_that_has_gone_is_a_failure(layout: Layout, writer: Writer) -> None:
     placement = put(writer, TIST, FOO, b"foo")
     writer.discard(placement.temp)
-    with pytest.raises(StorageFailed, match="has gone"):
+    with pytest.raises(StorageFailed, match="disappeared"):
         writer.commit([placement])
 
 
