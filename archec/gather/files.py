@@ -53,6 +53,7 @@ _MOST_SILENT = 20_000
 _NAMING = 50
 """Tobis that are looked at to see whether one still names a file."""
 _WAIT = 0.05
+_OUT_OF_STEP = "the connection was out of step"
 _SHARED = "the same as under other URLs of the host"
 _ENDED = {
     "redirect-loop": "its redirects go round in a circle",
@@ -383,7 +384,7 @@ class FilePhase:
             doubted += [one for one in self._visits.forget(url) if one not in doubted]
         for fobi in self._catalogue.obis("fobi", doubted).values():
             if fobi.visit is not None and fobi.visit.tist == self._run:
-                self._committer.add(CommitItem(doubtful(fobi, hop.message)))
+                self._committer.add(CommitItem(doubtful(fobi, hop.message or _OUT_OF_STEP)))
         self._committer.commit()
 
     # -- results ----------------------------------------------------------------------------------

@@ -263,6 +263,7 @@ def _record_stop(committer: Committer, report: Report, error: ArchecError | Keyb
 def _refused(report: Report, item: CommitItem, outcome: CommitResult) -> None:
     """Something could not be kept, because other bytes are held in its place; says so in the report."""
     report.conflicts += 1
+    report.forget(item.record)
     message = "what it would state again is not held" if outcome.kind == "missing" else "other bytes are held there"
     report.problem(Problem(f"{outcome.id} at {outcome.tist}", 0, "occupied", f"was not recorded: {message}"))
 

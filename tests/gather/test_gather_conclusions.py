@@ -17,6 +17,7 @@ from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.gather.visits import contradicts, doubtful, loss_of
 from archec.history import History
+from archec.web.pool import FetchPool
 from archec.web.task import Hop
 
 DAY = 86400
@@ -334,6 +335,39 @@ def test_a_single_file_of_a_host_is_lost_as_ever(config: Config, site: Site) -> 
     run(config)
     report = run(config)
     assert (report.state, report.fobis["lost"]) == ("done", 1)
+    check(config)
+
+
+# -- connections that are out of step ------------------------------------------------------------------
+
+
+def test_doubtful_answers_conclude_nothing(config: Config, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fetchers take back what they have said of a file, when its visit is over already."""
+    config = change(config, {"text.enabled": False})
+    site["/a"], site["/to"], site["/late"] = pdf("a"), moved("/a"), pdf("late")
+    write_papers(config, [site.url("/a"), site.url("/to")])
+    run(config)
+    before = histories(config)
+    site["/a"] = pdf("what another request has asked for")
+    write_papers(config, [site.url("/a"), site.url("/to"), site.url("/late")])
+    collect = FetchPool.collect
+    waited_for = {site.url("/a"), site.url("/to")}
+
+    def collecting(self: FetchPool, timeout: float) -> list[Hop]:
+        hops, waiting = collect(self, timeout), bool(waited_for)
+        waited_for.difference_update(hop.url for hop in hops)
+        return [*hops, Hop(site.url("/a"), "doubtful")] if waiting and not waited_for else hops
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FetchPool, "collect", collecting)
+        run(config)
+    found = outcomes(config)
+    assert [found[site.url(path)] for path in ("/a", "/to", "/late")] == ["doubtful", "doubtful", "new"]
+    assert {url: history for url, history in histories(config).items() if url in before} == before
+    check(config)
+    site["/a"] = pdf("a")
+    report = run(config)
+    assert dict(report.fobis) == {"same": 3}, "they were due at once"
     check(config)
 
 
