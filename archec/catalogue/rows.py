@@ -73,6 +73,21 @@ def parts_of(obi: Obi) -> Parts:
     )
 
 
+def news_of(obi: Obi, before: Obi | None) -> Parts:
+    """The parts of an obi that are not in the database yet: of a long history only what was added to it is written."""
+    parts = parts_of(obi)
+    if before is None:
+        return parts
+    old = parts_of(before)
+    entries = {entry.tist: entry for entry in old.entries}
+    contents = {content.version.sha256: content for content in old.contents}
+    return parts._replace(
+        entries=[entry for entry in parts.entries if entries.get(entry.tist) != entry],
+        contents=[content for content in parts.contents if contents.get(content.version.sha256) != content],
+        names=parts.names - old.names,
+    )
+
+
 def _check(obi: Obi) -> None:
     """Both engines sort and look up checksums by their bytes: only their one spelling may be kept."""
     sha256s = [state for state in obi.history.states if state is not None] + list(obi.versions)

@@ -58,9 +58,9 @@ from archec.catalogue.rows import (
     Parts,
     gone,
     is_text,
+    news_of,
     notes_of,
     parted,
-    parts_of,
     tobi_files_of,
     versions_of,
     written_obis,
@@ -234,7 +234,7 @@ class SQLiteCatalogue(Database):
     def _put(self, db: sqlite3.Connection, kind: Kind, obis: Sequence[Obi]) -> None:
         """Writes obis of one kind; what they consisted of before and no longer do goes."""
         old = self._obis(kind, [obi.id for obi in obis])
-        new = [parts_of(obi) for obi in obis]
+        new = [news_of(obi, old.get(obi.id)) for obi in obis]
         heads = (_head_row(obi, parts) for obi, parts in zip(obis, new, strict=True))
         db.executemany(_HEAD.format(COLLECTION[kind]), heads)
         entries = chain.from_iterable(parts.entries for parts in new)
@@ -549,7 +549,7 @@ def _doc(value: object) -> str:
 
 def _head_row(obi: Obi, parts: Parts) -> Row:
     head = parts.head
-    h = None if len(parts.entries) < 2 else history_text(obi.history)
+    h = None if len(obi.history) < 2 else history_text(obi.history)
     state = None if head.state is None else bytes.fromhex(head.state)
     return head.id, head.last, state, h, head.handle or None, head.type or None, head.stamp, head.due
 
