@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from archec.archive.undisturbed import undisturbed
 from archec.catalogue.fold import changes_of
@@ -35,6 +37,8 @@ class CommitItem(NamedTuple):
 _MOST_WEIGHT = 12_000_000
 """Approximate characters of journal lines after which a batch is committed, however few its items are. JSON may turn a
 character into six bytes; that many, and one more line, still fit into a batch of the journal."""
+
+_FINE = CommitResult("stored", 0, "", "")
 
 OnRefused = Callable[[CommitItem, CommitResult], None]
 
@@ -78,8 +82,9 @@ class Committer:
     Committing in a thread was tried: the many short system calls and the run's own work take the interpreter from
     each other, and both get slower. Worker processes go on meanwhile.
 
-    An item is dropped, and ``on_refused`` called, if other bytes already stand at one of its paths, or if the bytes
-    that it states again are not held: the catalogue never names what the disk does not hold.
+    An item is dropped, and ``on_refused`` called, if other bytes already stand at one of its paths (those of a template
+    then go to the path of the run), or if the bytes that it states again are not held: the catalogue never names what
+    the disk does not hold.
     """
 
     def __init__(
@@ -187,21 +192,96 @@ class Committer:
             )
 
     def _place(self, items: list[CommitItem]) -> list[CommitItem]:
-        placing = [item for item in items if item.placement is not None]
-        placements = [item.placement for item in placing if item.placement is not None]
+        """Makes the files of a batch durable; the items whose records hold then.
+
+        Where other bytes are held in the place of a template, its own lie under the tist of this run.
+        """
+        kept: list[CommitItem] = []
+        while items:
+            again: list[CommitItem] = []
+            for item, outcome in zip(items, self._outcomes(items), strict=True):
+                if outcome.kind in ("stored", "adopted"):
+                    kept.append(item)
+                    continue
+                other = self._elsewhere(item, outcome) if outcome.kind == "occupied" else item
+                if other is not item:
+                    again.append(other)
+                    continue
+                if item.placement is not None:
+                    self.discard(item.placement.temp)
+                self.on_refused(item, outcome)
+            items = again
+        return kept
+
+    def _outcomes(self, items: Sequence[CommitItem]) -> list[CommitResult]:
+        """What became of the files of each item: the first thing that went wrong, or that all is well."""
+        placements = [item.placement for item in items if item.placement is not None]
         links = [link for item in items for link in item.links]
         restated = [link for item in items for link in item.restated]
         if not (placements or links or restated):
-            return items
-        outcomes = self._store.commit(placements, links, restated)
-        linking = [item for item in items for _ in item.links]
-        owners = placing + linking + [item for item in items for _ in item.restated]
-        refused: set[int] = set()
-        for item, outcome in zip(owners, outcomes, strict=True):
-            if outcome.kind not in ("stored", "adopted") and id(item) not in refused:
-                refused.add(id(item))
-                self.on_refused(item, outcome)
-        return [item for item in items if id(item) not in refused] if refused else items
+            return [_FINE] * len(items)
+        results = self._store.commit(placements, links, restated)
+        placed, linked = iter(results), iter(results[len(placements) :])
+        stated = iter(results[len(placements) + len(links) :])
+        found: list[CommitResult] = []
+        for item in items:
+            own = [next(placed)] if item.placement is not None else []
+            own += [next(linked) for _ in item.links] + [next(stated) for _ in item.restated]
+            found.append(next((one for one in own if one.kind not in ("stored", "adopted")), _FINE))
+        return found
+
+    def _elsewhere(self, item: CommitItem, outcome: CommitResult) -> CommitItem:
+        """The item with the bytes in another place, if it is of a template and its own is taken."""
+        record, placement = item.record, item.placement
+        if not isinstance(record, ObiChange) or record.kind != "tobi":
+            return item
+        if placement is not None and placement.tist == outcome.tist != self._run:
+            held = placement._replace(tist=self._run)
+            links = tuple(
+                link._replace(from_tist=self._run)
+                if link.from_tist == placement.tist and record.put.get(link.tist) == placement.sha256
+                else link
+                for link in item.restated
+            )
+            return item._replace(
+                record=relocated(record, placement.tist, placement.sha256, self._run), placement=held, restated=links
+            )
+        for link in item.restated:
+            if link.tist == outcome.tist:
+                rest = tuple(other for other in item.restated if other is not link)
+                return item._replace(record=unlinked(record, link.tist, link.from_tist), restated=rest)
+        return item
+
+
+def relocated(record: ObiChange, tist: int, sha256: str, at: int) -> ObiChange:
+    """The record for contents that lie under the tist ``at`` instead of ``tist``, where other bytes are held."""
+    claims = tuple(
+        msgspec.structs.replace(claim, at=at) if claim.state == sha256 and claim.bytes_at == tist else claim
+        for claim in record.claims
+    )
+    notes = {
+        when: msgspec.structs.replace(note, at=at)
+        if record.put.get(when) == sha256 and (note.at or when) == tist
+        else note
+        for when, note in record.notes.items()
+    }
+    kept = dict(_kept(record))
+    kept.pop(tist, None)
+    return msgspec.structs.replace(record, claims=claims, notes=notes, kept={**kept, at: sha256})
+
+
+def unlinked(record: ObiChange, tist: int, at: int) -> ObiChange:
+    """The record for an entry whose path holds other bytes: its own lie under the tist ``at``."""
+    notes = dict(record.notes)
+    notes[tist] = msgspec.structs.replace(notes[tist], at=at)
+    kept = {when: sha256 for when, sha256 in _kept(record).items() if when != tist}
+    return msgspec.structs.replace(record, notes=notes, kept=kept)
+
+
+def _kept(record: ObiChange) -> Mapping[int, str]:
+    if record.kept is not None:
+        return record.kept
+    return {tist: state for tist, state in record.put.items() if state is not None}
 
 
 def _weight(record: Record) -> int:
@@ -217,4 +297,5 @@ def _weight(record: Record) -> int:
         weight += len(record.version.title) + sum(80 + sum(map(len, ref)) for ref in record.version.refs)
     if record.visit is not None:
         weight += 200 + len(record.visit.target)
+    weight += 150 * len(record.claims)
     return weight + sum(len(value) for note in record.notes.values() for _, value in note.headers)

@@ -19,6 +19,7 @@ from archec.tist import iso
 
 MOST_PROBLEMS = 200
 """Maximum number of problems that are listed; all are counted."""
+_KINDS = ("new", "changed", "cosmetic", "file-url", "returned", "same", "moved", "withheld", "lost")
 _LONGEST_PATH = 1000
 _LONGEST_MESSAGE = 600
 
@@ -72,6 +73,7 @@ class Report:
     conflicts: int = 0
     tobis: Counter[str] = field(default_factory=Counter)
     held_back: dict[str, int] = field(default_factory=dict)
+    not_judged: Counter[tuple[str, str]] = field(default_factory=Counter)
     fobis: Counter[str] = field(default_factory=Counter)
     hosts_deferred: int = 0
     hosts: Hosts = field(default_factory=Hosts)
@@ -176,6 +178,8 @@ class Report:
         self.conflicts = value["templates"]["conflicts"]
         self.tobis.update({kind: count for kind, count in value["tobis"].items() if kind != "held_back"})
         self.held_back.update(value["held_back"])
+        for archive, words in value["not_judged"].items():
+            self.not_judged.update({(archive, word): count for word, count in words.items()})
         self.requests = value["fetch"]["requests"]
         self.fetched_bytes = value["fetch"]["bytes"]
         self.hosts_deferred = value["fetch"]["deferred"]
@@ -186,6 +190,13 @@ class Report:
             Problem(p["path"], p["line"], p["code"], p["message"]) for p in value["problems"]["first"]
         ]
         self.seconds.update(value["seconds"])
+
+    def _not_judged(self) -> dict[str, dict[str, int]]:
+        """How many handles the data set says nothing of, by archive and reason."""
+        value: dict[str, dict[str, int]] = {}
+        for (archive, word), count in sorted(self.not_judged.items()):
+            value.setdefault(archive, {})[word] = count
+        return value
 
     def as_value(self) -> dict[str, Any]:
         """The report as JSON values: what ``archec gather --json`` prints and the journal keeps."""
@@ -219,10 +230,11 @@ class Report:
             },
             "tobis": {
                 kind: max(self.tobis[kind], 0)
-                for kind in ("new", "changed", "cosmetic", "file-url", "returned", "same", "lost")
+                for kind in _KINDS
             }
             | {"held_back": sum(self.held_back.values())},
             "held_back": dict(sorted(self.held_back.items())),
+            "not_judged": self._not_judged(),
             "fobis": {outcome: count for outcome, count in sorted(self.fobis.items()) if count},
             "fetch": {
                 "requests": self.requests,

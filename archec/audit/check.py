@@ -224,7 +224,7 @@ class _Check:
         for line in batch.lines:
             try:
                 record = decode(line, f"batch {batch.n}")
-                if isinstance(record, ObiChange) and (record.put or record.drop):
+                if isinstance(record, ObiChange) and (record.put or record.drop or record.kept):
                     self.comparison.journalled(record, followed=followed)
             except CorruptJournal as error:
                 self.report(Finding("journal-line", path, error.message))
@@ -251,8 +251,8 @@ class _Check:
             for kind in EVERY_KIND:
                 for obi in catalogue.all(kind):
                     self.comparison.catalogued(obi.id, obi.history)
-                    if kind == "fobi" and not obi.history:
-                        never += 1
+                    if not obi.history:
+                        never += kind == "fobi"
                     else:
                         (held if obi.history.held else lost)[kind] += 1
                     number += 1

@@ -104,7 +104,8 @@ class PartitionedDiff:
 _JOURNALS, _DISK, _CATALOGUE = 0, 1, 2
 _WIDTH = KEY + 1 + 32
 _HELD, _IMPLIED, _LOST, _DROPPED = b"h", b"i", b"l", b"d"
-_HELD_LATER, _IMPLIED_LATER = b"H", b"I"  # the catalogue has not followed the journals so far
+_HELD_LATER, _IMPLIED_LATER = b"H", b"I"  # not in the history: the catalogue has not followed the journals so far, say
+_NOTED = b"n"  # in the history, and its bytes lie elsewhere
 _NO_STATE = bytes(32)
 
 
@@ -151,11 +152,18 @@ class Comparison:
                     records += (key, _LOST, _NO_STATE)
             else:
                 sha256 = _sha256(state)
+                if record.kept is not None and tist not in record.kept:
+                    if followed:
+                        records += (key, _NOTED, sha256)
+                    continue
                 implied = bool(target) and target == slash_variant(record.id)
                 if implied and self._found_by_variant(tist, record.id):
                     records += (key, _IMPLIED if followed else _IMPLIED_LATER, sha256)
                 else:
                     records += (key, _HELD if followed else _HELD_LATER, sha256)
+        for tist, state in (record.kept or {}).items():
+            if record.put.get(tist) != state:
+                records += (key_of(layout.path(tist, record.id)), _HELD_LATER, _sha256(state))
         if records:
             self._diff.add(_JOURNALS, b"".join(records))
 
@@ -214,7 +222,7 @@ class Comparison:
                 continue
             if what in (_IMPLIED, _IMPLIED_LATER):
                 implied.add(key)
-            elif what != _LOST and held.setdefault(key, sha256) != sha256:
+            elif what not in (_LOST, _NOTED) and held.setdefault(key, sha256) != sha256:
                 twice.add(key)
             if what not in (_HELD_LATER, _IMPLIED_LATER):
                 history[key] = _LOST + sha256 if what == _LOST else _HELD + sha256
@@ -259,7 +267,7 @@ def _read_again(layout: Layout) -> Iterator[tuple[Entry, str | None]]:
                     with suppress(CorruptJournal):
                         said = statement_of(line, journal.path.name)
                         if said is not None:
-                            for tist, state in said.put.items():
+                            for tist, state in {**said.put, **(said.kept or {})}.items():
                                 yield Entry(tist, said.id, state or "", -1, said.target), state
 
 

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import orjson
 from xxhash import xxh3_128_digest
 
+from archec.archive.evidence import Evidence
+from archec.archive.judging import judged
 from archec.catalogue.codec import history_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import ObiState
@@ -50,7 +52,8 @@ class Entry(NamedTuple):
 
 class Statement(NamedTuple):
     """What a journal line puts into a history: states by tist (None: lost). Size, target (the id that the URL
-    redirected to) and md5 are those of the state ``sha256``."""
+    redirected to) and md5 are those of the state ``sha256``. ``kept`` says which bytes it puts where on the disk, None
+    where those are the states of ``put``."""
 
     id: str
     put: dict[int, str | None]
@@ -58,20 +61,22 @@ class Statement(NamedTuple):
     size: int
     target: str
     md5: str = ""
+    kept: dict[int, str] | None = None
 
     def entries(self) -> list[Entry]:
         """What must be on disk because of the line; what is dropped from a history later stays there, too."""
-        obi, put, sha256, size, target, md5 = self
+        obi, put, sha256, size, target, md5, kept = self
         return [
             Entry(tist, obi, state, *((size, target, md5) if state == sha256 else (-1, target, "")))
-            for tist, state in put.items()
+            for tist, state in (put if kept is None else kept).items()
             if state is not None
         ]
 
 
 def names_something(line: bytes) -> bool:
-    """Whether a line may put entries into a history. Cheap; also true for lines that only state a loss."""
-    return line.startswith(_OBI) and b'"put":{"' in line
+    """Whether a line may put entries into a history, or bytes on the disk. Cheap; also true for lines that only state a
+    loss."""
+    return line.startswith(_OBI) and (b'"put":{"' in line or b'"kept":{' in line)
 
 
 def statement_of(line: bytes, where: str) -> Statement | None:
@@ -80,7 +85,7 @@ def statement_of(line: bytes, where: str) -> Statement | None:
     Raises :class:`CorruptJournal`, naming ``where``, for a line that archec does not write.
     """
     usual = _NEW_TEMPLATE.match(line)
-    if usual is not None:
+    if usual is not None and b'"kept":{' not in line:
         obi, tist, sha256, md5, size = usual.groups()
         if int(tist) <= MAX_TIST:
             text = sha256.decode()
@@ -91,22 +96,25 @@ def statement_of(line: bytes, where: str) -> Statement | None:
 def _parsed(line: bytes, where: str) -> Statement:
     try:
         value = orjson.loads(line)
-        obi, put, version = value["id"], value["put"], value.get("version")
+        obi, put, version = value["id"], value.get("put", {}), value.get("version")
+        kept = {int(raw): state for raw, state in value["kept"].items()} if value.get("kept") is not None else None
         states: dict[int, str | None] = {}
         for raw, state in put.items():
             tist = int(raw)
             if not 0 <= tist <= MAX_TIST or (state is not None and len(state) != 64):
                 raise ValueError(f"an entry {raw!r}: {state!r}")
             states[tist] = state
+        if kept is not None and not all(0 <= tist <= MAX_TIST and len(state) == 64 for tist, state in kept.items()):
+            raise ValueError(f"bytes at {list(kept)!r}")
         if type(obi) is not str or not obi:
             raise ValueError("no id")
         if version is None:
-            return Statement(obi, states, "", -1, "")
+            return Statement(obi, states, "", -1, "", "", kept)
         size, notes = version["size"], value.get("notes", {})
         target = next((note["target"] for note in notes.values() if "target" in note), "")
         if type(size) is not int or size < 0 or type(target) is not str:
             raise ValueError(f"a size of {size!r}, a target of {target!r}")
-        return Statement(obi, states, version["sha256"], size, target, version["md5"])
+        return Statement(obi, states, version["sha256"], size, target, version["md5"], kept)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptJournal(f"{where}: not a journal line: {error!r}") from error
 
@@ -195,3 +203,11 @@ def objection(entry: Entry, known: Known | None) -> Objection | None:
     if tist != entry.tist:
         return Objection("", f"the catalogue has nothing of that tist, and at {tist} the sha256 {state}")
     return Objection(state, f"the catalogue says {state}")
+
+
+def is_claimed(catalogue: Catalogue, evidence: Evidence, entry: Entry) -> bool:
+    """Whether a history says something else than an entry because another claim counts: then it follows from both."""
+    obi = catalogue.obis("tobi", [entry.id]).get(entry.id)
+    if obi is None or all(claim.state != entry.sha256 for claim in obi.claims):
+        return False
+    return judged(obi.id, obi.claims, evidence).entries == obi.history.as_dict()

@@ -14,12 +14,15 @@ from os import close, readv
 from pathlib import Path
 from typing import NamedTuple
 
+from archec.archive.conclusions import evidence_of
+from archec.archive.evidence import Evidence
 from archec.audit.disk import judge
 from archec.audit.expected import (
     Entry,
     Objection,
     entry_at,
     histories,
+    is_claimed,
     key_of,
     names_something,
     objection,
@@ -84,6 +87,7 @@ class Inspector:
     def __init__(self, layout: Layout, catalogue: Catalogue | None, pace: ReadPace) -> None:
         self._layout, self._catalogue, self._pace = layout, catalogue, pace
         self._directories = Directories(layout)
+        self._evidence: Evidence | None = None
         self._buffer = memoryview(bytearray(_READ))
         self._views: Sequence[memoryview] = (self._buffer,)
         self._paced = pace.limits
@@ -97,6 +101,9 @@ class Inspector:
         findings: list[Finding] = []
         for entry, path in zip(entries, paths, strict=True):
             theirs = objection(entry, known.get(entry.id)) if catalogue is not None else None
+            if theirs is not None and catalogue is not None:
+                self._evidence = self._evidence or evidence_of(catalogue)
+                theirs = None if is_claimed(catalogue, self._evidence, entry) else theirs
             wrong = self._look(entry, path)
             if theirs is not None:
                 findings.append(_settled(entry, path, wrong, theirs))

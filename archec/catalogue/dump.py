@@ -9,21 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
-from archec.catalogue.codec import canonical, plain, read
+from archec.catalogue.codec import canonical, plain
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import COLLECTION, EVERY_KIND, KINDS, TEXTS, Coverage, Kind, Obi
+from archec.catalogue.model import COLLECTION, EVERY_KIND, KINDS, TEXTS, Kind, Obi
 from archec.errors import CatalogueError
-
-_coverage = msgspec.json.Decoder(Coverage)
 
 
 def dump(catalogue: Catalogue, *, everything: bool) -> Iterator[str]:
     """One line (without its end) for each document, by collection and id.
 
-    The collections come as mi, mo, mf, vi, vo and, with ``everything``, hosts, data_sets, runs, sets, manifests,
-    ingests, state; then mi, mo and mf are whole obis, else the histories of all obis that ever were held:
+    The collections come as mi, mo, mf, vi, vo and, with ``everything``, hosts, data_sets, held_back, runs, sets,
+    manifests, ingests, state; then mi, mo and mf are whole obis, else the histories of all obis that ever were held:
     ``h`` maps tists to md5, ``s`` to sha256, null where the obi is lost. Holds one page in memory. Raises
     :class:`CatalogueError` as reading does.
     """
@@ -64,7 +60,7 @@ def _whole(obi: Obi) -> dict[str, Any]:
         "stamp": obi.stamp,
     }
     if obi.kind == "tobi":
-        whole["handle"] = obi.handle
+        whole |= {"handle": obi.handle, "place": obi.place, "claims": [plain(claim) for claim in obi.claims]}
     elif obi.kind == "fobi":
         whole |= {"visit": None if obi.visit is None else plain(obi.visit), "due": obi.due}
     return whole
@@ -79,27 +75,20 @@ def _rest(catalogue: Catalogue) -> Iterator[str]:
     for host in catalogue.hosts():
         yield _line("hosts", {"id": host.host, **plain(host)})
     coverages: set[str] = set()
+    lists: set[str] = set()
     for data_set in catalogue.data_sets():
         coverages.add(data_set.coverage)
         yield _line("data_sets", {"id": data_set.tist, **plain(data_set)})
+    for held_back in catalogue.held_back():
+        lists.update(group.ids for group in held_back.groups.values())
+        yield _line("held_back", {"id": held_back.run, **plain(held_back)})
     for run in catalogue.runs():
         yield _line("runs", {"id": run.tist, **plain(run)})
-    yield from _sets(catalogue, coverages - {""})
+    for key in sorted((coverages | lists) - {""}):
+        data = catalogue.keyed(key)
+        yield _line("sets", {"id": key, "data": None if data is None else data.decode()})
     for sha256, number, file in catalogue.manifests():
         yield _line("manifests", {"id": [sha256, number], **plain(file)})
     for ingest in catalogue.ingests():
         yield _line("ingests", {"id": [ingest.base_url, ingest.ingest_type], **plain(ingest)})
     yield _line("state", {"id": "position", **catalogue.position()._asdict()})
-
-
-def _sets(catalogue: Catalogue, coverages: set[str]) -> Iterator[str]:
-    """The coverages that data sets name, and the sets of handles that those name, by key."""
-    seen: dict[str, Coverage | None] = dict.fromkeys(coverages)
-    for key in coverages:
-        data = catalogue.keyed(key)
-        if data is not None:
-            seen.update(dict.fromkeys(read(_coverage, data).partial.values()))
-    for key in sorted(seen):
-        data = catalogue.keyed(key)
-        value: object = None if data is None else data.decode() if key in coverages else data.hex()
-        yield _line("sets", {"id": key, "data": value})

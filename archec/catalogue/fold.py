@@ -13,14 +13,16 @@ from typing import Protocol
 import msgspec
 
 from archec.catalogue.codec import text_of
-from archec.catalogue.model import Changes, DataSet, KeyedSet, Kind, Obi, Position, Run, Visited
+from archec.catalogue.model import Changes, DataSet, Kind, Obi, Position, Run, Visited
 from archec.catalogue.records import (
     DataSetRead,
     HostNoted,
     IngestDone,
+    LossesHeldBack,
     ManifestNoted,
     ObiChange,
     Record,
+    Retraction,
     RunEnd,
     RunStart,
     SetAdded,
@@ -36,6 +38,8 @@ class Known(Protocol):
     def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]: ...
 
     def newest_runs(self, before: int, limit: int) -> list[Run]: ...
+
+    def data_sets(self) -> list[DataSet]: ...
 
 
 def changes_of(
@@ -53,11 +57,13 @@ def changes_of(
     mentioned: dict[str, None] = {}
     for change in changes:
         key = (change.kind, change.id)
-        obis[key] = fold_obi(obis.get(key), change, position.stamp)
-        (changed if change.put or change.drop else visited)[key] = None
-        if change.version is not None:
-            mentioned.update((ref.url, None) for ref in change.version.refs)
-    runs, data_sets, sets = _fold_others(records, known)
+        before = obis.get(key)
+        after = obis[key] = fold_obi(before, change, position.stamp)
+        (changed if _is_more_than_a_visit(change) else visited)[key] = None
+        if change.put and change.kind == "tobi":
+            named = after.names if before is None else after.names - before.names
+            mentioned.update(dict.fromkeys(sorted(named)))
+    runs = _fold_runs(records, known)
     return Changes(
         position=position,
         obis=[obis[key] for key in changed],
@@ -68,11 +74,12 @@ def changes_of(
         ],
         mentioned=[url for url in mentioned if ("fobi", url) not in obis],
         runs=runs,
-        data_sets=data_sets,
-        sets=sets,
+        data_sets=_fold_data_sets(records, known),
+        sets=list({item.key: item.keyed() for item in records if isinstance(item, SetAdded)}.values()),
         manifests=[record.part for record in records if isinstance(record, ManifestNoted)],
         ingests=[record.ingest for record in records if isinstance(record, IngestDone)],
         hosts=list({record.host.host: record.host for record in records if isinstance(record, HostNoted)}.values()),
+        held_back=[record.held_back for record in records if isinstance(record, LossesHeldBack)],
     )
 
 
@@ -83,34 +90,44 @@ def _known_obis(changes: Sequence[ObiChange], known: Known) -> dict[_Key, Obi]:
     return {(kind, obi.id): obi for kind, wanted in ids.items() for obi in known.obis(kind, wanted).values()}
 
 
+def _is_more_than_a_visit(change: ObiChange) -> bool:
+    return bool(change.put or change.drop or change.claims or change.place or change.settled)
+
+
 def fold_obi(obi: Obi | None, change: ObiChange, stamp: int) -> Obi:
     """An obi after a change. Versions and notes that its history no longer names go."""
     if obi is None:
         obi = Obi(change.id, change.kind)
     if change.visit is not None:
         obi = replace(obi, visit=change.visit, due=change.due)
-    if not (change.put or change.drop):
-        return obi
+    claims = {claim.key: claim for claim in (*obi.claims, *change.claims)}
+    ordered = tuple(claims[key] for key in sorted(claims))
+    place = change.place or (ordered[-1].place if ordered else "") or obi.place
+    settled = max(obi.settled, change.settled)
+    if not (change.put or change.drop or change.version):
+        return replace(obi, claims=ordered, place=place, settled=settled) if _is_more_than_a_visit(change) else obi
     history = obi.history.apply(Change(change.put, change.drop))
     versions = dict(obi.versions)
     if change.version is not None:
         versions[change.version.sha256] = change.version
     notes = {**obi.notes, **change.notes}
     newest = any(tist == history.last and state is not None for tist, state in change.put.items())
+    states = {*history.states, *(claim.state for claim in ordered)}
     return replace(
         obi,
         history=history,
-        versions={state: versions[state] for state in sorted(set(filter(None, history.states))) if state in versions},
+        versions={state: versions[state] for state in sorted(filter(None, states)) if state in versions},
         notes={tist: notes[tist] for tist in history.tists if tist in notes},
         handle=change.handle if newest or not obi.handle else obi.handle,
-        stamp=stamp,
+        stamp=stamp if change.put or change.drop else obi.stamp,
+        claims=ordered,
+        place=place,
+        settled=settled,
     )
 
 
-def _fold_others(records: Sequence[Record], known: Known) -> tuple[list[Run], list[DataSet], list[KeyedSet]]:
+def _fold_runs(records: Sequence[Record], known: Known) -> list[Run]:
     runs: dict[int, Run] = {}
-    data_sets: list[DataSet] = []
-    sets: dict[str, KeyedSet] = {}
     for record in records:
         if isinstance(record, RunStart):
             runs[record.tist] = Run(
@@ -125,11 +142,20 @@ def _fold_others(records: Sequence[Record], known: Known) -> tuple[list[Run], li
             run = runs.get(record.tist) or _known_run(record.tist, known)
             report = text_of(record.report).decode()
             runs[record.tist] = msgspec.structs.replace(run, state=record.state, report=report)
-        elif isinstance(record, DataSetRead):
-            data_sets.append(record.data_set)
-        elif isinstance(record, SetAdded):
-            sets[record.key] = record.keyed()
-    return list(runs.values()), data_sets, list(sets.values())
+    return list(runs.values())
+
+
+def _fold_data_sets(records: Sequence[Record], known: Known) -> list[DataSet]:
+    data_sets: dict[int, DataSet] = {}
+    for record in records:
+        if isinstance(record, DataSetRead):
+            data_sets[record.data_set.run] = record.data_set
+        elif isinstance(record, Retraction):
+            wanted = record.run
+            found = data_sets.get(wanted) or next((item for item in known.data_sets() if item.run == wanted), None)
+            if found is not None:
+                data_sets[wanted] = msgspec.structs.replace(found, retracted="" if record.undo else record.reason)
+    return list(data_sets.values())
 
 
 def _known_run(tist: int, known: Known) -> Run:

@@ -19,6 +19,7 @@ from archec.catalogue.model import (
     DueFobi,
     FilesetManifestFile,
     FileState,
+    HeldBack,
     HostState,
     Ingest,
     Kind,
@@ -41,7 +42,8 @@ _SECRET_OPTION = re.compile(r"([^?&=;]*password[^?&=;]*=)[^&;]*", re.I)
 
 
 class Counts(NamedTuple):
-    """How much the catalogue holds; ``held`` and ``lost`` speak of the newest state."""
+    """How much the catalogue holds; ``held`` and ``lost`` speak of the newest state. Tobis that never were held, as
+    no data set speaks of them that counts, are in neither."""
 
     tobis_held: int
     tobis_lost: int
@@ -122,6 +124,10 @@ class Catalogue(Protocol):
 
     def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
         """At most ``limit`` files of a host that ever held these bytes."""
+        ...
+
+    def held_back(self) -> list[HeldBack]:
+        """The losses that wait for a decision, by run and kind."""
         ...
 
     def counts(self) -> Counts:

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 
 from archec.history import History
+from archec.tist import MAX_TIST
 
 Kind = Literal["tobi", "fobi", "fileset"]
 KINDS: tuple[Kind, ...] = ("tobi", "fobi")
@@ -63,22 +64,55 @@ class Note(Struct, frozen=True, omit_defaults=True):
     ``run`` is the software tist, ``kind`` one of ``new changed cosmetic file-url lost returned restated``. ``at`` is
     the tist under which the bytes lie, 0 for the entry's own. ``reason`` says why the obi is lost.
 
-    Of a tobi: ``path`` and ``line`` are the place in the data set. Of a fobi: ``target`` is the id that the URL
-    redirected to (empty: the body is this URL's own), ``headers`` are the kept response headers, and ``suspect`` says
-    why the contents may not be what was meant (a page in place of a PDF, an empty body).
+    Where a tobi's state was seen is in its claims. Of a fobi: ``target`` is the id that the URL redirected to (empty:
+    the body is this URL's own), ``headers`` are the kept response headers, and ``suspect`` says why the contents may
+    not be what was meant (a page in place of a PDF, an empty body).
     """
 
     run: int
     kind: str
     at: int = 0
     reason: str = ""
-    path: str = ""
-    line: int = 0
-    encoding: str = ""
     status: int = 0
     target: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     suspect: str = ""
+
+
+class Claim(Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What a data set says of a tobi, which is (``tist``, ``run``) of its :class:`DataSet`.
+
+    ``state`` is the sha256 of the template that counts in it, None where it has none. ``place`` is the path of that
+    template's file below the root of RePEc, ``line`` its line there, ``encoding`` how the file was read. ``at`` is the
+    tist under which the bytes lie, 0 for the data set's.
+
+    A claim holds until the next one, for all data sets that would show a template kept at its place
+    (:func:`archec.archive.evidence.shows`); data sets that say nothing else have no claim of their own.
+    """
+
+    tist: int
+    run: int
+    state: str | None
+    place: str = ""
+    line: int = 0
+    encoding: str = ""
+    at: int = 0
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """The data set's place in the order of data sets."""
+        return self.tist, self.run
+
+    @property
+    def bytes_at(self) -> int:
+        """The tist under which the bytes lie."""
+        return self.at or self.tist
+
+    def agrees(self, other: Claim | None) -> bool:
+        """Whether another claim says the same: the state, and the place where it was seen."""
+        if other is None or other.state is None or self.state is None:
+            return self.state is None and (other is None or other.state is None)
+        return self.state == other.state and self.place == other.place
 
 
 class Visit(Struct, frozen=True, omit_defaults=True):
@@ -147,8 +181,11 @@ class Obi:
     """An object of interest, whole.
 
     ``versions`` are its contents by sha256, ``notes`` speak of the entries of its history. ``handle`` is a tobi's
-    handle as written. ``due`` is the tist from which a fobi is to be visited again, 0 if it never was. ``stamp`` is the
-    moment at which the last change became visible (seconds, monotonic).
+    handle as written, ``claims`` what data sets say of it, in their order, and ``place`` where it was last seen, as far
+    as the archive believes them (:mod:`archec.archive.judging`): history and place follow from the claims.
+    ``settled`` is a date at which only the place changed, as a claim was believed that was older. ``due`` is the tist
+    from which a fobi is to be visited again, 0 if it never was. ``stamp`` is the moment at which the last change became
+    visible (seconds, monotonic).
     """
 
     id: str
@@ -160,6 +197,27 @@ class Obi:
     visit: Visit | None = None
     due: int = 0
     stamp: int = 0
+    claims: tuple[Claim, ...] = ()
+    place: str = ""
+    settled: int = 0
+
+    @property
+    def since(self) -> int:
+        """From which tist on the newest claim and the newest state of a tobi agree; MAX_TIST where they do not.
+
+        No data set from then on changes anything by saying what the newest claim says.
+        """
+        if not self.claims:
+            return MAX_TIST
+        claim, state = self.claims[-1], self.history.states[-1] if self.history else None
+        if claim.state != state or (state is not None and claim.place != self.place):
+            return MAX_TIST
+        return max(claim.tist, self.history.last or 0, self.settled)
+
+    def claim_at(self, tist: int) -> Claim | None:
+        """The claim behind the entry at ``tist``, None where a data set of another time has it."""
+        state = self.history.at(tist)
+        return next((claim for claim in self.claims if claim.tist == tist and claim.state == state), None)
 
     def version_at(self, tist: int) -> Version | None:
         """The contents in force at ``tist``; None where there are none."""
@@ -172,8 +230,9 @@ class Obi:
 
     @property
     def names(self) -> set[str]:
-        """The fobis that any version names."""
-        return {ref.url for version in self.versions.values() for ref in version.refs}
+        """The fobis that any version of its history names."""
+        states = set(self.history.states)
+        return {ref.url for sha256, version in self.versions.items() if sha256 in states for ref in version.refs}
 
     def bytes_at(self, tist: int) -> int:
         """The tist under which the bytes of the entry at ``tist`` lie."""
@@ -185,13 +244,15 @@ class ObiState(NamedTuple):
     """A row of the sorted scan that a data set is merged with.
 
     ``last`` and ``state`` are the newest entry of the history; ``h`` is the history's map as JSON
-    text, or None where the newest entry is the only one.
+    text, or None where the newest entry is the only one. ``place`` and ``since`` are those of the :class:`Obi`.
     """
 
     id: str
     last: int
     state: str | None
     h: str | None
+    place: str = ""
+    since: int = MAX_TIST
 
 
 class TextPlace(NamedTuple):
@@ -255,7 +316,7 @@ class Visited(NamedTuple):
 class KeyedSet(NamedTuple):
     """Bytes under a key that follows from them, so that what many data sets have in common is kept once.
 
-    A set of handles is the sorted xxh3_64 of each id, 8 bytes big-endian each; a :class:`Coverage` is JSON text.
+    A list of ids is text, one a line, sorted; a :class:`Coverage` is JSON text.
     """
 
     key: str
@@ -263,34 +324,63 @@ class KeyedSet(NamedTuple):
 
 
 class Coverage(Struct, frozen=True, omit_defaults=True):
-    """What a data set looked at.
+    """What a data set has looked at. Places are paths below the root of RePEc.
 
-    ``covered`` are the archive codes whose directory was read whole; with ``complete`` also every archive that is in
-    neither map. ``partial`` maps archive codes that are not covered to the keys of the sets of handles that were there
-    all the same. ``guarded`` are archives whose losses were held back: the core archive's directory is no evidence for
-    them either.
+    ``read`` are the archives' directories (the first parts of places, "" for the root) whose listings came to an end;
+    with ``complete`` those that are missing count as well. ``unread`` maps the files and directories that were there
+    and could not be read to the sha256 of their bytes, or to the code of the problem where there are none; ``partly``
+    does the same for files of which some templates could be read. One that is not whole has looked at nothing.
     """
 
     complete: bool = False
-    covered: frozenset[str] = frozenset()
-    partial: dict[str, str] = {}
-    guarded: frozenset[str] = frozenset()
+    read: frozenset[str] = frozenset()
+    unread: dict[str, str] = {}
+    partly: dict[str, str] = {}
 
 
 class DataSet(Struct, frozen=True, omit_defaults=True):
-    """One data set as one run read it: its date, its name, and the key of its :class:`Coverage`."""
+    """One data set: its date, the run that read it first, its name, the key of its :class:`Coverage`.
+
+    ``sha256`` is that of a tarball's bytes, empty for a directory. One that is not ``whole`` was salvaged or was not
+    noted to its end; it speaks only where no whole one of its date does. ``retracted`` is the reason why it does not
+    speak at all.
+    """
 
     tist: int
     run: int
     name: str = ""
     coverage: str = ""
+    sha256: str = ""
+    whole: bool = True
+    retracted: str = ""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Its place in the order of data sets."""
+        return self.tist, self.run
+
+
+class HeldGroup(Struct, frozen=True):
+    """Losses that are held back together: how many, and the key of the list of their ids."""
+
+    losses: int
+    ids: str
+
+
+class HeldBack(Struct, frozen=True, omit_defaults=True):
+    """The losses of one kind that a run held back and nobody has accepted yet, by the archive, the directory or the
+    host that would lose them. The newest one of a run and kind counts. For tobis ``run`` is that of the data set."""
+
+    run: int
+    kind: Kind
+    groups: dict[str, HeldGroup] = {}
 
 
 class Run(Struct, frozen=True):
     """One run: something that appended to the journals.
 
     ``kind`` is ``gather`` for what reads a data set. ``state``: ``running``, ``done``, ``held-back``, ``budget``,
-    ``network-down``, ``interrupted`` or ``failed``. ``form`` is that of its data set, ``directory`` or
+    ``network-down``, ``interrupted``, ``damaged`` or ``failed``. ``form`` is that of its data set, ``directory`` or
     ``tarball``, ``source`` its absolute path; ``options`` and ``report`` are JSON text, ``report`` empty while it
     runs.
     """
@@ -414,3 +504,4 @@ class Changes:
     ingests: Sequence[Ingest] = ()
     hosts: Sequence[HostState] = ()
     refused: Sequence[Refused] = ()
+    held_back: Sequence[HeldBack] = ()

@@ -1,9 +1,9 @@
 """The catalogue on a MongoDB server, for operators who run one.
 
-Collections ``mi mo mf entries versions refs visits runs data_sets sets manifests ingests hosts state``. No document
-grows with the number of an obi's versions, references or visits (:mod:`archec.catalogue.rows`). Names of fields are
-words of archec and tists, never outside data. Writes are acknowledged by a majority and journaled (``w: majority, j:
-true``), so that an acknowledged batch survives a restart of the server.
+Collections ``mi mo mf entries versions refs claims visits runs data_sets sets held manifests ingests hosts state``. No
+document grows with the number of an obi's versions, references or visits (:mod:`archec.catalogue.rows`). Names of
+fields are words of archec and tists, never outside data. Writes are acknowledged by a majority and journaled
+(``w: majority, j: true``), so that an acknowledged batch survives a restart of the server.
 
 A standalone server has no transactions: an obi's head is written after its other parts, and the position after the rest
 of its batch. A batch that was cut off in the middle is applied again, which changes nothing that is there already.
@@ -28,10 +28,12 @@ from archec.catalogue.model import (
     EVERY_KIND,
     START,
     Changes,
+    Claim,
     DataSet,
     DueFobi,
     FilesetManifestFile,
     FileState,
+    HeldBack,
     HostState,
     Ingest,
     KeyedSet,
@@ -68,11 +70,12 @@ from archec.catalogue.rows import (
 from archec.errors import CatalogueError
 from archec.history import History
 from archec.ids import ranges_of
+from archec.tist import MAX_TIST
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """To be raised with every change of what the documents look like."""
 
-_COLLECTIONS = ("mi", "mo", "entries", "versions", "refs", "visits", "runs", "data_sets", "sets",
+_COLLECTIONS = ("mi", "mo", "entries", "versions", "refs", "claims", "visits", "runs", "data_sets", "sets", "held",
                 "hosts", "mf", "manifests", "ingests", "refused")  # fmt: skip
 _INDEXES: Sequence[tuple[str, tuple[str, ...], dict[str, Any]]] = (
     *((name, ("stamp", "_id"), {}) for name in ("mi", "mo", "mf")),
@@ -87,9 +90,11 @@ _INDEXES: Sequence[tuple[str, tuple[str, ...], dict[str, Any]]] = (
     ("versions", ("md5",), {}),
     ("versions", ("kind", "text", "first", "obi"), {}),
     ("refs", ("url", "obi"), {"unique": True}),
+    ("claims", ("obi", "tist", "run"), {"unique": True}),
     ("data_sets", ("tist", "run"), {"unique": True}),
     ("manifests", ("sha256", "n"), {"unique": True}),
     ("ingests", ("base_url", "ingest_type"), {"unique": True}),
+    ("held", ("run", "kind"), {"unique": True}),
 )
 _PAGE = 5000
 _OBI_PAGE = 500
@@ -147,6 +152,8 @@ class MongoCatalogue:
             clear, noted = parted(changes.hosts)
             self._bulk("hosts", [DeleteOne({"_id": host.host}) for host in clear])
             self._bulk("hosts", [_replace({"_id": host.host}, plain(host)) for host in noted])
+            held = [_replace({"run": item.run, "kind": item.kind}, plain(item)) for item in changes.held_back]
+            self._bulk("held", held)
             self._bulk("runs", [_replace({"_id": run.tist}, plain(run)) for run in changes.runs])
             self._bulk("refused", [
                 _replace({"_id": f"{item.run}/{item.batch}/{item.what}"}, item._asdict()) for item in changes.refused
@@ -165,10 +172,12 @@ class MongoCatalogue:
             refs += [_replace({"url": url, "obi": obi.id}, {}) for url in sorted(obi.names - before.names)]
             refs += [DeleteOne({"url": url, "obi": obi.id}) for url in sorted(was.names)]
             removed["entries"] += [DeleteOne({**own, "tist": tist}) for tist in was.tists]
+            removed["claims"] += [DeleteOne({"obi": obi.id, "tist": tist, "run": run}) for tist, run in was.claims]
             removed["versions"] += [DeleteOne({**own, "sha256": state}) for state in was.versions]
         self._bulk("refs", refs)  # first, as they follow from the versions that are still to be replaced
         self._bulk("versions", [_content_write(kind, content) for parts in new for content in parts.contents])
         self._bulk("entries", [_entry_write(kind, entry) for parts in new for entry in parts.entries])
+        self._bulk("claims", [_claim_write(obi.id, claim) for obi in obis for claim in obi.claims])
         for name, writes in removed.items():
             self._bulk(name, writes)
         heads = [_replace({"_id": obi.id}, _head(obi, parts.head)) for obi, parts in zip(obis, new, strict=True)]
@@ -206,19 +215,24 @@ class MongoCatalogue:
     def _whole(self, kind: Kind, heads: Sequence[Document]) -> Iterator[Obi]:
         """Puts obis together from their heads."""
         ids = [head["_id"] for head in heads]
-        held = [head["_id"] for head in heads if head.get("h")]
+        held = [head["_id"] for head in heads if head.get("h") or kind == "tobi"]
         notes: defaultdict[str, list[tuple[int, Note]]] = defaultdict(list)
         for entry in self._pages.having("entries", "obi", held, where={"kind": kind}):
             if entry.get("note") is not None:
                 notes[entry["obi"]].append((entry["tist"], built(Note, entry["note"])))
         versions = self._versions(kind, held)
+        claims: defaultdict[str, list[Claim]] = defaultdict(list)
+        for document in self._pages.having("claims", "obi", ids) if kind == "tobi" else ():
+            claims[document["obi"]].append(_claim(document))
         visits = {d["_id"]: built(Visit, d) for d in self._pages.having("visits", "_id", ids)} if kind == "fobi" else {}
         for head in heads:
             try:
                 obi, history = head["_id"], _history(head)
+                said = tuple(sorted(claims[obi], key=lambda claim: claim.key))
                 yield Obi(
-                    obi, kind, history, versions_of(history, versions[obi]), notes_of(history, notes[obi]),
-                    head.get("handle", ""), visits.get(obi), head["due"], head["stamp"],
+                    obi, kind, history, versions_of(history, versions[obi], said), notes_of(history, notes[obi]),
+                    head.get("handle", ""), visits.get(obi), head["due"], head["stamp"], said, head.get("place", ""),
+                    head.get("settled", 0),
                 )  # fmt: skip
             except KeyError as error:
                 raise CatalogueError(f"a catalogue document lacks its {error}") from error
@@ -237,10 +251,12 @@ class MongoCatalogue:
 
     def scan(self, after: str = "") -> Iterator[ObiState]:
         """The states of all tobis with id > ``after`` by id."""
-        for head in self._pages.by_key("mi", "_id", after, _PAGE, {"h": 1}):
+        for head in self._pages.by_key("mi", "_id", after, _PAGE, {"h": 1, "place": 1, "since": 1}):
             history = _history(head)
             h = None if len(history) == 1 else history_text(history)
-            yield ObiState(head["_id"], history.last or 0, history.states[-1] if history else None, h)
+            state = history.states[-1] if history else None
+            place, since = head.get("place", ""), head.get("since", MAX_TIST)
+            yield ObiState(head["_id"], history.last or 0, state, h, place, since)
 
     def changed(self, kind: Kind, stamp: int, after: str = "", limit: int = 1000) -> list[Obi]:
         """At most ``limit`` with (stamp, id) > the given pair, in that order."""
@@ -290,6 +306,10 @@ class MongoCatalogue:
     def data_sets(self) -> list[DataSet]:
         """What every run read, by tist and run."""
         return [built(DataSet, document) for document in self._pages.page("data_sets", {}, ("tist", "run"), 0)]
+
+    def held_back(self) -> list[HeldBack]:
+        """The losses that wait for a decision, by run and kind."""
+        return [built(HeldBack, document) for document in self._pages.page("held", {}, ("run", "kind"), 0)]
 
     def keyed(self, key: str) -> bytes | None:
         """The bytes of one keyed set; None also where a part of it is missing."""
@@ -398,7 +418,7 @@ class MongoCatalogue:
     def counts(self) -> Counts:
         """Counts by newest state; the server reads the collections whole."""
         tobis, fobis = self._states("mi"), self._states("mo")
-        return Counts(tobis["held"], tobis["lost"] + tobis["never"], fobis["held"], fobis["lost"], fobis["never"])
+        return Counts(tobis["held"], tobis["lost"], fobis["held"], fobis["lost"], fobis["never"])
 
     def _states(self, name: str) -> dict[str, int]:
         lost_or_held = {"$cond": [{"$eq": ["$state", None]}, "lost", "held"]}
@@ -523,6 +543,12 @@ def _head(obi: Obi, head: Head) -> Document:
         document["handle"] = head.handle
     if head.type:
         document["type"] = head.type
+    if head.place:
+        document["place"] = head.place
+    if head.since is not None:
+        document["since"] = head.since
+    if head.settled:
+        document["settled"] = head.settled
     if obi.history.lost is not None:
         document["lost"] = obi.history.lost
     return document
@@ -540,6 +566,18 @@ def _entry_write(kind: Kind, entry: HistoryEntry) -> _Write:
     if entry.back:
         document["back"] = kind
     return _replace({"obi": entry.id, "kind": kind, "tist": entry.tist}, document)
+
+
+def _claim_write(obi: str, claim: Claim) -> _Write:
+    fields = ("state", "place", "line", "encoding", "at")
+    return _replace({"obi": obi, "tist": claim.tist, "run": claim.run}, {name: getattr(claim, name) for name in fields})
+
+
+def _claim(document: Document) -> Claim:
+    try:
+        return Claim(*(document[name] for name in ("tist", "run", "state", "place", "line", "encoding", "at")))
+    except KeyError as error:
+        raise CatalogueError(f"a catalogue document lacks its {error}") from error
 
 
 def _content_write(kind: Kind, content: Content) -> _Write:

@@ -6,11 +6,13 @@ not what was computed on the way. One JSON object a line, with its ``type``:
 =============  =====================================================================================
 ``run``        the run begins: software tist, kind, data set, options
 ``obi``        entries put into and dropped from an obi's history, the version they speak of, a visit
-``set``        bytes under a key: the handles of an archive that a data set does not cover, or a coverage
+``set``        bytes under a key: a coverage, or a list of ids
 ``data-set``   the data set was read and merged: from now on its absences count
 ``manifest``   files of a fileset's manifest, some hundred at a time
 ``ingest``     what an ingest of a base URL came to
 ``host``       what is known against a host from now on: until when it is not to be asked, how often it failed
+``held-back``  losses that wait for a decision
+``retract``    a data set is not to be believed, or is again
 ``end``        the run ended (or paused): state and report
 =============  =====================================================================================
 
@@ -27,7 +29,19 @@ import msgspec
 from msgspec import Struct
 
 from archec.catalogue.codec import text_of
-from archec.catalogue.model import DataSet, HostState, Ingest, KeyedSet, Kind, ManifestPart, Note, Version, Visit
+from archec.catalogue.model import (
+    Claim,
+    DataSet,
+    HeldBack,
+    HostState,
+    Ingest,
+    KeyedSet,
+    Kind,
+    ManifestPart,
+    Note,
+    Version,
+    Visit,
+)
 from archec.errors import CorruptJournal
 
 JOURNAL_VERSION = 2
@@ -63,7 +77,10 @@ class ObiChange(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="
     """What a run noted of an obi.
 
     ``put`` are entries of its history (None: lost) with a note each, ``drop`` entries that go; ``version`` describes
-    the content that was seen. ``visit`` is a visit to a fobi, which is ``due`` again from that tist on.
+    the content that was seen. ``kept`` says where bytes were put on disk (tist to sha256) where that is not for each
+    entry of ``put`` under its own tist. ``claims`` are what data sets say of a tobi; ``place`` is where it was last
+    seen, if that is not the place of its newest claim, and ``settled`` since when, if that is not its date. ``visit``
+    is a visit to a fobi, which is ``due`` again from that tist on.
     """
 
     kind: Kind
@@ -75,6 +92,10 @@ class ObiChange(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="
     notes: dict[int, Note] = {}
     visit: Visit | None = None
     due: int = 0
+    claims: tuple[Claim, ...] = ()
+    place: str = ""
+    settled: int = 0
+    kept: dict[int, str] | None = None
 
 
 class SetAdded(Struct, frozen=True, tag_field="type", tag="set"):
@@ -115,6 +136,20 @@ class HostNoted(Struct, frozen=True, tag_field="type", tag="host"):
     host: HostState
 
 
+class LossesHeldBack(Struct, frozen=True, tag_field="type", tag="held-back"):
+    """Losses wait for a decision; takes the place of an earlier line for the same run and kind."""
+
+    held_back: HeldBack
+
+
+class Retraction(Struct, frozen=True, tag_field="type", tag="retract"):
+    """The data set that ``run`` read first is not to be believed, for a ``reason``; with ``undo`` it is again."""
+
+    run: int
+    reason: str
+    undo: bool = False
+
+
 class RunEnd(Struct, frozen=True, tag_field="type", tag="end"):
     """A run ended in ``state`` (see :class:`archec.catalogue.model.Run`), with its report."""
 
@@ -123,7 +158,10 @@ class RunEnd(Struct, frozen=True, tag_field="type", tag="end"):
     report: dict[str, Any]
 
 
-Record = RunStart | ObiChange | SetAdded | DataSetRead | HostNoted | ManifestNoted | IngestDone | RunEnd
+Record = (
+    RunStart | ObiChange | SetAdded | DataSetRead | LossesHeldBack | Retraction | HostNoted | ManifestNoted | IngestDone
+    | RunEnd
+)  # fmt: skip
 
 _decoder = msgspec.json.Decoder(Record)
 

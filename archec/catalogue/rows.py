@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from archec.catalogue.model import Changes, HostState, Kind, Note, Obi, TobiFiles, Version, Visited
+from archec.catalogue.model import Changes, Claim, HostState, Kind, Note, Obi, TobiFiles, Version, Visited
 from archec.errors import CatalogueRefused
 from archec.history import History
 
@@ -29,6 +29,9 @@ class Head(NamedTuple):
     type: str
     stamp: int
     due: int
+    place: str = ""
+    since: int | None = None
+    settled: int | None = None
 
 
 class HistoryEntry(NamedTuple):
@@ -66,7 +69,10 @@ def parts_of(obi: Obi) -> Parts:
     kind = newest.type if newest is not None else ""
     back = {i.tist for i in history.incidences() if i.kind == "returned"} if None in history.states else frozenset()
     return Parts(
-        Head(obi.id, history.last, state, obi.handle, kind, obi.stamp, obi.due),
+        Head(
+            obi.id, history.last, state, obi.handle, kind, obi.stamp, obi.due, obi.place,
+            obi.since if obi.kind == "tobi" else None, obi.settled or None,
+        ),
         [HistoryEntry(obi.id, tist, tist in back, obi.notes.get(tist)) for tist in history.tists],
         [Content(obi.id, version, _first(obi, sha256)) for sha256, version in obi.versions.items()],
         obi.names,
@@ -91,6 +97,7 @@ def news_of(obi: Obi, before: Obi | None) -> Parts:
 def _check(obi: Obi) -> None:
     """Both engines sort and look up checksums by their bytes: only their one spelling may be kept."""
     sha256s = [state for state in obi.history.states if state is not None] + list(obi.versions)
+    sha256s += [claim.state for claim in obi.claims if claim.state is not None]
     md5s = [version.md5 for version in obi.versions.values()]
     texts = [version.text for version in obi.versions.values() if version.text is not None]
     for form, checksums in ((_SHA256, sha256s), (_MD5, md5s), (_MD5, texts)):
@@ -109,11 +116,13 @@ def _first(obi: Obi, sha256: str) -> int | None:
 
 
 class Gone(NamedTuple):
-    """What an obi consisted of and no longer does: tists of entries, sha256 of versions, URLs that it named."""
+    """What an obi consisted of and no longer does: tists of entries, sha256 of versions, URLs that it named,
+    data sets that said something of it."""
 
     tists: set[int]
     versions: set[str]
     names: set[str]
+    claims: set[tuple[int, int]]
 
 
 def gone(before: Obi, after: Obi) -> Gone:
@@ -122,6 +131,7 @@ def gone(before: Obi, after: Obi) -> Gone:
         set(before.history.tists).difference(after.history.tists),
         before.versions.keys() - after.versions.keys(),
         before.names - after.names,
+        {claim.key for claim in before.claims}.difference(claim.key for claim in after.claims),
     )
 
 
@@ -158,9 +168,9 @@ def notes_of(history: History, notes: Iterable[tuple[int, Note]]) -> dict[int, N
     return {tist: known[tist] for tist in history.tists if tist in known}
 
 
-def versions_of(history: History, versions: Iterable[Version]) -> dict[str, Version]:
-    """The versions that a history names, by sha256."""
-    states = set(history.states)
+def versions_of(history: History, versions: Iterable[Version], claims: Iterable[Claim] = ()) -> dict[str, Version]:
+    """The versions that a history or a claim names, by sha256."""
+    states = {*history.states, *(claim.state for claim in claims)}
     return {version.sha256: version for version in sorted(versions, key=lambda v: v.sha256) if version.sha256 in states}
 
 

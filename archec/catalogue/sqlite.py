@@ -1,8 +1,8 @@
 """The embedded catalogue: one SQLite file, nothing to install.
 
 ``mi`` and ``mo`` are narrow tables for scans and orders, one row an obi; the rest of an obi
-(:mod:`archec.catalogue.rows`) is in ``entries``, ``versions``, ``refs`` and ``visits``, whose ``doc`` and ``note`` are
-JSON text. Checksums are blobs: they come in random order, and half the bytes are half the pages written.
+(:mod:`archec.catalogue.rows`) is in ``entries``, ``versions``, ``refs``, ``claims`` and ``visits``, whose ``doc`` and
+``note`` are JSON text. Checksums are blobs: they come in random order, and half the bytes are half the pages written.
 
 Durability: a batch's changes and the position that they reach are one transaction, in a write-ahead log with
 ``synchronous = NORMAL``. A killed process loses nothing that :meth:`SQLiteCatalogue.write` returned
@@ -33,10 +33,12 @@ from archec.catalogue.model import (
     EVERY_KIND,
     START,
     Changes,
+    Claim,
     DataSet,
     DueFobi,
     FilesetManifestFile,
     FileState,
+    HeldBack,
     HostState,
     Ingest,
     Kind,
@@ -70,15 +72,16 @@ from archec.errors import CatalogueError, CatalogueRefused
 from archec.history import History
 from archec.ids import ranges_of
 from archec.sqlite import Database, Role
+from archec.tist import MAX_TIST
 
 APPLICATION = 0x61726368
 """``PRAGMA application_id``: "arch" in ASCII."""
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """``PRAGMA user_version`` of the tables below; to be raised with every change of theirs."""
 
-TABLES = ("position", "mi", "mo", "entries", "versions", "refs", "visits", "runs", "data_sets", "sets",
-          "hosts", "mf", "manifests", "ingests", "refused")  # fmt: skip
+TABLES = ("position", "mi", "mo", "entries", "versions", "refs", "claims", "visits", "runs", "data_sets", "sets",
+          "held", "hosts", "mf", "manifests", "ingests", "refused")  # fmt: skip
 
 _SCHEMA = """
 CREATE TABLE position (
@@ -86,20 +89,20 @@ CREATE TABLE position (
 );
 CREATE TABLE mi (
     id TEXT PRIMARY KEY, last INTEGER, state BLOB, h TEXT, handle TEXT, type TEXT, stamp INTEGER NOT NULL,
-    due INTEGER NOT NULL
+    due INTEGER NOT NULL, place TEXT, since INTEGER, settled INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX mi_stamp ON mi (stamp, id);
 CREATE INDEX mi_lost ON mi (last, id) WHERE state IS NULL AND last IS NOT NULL;
 CREATE TABLE mo (
     id TEXT PRIMARY KEY, last INTEGER, state BLOB, h TEXT, handle TEXT, type TEXT, stamp INTEGER NOT NULL,
-    due INTEGER NOT NULL
+    due INTEGER NOT NULL, place TEXT, since INTEGER, settled INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX mo_stamp ON mo (stamp, id);
 CREATE INDEX mo_lost ON mo (last, id) WHERE state IS NULL AND last IS NOT NULL;
 CREATE INDEX mo_due ON mo (due, id);
 CREATE TABLE mf (
     id TEXT PRIMARY KEY, last INTEGER, state BLOB, h TEXT, handle TEXT, type TEXT, stamp INTEGER NOT NULL,
-    due INTEGER NOT NULL
+    due INTEGER NOT NULL, place TEXT, since INTEGER, settled INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX mf_stamp ON mf (stamp, id);
 CREATE INDEX mf_lost ON mf (last, id) WHERE state IS NULL AND last IS NOT NULL;
@@ -120,6 +123,7 @@ CREATE INDEX versions_sha256 ON versions (sha256);
 CREATE INDEX versions_md5 ON versions (md5);
 CREATE INDEX versions_text ON versions (kind, text, first, id) WHERE first IS NOT NULL;
 CREATE TABLE refs (url TEXT, id TEXT, PRIMARY KEY (url, id)) WITHOUT ROWID;
+CREATE TABLE claims (id TEXT, tist INTEGER, run INTEGER, doc TEXT NOT NULL, PRIMARY KEY (id, tist, run)) WITHOUT ROWID;
 CREATE TABLE visits (id TEXT PRIMARY KEY, outcome TEXT NOT NULL, doc TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE runs (tist INTEGER PRIMARY KEY, doc TEXT NOT NULL);
 CREATE TABLE data_sets (tist INTEGER, run INTEGER, doc TEXT NOT NULL, PRIMARY KEY (tist, run)) WITHOUT ROWID;
@@ -127,6 +131,7 @@ CREATE TABLE hosts (host TEXT PRIMARY KEY, doc TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE sets (key TEXT PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE refused (what TEXT, run INTEGER, batch INTEGER, message TEXT, PRIMARY KEY (run, batch, what))
     WITHOUT ROWID;
+CREATE TABLE held (run INTEGER, kind TEXT, doc TEXT NOT NULL, PRIMARY KEY (run, kind)) WITHOUT ROWID;
 """
 
 _NEW = "'archec rebuild' makes it from the archive folder"
@@ -136,6 +141,7 @@ _ROLE = Role("the catalogue", CatalogueError, _REBUILD, CatalogueRefused)
 
 Row = tuple[Any, ...]
 
+_COLUMNS = "id, last, state, h, handle, stamp, due, place, settled"
 _PAGE = 2000
 """Narrow rows read at once."""
 _OBI_PAGE = 500
@@ -143,6 +149,8 @@ _OBI_PAGE = 500
 _IN = 500
 """Parameters of one IN list."""
 
+_claim = msgspec.json.Decoder(Claim)
+_held_back = msgspec.json.Decoder(HeldBack)
 _note = msgspec.json.Decoder(Note)
 _version = msgspec.json.Decoder(Version)
 _visit = msgspec.json.Decoder(Visit)
@@ -153,9 +161,11 @@ _file = msgspec.json.Decoder(FilesetManifestFile)
 _ingest = msgspec.json.Decoder(Ingest)
 
 _HEAD = (
-    "INSERT INTO {} (id, last, state, h, handle, type, stamp, due) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO {} (id, last, state, h, handle, type, stamp, due, place, since, settled)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (id) DO UPDATE SET last = excluded.last, state = excluded.state, h = excluded.h,"
-    " handle = excluded.handle, type = excluded.type, stamp = excluded.stamp, due = excluded.due"
+    " handle = excluded.handle, type = excluded.type, stamp = excluded.stamp, due = excluded.due,"
+    " place = excluded.place, since = excluded.since, settled = excluded.settled"
 )
 
 
@@ -229,6 +239,8 @@ class SQLiteCatalogue(Database):
             db.executemany("DELETE FROM hosts WHERE host = ?", ((host.host,) for host in clear))
             db.executemany("REPLACE INTO hosts VALUES (?, ?)", ((host.host, _doc(host)) for host in noted))
             db.executemany("REPLACE INTO refused VALUES (?, ?, ?, ?)", changes.refused)
+            held = ((item.run, item.kind, _doc(item)) for item in changes.held_back)
+            db.executemany("REPLACE INTO held VALUES (?, ?, ?)", held)
             db.execute("REPLACE INTO position VALUES (1, ?, ?, ?, ?)", changes.position)
 
     def _put(self, db: sqlite3.Connection, kind: Kind, obis: Sequence[Obi]) -> None:
@@ -248,6 +260,8 @@ class SQLiteCatalogue(Database):
              None if c.version.text is None else bytes.fromhex(c.version.text), c.first, _doc(c.version))
             for c in contents
         ))  # fmt: skip
+        claims = ((obi.id, claim.tist, claim.run, _doc(claim)) for obi in obis for claim in obi.claims)
+        db.executemany("REPLACE INTO claims VALUES (?, ?, ?, ?)", claims)
         refs = [(url, parts.head.id) for parts in new for url in parts.names]
         db.executemany("INSERT OR IGNORE INTO refs VALUES (?, ?)", sorted(refs))
         for obi in obis:
@@ -275,7 +289,7 @@ class SQLiteCatalogue(Database):
 
     def _obis(self, kind: Kind, ids: Sequence[str]) -> dict[str, Obi]:
         found: dict[str, Obi] = {}
-        sql = f"SELECT id, last, state, h, handle, stamp, due FROM {COLLECTION[kind]} WHERE id IN"
+        sql = f"SELECT {_COLUMNS} FROM {COLLECTION[kind]} WHERE id IN"
         for part in _parts(ids):
             heads = self.fetch(f"{sql} ({_marks(part)})", tuple(part))
             found.update((obi.id, obi) for obi in self._whole(kind, heads))
@@ -283,10 +297,14 @@ class SQLiteCatalogue(Database):
 
     def _whole(self, kind: Kind, heads: Sequence[Row]) -> list[Obi]:
         """Puts obis together from their heads; at most :data:`_IN` of them."""
-        ids = tuple([head[0] for head in heads if head[1] is not None])
+        ids = tuple([head[0] for head in heads if kind == "tobi" or head[1] is not None])
         notes: defaultdict[str, list[tuple[int, Note]]] = defaultdict(list)
         versions: defaultdict[str, list[Version]] = defaultdict(list)
         visits: dict[str, Visit] = {}
+        claims: defaultdict[str, list[Claim]] = defaultdict(list)
+        if ids and kind == "tobi":
+            for obi, doc in self.fetch(f"SELECT id, doc FROM claims WHERE id IN ({_marks(ids)})", ids):
+                claims[obi].append(read(_claim, doc))
         if ids:
             sql = f"SELECT id, tist, note FROM entries WHERE id IN ({_marks(ids)}) AND kind = ? AND note IS NOT NULL"
             for obi, tist, note in self.fetch(sql, (*ids, kind)):
@@ -297,12 +315,12 @@ class SQLiteCatalogue(Database):
             for obi, doc in self.fetch(f"SELECT id, doc FROM visits WHERE id IN ({_marks(every)})", every):
                 visits[obi] = read(_visit, doc)
         found: list[Obi] = []
-        for obi, last, state, h, handle, stamp, due in heads:
+        for obi, last, state, h, handle, stamp, due, place, settled in heads:
             history = _history(last, state, h)
             found.append(
                 Obi(
-                    obi, kind, history, versions_of(history, versions[obi]), notes_of(history, notes[obi]),
-                    handle or "", visits.get(obi), due, stamp,
+                    obi, kind, history, versions_of(history, versions[obi], claims[obi]), notes_of(history, notes[obi]),
+                    handle or "", visits.get(obi), due, stamp, _in_order(claims[obi]), place or "", settled or 0,
                 )
             )  # fmt: skip
         return found
@@ -316,7 +334,7 @@ class SQLiteCatalogue(Database):
 
     def all(self, kind: Kind, after: str = "") -> Iterator[Obi]:
         """Whole obis with id > ``after``, by id."""
-        sql = f"SELECT id, last, state, h, handle, stamp, due FROM {COLLECTION[kind]} WHERE id > ? ORDER BY id LIMIT ?"
+        sql = f"SELECT {_COLUMNS} FROM {COLLECTION[kind]} WHERE id > ? ORDER BY id LIMIT ?"
         page = self.fetch(sql, (after, _OBI_PAGE))
         while page:
             yield from self._whole(kind, page)
@@ -324,14 +342,15 @@ class SQLiteCatalogue(Database):
 
     def scan(self, after: str = "") -> Iterator[ObiState]:
         """The states of all tobis with id > ``after`` by id; pages of the narrow table."""
-        sql = "SELECT id, last, state, h FROM mi WHERE id > ? ORDER BY id LIMIT ?"
-        for obi, last, state, h in self._paged(sql, (after,), lambda row: row[:1], _PAGE):
-            yield ObiState(obi, last or 0, None if state is None else state.hex(), "{}" if last is None else h)
+        sql = "SELECT id, last, state, h, place, since FROM mi WHERE id > ? ORDER BY id LIMIT ?"
+        for obi, last, state, h, place, since in self._paged(sql, (after,), lambda row: row[:1], _PAGE):
+            sha256, h = None if state is None else state.hex(), "{}" if last is None else h
+            yield ObiState(obi, last or 0, sha256, h, place or "", MAX_TIST if since is None else since)
 
     def changed(self, kind: Kind, stamp: int, after: str = "", limit: int = 1000) -> list[Obi]:
         """At most ``limit`` with (stamp, id) > the given pair, in that order."""
         sql = (
-            f"SELECT id, last, state, h, handle, stamp, due FROM {COLLECTION[kind]} WHERE (stamp, id) > (?, ?)"
+            f"SELECT {_COLUMNS} FROM {COLLECTION[kind]} WHERE (stamp, id) > (?, ?)"
             " ORDER BY stamp, id LIMIT ?"
         )
         heads = self.fetch(sql, (stamp, after, limit))
@@ -464,10 +483,13 @@ class SQLiteCatalogue(Database):
         state = bytes.fromhex(sha256)
         found = [row[0] for low, high in ranges_of(host) for row in self.fetch(sql, (state, low, high, limit))]
         return found[:limit]
+    def held_back(self) -> list[HeldBack]:
+        """The losses that wait for a decision, by run and kind."""
+        return [read(_held_back, doc) for (doc,) in self.fetch("SELECT doc FROM held ORDER BY run, kind")]
 
     def counts(self) -> Counts:
         """Counts by newest state; reads the narrow tables whole (0.1 s a million)."""
-        ((tobis, tobis_held),) = self.fetch("SELECT count(*), count(state) FROM mi")
+        ((tobis, tobis_held),) = self.fetch("SELECT count(last), count(state) FROM mi")
         ((fobis, ever, fobis_held),) = self.fetch("SELECT count(*), count(last), count(state) FROM mo")
         return Counts(tobis_held, tobis - tobis_held, fobis_held, ever - fobis_held, fobis - ever)
 
@@ -551,7 +573,10 @@ def _head_row(obi: Obi, parts: Parts) -> Row:
     head = parts.head
     h = None if len(obi.history) < 2 else history_text(obi.history)
     state = None if head.state is None else bytes.fromhex(head.state)
-    return head.id, head.last, state, h, head.handle or None, head.type or None, head.stamp, head.due
+    return (
+        head.id, head.last, state, h, head.handle or None, head.type or None, head.stamp, head.due,
+        head.place or None, head.since, head.settled,
+    )  # fmt: skip
 
 
 def _history(last: int | None, state: bytes | None, h: str | None) -> History:
@@ -568,6 +593,12 @@ def _remove(db: sqlite3.Connection, before: Obi, after: Obi) -> None:
     states = [(*own, bytes.fromhex(sha256)) for sha256 in old.versions]
     db.executemany("DELETE FROM versions WHERE id = ? AND kind = ? AND sha256 = ?", states)
     db.executemany("DELETE FROM refs WHERE url = ? AND id = ?", [(url, before.id) for url in old.names])
+    claims = [(before.id, *key) for key in old.claims]
+    db.executemany("DELETE FROM claims WHERE id = ? AND tist = ? AND run = ?", claims)
+
+
+def _in_order(claims: list[Claim]) -> tuple[Claim, ...]:
+    return tuple(sorted(claims, key=lambda claim: claim.key)) if len(claims) > 1 else tuple(claims)
 
 
 def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:

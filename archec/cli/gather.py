@@ -52,6 +52,7 @@ _Limit = TypeVar("_Limit", int, float)
 @click.option("--as-of", metavar="DATE", help="The data set's date; else that in its name, else its newest member's.")
 @click.option("--no-fetch", is_flag=True, help="Read templates only; fetch no files.")
 @click.option("--complete", is_flag=True, help="The data set is all of RePEc: archives that it lacks count as lost.")
+@click.option("--salvage", is_flag=True, help="Take what can be read of a damaged tarball; a whole one supersedes it.")
 @click.option("--wait", is_flag=True, help="Wait for another run to end, rather than exit with code 4.")
 @click.option("--resume", is_flag=True, help="Continue the run that was stopped, if there is one.")
 @click.option("--trust-clock", is_flag=True, help="Go on where evidence contradicts this machine's clock.")
@@ -76,6 +77,7 @@ def gather(
     as_of: str | None,
     no_fetch: bool,
     complete: bool,
+    salvage: bool,
     wait: bool,
     trust_clock: bool,
     resume: bool,
@@ -111,6 +113,7 @@ def gather(
         as_of=parse_when(as_of) if as_of is not None else None,
         fetch=not no_fetch,
         complete=complete,
+        salvage=salvage,
         resume=resume,
         wait=wait,
         trust_clock=trust_clock,
@@ -202,10 +205,12 @@ def _begun(line: RunLine, report: Report) -> None:
 
 def _warn(report: Report) -> None:
     """Warnings about a data set that was empty or incomplete."""
-    if not report.files:
+    if report.state == "damaged":
+        note(report.message)
+    elif not report.files:
         note(f"warning: {report.source}: contains no template files")
-    if not report.whole:
-        note(f"warning: {report.source}: is truncated: what could be read was kept, and nothing counts as lost")
+    elif not report.whole:
+        note(f"warning: {report.source}: is damaged: what could be read was kept, and nothing counts as lost")
 
 
 def _positive(option: str, limit: _Limit) -> _Limit:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from archec.catalogue.interface import Catalogue
 from archec.config import Config
-from archec.errors import DataSetError, UsageError
+from archec.errors import DamagedDataSet, DataSetError, UsageError
+from archec.gather.reading import Reading
 from archec.progress import Meter
 from archec.tist import date_in_name, iso
 
@@ -92,6 +93,33 @@ def refuse_nothing(chosen: Chosen, files: int, catalogue: Catalogue) -> None:
             f"{chosen.path}: contains no template files, but the archive holds templates",
             hint="is it mounted, and was it copied whole? Nothing was taken for lost",
         )
+
+
+def refuse_damaged(chosen: Chosen, reading: Reading, *, salvage: bool) -> None:
+    """DamagedDataSet where a data set is not whole, unless what can be read of it is to be taken.
+
+    Then its date must be known otherwise: that of its newest member is not, as members are missing.
+    """
+    if reading.whole:
+        return
+    if not salvage:
+        what = reading.damage.message if reading.damage is not None else "it ends early"
+        raise DamagedDataSet(
+            f"{chosen.path}: {what}: nothing of it was noted",
+            hint="get a whole copy; 'archec gather --salvage' takes what can be read of it",
+        )
+    if not chosen.tist:
+        raise UsageError(f"{chosen.path}: its name does not say its date", hint="give it with --as-of")
+
+
+def refuse_retracted(chosen: Chosen, catalogue: Catalogue) -> None:
+    """UsageError where this very data set was retracted."""
+    for item in catalogue.data_sets() if chosen.sha256 else ():
+        if item.retracted and (item.tist, item.sha256) == (chosen.tist, chosen.sha256):
+            raise UsageError(
+                f"{chosen.path}: this data set was retracted: {item.retracted}",
+                hint=f"'archec retract {item.run} --undo' makes it count again",
+            )
 
 
 def newest_member(path: Path, newest: int) -> int:

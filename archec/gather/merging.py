@@ -1,110 +1,110 @@
 """Merging: a data set, sorted by id, against the catalogue, sorted by id.
 
-Pure over its two streams. Where an id is in both with the same contents nothing comes out, which
+Pure over its two streams. Where an id is in both with the same contents at the same place nothing comes out, which
 is what makes a run over an unchanged data set cheap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from archec.catalogue import codec
-from archec.catalogue.model import ObiState
+from archec.archive.evidence import Unknown, directory_of, hides, shows
+from archec.catalogue.codec import history_of as history_in
+from archec.catalogue.model import Coverage, ObiState
 from archec.gather.spool import Found
 from archec.history import History
 from archec.ids import archive_of
 
 
-class Present(NamedTuple):
-    """A tobi whose contents in the data set are news: new, changed, returned, or in conflict."""
-
-    found: Found
-    sha256: str
-    history: History
-
-
-class Absent(NamedTuple):
-    """A tobi that the catalogue holds as of the data set's tist and that the data set lacks."""
+class Case(NamedTuple):
+    """A tobi whose history the data set may change: the template that counts in the data set, None where there is
+    none, and whether the catalogue knows the tobi."""
 
     id: str
-    archive: str
+    found: Found | None
+    known: bool
 
 
-class Merged:
-    """Counts of a merge, filled while it runs."""
+class Held(NamedTuple):
+    """How many tobis are held as of a data set's date: by the archive of their handle, by the archive's directory
+    where they are."""
 
-    def __init__(self) -> None:
+    archives: Counter[str]
+    directories: Counter[str]
+
+
+class Merge:
+    """A merge and its counts, which are filled while it runs.
+
+    With ``quick`` False every tobi is a case: the data set is not whole, supersedes others, or is superseded.
+    ``unknown`` counts what the data set says nothing of, by the archive and the word for the reason.
+    """
+
+    def __init__(self, coverage: Coverage, tist: int, *, quick: bool) -> None:
+        self._coverage, self._tist, self._quick = coverage, tist, quick
         self.distinct = 0
         self.duplicates = 0
         self.same = 0
+        self.held = Held(Counter(), Counter())
+        self.unknown: Counter[tuple[str, str]] = Counter()
+
+    def cases(self, found: Iterable[Found], known: Iterable[ObiState]) -> Iterator[Case]:
+        """Every tobi about which the data set may say something new, by id."""
+        states = iter(known)
+        state = next(states, None)
+        for item in found:
+            obi = item.id
+            self.distinct += 1
+            if item.times > 1:
+                self.duplicates += item.times - 1
+            while state is not None and state.id < obi:
+                yield from self._absent(state)
+                state = next(states, None)
+            if state is None or state.id != obi:
+                yield Case(obi, item, known=False)
+                continue
+            self._count(state)
+            if (
+                self._quick
+                and state.since <= self._tist
+                and state.place == item.place
+                and state.state == item.sha256.hex()
+                and (not self._coverage.unread or shows(self._coverage, item.place))
+            ):
+                self.same += 1
+            else:
+                yield Case(obi, item, known=True)
+            state = next(states, None)
+        while state is not None:
+            yield from self._absent(state)
+            state = next(states, None)
+
+    def _absent(self, state: ObiState) -> Iterator[Case]:
+        self._count(state)
+        if self._quick and state.since <= self._tist:
+            if state.state is None:
+                return
+            hidden = hides(self._coverage, state.place)
+            if hidden is not None and state.place not in self._coverage.partly:
+                self.not_judged(state.id, state.place, hidden)
+                return
+        yield Case(state.id, None, known=True)
+
+    def not_judged(self, handle: str, place: str, why: Unknown) -> None:
+        """Counts a tobi that is held, and of which the data set says nothing."""
+        self.unknown[archive_of(handle) or directory_of(place), why.word] += 1
+
+    def _count(self, state: ObiState) -> None:
+        now = state.state if state.last <= self._tist else history_of(state).at(self._tist)
+        if now is not None:
+            self.held.archives[archive_of(state.id)] += 1
+            self.held.directories[directory_of(state.place)] += 1
 
 
 def history_of(state: ObiState) -> History:
     """The whole history behind a row of the scan."""
     if state.h is None:
         return History((state.last,), (state.state,))
-    return codec.history_of(state.h)
-
-
-def merge(
-    found: Iterable[Found],
-    known: Iterable[ObiState],
-    tist: int,
-    merged: Merged,
-    *,
-    on_seen: Callable[[str], None],
-    on_held: Callable[[str], None],
-) -> Iterator[Present | Absent]:
-    """Every difference between the data set and the catalogue's state as of ``tist``, by id.
-
-    ``on_seen`` is called with every id of the data set, ``on_held`` with every id that the
-    catalogue holds as of ``tist``.
-    """
-    states = iter(known)
-    state = next(states, None)
-    for item in found:
-        obi = item.id
-        merged.distinct += 1
-        if item.times > 1:
-            merged.duplicates += item.times - 1
-        on_seen(obi)
-        while state is not None and state.id < obi:
-            absent = _absent(state, tist)
-            if absent is not None:
-                on_held(absent.id)
-                yield absent
-            state = next(states, None)
-        sha256 = item.sha256.hex()
-        if state is None or state.id != obi:
-            yield Present(item, sha256, History())
-            continue
-        if state.last <= tist:
-            now = state.state
-            if now is not None:
-                on_held(obi)
-            if now == sha256:
-                merged.same += 1
-            else:
-                yield Present(item, sha256, history_of(state))
-        else:
-            history = history_of(state)
-            now = history.at(tist)
-            if now is not None:
-                on_held(obi)
-            if now == sha256:
-                merged.same += 1
-            else:
-                yield Present(item, sha256, history)
-        state = next(states, None)
-    while state is not None:
-        absent = _absent(state, tist)
-        if absent is not None:
-            on_held(absent.id)
-            yield absent
-        state = next(states, None)
-
-
-def _absent(state: ObiState, tist: int) -> Absent | None:
-    now = state.state if state.last <= tist else history_of(state).at(tist)
-    return Absent(state.id, archive_of(state.id)) if now is not None else None
+    return history_in(state.h)

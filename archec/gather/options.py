@@ -64,6 +64,7 @@ class Options:
     as_of: int | None = None
     fetch: bool = True
     complete: bool = False
+    salvage: bool = False
     resume: bool = False
     wait: bool = False
     trust_clock: bool = False
@@ -77,6 +78,7 @@ class Options:
             "as_of": self.as_of,
             "fetch": self.fetch,
             "complete": self.complete,
+            "salvage": self.salvage,
             "accept": sorted(self.accept),
             "template_files": list(self.template_files),
         }
@@ -94,6 +96,7 @@ class Options:
             as_of=kept.get("as_of"),
             fetch=fetch,
             complete=bool(kept.get("complete")),
+            salvage=bool(kept.get("salvage")),
             accept=self.accept | frozenset(kept.get("accept", ())),
             template_files=tuple(kept.get("template_files", ())),
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from archec.archive.commit import Commits
 from archec.archive.opening import Archive
 from archec.archive.report import Report
-from archec.gather.dataset import Chosen, newest_member, printable, refuse_nothing
+from archec.gather.dataset import Chosen, newest_member, printable, refuse_damaged, refuse_nothing, refuse_retracted
 from archec.gather.files import FilePhase
 from archec.gather.gone import GoneFiles
 from archec.gather.hosts import HostTable
@@ -52,13 +52,15 @@ class Phases:
         config, report, options = self.archive.config, self.report, self.options
         phase = TemplatePhase(
             self.archive, self.committer, self.spool, report, self.meter, chosen.tist, options.accept, options.complete,
-            1 if dry else config.processes, dry,
+            1 if dry else config.processes, dry, chosen.sha256,
         )  # fmt: skip
         with report.timed("templates"):
             reading = phase.read(source)
+            refuse_damaged(chosen, reading, salvage=options.salvage)
             refuse_nothing(chosen, reading.files, self.archive.catalogue)
             if not chosen.tist:
                 chosen = replace(chosen, tist=newest_member(chosen.path, source.newest))
+                refuse_retracted(chosen, self.archive.catalogue)
                 phase = replace(phase, tist=chosen.tist)
                 report.data_set = chosen.tist
                 dated(chosen)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+from archec.archive.evidence import directory_of
 from archec.archive.report import Report, kind_of
 from archec.catalogue.model import Coverage
 from archec.gather.spool import FileRow, SeenRow, Spool
-from archec.redif.handles import place, standing
+from archec.redif.handles import below_root, standing
 from archec.redif.items import Blob, Other, Source, Unread
 from archec.redif.problems import Problem
 from archec.redif.scan import scan
@@ -28,6 +29,8 @@ WORKER_HINT = "out of memory? gather again"
 """What to do about a worker process that dies again and again."""
 _MOST_PROBLEMS = 200
 """Problems that a worker reports in full for each of its tasks; of the rest it counts the codes."""
+_MOST_UNREAD = 1000
+"""Files of one archive that cannot be read and are remembered one by one."""
 
 
 class ChunkRead(NamedTuple):
@@ -45,8 +48,8 @@ class ChunkRead(NamedTuple):
 class Reading:
     """What a run learnt about its data set: running totals, filled by :func:`read_data_set`.
 
-    ``archives`` maps archive codes to whether every file of theirs was read; ``whole`` says that
-    the data set did not break off.
+    ``whole`` says that the data set did not break off, ``damage`` what was wrong where it did. ``left_out`` are members
+    that do not count: later ones of the same path replace them, or they were not read whole and the rest is salvaged.
     """
 
     files: int = 0
@@ -55,16 +58,10 @@ class Reading:
     templates: int = 0
     nameless: int = 0
     kinds: Counter[str] | None = None
-    archives: dict[str, bool] | None = None
-    superseded: frozenset[int] = frozenset()
+    left_out: frozenset[int] = frozenset()
+    coverage: Coverage = field(default_factory=Coverage)
     whole: bool = False
-
-    def coverage(self, *, complete: bool) -> Coverage:
-        """What the data set covers: archives read whole; ``partial`` are those that are there but were
-        not. One that broke off covers nothing, since what is missing could be behind the break."""
-        archives = self.archives or {}
-        covered = frozenset(code for code, read in archives.items() if read and code and self.whole)
-        return Coverage(complete and self.whole, covered, dict.fromkeys(frozenset(archives) - covered, ""))
+    damage: Problem | None = None
 
     def report_to(self, report: Report) -> None:
         """Puts the totals into a run's report."""
@@ -82,6 +79,7 @@ def read_data_set(
     on_more: Callable[[Mapping[str, int]], None],
     on_other: Callable[[str], None],
     on_progress: Callable[[Reading], None],
+    complete: bool = False,
 ) -> Reading:
     """Reads the whole source into the spool. Problems are reported as they come, never fatal; where one file has
     very many, ``on_more`` is given how many of each code there are besides. ``on_other`` gets the path of each file
@@ -92,8 +90,6 @@ def read_data_set(
 
     def take(result: ChunkRead) -> None:
         spool.add(result.rows, result.files)
-        reading.files += len(result.files)
-        reading.unread += sum(1 for file in result.files if not file.read)
         reading.bytes += result.size
         reading.templates += result.templates
         reading.nameless += result.nameless
@@ -114,12 +110,37 @@ def read_data_set(
                 take(done.result(WORKER_HINT))
         for done in pool.results(at_most=0):
             take(done.result(WORKER_HINT))
-    reading.superseded = spool.superseded()
-    reading.archives = {code: True for code in directories if code} | spool.archives(reading.superseded)
-    reading.whole = source.whole
+    reading.files, reading.unread = spool.count()
+    reading.left_out = spool.superseded()
+    reading.whole, reading.damage = source.whole, source.damage
     for problem in (*source.warnings, *filter(None, [source.damage])):
         on_problem(problem)
+    if source.whole:
+        reading.coverage = _coverage(spool, directories, reading.left_out, complete=complete)
+    else:
+        reading.left_out |= spool.unread()
     return reading
+
+
+def _coverage(spool: Spool, directories: set[str], left_out: frozenset[int], *, complete: bool) -> Coverage:
+    """What a data set that was read whole has looked at.
+
+    Where an archive has very many files that cannot be read, it counts as a directory that cannot.
+    """
+    read = directories | {directory_of(place) for place in spool.places()}
+    unread: dict[str, str] = {}
+    partly: dict[str, str] = {}
+    in_directory: Counter[str] = Counter()
+    for place, in_part, digest in spool.unreadable(left_out):
+        directory = directory_of(place)
+        in_directory[directory] += 1
+        if in_directory[directory] <= _MOST_UNREAD:
+            (partly if in_part else unread)[place.rstrip("/")] = digest
+        else:
+            unread[directory] = "too-many"
+    for place in unread:
+        partly.pop(place, None)
+    return Coverage(complete, frozenset(read), unread, partly)
 
 
 def _chunks(
@@ -140,24 +161,16 @@ def _chunks(
                 yield blobs, size
                 blobs, size = [], 0
         elif isinstance(item, Unread):
-            spool.add((), [FileRow(os.fsencode(item.path), item.member, _archive_behind(item.path), 0)])
-            reading.files += 1
-            reading.unread += 1
+            row = FileRow(os.fsencode(item.path), item.member, below_root(item.path), 0, 0, item.problem.code)
+            spool.add((), [row])
             on_problem(item.problem)
         elif isinstance(item, Other):
-            directories.add(place(item.path).archive)
+            directories.add(directory_of(below_root(item.path)))
             on_other(item.path)
         else:
-            directories.add(place(item.path + "/-").archive)
+            directories.add(directory_of(below_root(item.path.rstrip("/") + "/-")))
     if blobs:
         yield blobs, size
-
-
-def _archive_behind(path: str) -> str:
-    """The archive that something unread belongs to: the one it lies in, else the one that it may be
-    itself (a link, or a directory that cannot be entered, in place of an archive's directory)."""
-    code = place(path).archive or place(path + "/-").archive
-    return code if code.isalnum() else ""
 
 
 def chunk_reader(folder: Path) -> Callable[[list[Blob]], ChunkRead]:
@@ -188,8 +201,10 @@ def _read(blobs: list[Blob], folder: Path) -> ChunkRead:
             size += len(blob.data)
             _add_problems(found.problems, problems, more)
             path = os.fsencode(blob.path)
-            if blob.part == 0 or not found.read:
-                files.append(FileRow(path, blob.member, place(blob.path).archive, int(found.read)))
+            there = below_root(blob.path)
+            if blob.part == 0 or not found.read or found.templates:
+                digest = "" if found.read else sha256(blob.data, usedforsecurity=False).hexdigest()
+                files.append(FileRow(path, blob.member, there, int(found.read), int(bool(found.templates)), digest))
             for template in found.templates:
                 templates += 1
                 kinds[kind_of(template.kind)] += 1
@@ -203,6 +218,7 @@ def _read(blobs: list[Blob], folder: Path) -> ChunkRead:
                         sha256(template.text, usedforsecurity=False).digest(),
                         standing(template.handle, template.id, blob.path),
                         path,
+                        there,
                         blob.member,
                         (blob.part << 32) + template.index,
                         template.handle,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,14 +21,15 @@ from archec.archive.runs import recounted
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
-from archec.errors import ArchecError, DataSetError, Exit, LockHeld, UsageError
+from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, LockHeld, UsageError, gravest
 from archec.gather.clock import check_clock, read_clock
-from archec.gather.dataset import Chosen, choose, hashed, printable
+from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
 from archec.gather.options import Options
 from archec.gather.phases import Phases
 from archec.gather.plan import due_files
-from archec.gather.received import received, received_path
+from archec.gather.received import received
 from archec.gather.spool import Spool
+from archec.gather.sweeping import sweep
 from archec.gather.visits import RunTime, run_time
 from archec.progress import Meter, Silent
 from archec.redif.items import Source
@@ -40,7 +40,7 @@ from archec.store.journal_reader import journals, read_batches
 from archec.store.journal_writer import JournalWriter, tidy
 from archec.store.layout import Layout, open_store
 from archec.store.lock import RunLock, holder
-from archec.store.writer import Writer, sweep_parts, sweep_runs
+from archec.store.writer import Writer
 from archec.tist import stamp
 from archec.workers.child import RARE_COLLECTIONS
 
@@ -50,13 +50,13 @@ _TEMPLATES = (8000, 10.0)
 """Items and seconds after which templates are committed: they are small."""
 
 
+_CODES = {"budget": Exit.BUDGET, "damaged": Exit.DAMAGED, "network-down": Exit.NETWORK_DOWN}
+
+
 def exit_code(report: Report) -> Exit:
     """The exit code of a run that came to its end."""
-    if report.state == "network-down":
-        return Exit.NETWORK_DOWN
-    if report.state == "budget":
-        return Exit.BUDGET
-    return Exit.LOSSES_HELD_BACK if report.held_back else Exit.DONE
+    held_back = {Exit.LOSSES_HELD_BACK} if report.held_back else set()
+    return gravest(held_back | {_CODES.get(report.state, Exit.DONE)})
 
 
 def _ignore(report: Report) -> None:
@@ -78,13 +78,14 @@ def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ig
         catch_up(layout, catalogue)
         last = _taken_up(archive, options, last_run(layout))
         if last is not None:
-            _sweep(config, layout, last)
+            sweep(config, layout, last)
         if options.resume:
             return _resume(archive, options, meter, begun, last)
         if last is not None and not options.trust_clock:
             check_clock(archive, last.journal, ask=options.fetch)
         run = stamp(last.journal.tist if last is not None else None)
         chosen = hashed(choose(config, options.file, options.as_of, run), meter)
+        refuse_retracted(chosen, catalogue)
         if last is not None and not last.journal.finished:
             close_interrupted_run(archive, last)
         report = Report(run, chosen.tist, chosen.form, chosen.source)
@@ -159,6 +160,8 @@ def _run(
             report.state = "held-back" if report.held_back else "done"
             if options.fetch:
                 report.state = phases.visit_files() or ("held-back" if report.held_back else "done")
+        except DamagedDataSet as error:
+            report.state, report.message = "damaged", str(error)
         except BaseException as error:
             for item in committer.uncommitted:
                 report.forget(item.record)
@@ -234,19 +237,6 @@ def _lock(stack: ExitStack, layout: Layout, meter: Meter, *, wait: bool) -> None
                 waiting_for = who.what
                 meter.phase(f"waiting for {who.what}", None)
             time.sleep(0.02)
-
-
-def _sweep(config: Config, layout: Layout, last: LastRun) -> None:
-    """Removes the temporary files and the scratch space that a killed run left."""
-    sweep_runs(layout)
-    shutil.rmtree(config.work_path / str(last.journal.tist), ignore_errors=True)
-    with suppress(OSError):
-        received_path(config.work_path, last.journal.tist).unlink()
-    if not last.journal.finished:
-        tists = {last.journal.tist}
-        if last.start is not None and last.start.data_set:
-            tists.add(last.start.data_set)
-        sweep_parts(layout, tists)
 
 
 def _record_stop(committer: Committer, report: Report, error: ArchecError | KeyboardInterrupt) -> None:

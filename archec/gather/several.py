@@ -49,7 +49,7 @@ def still_to_read(
     stopped = last.start.source if last is not None and last.start is not None and last.resumable else ""
     if last is not None and stopped and stopped not in {one.source for one in chosen}:
         raise UsageError(f"the run to resume, {last.journal.tist}, reads {stopped}, which is none of these data sets")
-    done = {(one.tist, one.name) for one in known}
+    done = {(one.tist, one.name) for one in known if one.whole}
     for one in chosen:
         if one.source == stopped:
             yield one, True

@@ -11,7 +11,6 @@ import os
 import shutil
 import sqlite3
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -24,12 +23,12 @@ from archec.sqlite import Database, Role
 
 _SCHEMA = """
 CREATE TABLE seen (
-    id TEXT NOT NULL, sha256 BLOB NOT NULL, own INTEGER NOT NULL, path BLOB NOT NULL,
+    id TEXT NOT NULL, sha256 BLOB NOT NULL, own INTEGER NOT NULL, path BLOB NOT NULL, place TEXT NOT NULL,
     member INTEGER NOT NULL, number INTEGER NOT NULL, handle TEXT NOT NULL, line INTEGER NOT NULL,
     encoding TEXT NOT NULL, spool INTEGER NOT NULL, start INTEGER NOT NULL, size INTEGER NOT NULL);
-CREATE TABLE files (path BLOB NOT NULL, member INTEGER NOT NULL, archive TEXT NOT NULL, read INTEGER NOT NULL,
-    PRIMARY KEY (path, member)) WITHOUT ROWID;
-CREATE TABLE losses (archive TEXT NOT NULL, id TEXT NOT NULL);
+CREATE TABLE files (path BLOB NOT NULL, member INTEGER NOT NULL, place TEXT NOT NULL, read INTEGER NOT NULL,
+    found INTEGER NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (path, member)) WITHOUT ROWID;
+CREATE TABLE losses (archive TEXT NOT NULL, directory TEXT NOT NULL, id TEXT NOT NULL);
 CREATE TABLE plan (host TEXT NOT NULL, rank INTEGER NOT NULL, url TEXT NOT NULL, PRIMARY KEY (host, rank))
     WITHOUT ROWID;
 """
@@ -44,13 +43,14 @@ class SeenRow(NamedTuple):
     """One template of the data set and where its text lies in the spool files.
 
     ``own`` is the standing of the template (:func:`archec.redif.handles.standing`); ``number`` orders the templates of
-    a file; ``path`` is as on disk (bytes order decides).
+    a file; ``path`` is as on disk (bytes order decides), ``place`` the same below the root of RePEc.
     """
 
     id: str
     sha256: bytes
     own: int
     path: bytes
+    place: str
     member: int
     number: int
     handle: str
@@ -62,21 +62,41 @@ class SeenRow(NamedTuple):
 
 
 class FileRow(NamedTuple):
-    """One file of the data set; ``read`` 0 means that its absences are no evidence."""
+    """One file of the data set, or a part of one. ``read`` 0 means that its absences are no evidence; then ``digest``
+    is the sha256 of its bytes, or the code of the problem. ``found``: templates were found in it."""
 
     path: bytes
     member: int
-    archive: str
+    place: str
     read: int
+    found: int = 0
+    digest: str = ""
+
+
+class Unreadable(NamedTuple):
+    """A file that could not be read, or only ``partly``; ``digest`` as in its :class:`FileRow`."""
+
+    place: str
+    partly: bool
+    digest: str
 
 
 class Found(NamedTuple):
-    """The winning template of an id: its sha256 and its row; ``times``: how often the id was seen."""
+    """The winning template of an id: its sha256, its place and its row; ``times``: how often the id was seen."""
 
     id: str
     sha256: bytes
+    place: str
     row: int
     times: int
+
+
+class Loss(NamedTuple):
+    """A tobi that the data set says is lost: the archive of its handle, and the archive's directory where it was."""
+
+    archive: str
+    directory: str
+    id: str
 
 
 class Spool:
@@ -121,13 +141,14 @@ class Spool:
         """Adds what a reading worker found. A file of which a part could not be read is not read."""
         with self._file.translated():
             self._db.execute("BEGIN")
-            self._db.executemany("INSERT INTO seen VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", rows)
+            self._db.executemany("INSERT INTO seen VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
             self._db.executemany(
-                "INSERT INTO files VALUES (?,?,?,?)"
-                " ON CONFLICT (path, member) DO UPDATE SET read = min(read, excluded.read)",
+                "INSERT INTO files VALUES (?,?,?,?,?,?) ON CONFLICT (path, member) DO UPDATE SET"
+                " read = min(read, excluded.read), found = max(found, excluded.found),"
+                " digest = iif(excluded.read = 0 AND digest < excluded.digest, excluded.digest, digest)",
                 files,
             )
-            self._ids.inserted(len(rows), sum([len(row[0]) for row in rows]))
+            self._ids.inserted(len(rows), sum([len(row[0]) + len(row[4]) for row in rows]))
             self._db.execute("COMMIT")
 
     def superseded(self) -> frozenset[int]:
@@ -139,36 +160,53 @@ class Spool:
             )
             return frozenset([member for (member,) in rows])
 
-    def archives(self, superseded: frozenset[int]) -> dict[str, bool]:
-        """Archive codes that the data set has files of: whether all of them were read."""
-        archives: dict[str, bool] = {}
+    def count(self) -> tuple[int, int]:
+        """How many files there are, and how many of them could not be read."""
         with self._file.translated():
-            for archive, member, read in self._db.execute("SELECT archive, member, read FROM files"):
-                archives[archive] = archives.get(archive, True) and (bool(read) or member in superseded)
-        return archives
+            files, read = self._db.execute("SELECT count(*), coalesce(sum(read), 0) FROM files").fetchone()
+            return files, files - read
+
+    def unread(self) -> frozenset[int]:
+        """Members of which some part could not be read."""
+        with self._file.translated():
+            return frozenset([member for (member,) in self._db.execute("SELECT member FROM files WHERE read = 0")])
+
+    def places(self) -> Iterator[str]:
+        """The places of all files, with repeats."""
+        with self._file.translated():
+            for (place,) in self._db.execute("SELECT place FROM files"):
+                yield place
+
+    def unreadable(self, superseded: frozenset[int]) -> Iterator[Unreadable]:
+        """The files that could not be read."""
+        with self._file.translated():
+            sql = "SELECT place, found, digest, member FROM files WHERE read = 0"
+            for place, found, digest, member in self._db.execute(sql):
+                if member not in superseded:
+                    yield Unreadable(place, bool(found), digest)
 
     def found(self, superseded: frozenset[int]) -> Iterator[Found]:
         """The winner of each id, by id (design, section 4): own directory, path, place in file."""
         with self._file.translated():
-            last, sha256, row = "", b"", 0
+            last, sha256, place, row = "", b"", "", 0
             others: list[int] = []
-            for obi, this_row, this_sha256 in self._ids:
+            for obi, this_row, this_sha256, this_place in self._ids:
                 if obi == last:
                     others.append(this_row)
                     continue
                 if last:
-                    yield from self._winner(last, sha256, row, others, superseded)
-                last, sha256, row = obi, this_sha256, this_row
+                    yield from self._winner(last, sha256, place, row, others, superseded)
+                last, sha256, place, row = obi, this_sha256, this_place, this_row
                 if others:
                     others = []
             if last:
-                yield from self._winner(last, sha256, row, others, superseded)
+                yield from self._winner(last, sha256, place, row, others, superseded)
 
     def _winner(
-        self, obi: str, sha256: bytes, row: int, others: list[int], superseded: frozenset[int]
+        self, obi: str, sha256: bytes, place: str, row: int, others: list[int], superseded: frozenset[int]
     ) -> Iterator[Found]:
         if not others and not superseded:
-            yield Found(obi, sha256, row, 1)
+            yield Found(obi, sha256, place, row, 1)
             return
         best: tuple[int, bytes, int, int] | None = None
         times = 0
@@ -179,9 +217,9 @@ class Spool:
             times += 1
             this = rank(seen.own, seen.path, seen.member, seen.number)
             if best is None or this > best:
-                best, sha256, row = this, seen.sha256, candidate
+                best, sha256, place, row = this, seen.sha256, seen.place, candidate
         if best is not None:
-            yield Found(obi, sha256, row, times)
+            yield Found(obi, sha256, place, row, times)
 
     def row(self, number: int) -> SeenRow:
         """One row in full."""
@@ -198,29 +236,18 @@ class Spool:
                     found[number] = SeenRow(*row)
         return found
 
-    def ids_of(self, archive: str) -> Iterator[str]:
-        """All ids of one archive that were seen, with repeats."""
-        with self._file.translated():
-            yield from self._ids.between(f"RePEc:{archive}", f"RePEc:{archive};")
-
-    def add_losses(self, losses: Iterable[tuple[str, str]]) -> None:
-        """Adds (archive, id) of tobis that the data set says are lost; by id over all calls."""
+    def add_losses(self, losses: Iterable[Loss]) -> None:
+        """Adds tobis that the data set says are lost; by id over all calls."""
         with self._file.translated():
             self._db.execute("BEGIN")
-            self._db.executemany("INSERT INTO losses VALUES (?,?)", losses)
+            self._db.executemany("INSERT INTO losses VALUES (?,?,?)", losses)
             self._db.execute("COMMIT")
 
-    def loss_counts(self) -> dict[str, int]:
-        """How many losses each archive would have."""
+    def losses(self) -> Iterator[Loss]:
+        """The losses, by id."""
         with self._file.translated():
-            return Counter([archive for (archive,) in self._db.execute("SELECT archive FROM losses")])
-
-    def losses(self, held_back: frozenset[str]) -> Iterator[str]:
-        """Ids that are lost, of archives that are not held back, by id."""
-        with self._file.translated():
-            for archive, obi in self._db.execute("SELECT archive, id FROM losses ORDER BY rowid"):
-                if archive not in held_back:
-                    yield obi
+            for row in self._db.execute("SELECT archive, directory, id FROM losses ORDER BY rowid"):
+                yield Loss(*row)
 
     def add_plan(self, rows: Iterable[tuple[str, int, str]]) -> None:
         """Adds (host, rank, url) of files to visit."""
@@ -250,15 +277,17 @@ class Spool:
 
 # -- sorting by id ----------------------------------------------------------------------------------
 
-SORTED_SCHEMA = "CREATE TABLE sorted (id TEXT NOT NULL, row INTEGER NOT NULL, sha256 BLOB NOT NULL);"
+SORTED_SCHEMA = """
+CREATE TABLE sorted (id TEXT NOT NULL, row INTEGER NOT NULL, sha256 BLOB NOT NULL, place TEXT NOT NULL);
+"""
 _MOST = 100_000
 _MOST_TEXT = 8_000_000
-"""Rows, and characters of their ids, of one sorted run: a quarter of the page cache at most."""
+"""Rows, and characters of their ids and places, of one sorted run: a quarter of the page cache at most."""
 _IN_MEMORY = 60_000
 """Entries that are in memory while runs are merged, over all runs."""
 
-Entry = tuple[str, int, bytes]
-"""An id, the row of ``seen`` that has it, the sha256 of its text."""
+Entry = tuple[str, int, bytes, str]
+"""An id, the row of ``seen`` that has it, the sha256 of its text, its place."""
 
 _id = itemgetter(0)
 
@@ -277,7 +306,7 @@ class SortedIds:
         self._runs: list[tuple[int, int]] = []
 
     def inserted(self, rows: int, text: int) -> None:
-        """So many rows were inserted, with so many characters in their ids; within the caller's transaction."""
+        """So many rows were inserted, with so many characters in ids and places; within the caller's transaction."""
         self._rows += rows
         self._text += text
         if self._rows - self._sorted >= self._most or self._text >= _MOST_TEXT:
@@ -287,7 +316,8 @@ class SortedIds:
         first, last = self._sorted + 1, self._rows
         if first <= last:
             self._db.execute(
-                "INSERT INTO sorted SELECT id, rowid, sha256 FROM seen WHERE rowid BETWEEN ? AND ? ORDER BY id, rowid",
+                "INSERT INTO sorted SELECT id, rowid, sha256, place FROM seen"
+                " WHERE rowid BETWEEN ? AND ? ORDER BY id, rowid",
                 (first, last),
             )
             self._runs.append((first, last))
@@ -310,28 +340,7 @@ class SortedIds:
             ready.sort(key=_id)
             yield from ready
 
-    def between(self, low: str, high: str) -> Iterator[str]:
-        """The ids from ``low`` up to but without ``high``, with repeats, in no particular order."""
-        self._sort()
-        for first, last in self._runs:
-            for obi, _, _ in self._run(self._from(low, first, last), last):
-                if obi >= high:
-                    break
-                yield obi
-
     def _run(self, first: int, last: int) -> sqlite3.Cursor:
         return self._db.execute(
-            "SELECT id, row, sha256 FROM sorted WHERE rowid BETWEEN ? AND ? ORDER BY rowid", (first, last)
+            "SELECT id, row, sha256, place FROM sorted WHERE rowid BETWEEN ? AND ? ORDER BY rowid", (first, last)
         )
-
-    def _from(self, low: str, first: int, last: int) -> int:
-        """The first place in a run whose id is not less than ``low``; one after the last where all are."""
-        end = last + 1
-        while first < end:
-            middle = (first + end) // 2
-            (obi,) = self._db.execute("SELECT id FROM sorted WHERE rowid=?", (middle,)).fetchone()
-            if obi < low:
-                first = middle + 1
-            else:
-                end = middle
-        return first

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from array import array
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
-from msgspec.structs import replace
+import msgspec
 
 from archec.archive.commit import CommitItem, Commits
+from archec.archive.conclusions import concluded, evidence_of
+from archec.archive.evidence import Evidence, coverage_set, directory_of
+from archec.archive.judging import Judgement, Verdict, claim_of, judged, merged, said, verdict_after
 from archec.archive.opening import Archive
 from archec.archive.report import Report
-from archec.catalogue.model import Coverage, DataSet, Note, Version
-from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
-from archec.gather.losses import Observations, coverage_set, covers, handle_set, hash_of, is_held_back
-from archec.gather.merging import Merged, Present, merge
+from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
+from archec.catalogue.records import DataSetRead, LossesHeldBack, ObiChange, RunEnd, SetAdded
+from archec.gather.losses import group_of, groups_to_hold_back, held_back_record
+from archec.gather.merging import Case, Held, Merge
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
-from archec.gather.spool import SeenRow, Spool
+from archec.gather.spool import Loss, SeenRow, Spool
 from archec.gather.writing import Job, Written, writing
-from archec.history import Change, History
 from archec.ids import archive_of
 from archec.progress import Meter
 from archec.redif.items import Source
 from archec.redif.problems import Problem
-from archec.store.interface import HardLink, Placement
+from archec.store.interface import Placement
 from archec.store.writer import sweep_parts
 from archec.workers.pool import Done, Pool
 
-_ABSENT = "not in its archive's directory, which was read whole"
 _CHUNK = 500
 _INLINE = 2 << 20
 _JOB_WEIGHT = 1000
@@ -38,10 +38,20 @@ _AHEAD = 6
 _BATCH = 1000
 
 
+class News(NamedTuple):
+    """A template that is to be written: what is known of it, the claims to add, what follows from them."""
+
+    obi: Obi
+    added: list[Claim]
+    judgement: Judgement
+    row: SeenRow
+
+
 @dataclass(frozen=True, slots=True)
 class TemplatePhase:
-    """What the phase works with. ``tist`` is the data set's; ``accept`` names archives whose losses are let through, or
-    ``all``; ``complete`` says that the data set is all of RePEc; ``dry`` that nothing is stored."""
+    """What the phase works with. ``tist`` is the data set's, ``sha256`` that of its file, if it is one; ``accept``
+    names archives whose losses are let through, or ``all``; ``complete`` says that the data set is all of RePEc;
+    ``dry`` that nothing is stored."""
 
     archive: Archive
     committer: Commits
@@ -53,18 +63,7 @@ class TemplatePhase:
     complete: bool
     workers: int
     dry: bool = False
-
-    def merge(self, reading: Reading, name: str) -> None:
-        """Merges what was read with the catalogue; ``name`` is the data set's."""
-        draft = reading.coverage(complete=self.complete)
-        self.report.complete = draft.complete
-        seen, held = self._merge(reading, draft)
-        held_back = self._guard(held)
-        self._lose(held_back)
-        self._close(name, draft, held_back, seen)
-        self.committer.commit()
-
-    # -- reading ----------------------------------------------------------------------------------
+    sha256: str = ""
 
     def read(self, source: Source) -> Reading:
         """Reads an open source into the spool."""
@@ -74,235 +73,264 @@ class TemplatePhase:
             self.meter.at(source.position, f"{reading.templates:,} templates")
 
         reading = read_data_set(
-            source, self.spool, workers=self.workers,
+            source, self.spool, workers=self.workers, complete=self.complete,
             on_problem=self.report.problem, on_more=self.report.more_problems, on_other=self.report.other_file,
             on_progress=progress,
         )
         reading.report_to(self.report)
         return reading
 
-    # -- merging ----------------------------------------------------------------------------------
-
-    def _merge(self, reading: Reading, draft: Coverage) -> tuple[dict[str, array[int]], Counter[str]]:
-        """Writes what is news and spools the losses; gives the seen ids that are not covered, and
-        how many tobis each archive holds as of the data set's tist."""
-        observations = Observations(self.archive.catalogue.data_sets(), self.archive.catalogue.keyed)
-        seen: defaultdict[str, array[int]] = defaultdict(_hashes)
-        held: Counter[str] = Counter()
-        covered_codes = draft.covered
-
-        def on_seen(obi: str) -> None:
-            code = archive_of(obi)
-            if code not in covered_codes and not covers(draft, obi):
-                seen[code].append(hash_of(obi))
-
-        merged = Merged()
-        total = reading.templates
-        self.meter.phase("merging templates", total or None)
-        known = self.archive.catalogue.scan()
-        found = self.spool.found(reading.superseded)
-        losses: list[tuple[str, str]] = []
-        order = (self.archive.layout, self.spool.folder, self.tist, not self.dry)
-        pool: Pool[list[Job], list[Written]] = Pool(
-            "archec.gather.writing:writing", order, list[Written],
-            workers=self.workers, here=writing(*order), inline=_INLINE,
-        )  # fmt: skip
-        with pool:
-            waiting: dict[str, tuple[Present, Change, SeenRow]] = {}
-            news: list[Present] = []
-
-            def write() -> None:
-                jobs = self._jobs(news, observations, waiting)
-                if jobs:
-                    weight = sum(job.size + _JOB_WEIGHT for job in jobs)
-                    pool.submit(jobs, weight)
-                news.clear()
-
-            for item in merge(
-                found, known, self.tist, merged, on_seen=on_seen, on_held=lambda obi: _count(held, obi)
-            ):
-                if merged.distinct & 1023 == 0:
-                    self.meter.at(merged.distinct)
-                if isinstance(item, Present):
-                    news.append(item)
-                    if len(news) >= _CHUNK:
-                        write()
-                        self._take(pool.results(at_most=_AHEAD * self.workers), waiting)
-                        self.meter.at(merged.distinct)
-                elif covers(draft, item.id) and not observations.observes(item.id, self.tist):
-                    losses.append((item.archive, item.id))
-                    if len(losses) >= _BATCH:
-                        self.spool.add_losses(losses)
-                        losses = []
-            write()
-            self._take(pool.results(at_most=0), waiting)
-        self.spool.add_losses(losses)
-        self.committer.commit()
-        if pool.lost:
-            sweep_parts(self.archive.layout, {self.tist})  # what workers that died were writing
-        self.report.duplicates = merged.duplicates
-        self.report.tobis["same"] += merged.same
-        return dict(seen), held
-
-    def _jobs(
-        self,
-        news: Sequence[Present],
-        observations: Observations,
-        waiting: dict[str, tuple[Present, Change, SeenRow]],
-    ) -> list[Job]:
-        """What there is to write; what waits for it goes to ``waiting``."""
-        rows = self.spool.rows([item.found.row for item in news])
-        jobs: list[Job] = []
-        for item in news:
-            obi, row = item.found.id, rows[item.found.row]
-            if self._conflicts(item, observations):
-                self._conflict(obi, row.path.decode("utf-8", "backslashreplace"), row.line)
-                continue
-            change = item.history.observe(
-                self.tist, item.sha256, lambda after, before, obi=obi: observations.next(obi, after, before)  # type: ignore[misc]
-            )
-            entry = item.history.entry_at(self.tist)
-            before = entry[0] if entry is not None and entry[1] is not None else None
-            waiting[obi] = (item, change, row)
-            path = row.path.decode("utf-8", "surrogateescape")
-            jobs.append(Job(obi, path, row.line, row.spool, row.start, row.size, before))
-        return jobs
-
-    def _conflicts(self, item: Present, observations: Observations) -> bool:
-        """Whether another data set of this date is known that says something else of the tobi."""
-        history = item.history
-        if history.conflicts(self.tist, item.sha256):
-            return True
-        return history.at(self.tist) is not None and observations.observes(item.found.id, self.tist)
-
-    def _conflict(self, obi: str, path: str, line: int) -> None:
-        self.report.conflicts += 1
-        self.report.problem(
-            Problem(path, line, "conflict", f"{obi}: other contents are held for the data set of this date")
-        )
-
-    def _take(
-        self,
-        results: Iterator[Done[list[Job], list[Written]]],
-        waiting: dict[str, tuple[Present, Change, SeenRow]],
-    ) -> None:
-        for done in results:
-            for written in done.result(WORKER_HINT):
-                present, change, row = waiting.pop(written.id)
-                for problem in written.problems:
-                    self.report.problem(problem)
-                self.committer.add(self._present(present, change, row, written))
-
-    def _present(self, item: Present, change: Change, row: SeenRow, written: Written) -> CommitItem:
-        kind = _kind(item.history, self.tist, written.how)
-        self.report.tobis[kind] += 1
-        self.report.stored_bytes += written.size
-        path = row.path.decode("utf-8", "backslashreplace")
-        notes = {self.tist: Note(self.report.run, kind, path=path, line=row.line, encoding=row.encoding)}
-        placement = Placement(written.temp, self.tist, written.id, written.sha256)
-        return self._item(written.id, row.handle, item.history, change, notes, written.version(), placement)
-
-    def _item(
-        self,
-        obi: str,
-        handle: str,
-        history: History,
-        change: Change,
-        notes: dict[int, Note],
-        version: Version | None,
-        placement: Placement | None,
-    ) -> CommitItem:
-        restated: list[HardLink] = []
-        entry = history.entry_at(self.tist)
-        for tist, state in change.put.items():
-            if tist == self.tist:
-                continue
-            lost = Note(self.report.run, "lost", reason=_ABSENT)
-            notes[tist] = lost if state is None else Note(self.report.run, "restated")
-            if state is not None and entry is not None:
-                restated.append(HardLink(entry[0], obi, tist, obi))
-        if placement is not None and change.put.get(self.tist) is None:
-            self.committer.discard(placement.temp)  # held at this tist by the entry before it
-            placement = None
-        notes = {tist: note for tist, note in notes.items() if tist in change.put}
-        record = ObiChange("tobi", obi, handle, dict(change.put), change.drop, version, notes)
-        return CommitItem(record, placement, (), tuple(restated), fresh=not len(history))
-
-    # -- losses -----------------------------------------------------------------------------------
-
-    def _guard(self, held: Counter[str]) -> frozenset[str]:
-        """The archives whose losses are held back; says so in the report."""
-        held_back: dict[str, int] = {}
-        for code, losses in self.spool.loss_counts().items():
-            accepted = "all" in self.accept or code in self.accept
-            if not accepted and is_held_back(self.archive.config, losses, held[code]):
-                held_back[code] = losses
-        self.report.held_back = held_back
-        return frozenset(held_back)
-
-    def _lose(self, held_back: frozenset[str]) -> None:
-        observations = Observations(self.archive.catalogue.data_sets(), self.archive.catalogue.keyed)
-        ids = self.spool.losses(held_back)
-        while batch := list(islice(ids, _BATCH)):
-            tobis = self.archive.catalogue.obis("tobi", batch)
-            for obi in batch:
-                tobi = tobis[obi]
-                change = tobi.history.observe(
-                    self.tist, None, lambda after, before, obi=obi: observations.next(obi, after, before)  # type: ignore[misc]
-                )
-                if not change:
-                    continue
-                self.report.tobis["lost"] += 1
-                note = Note(self.report.run, "lost", reason=_ABSENT)
-                self.committer.add(
-                    self._item(obi, tobi.handle, tobi.history, change, {self.tist: note}, None, None)
-                )
-
-    def _close(
-        self,
-        name: str,
-        draft: Coverage,
-        held_back: frozenset[str],
-        seen: dict[str, array[int]],
-    ) -> None:
-        """The data set becomes known: from now on its absences count."""
-        for code in held_back:
-            seen[code] = _hashes(map(hash_of, self.spool.ids_of(code)))
-        unread = frozenset(draft.partial)
-        partial: dict[str, str] = {}
-        sets = []
-        for code in sorted({*unread, *seen, *held_back}):
-            hashes = seen.get(code, _hashes())
-            if not hashes and code not in unread and code not in held_back:
-                continue
-            handles = handle_set(hashes)
-            partial[code] = handles.key
-            sets.append(handles)
-        coverage = coverage_set(
-            replace(draft, covered=draft.covered - held_back, partial=partial, guarded=held_back)
-        )
-        for item in (*sets, coverage):
+    def merge(self, reading: Reading, name: str) -> None:
+        """Merges what was read with the catalogue; ``name`` is the data set's."""
+        before = evidence_of(self.archive.catalogue)
+        known = known_as(before, self.tist, self.sha256, whole=reading.whole)
+        coverage = reading.coverage
+        if known is not None and before.coverage(known).complete:
+            coverage = msgspec.structs.replace(coverage, complete=True)
+        self.report.complete = coverage.complete
+        kept = coverage_set(coverage)
+        run = known.run if known is not None else self.report.run
+        data_set = DataSet(self.tist, run, name, kept.key if reading.whole else "", self.sha256, reading.whole)
+        evidence = before.with_data_set(data_set, (kept,), None)
+        merging = _Merging(self, evidence, data_set, newest=_is_newest(before, data_set))
+        quick = data_set.whole and _leaves_others(before, evidence, data_set)
+        held = merging.merge(reading, Merge(coverage, self.tist, quick=quick))
+        held_back, lists = merging.losses(held, kept)
+        for item in (kept, *lists) if data_set.coverage else lists:
             if self.archive.catalogue.keyed(item.key) is None:
                 self.committer.add(CommitItem(SetAdded.of(item)))
-        record = DataSetRead(DataSet(self.tist, self.report.run, name, coverage.key))
+        if held_back.groups or any(item.run == run for item in self.archive.catalogue.held_back()):
+            self.committer.add(CommitItem(LossesHeldBack(held_back)))
         # In this order: a run that is known to be merged has its report.
         self.committer.add(CommitItem(RunEnd(self.report.run, "running", self.report.as_value())))
-        self.committer.add(CommitItem(record))
+        self.committer.add(CommitItem(DataSetRead(data_set)))
+        self.committer.commit()
 
 
-def _hashes(numbers: Iterable[int] = ()) -> array[int]:
-    """Numbers of 64 bits, at a fifth of a list's memory: a data set that breaks off may have millions."""
-    return array("Q", numbers)
+def known_as(evidence: Evidence, tist: int, sha256: str, *, whole: bool) -> DataSet | None:
+    """The data set under which the archive knows these bytes at this date."""
+    if not sha256:
+        return None
+    same = (item for item in evidence.data_sets if (item.tist, item.sha256, item.whole) == (tist, sha256, whole))
+    return next(same, None)
 
 
-def _count(held: Counter[str], obi: str) -> None:
-    held[archive_of(obi)] += 1
+def _is_newest(before: Evidence, data_set: DataSet) -> bool:
+    """Whether a data set is later than all that are known."""
+    return not before.data_sets or before.data_sets[-1].tist < data_set.tist
 
 
-def _kind(history: History, tist: int, difference: str) -> str:
-    entry = history.entry_at(tist)
-    if entry is None:
+def _leaves_others(before: Evidence, after: Evidence, data_set: DataSet) -> bool:
+    """Whether a data set speaks, and every other one speaks as it did."""
+    others = [item for item in before.data_sets if item.tist == data_set.tist and item.run != data_set.run]
+    return after.speaks(data_set) and all(before.speaks(item) == after.speaks(item) for item in others)
+
+
+class _Merging:
+    """One merge on its way."""
+
+    def __init__(self, phase: TemplatePhase, evidence: Evidence, data_set: DataSet, *, newest: bool) -> None:
+        self._phase, self._evidence, self._data_set, self._newest = phase, evidence, data_set, newest
+        self._report, self._spool, self._committer = phase.report, phase.spool, phase.committer
+        self._waiting: dict[str, News] = {}
+        self._losses: list[Loss] = []
+        self._same_date = [
+            item for item in evidence.data_sets if item.tist == data_set.tist and item.run != data_set.run
+        ]
+
+    # -- what is there ----------------------------------------------------------------------------
+
+    def merge(self, reading: Reading, merge: Merge) -> Held:
+        """Commits all that the data set says, but for its losses, which are spooled; how many tobis were held."""
+        phase = self._phase
+        phase.meter.phase("merging templates", reading.templates or None)
+        order = (phase.archive.layout, self._spool.folder, phase.tist, not phase.dry)
+        pool: Pool[list[Job], list[Written]] = Pool(
+            "archec.gather.writing:writing", order, list[Written],
+            workers=phase.workers, here=writing(*order), inline=_INLINE,
+        )  # fmt: skip
+        found = self._spool.found(reading.left_out)
+        with pool:
+            cases = merge.cases(found, phase.archive.catalogue.scan())
+            while chunk := list(islice(cases, _CHUNK)):
+                phase.meter.at(merge.distinct)
+                jobs = self._decide(chunk, merge)
+                if jobs:
+                    pool.submit(jobs, sum(job.size + _JOB_WEIGHT for job in jobs))
+                self._take(pool.results(at_most=_AHEAD * phase.workers))
+            self._take(pool.results(at_most=0))
+        self._spool.add_losses(self._losses)
+        self._committer.commit()
+        if pool.lost:
+            sweep_parts(phase.archive.layout, {phase.tist})  # what workers that died were writing
+        self._report.duplicates = merge.duplicates
+        self._report.tobis["same"] += merge.same
+        self._report.not_judged.update(merge.unknown)
+        return merge.held
+
+    def _decide(self, cases: Sequence[Case], merge: Merge) -> list[Job]:
+        """Commits what needs no writing; gives what there is to write, and waits for it."""
+        known = self._phase.archive.catalogue.obis("tobi", [case.id for case in cases if case.known])
+        rows = self._spool.rows([case.found.row for case in cases if case.found is not None])
+        jobs: list[Job] = []
+        for case in cases:
+            obi = known.get(case.id) or Obi(case.id, "tobi")
+            if case.found is None:
+                self._absent(obi, merge)
+                continue
+            row = rows[case.found.row]
+            job = self._present(obi, case.found.sha256.hex(), row)
+            if job is not None:
+                jobs.append(job)
+        return jobs
+
+    def _present(self, obi: Obi, sha256: str, row: SeenRow) -> Job | None:
+        """Decides about a template of the data set; gives it where it is to be written, else commits it."""
+        data_set, tist = self._data_set, self._data_set.tist
+        new = Claim(tist, data_set.run, sha256, row.place, row.line, row.encoding)
+        added = said(obi.claims, self._evidence, data_set, new)
+        held = {claim.bytes_at for claim in obi.claims if claim.state == sha256}
+        writes = bool(added) and tist not in held and not (held and obi.history.at(tist) == sha256)
+        if added and not writes and tist not in held:
+            added[0] = msgspec.structs.replace(new, at=max(held))
+        judgement = self._judged(obi, added)
+        self._compare(obi, added, sha256, row)
+        if writes:
+            self._waiting[obi.id] = News(obi, added, judgement, row)
+            path = row.path.decode("utf-8", "surrogateescape")
+            before = _bytes_before(obi, judgement, tist)
+            return Job(obi.id, path, row.line, row.spool, row.start, row.size, before)
+        kinds = {tist: _kind(judgement, tist, "changed")}
+        self._commit(concluded(obi, added, judgement, self._report.run, kinds=kinds), judgement, sha256)
+        return None
+
+    def _take(self, results: Iterator[Done[list[Job], list[Written]]]) -> None:
+        """Commits what was written."""
+        tist = self._data_set.tist
+        for done in results:
+            for written in done.result(WORKER_HINT):
+                obi, added, judgement, row = self._waiting.pop(written.id)
+                for problem in written.problems:
+                    self._report.problem(problem)
+                self._report.stored_bytes += written.size
+                item = concluded(
+                    obi, added, judgement, self._report.run, kinds={tist: _kind(judgement, tist, written.how)},
+                    handle=row.handle, version=written.version(),
+                    placement=Placement(written.temp, tist, written.id, written.sha256),
+                )  # fmt: skip
+                self._commit(item, judgement, written.sha256)
+
+    def _commit(self, item: CommitItem | None, judgement: Judgement, sha256: str) -> None:
+        """Commits and counts a template of the data set."""
+        tist = self._data_set.tist
+        record = item.record if item is not None else None
+        kind = "same"
+        if isinstance(record, ObiChange):
+            note = record.notes.get(tist)
+            news = note is not None and record.put[tist] is not None
+            kind = note.kind if note is not None and news else "moved" if record.claims else kind
+        if _state_at(judgement, tist) != sha256:
+            kind = "withheld"
+        self._report.tobis[kind] += 1
+        if item is not None:
+            self._committer.add(item)
+
+    def _compare(self, obi: Obi, added: Sequence[Claim], sha256: str, row: SeenRow) -> None:
+        """Reports where another data set of this date says something else of the tobi."""
+        if not self._same_date or not self._evidence.speaks(self._data_set):
+            return
+        claims = merged(obi.claims, added)
+        for other in self._same_date:
+            claim = claim_of(claims, other, self._evidence.look(other))
+            if claim is not None and claim.state != sha256 and self._evidence.speaks(other):
+                self._report.conflicts += 1
+                path = row.path.decode("utf-8", "backslashreplace")
+                message = f"{obi.id}: the data set {other.name} of this date says something else; both are kept"
+                self._report.problem(Problem(path, row.line, "conflict", message))
+                return
+
+    # -- what is not there ------------------------------------------------------------------------
+
+    def _absent(self, obi: Obi, merge: Merge) -> None:
+        """Decides about a tobi that the data set does not show; its loss is spooled."""
+        tist = self._data_set.tist
+        added = said(obi.claims, self._evidence, self._data_set, None)
+        judgement = self._judged(obi, added)
+        place = _place_before(obi, self._data_set)
+        if tist in judgement.entries and judgement.entries[tist] is None and obi.history.at(tist) is not None:
+            self._losses.append(Loss(archive_of(obi.id), directory_of(place), obi.id))
+            if len(self._losses) >= _BATCH:
+                self._spool.add_losses(self._losses)
+                self._losses = []
+            return
+        why = judgement.whys.get(tist)
+        if why is not None:
+            merge.not_judged(obi.id, place, why)
+        item = concluded(obi, added, judgement, self._report.run)
+        if item is not None:
+            self._committer.add(item)
+
+    def losses(self, held: Held, kept: KeyedSet) -> tuple[HeldBack, list[KeyedSet]]:
+        """Commits the losses that are let through; those that are held back, and the lists of their ids."""
+        config, accepted, run = self._phase.archive.config, self._phase.accept, self._data_set.run
+        archives, directories = groups_to_hold_back(config, self._spool.losses(), held, accepted)
+        back = (
+            (group, loss.id)
+            for loss in self._spool.losses()
+            if (group := group_of(loss, archives, directories, accepted))
+        )
+        record, lists = held_back_record(run, back if archives or directories else ())
+        self._report.held_back = {group: item.losses for group, item in record.groups.items()}
+        self._evidence = self._evidence.with_data_set(self._data_set, (kept, *lists), record)
+        ids = (loss.id for loss in self._spool.losses())
+        while batch := list(islice(ids, _BATCH)):
+            for obi in self._phase.archive.catalogue.obis("tobi", batch).values():
+                added = said(obi.claims, self._evidence, self._data_set, None)
+                judgement = self._judged(obi, added)
+                self._report.tobis["lost"] += judgement.entries.get(self._data_set.tist, "") is None
+                item = concluded(obi, added, judgement, self._report.run)
+                if item is not None:
+                    self._committer.add(item)
+        return record, lists
+
+    def _judged(self, obi: Obi, added: Sequence[Claim]) -> Judgement:
+        """What follows from the claims. Of the newest data set all that was concluded before it holds."""
+        claims = merged(obi.claims, added)
+        if not self._newest:
+            return judged(obi.id, claims, self._evidence)
+        history, tist = obi.history, self._data_set.tist
+        before = Verdict(history.states[-1] if history else None, obi.place)
+        after = verdict_after(obi.id, before, claims, self._evidence, (self._data_set,))
+        entries = history.as_dict()
+        if after.state != before.state:
+            entries[tist] = after.state
+        behind = {tist: after.claim} if after.claim is not None else {}
+        since = tist if (after.state, after.place) != (before.state, before.place) else obi.settled
+        return Judgement(entries, behind, {tist: after.why} if after.why is not None else {}, after, since)
+
+
+def _bytes_before(obi: Obi, judgement: Judgement, tist: int) -> int | None:
+    """The tist under which the bytes lie that were held before ``tist``; None where nothing was."""
+    when = max((entry for entry in judgement.entries if entry < tist), default=None)
+    if when is None or judgement.entries[when] is None:
+        return None
+    return judgement.claims[when].bytes_at if when in judgement.claims else obi.bytes_at(when)
+
+
+def _kind(judgement: Judgement, tist: int, difference: str) -> str:
+    """What an entry at ``tist`` is, given how its contents differ from those before it."""
+    when = max((entry for entry in judgement.entries if entry < tist), default=None)
+    if when is None:
         return "new"
-    return "returned" if entry[1] is None else difference
+    return "returned" if judgement.entries[when] is None else difference
 
 
+def _state_at(judgement: Judgement, tist: int) -> str | None:
+    when = max((entry for entry in judgement.entries if entry <= tist), default=None)
+    return None if when is None else judgement.entries[when]
+
+
+def _place_before(obi: Obi, data_set: DataSet) -> str:
+    """Where a tobi was seen before a data set."""
+    seen = [claim.place for claim in obi.claims if claim.key < data_set.key and claim.place]
+    return seen[-1] if seen else obi.place

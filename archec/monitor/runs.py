@@ -19,7 +19,7 @@ from archec.store.layout import Layout
 from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso, parse_when
 
-Shown = Literal["running", "done", "held-back", "budget", "network-down", "interrupted", "failed"]
+Shown = Literal["running", "done", "held-back", "budget", "network-down", "interrupted", "damaged", "failed"]
 SHOWN: dict[str, str] = {
     "running": "at work now",
     "done": "finished",
@@ -27,12 +27,14 @@ SHOWN: dict[str, str] = {
     "budget": "stopped by its budget",
     "network-down": "came to its end, and no host gave an answer",
     "interrupted": "stopped by a signal or a kill",
+    "damaged": "its data set is damaged; nothing of it was noted",
     "failed": "stopped by an error",
 }
 """The state of a run in a word: the same in lists, in its report and in the line for machines."""
 
 _FINAL: dict[str, Shown] = {
-    "done": "done", "held-back": "held-back", "budget": "budget", "network-down": "network-down", "failed": "failed",
+    "done": "done", "held-back": "held-back", "budget": "budget", "network-down": "network-down", "damaged": "damaged",
+    "failed": "failed",
 }  # fmt: skip
 
 

@@ -49,6 +49,7 @@ def _template(item: Item) -> str:
 
 def _entry(obi: Obi, incidence: Incidence) -> str:
     version, note = obi.versions.get(incidence.state or ""), obi.notes.get(incidence.tist)
+    claim = obi.claim_at(incidence.tist) if incidence.state is not None else None
     facts = {"tist": str(incidence.tist), "time": iso(incidence.tist), "kind": incidence.kind}
     facts["sha256"] = incidence.state or ""
     files = ""
@@ -56,9 +57,10 @@ def _entry(obi: Obi, incidence: Incidence) -> str:
         facts |= {"md5": version.md5, "size": str(version.size), "text": version.text or "", "type": version.type}
         files = "".join([f"<file{_known(ref._asdict())}/>" for ref in version.refs])
     if note is not None:
-        facts |= {"how": note.kind, "run": str(note.run), "path": note.path, "line": str(note.line or "")}
-        facts |= {"encoding": note.encoding, "target": note.target, "status": str(note.status or "")}
+        facts |= {"how": note.kind, "run": str(note.run), "target": note.target, "status": str(note.status or "")}
         facts |= {"suspect": note.suspect, "reason": note.reason}
+    if claim is not None:
+        facts |= {"path": claim.place, "line": str(claim.line or ""), "encoding": claim.encoding}
     return f"<entry{_known(facts)}>{files}</entry>"
 
 

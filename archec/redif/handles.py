@@ -78,6 +78,16 @@ def place(path: str) -> Place:
     return Place(archive, below, name)
 
 
+def below_root(path: str) -> str:
+    """A path as it stands below the root of RePEc, its archive in lower case: the same wherever that root lies.
+
+    A directory's path ends in ``/``, here and there. Bytes that are not UTF-8 become escapes.
+    """
+    archive, below, name = place(path)
+    parts = [archive, *below, name] if archive else [*below, name]
+    return "/".join(parts).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def own(handle_id: str, path: str) -> bool:
     """Whether a file lies in the directory of the archive and the series of a normalised handle.
 

@@ -228,9 +228,9 @@ class Writer(Reader):
             return CommitResult("stored", tist, id, sha256)
         # A killed run may have come this far. What is there is hashed, not trusted: the catalogue does not know it yet.
         held = self._held(tist, id)
-        if done == "exists":
+        if done == "exists" and held == sha256:
             self.discard(temp)
-        elif held is None:
+        elif done != "exists" and held is None:
             raise StorageFailed(f"{self.layout.root}/{temp}: disappeared before it was given its name")
         return CommitResult("adopted" if held == sha256 else "occupied", tist, id, held or "")
 
@@ -278,7 +278,10 @@ class Writer(Reader):
                 while data := file.read(_BUFFER):
                     temp.write(data)
             stored = temp.close(sync=True)
-        return self._place(Placement(stored.temp, tist, id, stored.sha256), touched)
+        outcome = self._place(Placement(stored.temp, tist, id, stored.sha256), touched)
+        if outcome.kind == "occupied":
+            self.discard(stored.temp)
+        return outcome
 
     def _held(self, tist: int, id: str) -> str | None:  # noqa: A002
         """The sha256 of what (tist, id) resolves to, brought to the disk; None where that is nothing."""

@@ -166,7 +166,7 @@ def test_lines_are_read_as_the_journal_has_them(
     """The quick way of reading a line says what the thorough one says."""
     sha256 = next((state for state in put.values() if state is not None), other)
     target = handle if kind == "fobi" else ""
-    notes = {tist: Note(1, "new", path=handle, target=target) for tist in put}
+    notes = {tist: Note(1, "new", reason=handle, target=target) for tist in put}
     version = Version(sha256, md5, size, md5, "ReDIF-Paper", handle)
     line = encode(ObiChange(kind, obi, handle, put, version=version, notes=notes))
     said = statement_of(line, "a test")
@@ -183,7 +183,7 @@ def test_the_usual_line_is_read_without_json(monkeypatch: pytest.MonkeyPatch) ->
     sha256, md5 = "1" * 64, "2" * 32
     for text, refs in (("3" * 32, (Refipo("http://h/a"),)), (None, ())):
         version = Version(sha256, md5, 7, text, "ReDIF-Paper 1.0", "A title", refs)
-        notes = {5: Note(9, "new", path="RePEc/a/b.rdf", line=3, encoding="utf-8")}
+        notes = {5: Note(9, "new", reason="RePEc/a/b.rdf")}
         for handle in ("RePEc:A:b:1", ""):
             line = encode(ObiChange("tobi", "RePEc:a:b:1", handle, {5: sha256}, version=version, notes=notes))
             assert statement_of(line, "a test") == Statement("RePEc:a:b:1", {5: sha256}, sha256, 7, "", md5)

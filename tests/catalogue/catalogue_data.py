@@ -10,9 +10,13 @@ from msgspec.structs import replace
 
 from archec.catalogue.codec import canonical
 from archec.catalogue.model import (
+    KINDS,
     Changes,
+    Claim,
     Coverage,
     DataSet,
+    HeldBack,
+    HeldGroup,
     KeyedSet,
     Kind,
     Note,
@@ -71,8 +75,11 @@ def tobi(obi: str, *tists: int, stamp: int = 1, lost: bool = False) -> Obi:
         refs = (Refipo(f"http://h/{tist}.pdf", "Application/pdf"), Refipo("http://h/all", "", "", "", "free"))
         if entries[tist] is not None:
             versions[state(text)] = version(text, 100, "ReDIF-Paper 1.0", "T", refs)
-    notes = {tist: Note(tist + 1, "new", path="RePEc/aaa/x.rdf", line=7, encoding="utf-8") for tist in entries}
-    return Obi(obi, "tobi", History.of(entries), versions, notes, obi.upper(), stamp=stamp)
+    notes = {tist: Note(tist + 1, "new", reason="of its own") for tist in entries}
+    claims = tuple(Claim(tist, tist + 1, entries[tist], "aaa/x.rdf", 7, "utf-8") for tist in sorted(entries))
+    return Obi(
+        obi, "tobi", History.of(entries), versions, notes, obi.upper(), stamp=stamp, claims=claims, place="aaa/x.rdf"
+    )
 
 
 def fobi(obi: str, *tists: int, due: int = 0, stamp: int = 1) -> Obi:
@@ -112,6 +119,14 @@ _ids = st.one_of(st.sampled_from(["a", "b", "c", *HOSTILE]), _names)
 _histories = st.dictionaries(_tists, st.one_of(st.none(), _contents), max_size=4)
 _refs = st.lists(st.builds(Refipo, _names, _names, _names, _names, _names), max_size=3).map(tuple)
 _headers = st.lists(st.tuples(_names, _names), max_size=2).map(tuple)
+_claims = st.lists(
+    st.builds(Claim, _tists, _tists, st.one_of(st.none(), _contents.map(state)), _names, _tists, _names, _tists),
+    max_size=3,
+    unique_by=lambda claim: claim.key,
+).map(lambda claims: tuple(sorted(claims, key=lambda claim: claim.key)))
+_held_back = st.builds(
+    HeldBack, _tists, st.sampled_from(KINDS), st.dictionaries(_names, st.builds(HeldGroup, _tists, _names), max_size=2)
+)
 _visits = st.builds(Visit, _tists, _names, st.just(200), _names, _names)
 
 
@@ -132,21 +147,22 @@ def obis(draw: st.DrawFn, kind: Kind) -> Obi:
     for tist in history.tists:
         note = Note(tist, draw(st.sampled_from(["new", "lost"])), draw(st.integers(0, 2)), draw(_names))
         if is_tobi:
-            notes[tist] = replace(note, path=draw(_names), line=draw(_tists))
+            notes[tist] = replace(note, at=draw(_tists))
         else:
             notes[tist] = replace(note, status=200, target=draw(st.one_of(st.just(""), _ids)), headers=draw(_headers))
-    rest = {"handle": draw(_names)} if is_tobi else {"visit": draw(st.one_of(st.none(), _visits)), "due": draw(_tists)}
+    tobi = {"handle": draw(_names), "claims": draw(_claims), "place": draw(_names)}
+    rest = tobi if is_tobi else {"visit": draw(st.one_of(st.none(), _visits)), "due": draw(_tists)}
     return Obi(draw(_ids), kind, history, versions, notes, stamp=draw(_tists), **rest)
 
 
-HANDLES = [KeyedSet(checksum(f"handles {n}"), bytes(8 * n)) for n in range(3)]
-"""Sets of handles; the first is empty."""
+HANDLES = [KeyedSet(checksum(f"handles {n}"), b"RePEc:aaa\n" * n) for n in range(3)]
+"""Lists of ids; the first is empty."""
 
 COVERAGES: Sequence[KeyedSet] = [
     coverage(Coverage(complete=True)),
-    coverage(Coverage(covered=frozenset(HOSTILE), guarded=frozenset({"aaa"}))),
-    coverage(Coverage(partial={"a.$\0": HANDLES[0].key, "": HANDLES[1].key})),
-    coverage(Coverage(partial={"aaa": HANDLES[1].key, "b": "lacking"})),
+    coverage(Coverage(read=frozenset(HOSTILE))),
+    coverage(Coverage(unread={"a.$\0": HANDLES[0].key, "": HANDLES[1].key})),
+    coverage(Coverage(partly={"aaa": HANDLES[1].key, "b": "lacking"})),
 ]
 
 _data_sets = st.builds(
@@ -164,5 +180,6 @@ lots = st.builds(
     st.lists(_runs, max_size=2),
     st.lists(_data_sets, max_size=2),
     st.lists(st.sampled_from([*HANDLES, *COVERAGES]), max_size=3),
+    held_back=st.lists(_held_back, max_size=2),
 )
 """Lots over few ids, tists and checksums, so that they meet."""

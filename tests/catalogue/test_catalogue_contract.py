@@ -242,7 +242,7 @@ def test_an_obi_of_many_files_and_versions(catalogue: Catalogue) -> None:
         state(text): version(text, 10**5, "ReDIF-Paper 1.0", "T", tuple(Refipo(f"{url}?{tist % 2}") for url in urls))
         for tist, text in texts.items()
     }
-    notes = {tist: Note(tist, "changed", path="RePEc/aaa/x.rdf", line=7) for tist in texts}
+    notes = {tist: Note(tist, "changed", reason="RePEc/aaa/x.rdf") for tist in texts}
     big = Obi("big", "tobi", History.of({t: state(text) for t, text in texts.items()}), versions, notes, "BIG", stamp=1)
     small = tobi("small", 5)
     changes = lot(1, big, small, mentioned=[f"{url}?0" for url in urls])
@@ -296,11 +296,11 @@ def test_scan_tells_the_newest_state(catalogue: Catalogue) -> None:
     one, many, gone = tobi("a", 5), tobi("b", 11, 3, 1000), tobi("c", 1, 2, lost=True)
     catalogue.write(lot(1, gone, many, one, bare("tobi", "d")))
     a, b, c, d = catalogue.scan()
-    assert a == ObiState("a", 5, state("a@5"), None)
+    assert a == ObiState("a", 5, state("a@5"), None, "aaa/x.rdf", 5)
     assert isinstance(a, ObiState)
     expected = f'{{"3":"{state("b@3")}","11":"{state("b@11")}","1000":"{state("b@1000")}"}}'
-    assert b == ObiState("b", 1000, state("b@1000"), expected)
-    assert c == ObiState("c", 2, None, f'{{"1":"{state("c@1")}","2":null}}')
+    assert b == ObiState("b", 1000, state("b@1000"), expected, "aaa/x.rdf", 1000)
+    assert c == ObiState("c", 2, None, f'{{"1":"{state("c@1")}","2":null}}', "aaa/x.rdf", 2)
     assert d == ObiState("d", 0, None, "{}")
     assert [s.id for s in catalogue.scan("b")] == ["c", "d"]
     assert [t.id for t in catalogue.all("tobi", "a")] == ["b", "c", "d"]

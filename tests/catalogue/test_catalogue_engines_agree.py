@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import KINDS, START, Changes, DataSet, KeyedSet, Kind, Moment, Obi, Run, TextPlace
+from archec.catalogue.model import KINDS, START, Changes, DataSet, Kind, Moment, Obi, Run, TextPlace
 from archec.catalogue.open import open_catalogue
-from archec.errors import CatalogueError
 
 Pair = tuple[Catalogue, Catalogue]
 
@@ -146,31 +145,19 @@ def test_the_dump_of_everything(tmp_path: Path) -> None:
     documents = [json.loads(line) for line in dump(catalogue, everything=True)]
     order = [(document["collection"], document["id"]) for document in documents]
     texts = sorted(checksum(f"text {held}") for held in ("a@1", "b@1", "b@2"))
-    sets = sorted([COVERAGES[0].key, COVERAGES[3].key, HANDLES[1].key, "lacking"])
+    sets = sorted([COVERAGES[0].key, COVERAGES[3].key])
     assert order == [
         ("mi", "a"), ("mi", "b"), ("mo", "u"), ("mo", "v"), ("mo", "w"), *(("vi", text) for text in texts),
         ("vo", checksum("text u@1")), ("data_sets", 1), ("data_sets", 2), ("data_sets", 2), ("runs", 8), ("runs", 9),
         *(("sets", key) for key in sets), ("state", "position"),
     ]  # fmt: skip
-    assert documents[0]["n"]["1"]["path"] == "RePEc/aaa/x.rdf"
+    assert documents[0]["place"] == "aaa/x.rdf"
     assert documents[3]["visit"]["outcome"] == "unreachable"
     assert [document["run"] for document in documents if document["collection"] == "data_sets"] == [8, 8, 9]
     data = {document["id"]: document["data"] for document in documents if document["collection"] == "sets"}
-    assert data == {
-        **{item.key: item.data.decode() for item in (COVERAGES[0], COVERAGES[3])},
-        HANDLES[1].key: "00" * 8,
-        "lacking": None,
-    }
+    assert data == {item.key: item.data.decode() for item in (COVERAGES[0], COVERAGES[3])}
     head = state("batch 3")
     assert documents[-1] == {
         "batch": 3, "collection": "state", "id": "position", "run": 1000, "stamp": 2003, "head": head,
     }  # fmt: skip
-    catalogue.close()
-
-
-def test_a_coverage_of_someone_else(tmp_path: Path) -> None:
-    catalogue = open_catalogue("sqlite:///c.sqlite", base=tmp_path, create=True)
-    catalogue.write(lot(1, data_sets=[DataSet(1, 1, "", "k")], sets=[KeyedSet("k", b"[]")]))
-    with pytest.raises(CatalogueError, match="broken"):
-        list(dump(catalogue, everything=True))
     catalogue.close()

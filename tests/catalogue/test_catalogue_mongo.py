@@ -186,7 +186,7 @@ def test_no_document_grows_with_files_and_versions(catalogue: MongoCatalogue, ra
     refs = tuple(Refipo(f"http://h/{'path/' * 10}{n}.pdf") for n in range(1000))
     texts = {tist: f"version {tist}" for tist in range(1, 101)}
     versions = {state(text): version(text, 10**5, "ReDIF-Paper 1.0", "T", refs) for text in texts.values()}
-    notes = {tist: Note(tist, "changed", path="RePEc/aaa/x.rdf", line=7) for tist in texts}
+    notes = {tist: Note(tist, "changed", reason="RePEc/aaa/x.rdf") for tist in texts}
     history = History.of({tist: state(text) for tist, text in texts.items()})
     catalogue.write(lot(1, Obi("big", "tobi", history, versions, notes, "BIG", stamp=1)))
     assert raw.refs.count_documents({"obi": "big"}) == 1000

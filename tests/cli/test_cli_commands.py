@@ -106,7 +106,7 @@ def test_history_for_people(demo: Config, urls: dict[str, str]) -> None:
     assert "-> " in text
     assert "last visit" in text
     done = archec_cli(demo, "history", "RePEc:dmo:wpaper:2011-11")
-    assert "lost: not in its archive's directory" in done.out.decode()
+    assert "lost: no longer in " in done.out.decode()
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_get_follows_redirects(demo: Config, urls: dict[str, str]) -> None:
 
 REPORT = {
     "run", "run_time", "state", "message", "data_set", "files", "templates", "tobis", "held_back", "fobis", "fetch",
-    "hosts", "stored_bytes", "totals", "problems", "seconds",
+    "hosts", "not_judged", "stored_bytes", "totals", "problems", "seconds",
 }  # fmt: skip
 
 
@@ -203,7 +203,8 @@ def test_the_report(folder: Path) -> None:
         assert set(value["files"]) == {"read", "unreadable", "bytes", "other", "others"}
         assert set(value["templates"]) == {"total", "by_type", "without_handle", "duplicates", "conflicts"}
         assert set(value["tobis"]) == {
-            "new", "changed", "cosmetic", "file-url", "returned", "same", "lost", "held_back",
+            "new", "changed", "cosmetic", "file-url", "returned", "same", "moved", "withheld", "lost",
+            "held_back",
         }  # fmt: skip
         assert set(value["fetch"]) == {"requests", "bytes", "deferred"}
         assert set(value["problems"]) == {"by_code", "first"}

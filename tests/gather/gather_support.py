@@ -75,10 +75,10 @@ def change(config: Config, settings: Mapping[str, object]) -> Config:
 
 
 class Member(NamedTuple):
-    """One member of a tarball: a file, or a directory where ``data`` is None."""
+    """One member of a tarball: a file, a directory where ``data`` is None, a symbolic link where it is its target."""
 
     path: str
-    data: bytes | None
+    data: bytes | str | None
     mtime: int = 1_000_000_000
 
 
@@ -90,6 +90,9 @@ def tarball(path: Path, members: Iterable[Member]) -> Path:
             info.mtime = member.mtime
             if member.data is None:
                 info.type = tarfile.DIRTYPE
+                tar.addfile(info)
+            elif isinstance(member.data, str):
+                info.type, info.linkname = tarfile.SYMTYPE, member.data
                 tar.addfile(info)
             else:
                 info.size = len(member.data)

@@ -1,4 +1,4 @@
-"""Random small worlds: data sets as archives publish them, and an oracle that knows nothing of archec.
+"""Random small worlds: data sets as archives publish them, and what happens to them; an oracle without archec's code.
 
 The oracle says what mi must be, from the rules of design section 4 alone.
 """
@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import NamedTuple
 
 from gather_support import Member, tarball
-from hypothesis import strategies as st
 
 CODES = ("aaa", "bbb", "ccc")
-HANDLES = tuple(
-    f"RePEc:{code}{rest}" for code in ("aaa", "bbb", "ccc") for rest in ("", ":sss", ":sss:1", ":sss:2", ":ttt:1")
+HANDLES = (
+    *(f"RePEc:{code}{rest}" for code in CODES for rest in ("", ":sss", ":sss:1", ":sss:2", ":ttt:1")),
+    "loose:1",
 )
 SPOILT = (b"", b"<!DOCTYPE html><html><body>Not found</body></html>\n", b"%PDF-1.4\n\0\0\0\n", b"\n \n")
 PLACES = ("arch.rdf", "seri.redif", "sss/1.rdf", "sss/2.redif", "ttt/1.rdf", "sss/sub/3.rdf")
+POINTS = (
+    *("store.mid-rename", "store.after-rename", "store.after-fsync-dir", "journal.after-write"),
+    *("catalogue.before-write", "catalogue.after-write"),
+)
+LINK = -1
+"""In place of the number of spoilt bytes: a symbolic link."""
 
 
 @dataclass(frozen=True)
@@ -51,132 +58,259 @@ class File:
             return SPOILT[self.spoilt]
         return "\n# a remark\n\n".join(t.text for t in self.templates).encode()
 
+    @property
+    def place(self) -> str:
+        return self.path.partition("/")[2]
+
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a tarball holds: the directories that are there, and the files, in the order of its members."""
+    """What a tarball holds: the directories that are there, and the files, in the order of its members. One that is
+    ``cut`` ends within the header behind so many of its files."""
 
     day: int
     directories: frozenset[str]
     files: tuple[File, ...]
     complete: bool = False
+    cut: int | None = None
 
     @property
     def tist(self) -> int:
         return int(datetime(2001, 1, self.day, tzinfo=timezone.utc).timestamp())
 
 
+class Act(NamedTuple):
+    """Something that is done with a data set, by its number: ``gather``, ``refused`` (a damaged one is gathered),
+    ``salvage``, ``retract``, ``undo``; ``kill``: a gathering is killed at the ``hits``-th hit of a fail point, and
+    carried on with if ``resume``, else abandoned."""
+
+    what: str
+    number: int
+    point: str = ""
+    hits: int = 0
+    resume: bool = False
+
+
 # -- the oracle ---------------------------------------------------------------------------------------
 
 
 def oracle(data_sets: Sequence[DataSet]) -> dict[str, dict[int, str | None]]:
-    """mi after all of these, whatever their order: the winner of each data set, or its absence."""
-    told: dict[str, dict[int, str | None]] = {}
-    for data_set in data_sets:
-        present = winners(data_set)
-        for handle in HANDLES:
-            seen = told.setdefault(handle, {})
-            if handle in present:
-                seen[data_set.tist] = hashlib.sha256(present[handle].encode()).hexdigest()
-            elif is_covered(handle, data_set) and data_set.tist not in seen:
-                seen[data_set.tist] = None
-    return {handle: history for handle, seen in told.items() if (history := changes(seen))}
+    """mi where these data sets count, whatever the order in which they came. Those that are cut were salvaged."""
+    days = sorted({one.tist for one in data_sets})
+    speaking = {}
+    for day in days:
+        there = [one for one in data_sets if one.tist == day]
+        speaking[day] = [one for one in there if one.cut is None] or there
+    found = {handle: history(handle, speaking) for handle in HANDLES}
+    return {handle: states for handle, states in found.items() if states}
 
 
-def changes(seen: dict[int, str | None]) -> dict[int, str | None]:
-    state: str | None = None
-    history: dict[int, str | None] = {}
-    for tist in sorted(seen):
-        if seen[tist] != state:
-            history[tist] = state = seen[tist]
-    return history
+def history(handle: str, speaking: dict[int, list[DataSet]]) -> dict[int, str | None]:
+    """The states of one handle, by the date from which on they are true."""
+    states: dict[int, str | None] = {}
+    text: str | None = None
+    place = ""
+    before: list[DataSet] = []
+    for day, there in speaking.items():
+        copies = [(one, copy) for one in there if (copy := winner(one, handle)) is not None]
+        believed = [
+            copy
+            for one, copy in copies
+            if text is None or copy.place == place or outranks(handle, copy.place, place) or not may_be_at(one, place)
+        ]
+        if believed:
+            best = max(believed, key=lambda copy: (copy.sha256, copy.place))
+            now, place = best.sha256, best.place
+        elif text is not None and not copies and any(is_absent(one, handle, place, before) for one in there):
+            now = None
+        else:
+            now = text
+        if now != text:
+            states[day] = text = now
+        if any(one.cut is None for one in there):
+            before = [one for one in there if one.cut is None]
+    return states
 
 
-def last_files(data_set: DataSet) -> dict[str, File]:
-    """A tarball may hold a path twice: the later one counts."""
-    return {file.path: file for file in data_set.files}
+class Copy(NamedTuple):
+    sha256: str
+    place: str
 
 
-def winners(data_set: DataSet) -> dict[str, str]:
-    """The text of each handle: in its own directory before elsewhere, then by path, then the last in its file."""
-    best: dict[str, tuple[bool, bytes, int, str]] = {}
-    for file in last_files(data_set).values():
-        if file.spoilt is not None:
-            continue
-        for number, item in enumerate(file.templates):
-            rank = (is_own(item.handle, file.path), file.path.encode(), number, item.text)
-            if item.handle not in best or rank[:3] > best[item.handle][:3]:
-                best[item.handle] = rank
-    return {handle: rank[3] for handle, rank in best.items()}
+def visible(one: DataSet) -> list[File]:
+    """The files that can be seen: a tarball may hold a path twice, and then the later one counts."""
+    files = one.files if one.cut is None else one.files[: one.cut]
+    return list({file.path: file for file in files}.values())
 
 
-def is_own(handle: str, path: str) -> bool:
-    code, *series = handle.split(":")[1:]
-    parts = path.split("/")[1:-1]
-    return parts[0] == code and (len(series) < 2 or (len(parts) > 1 and parts[1] == series[0]))
+def winner(one: DataSet, handle: str) -> Copy | None:
+    """The copy that counts: in its own directory before elsewhere, then by path, then the last in its file."""
+    best: tuple[tuple[bool, str, int], Copy] | None = None
+    for file in visible(one):
+        if file.spoilt is None:
+            for number, item in enumerate(file.templates):
+                rank = (is_own(handle, file.place), file.place, number)
+                if item.handle == handle and (best is None or rank > best[0]):
+                    best = rank, Copy(hashlib.sha256(item.text.encode()).hexdigest(), file.place)
+    return best[1] if best is not None else None
 
 
-def is_covered(handle: str, data_set: DataSet) -> bool:
-    code, *rest = handle.split(":")[1:]
-    whole = wholly_read(data_set)
-    if code in whole:
-        return whole[code] or (len(rest) < 2 and whole.get("all", False))
-    return data_set.complete or (len(rest) < 2 and whole.get("all", False))
+def is_own(handle: str, place: str) -> bool:
+    parts = handle.split(":")
+    if parts[0] != "RePEc":
+        return False
+    folders = place.split("/")[:-1]
+    return folders[0] == parts[1] and (len(parts) < 4 or (len(folders) > 1 and folders[1] == parts[2]))
 
 
-def wholly_read(data_set: DataSet) -> dict[str, bool]:
-    """The archives whose directory is there: whether every file of it could be read."""
-    files = last_files(data_set).values()
-    found = dict.fromkeys(data_set.directories, True)
-    for file in files:
-        code = file.path.split("/")[1]
-        found[code] = found.get(code, True) and file.spoilt is None
-    return found
+def outranks(handle: str, place: str, other: str) -> bool:
+    return (is_own(handle, place), place) > (is_own(handle, other), other)
+
+
+def archives(one: DataSet) -> set[str]:
+    """The archives' directories that were listed to their end."""
+    if one.cut is not None:
+        return set()
+    there = {file.place.split("/")[0] for file in one.files} | set(one.directories)
+    return there | ({*CODES, "all"} if one.complete else set())
+
+
+def unreadable(one: DataSet) -> dict[str, str]:
+    """The files that are there and cannot be read, with what is known of their contents."""
+    if one.cut is not None:
+        return {}
+    return {
+        file.place: "a link" if file.spoilt == LINK else hashlib.sha256(file.data).hexdigest()
+        for file in visible(one)
+        if file.spoilt is not None
+    }
+
+
+def may_be_at(one: DataSet, place: str) -> bool:
+    """Whether a template could be at its place although the data set does not show it there."""
+    return place.split("/")[0] not in archives(one) or place in unreadable(one)
+
+
+def is_absent(one: DataSet, handle: str, place: str, before: Iterable[DataSet]) -> bool:
+    """Design, section 4: lost by its place, its home, and no unreadable file that is new or has changed."""
+    if may_be_at(one, place):
+        return False
+    there = place.split("/")[0]
+    parts = handle.split(":")
+    if parts[0] != "RePEc":
+        home = there
+    elif len(parts) < 4 and there == "all":
+        home = "all"
+    else:
+        home = parts[1]
+    if home not in archives(one):
+        return False
+    known = [unreadable(earlier) for earlier in before]
+    for file, contents in unreadable(one).items():
+        is_old = known and all(earlier.get(file) == contents for earlier in known)
+        if file.split("/")[0] in (there, home) and not is_old:
+            return False
+    return True
 
 
 # -- random worlds ------------------------------------------------------------------------------------
 
-templates = st.builds(Template, st.sampled_from(HANDLES), st.integers(0, 2), st.booleans())
+
+class World(NamedTuple):
+    """Data sets, and what is done with them in turn."""
+
+    sets: list[DataSet]
+    acts: list[Act]
 
 
-@st.composite
-def files(draw: st.DrawFn) -> File:
-    code = draw(st.sampled_from((*CODES, "all")))
-    path = f"RePEc/{code}/{draw(st.sampled_from(PLACES))}"
-    if draw(st.integers(0, 7)) == 0:
-        return File(path, spoilt=draw(st.integers(0, len(SPOILT) - 1)))
+def some_file(chance: random.Random) -> File:
+    code = chance.choice((*CODES, "all"))
+    path = f"RePEc/{code}/{chance.choice(PLACES)}"
+    if chance.random() < 0.12:
+        return File(path, spoilt=chance.choice((LINK, *range(len(SPOILT)))))
     own = [h for h in HANDLES if h.split(":")[1] == code] or list(HANDLES)
-    mine = st.builds(Template, st.sampled_from(own), st.integers(0, 2), st.booleans())
-    return File(path, tuple(draw(st.lists(st.one_of(mine, mine, mine, templates), min_size=1, max_size=4))))
+    texts = []
+    for _ in range(chance.randint(1, 4)):
+        handle = chance.choice(own if chance.random() < 0.75 else HANDLES)
+        texts.append(Template(handle, chance.randrange(3), chance.random() < 0.5))
+    return File(path, tuple(texts))
 
 
-@st.composite
-def data_sets(draw: st.DrawFn, days: int = 4) -> DataSet:
-    members = draw(st.lists(files(), max_size=6))
-    extra = draw(st.sets(st.sampled_from((*CODES, "all")), max_size=2))
-    return DataSet(draw(st.integers(1, days)), frozenset(extra), tuple(members), draw(st.integers(0, 3)) == 0)
+def some_set(chance: random.Random, before: list[DataSet]) -> DataSet:
+    """A data set: a new one, or what has become of an earlier one."""
+    day = chance.randint(1, 5)
+    if before and chance.random() < 0.7:
+        files = list(chance.choice(before).files)
+        for _ in range(chance.randint(0, 3)):
+            change(files, chance)
+        chance.shuffle(files)
+    else:
+        files = [some_file(chance) for _ in range(chance.randint(0, 6))]
+    extra = frozenset(code for code in (*CODES, "all") if chance.random() < 0.25)
+    cut = chance.randint(0, len(files)) if chance.random() < 0.15 else None
+    return DataSet(day, extra, tuple(files), chance.random() < 0.25, cut)
 
 
-@st.composite
-def worlds(draw: st.DrawFn) -> list[DataSet]:
-    """Several data sets; those of one date agree about what each handle says."""
-    sets = draw(st.lists(data_sets(), min_size=1, max_size=4))
-    days = [one.day for one in sets]
-    return [agreed(one) if days.count(one.day) > 1 else one for one in sets]
+def change(files: list[File], chance: random.Random) -> None:
+    """A file goes, comes, is spoilt, moves, or loses a template."""
+    if not files or chance.random() < 0.2:
+        files.append(some_file(chance))
+        return
+    number = chance.randrange(len(files))
+    file, what = files[number], chance.randrange(5)
+    if what == 0:
+        del files[number]
+    elif what == 1:
+        files[number] = File(file.path, spoilt=chance.choice((LINK, *range(len(SPOILT)))))
+    elif what == 2:
+        files[number] = replace(file, path=some_file(chance).path)
+    elif what == 3 and len(file.templates) > 1:
+        files[number] = replace(file, templates=file.templates[1:])
+    else:
+        files[number] = replace(some_file(chance), path=file.path)
 
 
-def agreed(one: DataSet) -> DataSet:
-    """The data set with templates that say the same wherever their handle stands at this date."""
+def some_world(chance: random.Random) -> World:
+    sets: list[DataSet] = []
+    for _ in range(chance.randint(1, 5)):
+        sets.append(some_set(chance, sets))
+    return World(sets, some_acts(chance, sets))
 
-    def same(item: Template) -> Template:
-        chance = random.Random(f"{one.day} {item.handle}")
-        return Template(item.handle, chance.randrange(3), chance.random() < 0.3)
 
-    return replace(one, files=tuple(replace(f, templates=tuple(map(same, f.templates))) for f in one.files))
+def some_acts(chance: random.Random, sets: Sequence[DataSet], kills: float = 0.15) -> list[Act]:
+    """The data sets in any order, some again, some killed on the way, some retracted and believed again."""
+    order = list(range(len(sets)))
+    chance.shuffle(order)
+    order += [chance.randrange(len(sets)) for _ in range(chance.randint(0, 2))]
+    acts: list[Act] = []
+    for number in order:
+        if sets[number].cut is not None:
+            acts.append(Act("refused" if chance.random() < 0.2 else "salvage", number))
+            continue
+        if chance.random() < kills:
+            acts.append(Act("kill", number, chance.choice(POINTS), chance.randint(1, 6), chance.random() < 0.5))
+            if not acts[-1].resume and chance.random() < 0.5:
+                later = chance.randint(0, len(acts))
+                acts.insert(later, Act("gather", chance.choice(order)))
+        acts.append(Act("gather", number))
+        if chance.random() < 0.2:
+            acts.insert(chance.randint(len(acts) - 1, len(acts)), Act("retract", chance.choice(order)))
+        if chance.random() < 0.2:
+            acts.append(Act("undo", chance.choice(order)))
+    return [act for act in acts if act.what != "gather" or sets[act.number].cut is None]
 
 
 def write(data_set: DataSet, folder: Path, name: str) -> Path:
-    """The data set as a tarball whose name tells its date."""
+    """The data set as a tarball whose name tells its date; no two have the same bytes."""
     members = [Member("RePEc/", None), *(Member(f"RePEc/{code}/", None) for code in sorted(data_set.directories))]
-    members += [Member(file.path, file.data) for file in data_set.files]
-    return tarball(folder / f"RePEc_2001-01-{data_set.day:02d}_{name}.tar", members)
+    kept = data_set.files if data_set.cut is None else data_set.files[: data_set.cut]
+    for file in kept:
+        members.append(Member(file.path, file.data if file.spoilt != LINK else "/elsewhere"))
+    members = [member._replace(mtime=1_000_000_000 + int(name)) for member in members]
+    path = folder / f"RePEc_2001-01-{data_set.day:02d}_{name}.tar"
+    if data_set.cut is None:
+        return tarball(path, members)
+    tarball(path, [*members, Member("RePEc/zzz/behind.rdf", b"Template-Type: x\n" * 100)])
+    data = path.read_bytes()
+    path.write_bytes(data[: data.index(b"RePEc/zzz/behind.rdf") + 600])
+    return path

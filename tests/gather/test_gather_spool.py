@@ -9,34 +9,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.gather.spool import SORTED_SCHEMA, FileRow, SeenRow, SortedIds, Spool
+from archec.gather.spool import SORTED_SCHEMA, FileRow, Loss, SeenRow, SortedIds, Spool
 
 
 def row(obi: str, n: int = 0, member: int = 1) -> SeenRow:
-    return SeenRow(obi, n.to_bytes(16, "big"), 1, b"RePEc/aaa/sss/x.rdf", member, n, obi, n, "utf-8", 1, 0, 0)
+    path, place = b"RePEc/aaa/sss/x.rdf", "aaa/sss/x.rdf"
+    return SeenRow(obi, n.to_bytes(16, "big"), 1, path, place, member, n, obi, n, "utf-8", 1, 0, 0)
 
 
 @settings(max_examples=60)
 @given(
     lots=st.lists(st.lists(st.text(alphabet="ab:\0\u20ac\U0001f600", max_size=3), max_size=12), max_size=8),
     most=st.integers(1, 20),
-    low=st.text(alphabet="ab:\u20ac", max_size=2),
-    high=st.text(alphabet="ab:\u20ac", max_size=2),
 )
-def test_any_rows_come_by_id(lots: list[list[str]], most: int, low: str, high: str) -> None:
+def test_any_rows_come_by_id(lots: list[list[str]], most: int) -> None:
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        db.executescript(f"CREATE TABLE seen (id TEXT, sha256 BLOB); {SORTED_SCHEMA}")
+        db.executescript(f"CREATE TABLE seen (id TEXT, sha256 BLOB, place TEXT); {SORTED_SCHEMA}")
         ids = SortedIds(db, most=most)
         for lot in lots:
-            db.executemany("INSERT INTO seen VALUES (?, ?)", [(obi, obi.encode()) for obi in lot])
+            db.executemany("INSERT INTO seen VALUES (?, ?, ?)", [(obi, obi.encode(), obi + "!") for obi in lot])
             ids.inserted(len(lot), sum(map(len, lot)))
         every = [obi for lot in lots for obi in lot]
         found = list(ids)
-        assert [obi for obi, _, _ in found] == sorted(every)
-        assert sorted(number for _, number, _ in found) == list(range(1, len(every) + 1))
-        assert all(every[number - 1] == obi and md5 == obi.encode() for obi, number, md5 in found)
-        assert sorted(ids.between(low, high)) == sorted(obi for obi in every if low <= obi < high)
+        assert [obi for obi, _, _, _ in found] == sorted(every)
+        assert sorted(number for _, number, _, _ in found) == list(range(1, len(every) + 1))
+        assert all(
+            (every[number - 1], obi.encode(), obi + "!") == (obi, md5, place) for obi, number, md5, place in found
+        )
     finally:
         db.close()
 
@@ -66,16 +66,17 @@ def test_no_statement_sorts_into_the_system_s_temporary_files(tmp_path: Path, mo
 
     monkeypatch.setattr(sqlite3, "connect", watched)
     with Spool(tmp_path / "spool") as spool:
-        files = [FileRow(b"x", 1, "aaa", 1), FileRow(b"x", 2, "aaa", 0)]
+        files = [FileRow(b"x", 1, "aaa/x", 1), FileRow(b"x", 2, "aaa/x", 0, 0, "empty")]
         spool.add([row(f"RePEc:aaa:sss:{n}", n) for n in range(10)], files)
         assert spool.superseded() == {1}
-        assert spool.archives(frozenset()) == {"aaa": False}
-        assert spool.archives(frozenset({2})) == {"aaa": True}
+        assert spool.count() == (2, 1)
+        assert spool.unread() == {2}
+        assert list(spool.places()) == ["aaa/x"] * 2
+        assert list(spool.unreadable(frozenset())) == [("aaa/x", False, "empty")]
+        assert list(spool.unreadable(frozenset({2}))) == []
         assert len(list(spool.found(frozenset({7})))) == 10
-        assert len(list(spool.ids_of("aaa"))) == 10
-        spool.add_losses([("aaa", "a"), ("bbb", "b"), ("aaa", "c")])
-        assert spool.loss_counts() == {"aaa": 2, "bbb": 1}
-        assert list(spool.losses(frozenset({"bbb"}))) == ["a", "c"]
+        spool.add_losses([Loss("aaa", "all", "a"), Loss("bbb", "bbb", "b")])
+        assert [loss.id for loss in spool.losses()] == ["a", "b"]
         spool.replan(["http://b/1", "http://a/2", "http://b/3"])
         assert sorted(spool.plan_hosts()) == [(0, "b", 2), (1, "a", 1)]
         assert spool.plan_after("b", 0, 5) == [(2, "http://b/3")]
@@ -89,8 +90,8 @@ def test_no_statement_sorts_into_the_system_s_temporary_files(tmp_path: Path, mo
 
 def test_a_file_of_which_a_part_could_not_be_read_is_not_read(tmp_path: Path) -> None:
     with Spool(tmp_path / "spool") as spool:
-        spool.add([], [FileRow(b"x", 1, "aaa", 1)])
-        spool.add([], [FileRow(b"x", 1, "aaa", 0)])
-        spool.add([], [FileRow(b"x", 1, "aaa", 1)])
+        spool.add([], [FileRow(b"x", 1, "aaa/x", 1, 0)])
+        spool.add([], [FileRow(b"x", 1, "aaa/x", 0, 0, "digest")])
+        spool.add([], [FileRow(b"x", 1, "aaa/x", 1, 1)])
         assert spool.superseded() == frozenset()
-        assert spool.archives(frozenset()) == {"aaa": False}
+        assert list(spool.unreadable(frozenset())) == [("aaa/x", True, "digest")]

@@ -16,7 +16,7 @@ from lxml import etree
 import archec.oai
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Changes, Note, Obi, Position, Refipo, Version, Visit
+from archec.catalogue.model import Changes, Claim, Note, Obi, Position, Refipo, Version, Visit
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.config import Config, OaiConfig
 from archec.history import History
@@ -110,11 +110,12 @@ def paper(
     if lost:
         entries[tist + 86400] = None
     notes = {
-        when: Note(tist + 5, "lost" if one is None else "new", path="aaa/x.rdf", line=3)
+        when: Note(tist + 5, "lost" if one is None else "new")
         for when, one in entries.items()
     }
+    claims = (Claim(tist, tist + 5, version.sha256, "aaa/x.rdf", 3),)
     handle = obi.upper().replace("REPEC", "RePEc")
-    return Obi(obi, "tobi", History.of(entries), {version.sha256: version}, notes, handle, stamp=stamp)
+    return Obi(obi, "tobi", History.of(entries), {version.sha256: version}, notes, handle, stamp=stamp, claims=claims)
 
 
 def file(

@@ -30,7 +30,7 @@ def change(tist: int, text: str) -> ObiChange:
     """A tobi that holds ``text`` from ``tist`` on."""
     data = text.encode()
     version = Version(hashlib.sha256(data).hexdigest(), hashlib.md5(data).hexdigest(), len(data))
-    note = Note(tist, "changed", path="RePEc/aaa/x.rdf", line=1)
+    note = Note(tist, "changed", reason="x1")
     return ObiChange("tobi", "RePEc:aaa:sss:1", "x", {tist: version.sha256}, (), version, {tist: note})
 
 
@@ -229,7 +229,7 @@ def test_a_batch_that_is_not_as_it_was(
         "middle removed": one + three,
         "swapped": two + one + three,
         "doubled": one + two + two + three,
-        "edited": one + two.replace(b"text", b"tex7").replace(b'"line":1', b'"line":2') + three,
+        "edited": one + two.replace(b"text", b"tex7").replace(b'"reason":"x1"', b'"reason":"x2"') + three,
     }[change]
     assert changed != data
     put_plain(path, changed)
@@ -240,7 +240,7 @@ def test_a_batch_that_is_not_as_it_was(
 
 def forged(data: bytes, start: int, end: int) -> bytes:
     """A journal with another text in one batch, whose own sha256 was made to fit."""
-    batch = data[start:end].replace(b'"line":1', b'"line":2')
+    batch = data[start:end].replace(b'"reason":"x1"', b'"reason":"x2"')
     assert batch != data[start:end]
     body = batch[: batch.rindex(b',"sha256"')]
     sealed = body + b',"sha256":"%b"}\n' % hashlib.sha256(body).hexdigest().encode()

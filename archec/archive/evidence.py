@@ -1,0 +1,240 @@
+"""Evidence: what a data set has looked at, and so what it can say of a template that it does not show.
+
+Pure functions over the coverages of data sets (design, section 4, "evidence by place").
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import NamedTuple
+
+import msgspec
+from xxhash import xxh3_128_hexdigest
+
+from archec.catalogue.codec import canonical, read
+from archec.catalogue.model import CORE, Claim, Coverage, DataSet, HeldBack, KeyedSet
+from archec.ids import archive_of, item_of
+
+_coverage = msgspec.json.Decoder(Coverage)
+
+Keyed = Callable[[str], "bytes | None"]
+
+
+class Unknown(NamedTuple):
+    """Why a data set that does not show a template says nothing of it: a word, and the file or directory behind it.
+
+    ``not-there``: the archive's directory of its place is not in the data set; ``unreadable``: its place could not be
+    read; ``no-home``: the directory of its own archive is not there; ``disturbed``: something in the directory of its
+    place or of its archive cannot be read, and is new or has changed; ``held-back``: the loss awaits a decision;
+    ``elsewhere``: a copy that counts less is there, and its place could not be looked at.
+    """
+
+    word: str
+    by: str = ""
+
+
+HELD_BACK = Unknown("held-back")
+
+
+def directory_of(place: str) -> str:
+    """The archive's directory that a place lies in, "" for the root."""
+    return place.partition("/")[0] if "/" in place else ""
+
+
+def home_of(handle: str, place: str) -> str:
+    """The archive's directory that must have been read before a template kept at ``place`` can be lost."""
+    code, there = archive_of(handle), directory_of(place)
+    if not code:
+        return there
+    return there if not item_of(handle) and there in (code, CORE) else code
+
+
+def _reads(coverage: Coverage, directory: str) -> bool:
+    """Whether the listing of an archive's directory came to an end; a missing one counts where all is there."""
+    return (directory in coverage.read or coverage.complete) and directory not in coverage.unread
+
+
+def _unreadable(coverage: Coverage, place: str) -> str | None:
+    """What of a place and the directories above it could not be read, None where nothing is in the way."""
+    unread = coverage.unread
+    if unread:
+        if "" in unread:
+            return ""
+        end = place.find("/")
+        while end >= 0:
+            if place[:end] in unread:
+                return place[:end]
+            end = place.find("/", end + 1)
+        if place in unread:
+            return place
+    return None
+
+
+def shows(coverage: Coverage, place: str) -> bool:
+    """Whether the data set would show a template that is kept at ``place``."""
+    return _reads(coverage, directory_of(place)) and _unreadable(coverage, place) is None
+
+
+def hides(coverage: Coverage, place: str) -> Unknown | None:
+    """Why a template may be at ``place`` although the data set does not show it there; None: it is not."""
+    directory = directory_of(place)
+    unread = _unreadable(coverage, place)
+    if unread is None and place in coverage.partly:
+        unread = place
+    if unread is not None:
+        return Unknown("unreadable", unread)
+    return None if _reads(coverage, directory) else Unknown("not-there", directory + "/")
+
+
+class Look(NamedTuple):
+    """A data set that is known, as far as its claims are judged.
+
+    ``disturbed`` maps archives' directories to a file in them that cannot be read, and is new or has changed since the
+    data set before it.
+    """
+
+    data_set: DataSet
+    coverage: Coverage
+    disturbed: dict[str, str]
+    held_back: Callable[[str], bool]
+
+    def shows(self, claim: Claim | None) -> Claim | None:
+        """``claim``, if it holds for this data set, too."""
+        return claim if claim is not None and claim.state is not None and shows(self.coverage, claim.place) else None
+
+    def ignores(self, handle: str, place: str) -> Unknown | None:
+        """Why the absence of a template that was at ``place`` is no loss; None: it is one."""
+        why = hides(self.coverage, place)
+        if why is not None:
+            return why
+        home, directory = home_of(handle, place), directory_of(place)
+        if not _reads(self.coverage, home):
+            return Unknown("no-home", home + "/")
+        for one in (directory, home):
+            if one in self.disturbed:
+                return Unknown("disturbed", self.disturbed[one])
+        return HELD_BACK if self.held_back(handle) else None
+
+
+class Evidence:
+    """The known data sets, in their order (date, run). Those that speak are ``dates``: groups of one date, oldest
+    first. Coverages are read as they are needed, and the last few kept."""
+
+    def __init__(self, data_sets: Iterable[DataSet], keyed: Keyed, held_back: Iterable[HeldBack] = ()) -> None:
+        self.data_sets = sorted(data_sets, key=lambda item: item.key)
+        self.keys = [item.key for item in self.data_sets]
+        speaking = [
+            (tist, tuple(_speaking(list(group)))) for tist, group in groupby(self.data_sets, key=lambda item: item.tist)
+        ]
+        self.dates = [(tist, group) for tist, group in speaking if group]
+        self.tists = [tist for tist, _ in self.dates]
+        self._keyed = keyed
+        self._held_back = {item.run: item for item in held_back if item.kind == "tobi"}
+        self._coverage = lru_cache(maxsize=64)(self._read)
+        self._look = lru_cache(maxsize=256)(self._make)
+        self._lists = lru_cache(maxsize=64)(lambda key: keyed(key) or b"")
+
+    def look(self, data_set: DataSet) -> Look:
+        """A known data set as it is judged."""
+        return self._look(data_set.key)
+
+    def coverage(self, data_set: DataSet) -> Coverage:
+        """What a data set has looked at."""
+        return self._coverage(data_set.coverage)
+
+    def with_data_set(self, data_set: DataSet, sets: Iterable[KeyedSet], held_back: HeldBack | None) -> Evidence:
+        """The same with another data set, or with one of these as it is now; its losses are ``held_back``. ``sets`` are
+        those that it names, where they are not known yet."""
+        others = [item for item in self.data_sets if item.run != data_set.run]
+        held = [item for item in self._held_back.values() if item.run != data_set.run]
+
+        new = {item.key: item.data for item in sets}
+
+        def keyed(key: str) -> bytes | None:
+            return new[key] if key in new else self._keyed(key)
+
+        return Evidence([*others, data_set], keyed, [*held, held_back] if held_back is not None else held)
+
+    def speaks(self, data_set: DataSet) -> bool:
+        """Whether a data set counts."""
+        i = bisect_left(self.tists, data_set.tist)
+        return i < len(self.tists) and any(item.run == data_set.run for item in self.dates[i][1])
+
+    def _read(self, key: str) -> Coverage:
+        return read(_coverage, self._keyed(key) or b"{}") if key else Coverage()
+
+    def _make(self, key: tuple[int, int]) -> Look:
+        data_set = self.data_sets[bisect_left(self.keys, key)]
+        coverage = self.coverage(data_set)
+        return Look(data_set, coverage, self._disturbed(data_set.tist, coverage), self._held(data_set.run))
+
+    def _disturbed(self, tist: int, coverage: Coverage) -> dict[str, str]:
+        if not (coverage.unread or coverage.partly):
+            return {}
+        before: Sequence[DataSet] = ()
+        i = bisect_left(self.tists, tist) - 1
+        while i >= 0 and not before:
+            before = [item for item in self.dates[i][1] if item.whole]
+            i -= 1
+        known = [{**one.unread, **one.partly} for one in map(self.coverage, before)]
+        found: dict[str, str] = {}
+        for place, digest in sorted({**coverage.unread, **coverage.partly}.items()):
+            if not known or any(one.get(place) != digest for one in known):
+                found.setdefault(directory_of(place), place)
+                if "/" not in place:
+                    found.setdefault(place, place)
+        return found
+
+    def _held(self, run: int) -> Callable[[str], bool]:
+        held = self._held_back.get(run)
+        keys = [group.ids for group in held.groups.values()] if held is not None else []
+        if not keys:
+            return _nobody
+        return lambda handle: any(_holds(self._lists(key), handle.encode()) for key in keys)
+
+
+def _nobody(handle: str) -> bool:
+    return False
+
+
+def _speaking(group: list[DataSet]) -> Iterator[DataSet]:
+    """Those of one date that count: a whole one supersedes all that are not."""
+    believed = [item for item in group if not item.retracted]
+    whole = any(item.whole for item in believed)
+    return (item for item in believed if item.whole or not whole)
+
+
+def coverage_set(coverage: Coverage) -> KeyedSet:
+    """A coverage under a key that follows from it."""
+    data = canonical(coverage)
+    return KeyedSet(xxh3_128_hexdigest(data), data)
+
+
+def id_list(ids: Iterable[str]) -> KeyedSet:
+    """A list of ids under a key that follows from them."""
+    data = b"".join(line + b"\n" for line in sorted({obi.encode() for obi in ids}))
+    return KeyedSet(xxh3_128_hexdigest(data), data)
+
+
+def ids_in(data: bytes) -> Iterator[str]:
+    """The ids of such a list."""
+    return (line.decode() for line in data.splitlines())
+
+
+def _holds(data: bytes, wanted: bytes) -> bool:
+    """Whether a list of ids has this one."""
+    first, end = 0, len(data)
+    while first < end:
+        start = data.rfind(b"\n", 0, (first + end) // 2) + 1
+        stop = data.index(b"\n", start)
+        line = data[start:stop]
+        if line == wanted:
+            return True
+        if line < wanted:
+            first = stop + 1
+        else:
+            end = start
+    return False

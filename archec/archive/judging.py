@@ -1,0 +1,169 @@
+"""Judging: what the archive concludes of a tobi from what data sets say of it. Pure functions.
+
+Every data set that is known has its place in one order (date, run). A :class:`~archec.catalogue.model.Claim` is what
+one of them says of a tobi; it holds for those that follow as long as they would show a template at its place. So claims
+are few, a data set that arrives late is put in between (:func:`said`), and the history is a function of the claims and
+of the data sets that speak (:func:`judged`): it does not depend on the order in which they came, and follows anew where
+one is added, superseded or retracted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from archec.archive.evidence import Evidence, Look, Unknown, hides
+from archec.catalogue.model import Claim, DataSet
+from archec.redif.handles import own
+
+
+class Verdict(NamedTuple):
+    """What is concluded as of a date: the state (None: not held) and the place where the tobi was last seen ("": it
+    never was). ``why``: a data set of that date did not settle it; ``claim`` is the one that was believed at this date.
+    """
+
+    state: str | None = None
+    place: str = ""
+    why: Unknown | None = None
+    claim: Claim | None = None
+
+
+class Judgement(NamedTuple):
+    """A history, as its entries by tist; the claim behind each state; why data sets of a date did not settle it; and
+    the newest verdict, with the date of its state or place."""
+
+    entries: dict[int, str | None]
+    claims: dict[int, Claim]
+    whys: dict[int, Unknown]
+    last: Verdict
+    since: int = 0
+
+
+def claim_of(claims: Sequence[Claim], data_set: DataSet, look: Look) -> Claim | None:
+    """What a data set says, given the claims in their order; None: it does not show the tobi."""
+    i = bisect_right(claims, data_set.key, key=_key)
+    if not i:
+        return None
+    claim = claims[i - 1]
+    if claim.key == data_set.key:
+        return claim if claim.state is not None else None
+    return look.shows(claim)
+
+
+def said(claims: Sequence[Claim], evidence: Evidence, data_set: DataSet, new: Claim | None) -> list[Claim]:
+    """The claims to add, or to put in the place of others, so that ``data_set`` says ``new`` (None: the tobi is not in
+    it) and every other data set says what it said before."""
+    i = bisect_left(claims, data_set.key, key=_key)
+    before = claims[i - 1] if i else None
+    own_claim = claims[i] if i < len(claims) and claims[i].key == data_set.key else None
+    old = own_claim if own_claim is not None else before
+    if own_claim is None and _same(evidence.look(data_set).shows(before), new):
+        return []
+    if own_claim is not None and own_claim.agrees(new):
+        return []
+    absent = Claim(data_set.tist, data_set.run, None)
+    now = new if new is not None else absent
+    added = [now]
+    until = i + 1 if own_claim is not None else i
+    end = claims[until].key if until < len(claims) else None
+    for n in range(bisect_right(evidence.keys, data_set.key), len(evidence.keys)):
+        item = evidence.data_sets[n]
+        if now.agrees(old) or (end is not None and item.key >= end):
+            break
+        look = evidence.look(item)
+        was = look.shows(old)
+        if not _same(look.shows(now), was):
+            now = Claim(*item.key, None) if was is None else again(was, item)
+            added.append(now)
+    return added
+
+
+def again(claim: Claim, data_set: DataSet) -> Claim:
+    """The same claim, made by another data set; its bytes lie where they lay."""
+    at = claim.bytes_at
+    return Claim(*data_set.key, claim.state, claim.place, claim.line, claim.encoding, 0 if at == data_set.tist else at)
+
+
+def merged(claims: Sequence[Claim], added: Sequence[Claim]) -> tuple[Claim, ...]:
+    """The claims with others added or in the place of some of them, in their order."""
+    if not added:
+        return tuple(claims)
+    every = {claim.key: claim for claim in (*claims, *added)}
+    return tuple(every[key] for key in sorted(every))
+
+
+def judged(handle: str, claims: Sequence[Claim], evidence: Evidence) -> Judgement:
+    """The history that follows from the claims."""
+    entries: dict[int, str | None] = {}
+    behind: dict[int, Claim] = {}
+    whys: dict[int, Unknown] = {}
+    verdict, since = Verdict(), 0
+    at = bisect_left(evidence.tists, claims[0].tist) if claims else len(evidence.dates)
+    while at < len(evidence.dates):
+        tist, group = evidence.dates[at]
+        after = verdict_after(handle, verdict, claims, evidence, group)
+        if after.state != verdict.state:
+            entries[tist] = after.state
+            if after.claim is not None:
+                behind[tist] = after.claim
+        if (after.state, after.place) != (verdict.state, verdict.place):
+            since = tist
+        if after.why is not None:
+            whys[tist] = after.why
+        verdict = after
+        at = _next(claims, evidence, at, verdict)
+    return Judgement(entries, behind, whys, verdict, since)
+
+
+def _next(claims: Sequence[Claim], evidence: Evidence, at: int, verdict: Verdict) -> int:
+    """The next date that may change the verdict: where it is what the newest claim says, that of the next claim."""
+    i = bisect_right(claims, evidence.tists[at], key=lambda claim: claim.tist)
+    newest = claims[i - 1]
+    if newest.state != verdict.state or (newest.state is not None and newest.place != verdict.place):
+        return at + 1
+    return bisect_left(evidence.tists, claims[i].tist) if i < len(claims) else len(evidence.dates)
+
+
+def verdict_after(
+    handle: str, before: Verdict, claims: Sequence[Claim], evidence: Evidence, group: Sequence[DataSet]
+) -> Verdict:
+    """The verdict as of the date of ``group``, which are the data sets of one date that speak.
+
+    The greatest sha256 counts. A copy that would have lost to the one that was believed before counts only where it is
+    known that this one is no longer there.
+    """
+    looks = [evidence.look(item) for item in group]
+    shown = [(look, claim) for look in looks if (claim := claim_of(claims, look.data_set, look)) is not None]
+    why: Unknown | None = None
+    believed: list[Claim] = []
+    for look, claim in shown:
+        hidden = None
+        if before.state is not None and claim.place != before.place and _rank(handle, claim) < _rank(handle, before):
+            hidden = hides(look.coverage, before.place)
+        if hidden is None:
+            believed.append(claim)
+        else:
+            why = Unknown("elsewhere", hidden.by)
+    if believed:
+        best = max(believed, key=lambda claim: (claim.state or "", claim.place))
+        return Verdict(best.state, best.place, None, best)
+    if before.state is None or shown:
+        return Verdict(before.state, before.place, why)
+    for look in looks:
+        why = look.ignores(handle, before.place)
+        if why is None:
+            return Verdict(None, before.place)
+    return Verdict(before.state, before.place, why)
+
+
+def _rank(handle: str, seen: Claim | Verdict) -> tuple[bool, bytes]:
+    return own(handle, f"RePEc/{seen.place}"), seen.place.encode("utf-8", "surrogatepass")
+
+
+def _same(one: Claim | None, other: Claim | None) -> bool:
+    return other is None if one is None else one.agrees(other)
+
+
+def _key(claim: Claim) -> tuple[int, int]:
+    return claim.key

@@ -1,0 +1,90 @@
+"""``archec losses``: losses that are held back, and letting them through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from archec.catalogue.interface import Catalogue
+from archec.cli.common import config_option, json_option, opened
+from archec.config import load
+from archec.errors import UsageError
+from archec.gather.accept import accept, held_losses
+from archec.ids import typed
+from archec.ids.handles import normalise
+from archec.terminal.output import echo, echo_json, note
+from archec.tist import iso
+
+_ACCEPT = "accept"
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[RUN | accept RUN [ARCHIVE|ID]...]")
+@json_option
+@config_option
+def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> None:
+    """List the losses that are held back, or let them through.
+
+    'archec losses' lists what awaits a decision, as it was journalled: by the run whose data set lacks it, the archive
+    (or the archive's directory) that would lose too much at once, and the handle. 'archec losses accept RUN' lets all
+    of a run through, or those of the archives and handles that follow; nothing is gathered. What a later data set has
+    shown to be back is not lost.
+    """
+    if words and words[0] == _ACCEPT:
+        _accept(words[1:], config_file, as_json=as_json)
+        return
+    if len(words) > 1:
+        raise UsageError(f"{words[1]!r} is not expected", hint="'archec losses accept RUN ...' lets losses through")
+    with opened(config_file) as archive:
+        for row in _rows(archive.catalogue, _run(words[0]) if words else None):
+            if as_json:
+                echo_json(row.as_value())
+            else:
+                echo(f"{row.run}  {row.group:<5} {row.id}  {row.title}".rstrip())
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    run: int
+    kind: str
+    group: str
+    id: str
+    title: str
+
+    def as_value(self) -> dict[str, Any]:
+        return {
+            "run": self.run, "run_time": iso(self.run), "kind": self.kind, "group": self.group, "id": self.id,
+            "title": self.title,
+        }  # fmt: skip
+
+
+def _rows(catalogue: Catalogue, run: int | None) -> Iterator[_Row]:
+    for held_back in catalogue.held_back():
+        if run is None or held_back.run == run:
+            for loss in held_losses(catalogue, held_back):
+                obi = catalogue.obis(held_back.kind, [loss.id]).get(loss.id)
+                newest = obi.newest if obi is not None else None
+                yield _Row(loss.run, held_back.kind, loss.group, loss.id, newest.title if newest is not None else "")
+
+
+def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) -> None:
+    if not words:
+        raise UsageError("losses of which run?", hint="'archec losses' lists them")
+    wanted = {normalise(typed(word))[1] if ":" in word else word.lower() for word in words[1:]}
+    done = accept(load(config_file), _run(words[0]), wanted)
+    for obi in done.back:
+        note(f"{obi}: a later data set shows it: it is not lost")
+    if as_json:
+        echo_json(done._asdict())
+    else:
+        echo(f"{done.accepted:,} losses were let through by run {done.run}")
+
+
+def _run(word: str) -> int:
+    if not word.isdigit():
+        raise UsageError(f"{word!r} is not a run", hint="'archec losses' lists them")
+    return int(word)
