@@ -43,7 +43,7 @@ class FetchConfig:
 
     contact: t.Text = setting("", "Mail address or web page of the archive's operator; part of the User-Agent.")
     user_agent: t.Text = setting("", "The whole User-Agent; empty: made of archec, its version, name and contact.")
-    workers: t.Positive = setting(2, "Worker processes; each has its share of the hosts.")
+    workers: t.Positive = setting(1, "Worker processes; each has its share of the hosts; one is mostly best.")
     max_memory: t.Size = setting(1_000_000_000, "Maximum memory of one worker.", "1GB")
     concurrency: t.Positive = setting(64, "Maximum number of requests in flight.")
     per_host: t.Positive = setting(2, "Maximum number of requests in flight to one host.")

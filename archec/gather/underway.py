@@ -141,7 +141,12 @@ class UnderWay:
     def end(self, active: Active) -> list[Active]:
         """The visit is over; gives those that waited for it, each with the hop that led here, in no state."""
         self._drop(active)
-        return [self._drop(self._table[url]) for url in active.waiting]
+        return [self._drop(one) for url in active.waiting if (one := self._table.get(url)) and self._waits(one, active)]
+
+    @staticmethod
+    def _waits(one: Active, target: Active) -> bool:
+        """Whether a URL still redirects to ``target``: it may have been handed to the fetchers again meanwhile."""
+        return one.state == "redirects" and one.target == target.fobi.id
 
     def forget(self, state: State) -> int:
         """Forgets all that are in a state; how many there were."""

@@ -135,7 +135,7 @@ class _OrderServer(asyncio.Protocol):
         if self._stopping is None:
             self._stopping = self._loop.create_task(self._stop(False))
         elif self._stopping.done():
-            self.ended.set_result(None)
+            self._end()
 
     def _send(self, message: wire.Hops | wire.Fatal | wire.Stopped) -> None:
         self._sent = self._loop.time()
@@ -175,10 +175,14 @@ class _OrderServer(asyncio.Protocol):
         await self._fetcher.aclose()
         self._flush()
         if self._transport.is_closing():
-            self._loop.call_soon(self.ended.set_result, None)
+            self._loop.call_soon(self._end)
         else:
             self._send(wire.Stopped())
             self._transport.close()
+
+    def _end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
 
     def _tick(self) -> None:
         """Reports the bytes of large bodies, and that this process is alive."""

@@ -8,15 +8,16 @@ from urllib.parse import quote
 
 import pytest
 from gather_support import archec_cli, check, histories, make, outcomes, temporary_files, write_papers
-from hostile_servers import EVIL, page_of_300_mb, pdf_of_500_mb
 from hostile_support import assert_clean, gathered, written
-from web_hostile import Hostile, hostile_server
+from web_behaviours import RUNS, rows
+from web_hostile import EVIL, Hostile, hostile_server, page_of_300_mb, pdf_of_500_mb
 
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
 
 SETTINGS: dict[str, object] = {
-    "fetch.concurrency": 64, "fetch.per_host": 32, "fetch.host_failures": 10_000, "fetch.connect_timeout": "2s",
+    "fetch.concurrency": 64, "fetch.per_host": 32, "fetch.per_address": 32, "fetch.host_failures": 10_000,
+    "fetch.connect_timeout": "2s",
     "fetch.idle_timeout": "1s", "fetch.total_timeout": "4s", "fetch.max_size": "1MB", "text.timeout": "2s",
     "text.workers": 2, "text.max_memory": "256MB",
 }  # fmt: skip
@@ -187,3 +188,26 @@ def test_hundreds_of_files_that_redirect_one_to_the_next(config: Config, site: o
     assert set(report["fobis"]) == {"new", "too-many-redirects"}
     assert sum(report["fobis"].values()) == count + 1
     assert len(site.asked) <= count + 1
+
+
+@pytest.mark.slow
+def test_every_row_of_the_table_of_behaviours(config: Config) -> None:
+    """At least 250 behaviours, 2,000 URLs of four addresses, five runs: the outcome of each visit to each URL."""
+    table = list(rows())
+    assert len({row.path for row in table}) >= 250
+    with hostile_server(4) as server:
+        urls = {
+            server.url(row.path.replace("{n}", str(n)), host=1 + n % 4): row.outcomes for row in table for n in range(8)
+        }
+        assert len(urls) >= 2000
+        write_papers(config, list(urls))
+        for number in range(RUNS):
+            server.run = number
+            gathered(config)
+            found = outcomes(config)
+            wrong = {
+                url: (expected[number], found[url]) for url, expected in urls.items() if found[url] != expected[number]
+            }
+            assert wrong == {}, f"run {number + 1}"
+            time.sleep(1.1)  # what is due at once is due a second later
+        check(config)
