@@ -51,6 +51,7 @@ _Limit = TypeVar("_Limit", int, float)
 @click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE|FOLDER]...")
 @click.option("--as-of", metavar="DATE", help="The data set's date; else that in its name, else its newest member's.")
 @click.option("--no-fetch", is_flag=True, help="Read templates only; fetch no files.")
+@click.option("--reread", is_flag=True, help="Read all files of the data set, not only those that changed.")
 @click.option("--complete", is_flag=True, help="The data set is all of RePEc: archives that it lacks count as lost.")
 @click.option("--salvage", is_flag=True, help="Take what can be read of a damaged tarball; a whole one supersedes it.")
 @click.option("--wait", is_flag=True, help="Wait for another run to end, rather than exit with code 4.")
@@ -76,6 +77,7 @@ def gather(
     more: tuple[Path, ...],
     as_of: str | None,
     no_fetch: bool,
+    reread: bool,
     complete: bool,
     salvage: bool,
     wait: bool,
@@ -115,6 +117,7 @@ def gather(
         complete=complete,
         salvage=salvage,
         resume=resume,
+        reread=reread,
         wait=wait,
         trust_clock=trust_clock,
         accept=frozenset(_code(code) for code in accept_losses),

@@ -226,6 +226,9 @@ class Config:
         "The catalogue: sqlite:///PATH or mongodb://HOST/DATABASE (ARCHEC_DATABASE overrides).",
     )
     workers: t.Count = setting(0, "Processes that read and write templates; 0: one for each core, at most 4.")
+    reread_after: t.Duration = setting(
+        30 * 86400.0, "All files of ReDIF_directory are read again after this, not only those that changed.", "30d"
+    )
     template_files: t.Texts = setting(
         (), "Files that count besides *.rdf and *.redif: patterns in any case, e.g. ['*.txt', 'aaa/*'].", []
     )

@@ -66,6 +66,7 @@ class Options:
     complete: bool = False
     salvage: bool = False
     resume: bool = False
+    reread: bool = False
     wait: bool = False
     trust_clock: bool = False
     accept: frozenset[str] = frozenset()

@@ -18,6 +18,7 @@ from archec.gather.hosts import HostTable
 from archec.gather.options import Options
 from archec.gather.plan import Feeder, due_files, make_plan
 from archec.gather.received import Received
+from archec.gather.remembered import DirectoryMemory
 from archec.gather.spool import Spool
 from archec.gather.templates import TemplatePhase
 from archec.gather.visits import RunTime
@@ -40,6 +41,7 @@ class Phases:
     meter: Meter
     options: Options
     at: RunTime
+    memory: DirectoryMemory | None = None
 
     def read_templates(
         self, chosen: Chosen, source: Source, *, dated: Callable[[Chosen], None], dry: bool = False
@@ -52,9 +54,16 @@ class Phases:
         config, report, options = self.archive.config, self.report, self.options
         phase = TemplatePhase(
             self.archive, self.committer, self.spool, report, self.meter, chosen.tist, options.accept, options.complete,
-            1 if dry else config.processes, dry, chosen.sha256,
+            1 if dry else config.processes, dry, chosen.sha256, self.memory,
         )  # fmt: skip
         with report.timed("templates"):
+            before = self.memory.repeated() if self.memory is not None else None
+            if before is not None:
+                report.restore(before)
+                report.merged = True
+                phase.repeat(printable(Path(chosen.path.name)))
+                self._keep()
+                return
             reading = phase.read(source)
             refuse_damaged(chosen, reading, salvage=options.salvage)
             refuse_nothing(chosen, reading.files, self.archive.catalogue)
@@ -66,6 +75,11 @@ class Phases:
                 dated(chosen)
             phase.merge(reading, printable(Path(chosen.path.name)))
             report.merged = True
+            self._keep()
+
+    def _keep(self) -> None:
+        if self.memory is not None:
+            self.memory.keep(self.report)
 
     def visit_files(self) -> str:
         """Visits the files that are due; those of hosts that were given up are tried a second time.

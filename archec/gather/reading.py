@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, Protocol
 
 from archec.archive.evidence import directory_of
 from archec.archive.report import Report, kind_of
 from archec.catalogue.model import Coverage
 from archec.gather.spool import FileRow, SeenRow, Spool
 from archec.redif.handles import below_root, standing
-from archec.redif.items import Blob, Other, Source, Unread
+from archec.redif.items import Blob, Known, Other, Source, Unread
 from archec.redif.problems import Problem
 from archec.redif.scan import scan
 from archec.store.durable import failure
@@ -34,6 +34,8 @@ _MOST_UNREAD = 1000
 
 
 class ChunkRead(NamedTuple):
+    """What was found in a file, or in a part of one."""
+
     rows: list[SeenRow]
     files: list[FileRow]
     problems: list[Problem]
@@ -42,6 +44,19 @@ class ChunkRead(NamedTuple):
     size: int
     templates: int
     nameless: int
+
+
+class Memory(Protocol):
+    """What was found in files when they were read before."""
+
+    def found(self, path: str, member: int) -> ChunkRead:
+        """What was found in a file of the source that is ``Known``."""
+
+    def remember(self, found: ChunkRead) -> None:
+        """What was found in a file now, or in a part of one."""
+
+    def forget(self, path: str) -> None:
+        """A file could not be read."""
 
 
 @dataclass(slots=True)
@@ -80,10 +95,11 @@ def read_data_set(
     on_other: Callable[[str], None],
     on_progress: Callable[[Reading], None],
     complete: bool = False,
+    memory: Memory | None = None,
 ) -> Reading:
     """Reads the whole source into the spool. Problems are reported as they come, never fatal; where one file has
     very many, ``on_more`` is given how many of each code there are besides. ``on_other`` gets the path of each file
-    that does not count."""
+    that does not count. ``memory`` has what was found in files that are not read again."""
     kinds: Counter[str] = Counter()
     reading = Reading(kinds=kinds)
     directories: set[str] = set()
@@ -99,17 +115,34 @@ def read_data_set(
         on_more(result.more)
         on_progress(reading)
 
-    pool: Pool[list[Blob], ChunkRead] = Pool(
-        "archec.gather.reading:chunk_reader", [spool.folder], ChunkRead,
+    def take_all(results: list[ChunkRead]) -> None:
+        for result in results:
+            take(result)
+            if memory is not None:
+                memory.remember(result)
+
+    def unread(item: Unread) -> None:
+        row = FileRow(os.fsencode(item.path), item.member, below_root(item.path), 0, 0, item.problem.code)
+        spool.add((), [row])
+        on_problem(item.problem)
+        if memory is not None:
+            memory.forget(item.path)
+
+    def known(item: Known) -> None:
+        if memory is not None:
+            take(memory.found(item.path, item.member))
+
+    pool: Pool[list[Blob], list[ChunkRead]] = Pool(
+        "archec.gather.reading:chunk_reader", [spool.folder], list[ChunkRead],
         workers=workers, here=chunk_reader(spool.folder), inline=_INLINE,
     )  # fmt: skip
     with pool:
-        for blobs, weight in _chunks(source, spool, reading, directories, on_problem, on_other):
+        for blobs, weight in _chunks(source, directories, unread, known, on_other):
             pool.submit(blobs, weight)
             for done in pool.results(at_most=_AHEAD * workers):
-                take(done.result(WORKER_HINT))
+                take_all(done.result(WORKER_HINT))
         for done in pool.results(at_most=0):
-            take(done.result(WORKER_HINT))
+            take_all(done.result(WORKER_HINT))
     reading.files, reading.unread = spool.count()
     reading.left_out = spool.superseded()
     reading.whole, reading.damage = source.whole, source.damage
@@ -145,10 +178,9 @@ def _coverage(spool: Spool, directories: set[str], left_out: frozenset[int], *, 
 
 def _chunks(
     source: Source,
-    spool: Spool,
-    reading: Reading,
     directories: set[str],
-    on_problem: Callable[[Problem], None],
+    on_unread: Callable[[Unread], None],
+    on_known: Callable[[Known], None],
     on_other: Callable[[str], None],
 ) -> Iterator[tuple[list[Blob], int]]:
     blobs: list[Blob] = []
@@ -161,9 +193,9 @@ def _chunks(
                 yield blobs, size
                 blobs, size = [], 0
         elif isinstance(item, Unread):
-            row = FileRow(os.fsencode(item.path), item.member, below_root(item.path), 0, 0, item.problem.code)
-            spool.add((), [row])
-            on_problem(item.problem)
+            on_unread(item)
+        elif isinstance(item, Known):
+            on_known(item)
         elif isinstance(item, Other):
             directories.add(directory_of(below_root(item.path)))
             on_other(item.path)
@@ -173,68 +205,56 @@ def _chunks(
         yield blobs, size
 
 
-def chunk_reader(folder: Path) -> Callable[[list[Blob]], ChunkRead]:
+def chunk_reader(folder: Path) -> Callable[[list[Blob]], list[ChunkRead]]:
     """What reads some files, in any process; their templates' texts go to that process's own text file in ``folder``,
     the spool's."""
 
-    def read(blobs: list[Blob]) -> ChunkRead:
+    def read(blobs: list[Blob]) -> list[ChunkRead]:
         try:
-            return _read(blobs, folder)
+            with open(folder / f"texts-{os.getpid()}", "ab") as texts:
+                return [_read(blob, texts) for blob in blobs]
         except OSError as error:
             raise failure(error, folder) from error
 
     return read
 
 
-def _read(blobs: list[Blob], folder: Path) -> ChunkRead:
-    number = os.getpid()
+def _read(blob: Blob, texts: BinaryIO) -> ChunkRead:
+    number, start = os.getpid(), texts.tell()
     rows: list[SeenRow] = []
     files: list[FileRow] = []
-    problems: list[Problem] = []
-    more: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
-    templates = nameless = size = 0
-    with open(folder / f"texts-{number}", "ab") as texts:
-        start = texts.tell()
-        for blob in blobs:
-            found = scan(blob)
-            size += len(blob.data)
-            _add_problems(found.problems, problems, more)
-            path = os.fsencode(blob.path)
-            there = below_root(blob.path)
-            if blob.part == 0 or not found.read or found.templates:
-                digest = "" if found.read else sha256(blob.data, usedforsecurity=False).hexdigest()
-                files.append(FileRow(path, blob.member, there, int(found.read), int(bool(found.templates)), digest))
-            for template in found.templates:
-                templates += 1
-                kinds[kind_of(template.kind)] += 1
-                if not template.id:
-                    nameless += 1
-                    continue
-                length = len(template.text)
-                rows.append(
-                    SeenRow(
-                        template.id,
-                        sha256(template.text, usedforsecurity=False).digest(),
-                        standing(template.handle, template.id, blob.path),
-                        path,
-                        there,
-                        blob.member,
-                        (blob.part << 32) + template.index,
-                        template.handle,
-                        template.line,
-                        found.encoding,
-                        number,
-                        start,
-                        length,
-                    )
-                )
-                texts.write(template.text)
-                start += length
-    return ChunkRead(rows, files, problems, dict(more), dict(kinds), size, templates, nameless)
-
-
-def _add_problems(found: list[Problem], problems: list[Problem], more: Counter[str]) -> None:
-    room = max(0, _MOST_PROBLEMS - len(problems))
-    problems += found[:room]
-    more.update(problem.code for problem in found[room:])
+    nameless = 0
+    found = scan(blob)
+    path = os.fsencode(blob.path)
+    there = below_root(blob.path)
+    if blob.part == 0 or not found.read or found.templates:
+        digest = "" if found.read else sha256(blob.data, usedforsecurity=False).hexdigest()
+        files.append(FileRow(path, blob.member, there, int(found.read), int(bool(found.templates)), digest))
+    for template in found.templates:
+        kinds[kind_of(template.kind)] += 1
+        if not template.id:
+            nameless += 1
+            continue
+        length = len(template.text)
+        rows.append(
+            SeenRow(
+                template.id,
+                sha256(template.text, usedforsecurity=False).digest(),
+                standing(template.handle, template.id, blob.path),
+                path,
+                there,
+                blob.member,
+                (blob.part << 32) + template.index,
+                template.handle,
+                template.line,
+                found.encoding,
+                number,
+                start,
+                length,
+            )
+        )
+        texts.write(template.text)
+        start += length
+    problems, more = found.problems[:_MOST_PROBLEMS], Counter(p.code for p in found.problems[_MOST_PROBLEMS:])
+    return ChunkRead(rows, files, problems, dict(more), dict(kinds), len(blob.data), len(found.templates), nameless)

@@ -28,6 +28,7 @@ from archec.gather.options import Options
 from archec.gather.phases import Phases
 from archec.gather.plan import due_files
 from archec.gather.received import received
+from archec.gather.remembered import DirectoryMemory, open_memory
 from archec.gather.spool import Spool
 from archec.gather.sweeping import sweep
 from archec.gather.visits import RunTime, run_time
@@ -138,16 +139,19 @@ def _run(
     """A run from its report to its end; ``merged``: its data set need not be read any more."""
     config, catalogue = archive.config, archive.catalogue
     with ExitStack() as stack:
-        source = None
+        source = memory = None
         if not merged:
-            source = stack.enter_context(_source(config, chosen, options))
+            if chosen.form == "directory" and options.file is None:
+                memory = stack.enter_context(open_memory(config, options, catalogue))
+            source = stack.enter_context(_source(config, chosen, options, memory))
         begun(report)
         journal = stack.enter_context(JournalWriter(archive.layout, report.run, head=catalogue.position().head))
         writer = stack.enter_context(Writer(archive.layout))
         committer = Committer(writer, journal, catalogue, run=report.run, min_free=config.min_free)
         committer.on_refused = partial(_refused, report)
         spool = stack.enter_context(Spool(config.work_path / str(report.run)))
-        phases = Phases(archive, committer, spool, report, meter, options, run_time(report.run, time.time()))
+        at = run_time(report.run, time.time())
+        phases = Phases(archive, committer, spool, report, meter, options, at, memory)
         if not report.resumed:
             _announce(committer, report, options, chosen)
         else:  # from here on its time and its requests are counted anew
@@ -177,9 +181,14 @@ def _run(
     return report
 
 
-def _source(config: Config, chosen: Chosen, options: Options) -> Source:
+def _source(config: Config, chosen: Chosen, options: Options, memory: DirectoryMemory | None = None) -> Source:
     """The data set, opened."""
-    return open_source(chosen.path, max_file=config.max_template_file, patterns=options.template_files)
+    return open_source(
+        chosen.path,
+        max_file=config.max_template_file,
+        patterns=options.template_files,
+        unchanged=memory.unchanged if memory is not None else None,
+    )
 
 
 def _taken_up(archive: Archive, options: Options, last: LastRun | None) -> LastRun | None:

@@ -20,6 +20,7 @@ from archec.catalogue.records import DataSetRead, LossesHeldBack, ObiChange, Run
 from archec.gather.losses import group_of, groups_to_hold_back, held_back_record
 from archec.gather.merging import Case, Held, Merge
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
+from archec.gather.remembered import DirectoryMemory
 from archec.gather.spool import Loss, SeenRow, Spool
 from archec.gather.writing import Job, Written, writing
 from archec.ids import archive_of
@@ -64,6 +65,7 @@ class TemplatePhase:
     workers: int
     dry: bool = False
     sha256: str = ""
+    memory: DirectoryMemory | None = None
 
     def read(self, source: Source) -> Reading:
         """Reads an open source into the spool."""
@@ -75,10 +77,18 @@ class TemplatePhase:
         reading = read_data_set(
             source, self.spool, workers=self.workers, complete=self.complete,
             on_problem=self.report.problem, on_more=self.report.more_problems, on_other=self.report.other_file,
-            on_progress=progress,
+            on_progress=progress, memory=self.memory,
         )
         reading.report_to(self.report)
         return reading
+
+    def repeat(self, name: str) -> None:
+        """The data set says once more what the newest one has said."""
+        newest = max(self.archive.catalogue.data_sets(), key=lambda item: item.key)
+        self.committer.add(CommitItem(RunEnd(self.report.run, "running", self.report.as_value())))
+        data_set = msgspec.structs.replace(newest, tist=self.tist, run=self.report.run, name=name)
+        self.committer.add(CommitItem(DataSetRead(data_set)))
+        self.committer.commit()
 
     def merge(self, reading: Reading, name: str) -> None:
         """Merges what was read with the catalogue; ``name`` is the data set's."""
@@ -197,6 +207,8 @@ class _Merging:
         self._compare(obi, added, sha256, row)
         if writes:
             self._waiting[obi.id] = News(obi, added, judgement, row)
+            if not row.spool and self._phase.memory is not None:
+                row = self._phase.memory.reread(row, self._spool.folder)
             path = row.path.decode("utf-8", "surrogateescape")
             before = _bytes_before(obi, judgement, tist)
             return Job(obi.id, path, row.line, row.spool, row.start, row.size, before)

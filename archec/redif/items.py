@@ -75,7 +75,14 @@ class Other(NamedTuple):
     path: str
 
 
-Item = Blob | Directory | Unread | Other
+class Known(NamedTuple):
+    """A file that is as it was when it was read before; it is not read again."""
+
+    path: str
+    member: int
+
+
+Item = Blob | Directory | Unread | Other | Known
 
 
 class Source(Protocol):

@@ -9,12 +9,13 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from archec.errors import DataSetError
-from archec.redif.items import PART, Blob, Directory, Item, Other, Source, Unread, in_parts, template_names
+from archec.redif.items import PART, Blob, Directory, Item, Known, Other, Source, Unread, in_parts, template_names
 from archec.redif.problems import Problem
 from archec.redif.tarball import Tarball
 
@@ -24,12 +25,18 @@ _MAX_DEPTH = 64
 _CHUNK = 512 * 1024
 
 
-def open_source(path: Path, *, max_file: int, patterns: Sequence[str] = ()) -> Source:
+Unchanged = Callable[[str, os.stat_result], bool]
+"""Whether a file, given its path and status, is as it was when it was read before."""
+
+
+def open_source(
+    path: Path, *, max_file: int, patterns: Sequence[str] = (), unchanged: Unchanged | None = None
+) -> Source:
     """The data set at ``path``: a directory, or a tarball that is plain or compressed by gzip, zstd, xz or bzip2.
 
     The content decides, not the name; ``path`` itself may be a symbolic link. Files of more than ``max_file`` bytes
-    are not read; ``patterns`` says which files count besides ``.rdf`` and ``.redif``. Raises DataSetError if nothing at
-    ``path`` can be read as a data set.
+    are not read; ``patterns`` says which files count besides ``.rdf`` and ``.redif``. Files of a directory for which
+    ``unchanged`` is true are ``Known``. Raises DataSetError if nothing at ``path`` can be read as a data set.
     """
     try:
         mode = path.stat().st_mode
@@ -37,7 +44,7 @@ def open_source(path: Path, *, max_file: int, patterns: Sequence[str] = ()) -> S
         reason = getattr(error, "strerror", None) or str(error)
         raise DataSetError(f"cannot open the data set {path}: {reason}") from error
     if stat.S_ISDIR(mode):
-        return DirectoryTree(path, max_file=max_file, patterns=patterns)
+        return DirectoryTree(path, max_file=max_file, patterns=patterns, unchanged=unchanged)
     if stat.S_ISREG(mode):
         return Tarball(path, max_file=max_file, patterns=patterns)
     raise DataSetError(f"{path} is neither a directory nor a tarball")
@@ -54,8 +61,11 @@ class DirectoryTree:
     warnings: Sequence[Problem] = ()
     size = 0
 
-    def __init__(self, path: Path, *, max_file: int, patterns: Sequence[str] = ()) -> None:
+    def __init__(
+        self, path: Path, *, max_file: int, patterns: Sequence[str] = (), unchanged: Unchanged | None = None
+    ) -> None:
         self._max_file = max_file
+        self._unchanged = unchanged
         self._counts = template_names(patterns)
         self._now = int(time.time())
         self.newest = 0
@@ -141,6 +151,14 @@ class DirectoryTree:
         os.close(self._open.pop())
 
     def _file(self, directory: int, name: str, path: str) -> Iterator[Item]:
+        if self._unchanged is not None:
+            with suppress(OSError):  # opening it tells what is wrong
+                status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                if self._unchanged(path, status):
+                    self.files += 1
+                    self.bytes_read += status.st_size
+                    yield Known(path, self._member)
+                    return
         try:
             file = os.open(name, _OPEN_FILE, dir_fd=directory)
         except OSError as error:
@@ -161,6 +179,20 @@ class DirectoryTree:
                 self.files += 1
                 self.bytes_read += size
             yield item
+
+
+def open_below(root: Path, path: str) -> int:
+    """Opens a file below a directory; no link on the way is followed. Raises OSError."""
+    *directories, name = path.split("/")
+    here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for directory in directories:
+            below = os.open(directory, _OPEN_DIRECTORY, dir_fd=here)
+            os.close(here)
+            here = below
+        return os.open(name, _OPEN_FILE, dir_fd=here)
+    finally:
+        os.close(here)
 
 
 def read_file(file: int, status: os.stat_result, path: str, member: int, max_file: int) -> Iterator[Blob | Unread]:

@@ -1,0 +1,280 @@
+"""What is remembered of the current data set, so that the next run reads only what has changed.
+
+For each file that was read its status (size, times of change, inode) and what was found in it; and of a directory with
+which a run found nothing new, a digest of all names and statuses, so that the next run need not even compare. It lies
+beside the scratch space of runs and may be lost at any time: the next run reads everything. A file whose status may
+not show a change that comes right after it was read (its times are not older than the reading) is not remembered,
+just as git does not trust such a file in its index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from xxhash import xxh3_128, xxh3_128_hexdigest
+
+from archec import __version__
+from archec.archive.report import Report
+from archec.catalogue.codec import canonical
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import DataSet
+from archec.config import Config
+from archec.errors import DataSetError, StorageFailed
+from archec.gather.options import Options
+from archec.gather.reading import ChunkRead
+from archec.gather.spool import SeenRow
+from archec.redif.items import PART, Blob, template_names
+from archec.redif.scan import RawTemplate, scan
+from archec.redif.source import open_below, read_file
+from archec.sqlite import Database, Role
+
+_VERSION = 1
+_SLACK_NS = 2_000_000_000
+"""How much older than the reading a file's times must be: clocks of file systems are coarse, some of two seconds."""
+_MAX_DEPTH = 64
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, status BLOB NOT NULL, found BLOB NOT NULL) WITHOUT ROWID;
+"""
+_ROLE = Role("the memory of the current data set", StorageFailed, "delete it: the next run reads everything")
+_PASSING = ("unreadable", "changed-while-reading", "truncated")
+"""Codes of problems that may be gone the next time although no status has changed."""
+_found = msgspec.msgpack.Decoder(ChunkRead)
+_status = struct.Struct("<qqqQQ").pack
+
+
+def open_memory(config: Config, options: Options, catalogue: Catalogue) -> DirectoryMemory:
+    """The memory of ReDIF_directory. One that cannot be used, or is not of this archive, is begun anew."""
+    path = config.work_path.parent / "reading.sqlite"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return DirectoryMemory(path, config, options, catalogue)
+    except StorageFailed:
+        for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            name.unlink(missing_ok=True)
+        return DirectoryMemory(path, config, options, catalogue)
+
+
+class DirectoryMemory(Database):
+    """See the module's docstring. What is written counts from :meth:`keep` on; closing takes back what came after."""
+
+    def __init__(self, path: Path, config: Config, options: Options, catalogue: Catalogue) -> None:
+        super().__init__(path, _ROLE)
+        self._root, self._max_file, self._catalogue = config.data_path, config.max_template_file, catalogue
+        self._counts = template_names(options.template_files)
+        self._began = time.time_ns()
+        self._pending: dict[str, bytes] = {}
+        self._last = ("", b"")
+        self._digest = ""
+        try:
+            with self.translated():
+                self.connection.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {_SCHEMA}")
+                self.connection.execute("BEGIN IMMEDIATE")
+                about = {
+                    "version": f"{_VERSION} {__version__}",
+                    "root": f"{os.fsencode(self._root).hex()} {self._root.stat().st_dev}",
+                    "rules": json.dumps([options.complete, options.template_files, self._max_file]),
+                }
+                now = self._began // 10**9
+                since = int(self._about("since") or 0)
+                known = {str(data_set.run) for data_set in catalogue.data_sets()}
+                same = all(self._about(key) == value for key, value in about.items())
+                if options.reread or not same or self._about("run") not in known:
+                    since = 0
+                if not now - config.reread_after < since <= now:
+                    self.connection.execute("DELETE FROM files")
+                    self.connection.execute("DELETE FROM about")
+                    self._tell(**about, since=str(now))
+        except BaseException as error:
+            super().close()
+            if isinstance(error, OSError):
+                raise DataSetError(f"cannot read the directory {self._root}: {error.strerror}") from error
+            raise
+
+    def close(self) -> None:
+        """Closes the file; what was not kept is taken back."""
+        with suppress(StorageFailed), self.translated():
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+        super().close()
+
+    # -- file by file -----------------------------------------------------------------------------
+
+    def unchanged(self, path: str, status: os.stat_result) -> bool:
+        """Whether a file is as it was when it was read; if so, :meth:`found` has what was found in it."""
+        self._pending.pop(path, None)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > PART or self._is_racy(status):
+            return False
+        now = _status_of(status)
+        rows = self.fetch("SELECT status, found FROM files WHERE path = ?", (os.fsencode(path),))
+        if rows and rows[0][0] == now:
+            self._last = (path, rows[0][1])
+            return True
+        self._pending[path] = now
+        return False
+
+    def found(self, path: str, member: int) -> ChunkRead:
+        """What was found in the file that :meth:`unchanged` was asked about last. Its templates' texts are no longer
+        in the spool: their rows have 0 for it."""
+        if self._last[0] != path:
+            raise ValueError(f"{path} is not the file that was asked about last")
+        found = _found.decode(self._last[1])
+        return found._replace(
+            rows=[row._replace(member=member, spool=0, start=0) for row in found.rows],
+            files=[file._replace(member=member) for file in found.files],
+        )
+
+    def remember(self, found: ChunkRead) -> None:
+        """What was found in a file that was read, whole."""
+        path = found.files[0].path if len(found.files) == 1 else b""
+        status = self._pending.pop(os.fsdecode(path), None)
+        if status is not None:
+            with self.translated():
+                self.connection.execute(
+                    "INSERT OR REPLACE INTO files VALUES (?,?,?)", (path, status, msgspec.msgpack.encode(found))
+                )
+
+    def forget(self, path: str) -> None:
+        """A file could not be read."""
+        self._pending.pop(path, None)
+
+    def reread(self, row: SeenRow, folder: Path) -> SeenRow:
+        """The row of a remembered template whose text is needed after all, and is put into the spool. Raises
+        DataSetError if the file is another one by now."""
+        templates = _scanned(self._root, row.path, self._max_file, self._began)
+        text = templates[row.number].text if row.number < len(templates) else b""
+        if sha256(text, usedforsecurity=False).digest() != row.sha256:
+            path = self._root / os.fsdecode(row.path)
+            raise DataSetError(f"{path}: changed while the data set was read", hint="gather again")
+        with open(folder / f"texts-{os.getpid()}", "ab") as texts:
+            start = texts.tell()
+            texts.write(text)
+        return row._replace(spool=os.getpid(), start=start, size=len(text))
+
+    def _is_racy(self, status: os.stat_result) -> bool:
+        return max(status.st_mtime_ns, status.st_ctime_ns) >= self._began - _SLACK_NS
+
+    # -- the directory as a whole -----------------------------------------------------------------
+
+    def repeated(self) -> dict[str, Any] | None:
+        """The report of the run before where this one would find the same: nothing has changed in the directory, nor in
+        what is known of data sets, and that run found nothing new either. None where it has to be read."""
+        self._digest = self._digest_of_tree()
+        settled = json.loads(self._about("settled") or "{}")
+        if not self._digest or settled.get("digest") != self._digest:
+            return None
+        if settled.get("data_sets") != self._data_sets():
+            return None
+        report = settled["report"]
+        return report if isinstance(report, dict) else None
+
+    def keep(self, report: Report) -> None:
+        """The run has merged the data set: what it has read counts from now on."""
+        known = sorted(self._catalogue.data_sets(), key=lambda item: (item.tist, item.run))
+        settled: dict[str, object] = {}
+        if self._digest and _found_nothing_new(report, known):
+            value = report.as_value() | {"seconds": {}}
+            settled = {"digest": self._digest, "data_sets": self._data_sets(), "report": value}
+        self._tell(run=str(report.run), settled=json.dumps(settled))
+        with self.translated():
+            self.connection.execute("COMMIT")
+
+    def _digest_of_tree(self) -> str:
+        """A digest of all names and statuses; empty where one could not be had or may hide a change."""
+        running = xxh3_128()
+        try:
+            root = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                for part in self._names(root, "", 0):
+                    running.update(part)
+            finally:
+                os.close(root)
+        except (OSError, _RacyFile):
+            return ""
+        return running.hexdigest()
+
+    def _names(self, directory: int, prefix: str, depth: int) -> Iterator[bytes]:
+        with os.scandir(directory) as entries:
+            for entry in sorted(entries, key=lambda one: one.name):
+                path = prefix + entry.name
+                name = os.fsencode(path)
+                if entry.is_symlink():
+                    yield b"\0l" + name
+                elif entry.is_dir(follow_symlinks=False):
+                    yield b"\0d" + name
+                    if depth < _MAX_DEPTH:
+                        below = os.open(
+                            entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory
+                        )
+                        try:
+                            yield from self._names(below, f"{path}/", depth + 1)
+                        finally:
+                            os.close(below)
+                elif self._counts(path):
+                    status = entry.stat(follow_symlinks=False)
+                    if self._is_racy(status):
+                        raise _RacyFile
+                    yield b"\0f" + name + b"\0" + _status_of(status)
+                else:
+                    yield b"\0o" + name
+
+    def _data_sets(self) -> str:
+        """What is known of data sets, in short."""
+        known = sorted(self._catalogue.data_sets(), key=lambda item: (item.tist, item.run))
+        return xxh3_128_hexdigest(b"".join(map(canonical, known)))
+
+    # -- key and value ----------------------------------------------------------------------------
+
+    def _about(self, key: str) -> str:
+        rows = self.fetch("SELECT value FROM about WHERE key = ?", (key,))
+        return str(rows[0][0]) if rows else ""
+
+    def _tell(self, **values: str) -> None:
+        with self.translated():
+            self.connection.executemany("INSERT OR REPLACE INTO about VALUES (?,?)", values.items())
+
+
+class _RacyFile(Exception):
+    """A file's times are not older than the reading."""
+
+
+def _status_of(status: os.stat_result) -> bytes:
+    return _status(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
+
+
+def _found_nothing_new(report: Report, known: list[DataSet]) -> bool:
+    """Whether a run found what the one before it had found, so that the same data set once more says nothing new.
+
+    Then what it could not read is what could not be read before, either, and takes nothing back in the next run.
+    """
+    changed = any(count for kind, count in report.tobis.items() if kind != "same")
+    passing = any(report.problem_counts[code] for code in _PASSING)
+    if changed or passing or report.conflicts or report.held_back or len(known) < 2:
+        return False
+    return known[-1].run == report.run and known[-1].coverage == known[-2].coverage
+
+
+@lru_cache(maxsize=8)
+def _scanned(root: Path, path: bytes, max_file: int, reading: int) -> list[RawTemplate]:
+    """The templates of a file, read again; ``reading`` tells one run's from another's."""
+    try:
+        file = open_below(root, os.fsdecode(path))
+    except OSError as error:
+        raise DataSetError(f"{root / os.fsdecode(path)}: {error.strerror}") from error
+    try:
+        items = list(read_file(file, os.fstat(file), os.fsdecode(path), 0, max_file))
+    finally:
+        os.close(file)
+    return scan(items[0]).templates if len(items) == 1 and isinstance(items[0], Blob) else []
+

@@ -1,0 +1,236 @@
+"""Nightly runs over a directory read what has changed, and conclude what a full reading concludes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gather_support import archec_inline, change, make, run, template
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from archec.config import Config
+from archec.errors import ArchecError
+from archec.gather import remembered
+from archec.redif import source
+
+
+@pytest.fixture
+def config(memory_folder: Callable[[], Path]) -> Config:
+    return make(memory_folder() / "a", {"max_loss_least": 100, "max_loss": "100%"})
+
+
+@pytest.fixture(autouse=True)
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the file system is that of the machine."""
+    monkeypatch.setattr(remembered, "_SLACK_NS", 0)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the files that are read."""
+    paths: list[str] = []
+    real = source.read_file
+
+    def noted(file: int, status: os.stat_result, path: str, *rest: Any) -> Iterator[Any]:
+        paths.append(path)
+        return real(file, status, path, *rest)
+
+    monkeypatch.setattr(source, "read_file", noted)
+    monkeypatch.setattr(remembered, "read_file", noted)
+    return paths
+
+
+def write(config: Config, name: str, *texts: str) -> Path:
+    path = config.data_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(texts))
+    return path
+
+
+def night(config: Config, read: list[str], **options: object) -> tuple[dict[str, int], list[str]]:
+    """Counts of a run, and what it read."""
+    read.clear()
+    report = run(config, fetch=False, **options)
+    assert report.whole
+    return {kind: count for kind, count in report.tobis.items() if count}, list(read)
+
+
+def filled(config: Config) -> None:
+    for n in range(3):
+        write(config, f"RePEc/aaa/sss/{n}.rdf", template(f"RePEc:aaa:sss:{n}"), template(f"RePEc:aaa:sss:x{n}"))
+
+
+def test_only_what_changed_is_read(config: Config, read: list[str]) -> None:
+    filled(config)
+    everything = [f"RePEc/aaa/sss/{n}.rdf" for n in range(3)]
+    assert night(config, read) == ({"new": 6}, everything)
+    assert night(config, read) == ({"same": 6}, [])
+    assert night(config, read) == ({"same": 6}, [])
+    assert night(config, read) == ({"same": 6}, [])
+    write(config, "RePEc/aaa/sss/1.rdf", template("RePEc:aaa:sss:1", "News"))
+    assert night(config, read) == ({"same": 4, "changed": 1, "lost": 1}, ["RePEc/aaa/sss/1.rdf"])
+    (config.data_path / "RePEc/aaa/sss/2.rdf").unlink()
+    assert night(config, read) == ({"same": 3, "lost": 2}, [])
+    assert night(config, read, reread=True) == ({"same": 3}, everything[:2])
+    assert night(config, read) == ({"same": 3}, [])
+
+
+def test_a_report_is_that_of_a_full_reading(config: Config) -> None:
+    filled(config)
+    write(config, "RePEc/aaa/sss/page.rdf", "<html>Not found</html>")
+    write(config, "RePEc/aaa/sss/3.rdf", "Template-Type: ReDIF-Paper 1.0\nTitle: nobody\n")
+    write(config, "RePEc/aaa/sss/3.rdf~", "old")
+    found = []
+    for reread in (True, False, False, False, True):
+        value = run(config, fetch=False, reread=reread).as_value()
+        kept = ("files", "templates", "tobis", "problems", "held_back")
+        found.append({key: value[key] for key in kept} | {"whole": value["data_set"]["whole"]})
+    assert found[1] == found[2] == found[3] == found[4]
+    assert found[1]["problems"]["by_code"] == {"html-page": 1, "no-handle": 1}
+    assert found[1]["files"]["others"] == ["RePEc/aaa/sss/3.rdf~"]
+
+
+def test_a_copy_in_a_file_that_did_not_change_becomes_the_winner(config: Config, read: list[str]) -> None:
+    write(config, "RePEc/aaa/sss/1.rdf", template("RePEc:aaa:sss:1", "one"))
+    write(config, "RePEc/aaa/sss/2.rdf", template("RePEc:aaa:sss:1", "two"))
+    night(config, read)
+    (config.data_path / "RePEc/aaa/sss/2.rdf").unlink()
+    assert night(config, read) == ({"changed": 1}, ["RePEc/aaa/sss/1.rdf"])
+    assert b"Title: one" in archec_inline(config, "get", "RePEc:aaa:sss:1").out
+
+
+def test_a_file_with_fresh_times_is_not_trusted(
+    config: Config, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    paths: list[str] = []
+    real = source.read_file
+    monkeypatch.setattr(source, "read_file", lambda file, *rest: (paths.append(rest[1]), real(file, *rest))[1])
+    filled(config)
+    for _ in range(3):
+        paths.clear()
+        run(config, fetch=False)
+        assert len(paths) == 3
+
+
+def test_times_that_lie_show_by_the_time_of_change(config: Config, read: list[str]) -> None:
+    path = write(config, "RePEc/aaa/sss/1.rdf", template("RePEc:aaa:sss:1", "one"))
+    before = path.stat()
+    night(config, read)
+    path.write_text(path.read_text().replace("one", "two"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert night(config, read) == ({"changed": 1}, ["RePEc/aaa/sss/1.rdf"])
+
+
+def test_a_memory_that_is_lost_damaged_or_of_another_archive_is_begun_anew(config: Config, read: list[str]) -> None:
+    filled(config)
+    memory = config.base / "data" / "reading.sqlite"
+    night(config, read)
+    memory.unlink()
+    assert night(config, read) == ({"same": 6}, [f"RePEc/aaa/sss/{n}.rdf" for n in range(3)])
+    memory.write_bytes(b"not a database" * 1000)
+    assert len(night(config, read)[1]) == 3
+    other = make(config.base.parent / "b", {})
+    shutil.copytree(config.data_path, other.data_path, dirs_exist_ok=True)
+    shutil.copy(memory, other.base / "data" / "reading.sqlite")
+    assert night(other, read)[0] == {"new": 6}
+
+
+def test_everything_is_read_after_a_while_and_where_rules_change(config: Config, read: list[str]) -> None:
+    filled(config)
+    write(config, "RePEc/aaa/sss/9.txt", template("RePEc:aaa:sss:9"))
+    night(config, read)
+    config = change(config, {"template_files": ["*.txt"], "max_loss": "100%"})
+    everything = [f"RePEc/aaa/sss/{name}" for name in ("0.rdf", "1.rdf", "2.rdf", "9.txt")]
+    assert night(config, read) == ({"same": 6, "new": 1}, everything)
+    assert night(config, read)[1] == []
+    with sqlite3.connect(config.base / "data" / "reading.sqlite") as memory:
+        memory.execute("UPDATE about SET value = value - 31 * 86400 WHERE key = 'since'")
+    assert len(night(config, read)[1]) == 4
+
+
+# -- histories are those of a full reading ------------------------------------------------------------
+
+FILES = ("RePEc/aaa/sss/1.rdf", "RePEc/aaa/sss/2.rdf", "RePEc/bbb/sss/1.rdf", "RePEc/all/x.rdf")
+HANDLES = tuple(f"RePEc:{code}:sss:{n}" for code in ("aaa", "bbb") for n in range(2))
+WRITES = st.tuples(
+    st.just("write"), st.sampled_from(FILES), st.lists(st.sampled_from(HANDLES), max_size=3), st.sampled_from("AB")
+)
+EDITS = st.one_of(
+    WRITES,
+    WRITES,
+    st.tuples(st.sampled_from(["remove", "touch", "lie", "page", "swap"]), st.sampled_from(FILES)),
+    st.tuples(st.just("rmtree"), st.sampled_from(["RePEc/aaa", "RePEc/bbb/sss", "RePEc/all"])),
+)
+
+
+def edit(root: Path, what: str, name: str, *more: Any) -> None:
+    path = root / name
+    if what == "rmtree":
+        shutil.rmtree(path, ignore_errors=True)
+    elif what == "write":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(template(handle, more[1]) for handle in more[0]))
+    elif not path.exists():
+        return
+    elif what == "remove":
+        path.unlink()
+    elif what == "touch":
+        os.utime(path)
+    elif what == "page":
+        path.write_text("<html>Not found</html>")
+    elif what == "lie":
+        before = path.stat()
+        path.write_text(path.read_text().replace("Title: A", "Title: Z"))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    elif what == "swap":
+        others = [root / one for one in FILES if one != name and (root / one).exists()]
+        if others:
+            third = path.with_name("third")
+            path.rename(third)
+            others[0].rename(path)
+            third.rename(others[0])
+
+
+def histories(config: Config) -> list[tuple[object, ...]]:
+    """The state of every template after each run, whatever the runs' tists."""
+    runs = sorted(json.loads(line)["run"] for line in archec_inline(config, "runs", "--json").out.splitlines())
+    number = {str(tist): at for at, tist in enumerate(runs)}
+    rows = [json.loads(line) for line in archec_inline(config, "dump").out.splitlines()]
+    return [
+        (row["id"], sorted((number[tist], state) for tist, state in row["s"].items()))
+        for row in rows
+        if row["collection"] == "mi"
+    ]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.lists(EDITS, max_size=3), min_size=3, max_size=7))
+def test_histories_are_those_of_a_full_reading(nights: list[list[tuple[Any, ...]]]) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        root = Path(folder) / "data"
+        for name in FILES:
+            edit(root, "write", name, [HANDLES[FILES.index(name) % 4]], "A")
+        settings_ = {"ReDIF_directory": str(root), "max_loss_least": 100, "max_loss": "100%"}
+        quick, full = make(Path(folder) / "quick", settings_), make(Path(folder) / "full", settings_)
+        for edits in ([], *nights, [], []):
+            for one in edits:
+                edit(root, *one)
+            root.mkdir(exist_ok=True)
+            try:
+                run(quick, fetch=False)
+            except ArchecError as error:  # the directory is empty
+                with pytest.raises(type(error)):
+                    run(full, fetch=False, reread=True)
+            else:
+                run(full, fetch=False, reread=True)
+            assert histories(quick) == histories(full)
