@@ -34,7 +34,7 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
     measures = report.rates(group, "files/s", arguments.files, big)
     report.compare(measures["archec"], measures[_RSYNC], least=GOAL)
     peaks = [one.peak / 1e6 for one in big["archec"]]
-    small = [one.peak / 1e6 for one in _part(folder / "small", arguments.files // 10, 1)["archec"]]
+    small = [one.peak / 1e6 for one in _part(folder / "small", arguments.files // 10, arguments.rounds)["archec"]]
     few = report.add("memory", f"{arguments.files // 10:,} files", "MB", small)
     report.compare(few, report.add("memory", group, "MB", peaks), "few / many files, MB", least=FLAT)
 
