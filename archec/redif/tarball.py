@@ -92,7 +92,7 @@ class Tarball:
         self.bytes_read = 0
         self._member = 0
         self._left = 0
-        self._where = "at the beginning"
+        self._last = ("", "")
         self._stream = _Stream(chunks(self._raw))
         try:
             self._items = self._read(self._first_damage())
@@ -148,7 +148,8 @@ class Tarball:
                 yield item._replace(member=self._member) if type(item) is Unread else item
             self.whole = True
         except Damaged as error:
-            at = f"at byte {self._stream.offset:,} of its contents, {self._where}"
+            where = f"{self._last[0]} {shown(self._last[1])}" if self._last[0] else "at the beginning"
+            at = f"at byte {self._stream.offset:,} of its contents, {where}"
             self.damage = Problem(shown(str(self._path)), 0, "truncated", f"the tarball is not whole: {error}; {at}")
         if self._raw.unchecked:
             self._warn("no-checksum", f"{self._raw.unchecked} has no checksum: damage in it may not be found")
@@ -183,15 +184,15 @@ class Tarball:
             if self.newest < header.mtime <= self._now:
                 self.newest = header.mtime
             path, bad = clean_name(header.name)
-            self._where = f"in {shown(path)}"
+            self._last = ("in", path)
             if kind not in _REGULAR or bad or trouble or header.name[-1:] == b"/" or header.size > largest:
                 yield from self._unusual(header, block, path, bad, trouble)
-                self._where = f"after {shown(path)}"
+                self._last = ("after", path)
                 continue
             size = header.size
             if not self._counts(path):
                 stream.skip(_padded(size))
-                self._where = f"after {shown(path)}"
+                self._last = ("after", path)
                 yield Other(path)
                 continue
             try:
@@ -202,7 +203,7 @@ class Tarball:
                 raise
             self.files += 1
             self.bytes_read += size
-            self._where = f"after {shown(path)}"
+            self._last = ("after", path)
             yield Blob(path, data, 0, True, 1, self._member)
 
     def _end(self) -> None:
