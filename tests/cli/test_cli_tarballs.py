@@ -13,6 +13,8 @@ import pytest
 from gather_support import Member, archec_cli, archec_inline, make, tarball, template
 
 from archec.config import Config
+from archec.gather.several import OverallMeter
+from archec.progress import Silent
 
 DAYS = ("2001-01-01", "2001-01-02", "2001-01-03")
 
@@ -95,6 +97,34 @@ def test_a_killed_command_is_resumed(config: Config, days: list[Path], point: st
     assert "3 of 3 data sets were read before" in again.err
     dump = rows(archec_inline(config, "dump").out)
     assert [len(row["h"]) for row in dump if row["collection"] == "mi"] == [3]  # type: ignore[arg-type]
+
+
+class Notes(Silent):
+    """A meter that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.notes: list[str] = []
+
+    def phase(self, name: str, total: int | None) -> None:
+        self.phases.append(name)
+
+    def at(self, done: int, note: str = "", total: int | None = None) -> None:
+        self.notes.append(note)
+
+
+def test_the_time_that_all_data_sets_will_take_is_shown() -> None:
+    now, notes = [0.0], Notes()
+    overall = OverallMeter(notes, [100, 300], clock=lambda: now[0])
+    for size, seconds in ((100, 10.0), (150, 25.0)):
+        overall.next()
+        overall.phase("reading templates", size)
+        now[0] = seconds
+        overall.at(size, "5 templates")
+        overall.phase("merging templates", None)
+        overall.at(3)
+    assert notes.phases[::2] == ["reading templates (1 of 2)", "reading templates (2 of 2)"]
+    assert notes.notes == ["5 templates, all data sets in about 30s", "", "5 templates, all data sets in about 15s", ""]
 
 
 # -- check-tarball ------------------------------------------------------------------------------------
