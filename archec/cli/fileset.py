@@ -18,6 +18,7 @@ from archec.fileset import result as results
 from archec.fileset.candidates import candidates as find_candidates
 from archec.fileset.export import WRITERS
 from archec.fileset.export import export as write_export
+from archec.fileset.fields import clean
 from archec.fileset.lookup import all_filesets, changes_of, find_fileset, ingests_of, verify_fileset
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.platforms.base import item_name
@@ -121,7 +122,7 @@ def ingest(
 def _lines(urls: tuple[str, ...], source: BinaryIO | None) -> Iterator[Line]:
     """The requests: those of the command line, then those of the file."""
     for url in urls:
-        yield url, IngestRequest(url)
+        yield clean(url), IngestRequest(clean(url))
     for line in source or ():
         if not line.strip():
             continue

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,8 +130,11 @@ class _Transfer:
             return None
         self._validator = left.validator
         self._answer = _Answer(left.status, left.headers, left.content_type, left.terminal_url)
-        if left.sha256 and self._temp.digests.sha256 == left.sha256:
-            return self._judge(self._temp)
+        digests = self._temp.digests
+        sums = Checksums(digests.md5, digests.sha1, digests.sha256)
+        came_whole = self._file.size is not None and mismatch(self._file, digests.size, sums) is None
+        if came_whole or (left.sha256 and digests.sha256 == left.sha256):
+            return await self._judge(self._temp)
         if left.sha256 or not left.validator:
             self._restart()
         return None
@@ -155,7 +159,7 @@ class _Transfer:
             await self._receive(response)
         if self._temp is None:
             raise PlatformHttpError("nothing came")
-        return self._judge(self._temp)
+        return await self._judge(self._temp)
 
     async def _receive(self, response: Response) -> None:
         """Writes a body to the temporary file. Raises PlatformHttpError for one that is too long."""
@@ -193,7 +197,7 @@ class _Transfer:
             if pieces:
                 temp.write(b"".join(pieces))
 
-    def _judge(self, temp: Temp) -> Fetched | NotFetched:
+    async def _judge(self, temp: Temp) -> Fetched | NotFetched:
         """What a body is that came to its end."""
         digests, file = temp.digests, self._file
         sums = Checksums(digests.md5, digests.sha1, digests.sha256)
@@ -211,7 +215,12 @@ class _Transfer:
             return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, "a page came in place of the file")
         if status is not None:
             return NotFetched(status, f"{digests.size} bytes with md5 {sums.md5}, sha256 {sums.sha256} came")
-        stored = temp.close()
+        # A large file is brought to the disk here, in a thread: its batch would keep all downloads waiting.
+        if digests.size >= _BLOCK:
+            close = partial(temp.close, sync=True)
+            stored = await asyncio.get_running_loop().run_in_executor(self._of._threads, close)
+        else:
+            stored = temp.close()
         self._of._ledger.note(self._download(stored.sha256))
         self._is_kept = True
         return Fetched(

@@ -15,6 +15,7 @@ from archec.fileset.asking import public_url
 from archec.fileset.fields import clean
 from archec.fileset.keeping import Body, file_item
 from archec.fileset.model import IngestRequest
+from archec.fileset.pages import meta_of
 from archec.fileset.platforms.base import (
     PlatformAnswer,
 )
@@ -72,6 +73,9 @@ def finish(
         own = [answer for answer in found.answers if answer is not found.landing]
         answers = [kept for answer in own if (kept := _keep_answer(work, answer)) is not None]
     before = work.archive.catalogue.ingest(request.ingest_type, request.base_url)
+    if is_existing and (before is None or not before.landing):
+        others = (one for one in work.archive.catalogue.ingests() if one.state == found.state and one.landing)
+        before = next(others, before)
     landing_id = landing[0] if landing is not None else before.landing if is_existing and before is not None else ""
     name, domain = (item.platform_name, item.platform_domain) if item is not None else (_name(found), None)
     fileset = ""
@@ -109,6 +113,8 @@ def finish(
         due=iso(due) if due else None,
     )  # fmt: skip
     _add_landing(work, result, found, landing, landing_id)
+    if found.landing is not None:
+        result.html_biblio = html_biblio(found.landing.body)
     if found.strategy is not None and found.strategy.is_file and found.state and found.files:
         result.fileset_file = _file_part(found.files[0])
     if found.bundle is not None:
@@ -223,3 +229,27 @@ def _ids(answers: list[tuple[str, int, Body, Digests]] | None, before: Ingest | 
     if answers is not None:
         return tuple(answer[0] for answer in answers)
     return before.answers if before is not None else ()
+
+
+_BIBLIO = {
+    "citation_title": "title", "dc.title": "title", "citation_doi": "doi", "dc.identifier": "doi",
+    "citation_publication_date": "release_date", "citation_date": "release_date", "dc.date": "release_date",
+    "citation_publisher": "publisher", "dc.publisher": "publisher", "citation_journal_title": "container_name",
+    "citation_abstract_html_url": "html_fulltext_url", "citation_author": "contrib_names",
+    "dc.creator": "contrib_names",
+}  # fmt: skip
+_MOST_NAMES = 1000
+
+
+def html_biblio(body: bytes) -> dict[str, Any] | None:
+    """What a page's meta elements say of the work; None where they say nothing."""
+    found: dict[str, Any] = {}
+    for name, content in meta_of(body):
+        key = _BIBLIO.get(name.lower().replace("dcterms.", "dc."))
+        if key == "contrib_names":
+            names = found.setdefault(key, [])
+            if content not in names and len(names) < _MOST_NAMES:
+                names.append(content)
+        elif key is not None:
+            found.setdefault(key, content)
+    return found or None

@@ -154,5 +154,7 @@ def zenodo(server: Platform, number: int, sizes: dict[str, int], concept: int = 
                      "relations": {"version": [{"index": number}]}},
         "links": {"self_html": f"{server.url}/records/{number}"}, "files": rows, **changes,
     }  # fmt: skip
-    server.bodies[f"/records/{number}"] = f"<html><title>Prices {number}</title></html>".encode()
+    server.bodies[f"/records/{number}"] = (
+        f'<html><meta name="citation_title" content="Prices {number}"><meta name="DC.creator" content="Doe, J."></html>'
+    ).encode()
     return f"{server.url}/records/{number}"

@@ -61,6 +61,7 @@ def test_a_data_set_is_kept_with_its_manifest_page_and_answers(filesets: Fileset
     assert result.terminal["terminal_url"] == url
     assert (result.file_meta or {})["mimetype"] == "text/html"
     assert (result.cdx or {})["url"] == url
+    assert result.html_biblio == {"title": "Prices 7", "contrib_names": ["Doe, J."]}
 
 
 def test_a_second_time_the_platform_is_asked_once_and_nothing_is_fetched(

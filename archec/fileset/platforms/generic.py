@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
 from typing import NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
-
-from lxml import etree, html
 
 from archec.fileset import fields
 from archec.fileset.checksums import Checksums, checksums
 from archec.fileset.fields import Field
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.pages import json_ld_of
 from archec.fileset.platforms.base import (
     MOST_FILES,
     FilesetPlatformHelper,
@@ -67,7 +65,7 @@ class GenericHelper(FilesetPlatformHelper):
                 answer = yield Question(link.url, accept="application/linkset+json", secret=False, page=True)
                 found += list(_link_set(answer.json(), answer.url))
                 break
-        documents = list(_json_ld(resource.body))
+        documents = list(json_ld_of(resource.body))
         data = next((one for one in documents if _is_dataset(one)), None)
         files = [_linked(link) for link in found if "item" in link.relations]
         if not files:
@@ -131,27 +129,6 @@ def _linked(link: TypedLink) -> FilesetManifestFile:
         path, int(size) if size.isascii() and size.isdecimal() and len(size) < 19 else None, checksums(), link.url,
         link.parameters.get("type"),
     )  # fmt: skip
-
-
-def _json_ld(body: bytes) -> Iterator[Field]:
-    """The JSON-LD objects of a page, those in lists and graphs one by one."""
-    if not body.strip():
-        return
-    try:
-        tree = html.document_fromstring(body, parser=html.HTMLParser(encoding="utf-8", recover=True))
-    except (etree.LxmlError, ValueError):
-        return
-    scripts = (script for script in tree.iter("script") if script.get("type") == "application/ld+json")
-    for number, script in enumerate(islice(scripts, 50)):
-        try:
-            found = fields.parse((script.text or "").encode("utf-8", "replace"), f"script[{number}]")
-        except PlatformError:
-            continue
-        for one in found.one_or_more():
-            if one.is_object:
-                yield one
-                if one["@graph"].is_list:
-                    yield from (node for node in one["@graph"].items() if node.is_object)
 
 
 def _is_dataset(one: Field) -> bool:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from lxml import etree, html
-
 from archec.fileset.fields import tist_of
 from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.pages import meta_of
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
     Question,
@@ -94,13 +93,7 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
 
 def _meta(body: bytes) -> dict[str, str]:
     """The first content of each name of a page's meta elements, names in lower case."""
-    try:
-        tree = html.document_fromstring(body, parser=html.HTMLParser(encoding="utf-8", recover=True))
-    except (etree.LxmlError, ValueError) as error:
-        raise PlatformError(f"the page cannot be read: {error}") from error
     found: dict[str, str] = {}
-    for element in tree.iter("meta"):
-        name, content = element.get("name"), element.get("content")
-        if name and content and len(content) < 100_000:
-            found.setdefault(name.lower(), content.strip())
+    for name, content in meta_of(body):
+        found.setdefault(name.lower(), content)
     return found

@@ -1,0 +1,50 @@
+"""What pages for people say for programs: their meta elements and their JSON-LD."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from lxml import etree, html
+
+from archec.fileset import fields
+from archec.fileset.fields import Field
+from archec.fileset.problems import PlatformError
+
+_LONGEST = 100_000
+"""Characters of a meta element's content."""
+_MOST = 50
+"""JSON-LD scripts of a page."""
+
+
+def _tree(body: bytes) -> html.HtmlElement | None:
+    try:
+        return html.document_fromstring(body, parser=html.HTMLParser(encoding="utf-8", recover=True))
+    except (etree.LxmlError, ValueError):
+        return None
+
+
+def meta_of(body: bytes) -> Iterator[tuple[str, str]]:
+    """Name and content of a page's meta elements."""
+    tree = _tree(body)
+    for element in tree.iter("meta") if tree is not None else ():
+        name, content = element.get("name"), element.get("content")
+        if name and content and len(content) < _LONGEST:
+            yield fields.clean(name), fields.clean(content.strip())
+
+
+def json_ld_of(body: bytes) -> Iterator[Field]:
+    """The JSON-LD objects of a page, those in lists and graphs one by one."""
+    tree = _tree(body) if body.strip() else None
+    elements = tree.iter("script") if tree is not None else ()
+    scripts = (script for script in elements if script.get("type") == "application/ld+json")
+    for number, script in enumerate(islice(scripts, _MOST)):
+        try:
+            found = fields.parse((script.text or "").encode("utf-8", "replace"), f"script[{number}]")
+        except PlatformError:
+            continue
+        for one in found.one_or_more():
+            if one.is_object:
+                yield one
+                if one["@graph"].is_list:
+                    yield from (node for node in one["@graph"].items() if node.is_object)
