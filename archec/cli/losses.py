@@ -23,16 +23,16 @@ _ACCEPT = "accept"
 
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="[RUN | accept RUN [ARCHIVE|ID]...]")
+@click.argument("words", nargs=-1, metavar="[RUN | accept RUN [ARCHIVE|HOST|ID]...]")
 @json_option
 @config_option
 def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> None:
     """List the losses that are held back, or let them through.
 
     'archec losses' lists what awaits a decision, as it was journalled: by the run whose data set lacks it, the archive
-    (or the archive's directory) that would lose too much at once, and the handle. 'archec losses accept RUN' lets all
-    of a run through, or those of the archives and handles that follow; nothing is gathered. What a later data set has
-    shown to be back is not lost.
+    (or the archive's directory) that would lose too much at once, and the handle; for files by the run that found them
+    gone, their host, and the URL. 'archec losses accept RUN' lets all of a run through, or those of the archives, hosts
+    and ids that follow; nothing is gathered. What a later data set or visit has shown to be back is not lost.
     """
     if words and words[0] == _ACCEPT:
         _accept(words[1:], config_file, as_json=as_json)
@@ -74,7 +74,7 @@ def _rows(catalogue: Catalogue, run: int | None) -> Iterator[_Row]:
 def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) -> None:
     if not words:
         raise UsageError("losses of which run?", hint="'archec losses' lists them")
-    wanted = {normalise(typed(word))[1] if ":" in word else word.lower() for word in words[1:]}
+    wanted = {_named(word) for word in words[1:]}
     done = accept(load(config_file), _run(words[0]), wanted)
     for obi in done.back:
         note(f"{obi}: a later data set shows it: it is not lost")
@@ -82,6 +82,12 @@ def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) 
         echo_json(done._asdict())
     else:
         echo(f"{done.accepted:,} losses were let through by run {done.run}")
+
+
+def _named(word: str) -> str:
+    """An id as it is kept; an archive's code or a host is what it is."""
+    is_id = "://" in word or word.lower().startswith("repec:")
+    return normalise(typed(word))[1] if is_id else word.lower()
 
 
 def _run(word: str) -> int:

@@ -9,6 +9,7 @@ from archec.archive.commit import CommitItem
 from archec.archive.conclusions import evidence_of, judge_again
 from archec.archive.evidence import ids_in
 from archec.archive.judging import judged
+from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import HeldBack
 from archec.catalogue.records import LossesHeldBack, SetAdded
@@ -17,6 +18,7 @@ from archec.errors import NotHeld
 from archec.gather.decisions import deciding, locked
 from archec.gather.losses import held_back_record
 from archec.gather.retract import find
+from archec.gather.visits import loss_of
 from archec.ids import archive_of
 from archec.tist import iso
 
@@ -45,17 +47,22 @@ def held_losses(catalogue: Catalogue, held_back: HeldBack) -> Iterator[HeldLoss]
 
 
 def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
-    """Lets losses of templates through: all that the data set of ``run`` holds back, or those of the archives,
-    archives' directories and handles in ``wanted``.
+    """Lets losses through: all that ``run`` (for templates: the one that read their data set) holds back, or those of
+    the archives, archives' directories, hosts and ids in ``wanted``.
 
-    Those that a later data set has shown to be back stay as they are. Raises :class:`NotHeld` where there are none.
+    Those that a later data set or visit has shown to be back stay as they are. Raises :class:`NotHeld` where there are
+    none.
     """
     with locked(config, "losses") as archive:
         catalogue = archive.catalogue
+        files = next((item for item in catalogue.held_back() if (item.run, item.kind) == (run, "fobi")), None)
+        chosen = [loss for loss in held_losses(catalogue, files) if _wanted(loss, wanted)] if files is not None else []
+        if files is not None and chosen:
+            return _accept_files(archive, files, chosen, wanted)
         run = find(catalogue, catalogue.data_sets(), str(run)).run
         found = [item for item in catalogue.held_back() if (item.run, item.kind) == (run, "tobi") and item.groups]
         losses = list(held_losses(catalogue, found[0])) if found else []
-        chosen = [loss for loss in losses if not wanted or _names(loss).intersection(wanted)]
+        chosen = [loss for loss in losses if _wanted(loss, wanted)]
         if not chosen:
             raise NotHeld(f"run {run} ({iso(run)}) holds no such losses back", hint="'archec losses' lists them")
         back = set(_back(catalogue, run, [loss.id for loss in chosen]))
@@ -70,8 +77,28 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
     return Accepted(report.run, len(accepted), sorted(back))
 
 
-def _names(loss: HeldLoss) -> set[str]:
-    return {loss.group, archive_of(loss.id), loss.id}
+def _accept_files(archive: Archive, held_back: HeldBack, chosen: list[HeldLoss], wanted: Collection[str]) -> Accepted:
+    """Lets losses of files through. The last visit must still say that they are gone."""
+    catalogue, accepted = archive.catalogue, {loss.id for loss in chosen}
+    left = ((loss.group, loss.id) for loss in held_losses(catalogue, held_back) if loss.id not in accepted)
+    record, lists = held_back_record(held_back.run, left, "fobi")
+    back: list[str] = []
+    with deciding(archive, "losses", {"run": held_back.run, "accept": sorted(wanted)}) as decision:
+        for ids in lists:
+            decision.committer.add(CommitItem(SetAdded.of(ids)))
+        for fobi in catalogue.obis("fobi", accepted).values():
+            loss = loss_of(archive.config, fobi, decision.report.run)
+            if loss is None:
+                back.append(fobi.id)
+            else:
+                decision.committer.add(CommitItem(loss))
+                decision.report.visited(loss)
+        decision.committer.add(CommitItem(LossesHeldBack(record)))
+    return Accepted(decision.report.run, len(accepted) - len(back), sorted(back))
+
+
+def _wanted(loss: HeldLoss, wanted: Collection[str]) -> bool:
+    return not wanted or bool({loss.group, archive_of(loss.id), loss.id}.intersection(wanted))
 
 
 def _back(catalogue: Catalogue, run: int, ids: Collection[str]) -> Iterator[str]:

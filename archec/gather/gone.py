@@ -14,8 +14,11 @@ from pathlib import Path
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.opening import Archive
 from archec.archive.report import Report
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import HeldBack
+from archec.catalogue.records import LossesHeldBack, SetAdded
 from archec.errors import StorageFailed
-from archec.gather.losses import is_held_back
+from archec.gather.losses import held_back_record, is_held_back
 from archec.gather.visits import loss_of
 from archec.ids import host_of
 
@@ -48,7 +51,8 @@ class GoneFiles:
         self, archive: Archive, committer: Commits, report: Report, *, when: int, accepted: Collection[str]
     ) -> None:
         """Commits the losses of hosts that do not lose too much, or whose losses are ``accepted`` (``all``: any), and
-        reports the others. ``when``: the time of the visits, by the clock."""
+        reports and journals the others, in place of what earlier runs held back of these hosts. ``when``: the time of
+        the visits, by the clock."""
         for host, count in sorted(self._hosts.items()):
             held, gone = archive.catalogue.gone_files(host, when - _PERIOD)
             if is_held_back(archive.config, gone, held) and not {host, "all"} & set(accepted):
@@ -56,11 +60,24 @@ class GoneFiles:
         urls = self._listed(lambda host: host not in report.held_back)
         while batch := list(islice(urls, _BATCH)):
             for fobi in archive.catalogue.obis("fobi", batch).values():
-                loss = loss_of(archive.config, fobi)
+                loss = loss_of(archive.config, fobi, report.run)
                 if loss is not None:
                     committer.add(CommitItem(loss))
                     report.visited(loss)
+        self._hold_back(archive.catalogue, committer, report)
         committer.commit()
+
+    def _hold_back(self, catalogue: Catalogue, committer: Commits, report: Report) -> None:
+        for earlier in catalogue.held_back():
+            left = {host: group for host, group in earlier.groups.items() if host not in self._hosts}
+            if earlier.kind == "fobi" and left != earlier.groups:
+                committer.add(CommitItem(LossesHeldBack(HeldBack(earlier.run, "fobi", left))))
+        urls = self._listed(lambda host: host in report.held_back)
+        record, lists = held_back_record(report.run, ((host_of(url), url) for url in urls), "fobi")
+        if record.groups:
+            for ids in lists:
+                committer.add(CommitItem(SetAdded.of(ids)))
+            committer.add(CommitItem(LossesHeldBack(record)))
 
     def _listed(self, wanted: Callable[[str], bool]) -> Iterator[str]:
         self._file.seek(0)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 
 from archec.archive.evidence import id_list
-from archec.catalogue.model import HeldBack, HeldGroup, KeyedSet
+from archec.catalogue.model import HeldBack, HeldGroup, KeyedSet, Kind
 from archec.config import Config
 from archec.gather.merging import Held
 from archec.gather.spool import Loss
@@ -56,11 +56,13 @@ def group_of(loss: Loss, archives: Collection[str], directories: Collection[str]
     return loss.directory if loss.directory in directories else ""
 
 
-def held_back_record(run: int, losses: Iterable[tuple[str, str]]) -> tuple[HeldBack, list[KeyedSet]]:
+def held_back_record(
+    run: int, losses: Iterable[tuple[str, str]], kind: Kind = "tobi"
+) -> tuple[HeldBack, list[KeyedSet]]:
     """The record of (group, id) of losses that are held back, and the lists that it names."""
     by_group: defaultdict[str, list[str]] = defaultdict(list)
     for group, obi in losses:
         by_group[group].append(obi)
     lists = {group: id_list(ids) for group, ids in sorted(by_group.items())}
     groups = {group: HeldGroup(len(by_group[group]), one.key) for group, one in lists.items()}
-    return HeldBack(run, "tobi", groups), list(lists.values())
+    return HeldBack(run, kind, groups), list(lists.values())

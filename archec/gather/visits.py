@@ -166,13 +166,13 @@ def _failed(config: Config, fobi: Obi, seen: VisitResult, visit: Visit) -> Effec
     return Effect(_record(fobi, visit, due), visit.outcome, False, None, None)
 
 
-def loss_of(config: Config, fobi: Obi) -> ObiChange | None:
-    """The loss that the last visit to a fobi confirms, if it does."""
+def loss_of(config: Config, fobi: Obi, run: int) -> ObiChange | None:
+    """The loss that the last visit to a fobi confirms, if it does, as ``run`` notes it."""
     visit = fobi.visit
     if visit is None or not fobi.history.held or not is_lost(config, visit):
         return None
     why = f"HTTP status {visit.status}" if visit.status else visit.message[:200] or "gone"
-    note = Note(visit.tist, "lost", reason=why, status=visit.status, target=visit.target)
+    note = Note(run, "lost", reason=why, status=visit.status, target=visit.target)
     return ObiChange("fobi", fobi.id, put={visit.gone_since: None}, notes={visit.gone_since: note})
 
 

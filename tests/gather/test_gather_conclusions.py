@@ -320,9 +320,38 @@ def test_losses_of_a_host_are_held_back(config: Config, site: Site) -> None:
     assert (report.state, report.held_back, report.fobis["lost"]) == ("held-back", {host: 9}, 0)
     assert all(histories(config)[url] for url in urls)
     assert None not in {state for url in urls for state in histories(config)[url].values()}
-    done = archec_cli(config, "gather", "--accept-losses", host)
+    check(config)
+    listed = archec_cli(config, "losses").out.decode().splitlines()
+    assert [line.split()[:3] for line in listed] == [[str(report.run), host, url] for url in urls[:9]]
+    done = archec_cli(config, "losses", "accept", report.run, urls[0])
     assert done.code == 0, done.err
+    assert [None in histories(config)[url].values() for url in urls] == [True] + 9 * [False]
+    assert len(archec_cli(config, "losses").out.splitlines()) == 8
+    assert archec_cli(config, "losses", "accept", report.run, host).code == 0
     assert sum(None in histories(config)[url].values() for url in urls) == 9
+    assert archec_cli(config, "losses").out == b""
+    check(config)
+
+
+def test_losses_of_a_host_are_let_through_by_a_gather(config: Config, site: Site) -> None:
+    for n in range(4):
+        site[f"/{n}"] = pdf(str(n))
+    urls = [site.url(f"/{n}") for n in range(4)]
+    write_papers(config, urls)
+    run(config)
+    for n in range(3):
+        del site.answers[f"/{n}"]
+    run(config)
+    held_back = run(config)
+    assert sum(held_back.held_back.values()) == 3
+    site["/2"] = pdf("2")
+    run(config)
+    done = archec_cli(config, "losses", "accept", held_back.run)
+    assert done.code == 7, "a later run has decided anew"
+    done = archec_cli(config, "gather", "--accept-losses", urls[0].split("/")[2])
+    assert done.code == 0, done.err
+    assert [None in histories(config)[url].values() for url in urls] == [True, True, False, False]
+    assert archec_cli(config, "losses").out == b""
     check(config)
 
 
@@ -392,4 +421,4 @@ def test_a_doubtful_answer_concludes_nothing() -> None:
     assert after.history.as_dict() == {5: "a" * 64}
     assert (after.due, after.visit) == (1, Visit(9, "doubtful", message="out of step"))
     gone = replace(known, visit=Visit(9, "gone", gone_since=3, gone=2))
-    assert loss_of(Config(lost_grace=0.0), replace(gone, visit=fold_obi(gone, doubtful(gone, ""), 1).visit)) is None
+    assert loss_of(Config(lost_grace=0.0), replace(gone, visit=fold_obi(gone, doubtful(gone, ""), 1).visit), 9) is None
