@@ -7,28 +7,39 @@ from pathlib import Path
 
 import click
 
+from archec.archive.conclusions import evidence_of
 from archec.archive.lookup import HistoryRow, find, rows
+from archec.archive.telling import Told, last_seen, told
 from archec.catalogue.codec import plain
 from archec.catalogue.model import Obi
 from archec.cli.common import config_option, json_option, opened
+from archec.store.layout import Layout
 from archec.terminal.output import echo, echo_json, fold, terminal_width
 from archec.tist import iso
 from archec.units import human_size
 
+_LESS = frozenset({"superseded", "retracted", "conflict", "elsewhere"})
+"""Outcomes of what a data set shows and the history does not say."""
+
 
 @click.command()
 @click.argument("obi", metavar="ID")
+@click.option("--all", "everything", is_flag=True, help="Also what was superseded, retracted or lost a conflict.")
+@click.option("--why", is_flag=True, help="For each data set: what it shows of a handle, and whether it could judge.")
 @json_option
 @config_option
-def history(obi: str, as_json: bool, config_file: Path | None) -> None:
+def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: Path | None) -> None:
     """Show every incidence of ID, oldest first.
 
     ID is a handle or a URL in any spelling. For each: tist, time, what happened, sha256, size, path in the obi
-    store, redirects, HTTP status and type.
+    store, redirects, HTTP status and type. A handle was last seen in the newest data set that shows its last state.
     """
     with opened(config_file) as archive:
         found = find(archive.catalogue, obi)
         incidences = list(rows(archive, found))
+        said = list(told(found, evidence_of(archive.catalogue))) if found.kind == "tobi" else []
+        seen = last_seen(said, found.history.states[-1] if found.history else None)
+        shown = [row for row in said if why or (everything and row.outcome in _LESS)]
         if as_json:
             value: dict[str, object] = {
                 "id": found.id,
@@ -36,6 +47,10 @@ def history(obi: str, as_json: bool, config_file: Path | None) -> None:
                 "held": found.history.held,
                 "incidences": [asdict(row) for row in incidences],
             }
+            if found.kind == "tobi":
+                value["last_seen"] = seen
+            if why or everything:
+                value["data_sets"] = [asdict(row) for row in shown]
             if found.kind == "fobi":
                 visit = found.visit
                 value["visit"] = plain(visit) if visit is not None else None
@@ -46,10 +61,21 @@ def history(obi: str, as_json: bool, config_file: Path | None) -> None:
         lines = [line for row in incidences for line in _lines(row)]
         if found.kind == "fobi":
             lines.append(_visit(found))
+        elif seen is not None:
+            lines.append(f"last seen in the data set of {iso(seen)}")
+        lines += [line for row in shown for line in _told(row, found.id, archive.layout)]
         width = terminal_width()
         for line in lines:
             for part in fold(line, width, 6):
                 echo(part)
+
+
+def _told(row: Told, obi: str, layout: Layout) -> list[str]:
+    what = f"{row.outcome} by {row.by}" if row.by else row.outcome
+    shows = f"sha256 {row.state} in {row.place}" if row.state is not None else "does not show it"
+    kind = "" if row.whole else ", not whole"
+    lines = [f"{row.tist}  {row.name} (run {row.run}{kind}): {shows}: {what}"]
+    return lines if row.bytes_at is None else [*lines, f"    {layout.path(row.bytes_at, obi)}"]
 
 
 def _lines(row: HistoryRow) -> list[str]:

@@ -1,0 +1,219 @@
+"""Data sets that are damaged, wrong, or of one date; evidence by place; losses that wait: through whole gathers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from gather_support import Member, archec_inline, check, histories, lines, make, run, tarball, template
+
+from archec.config import Config
+from archec.errors import DataSetError
+from archec.gather.run import exit_code
+from archec.tist import parse_when
+
+T1, T2, T3, T4 = (parse_when(f"2001-01-0{day}") for day in (1, 2, 3, 4))
+PAPER = "RePEc:aaa:sss:1"
+HTML = b"<!DOCTYPE html><html><body>Not found</body></html>\n"
+
+
+@pytest.fixture
+def config(folder: Path) -> Config:
+    return make(folder / "archive")
+
+
+def papers(path: str, *handles: str, title: str = "A title") -> Member:
+    return Member(f"RePEc/{path}", "\n".join(template(handle, title) for handle in handles).encode())
+
+
+def tar(folder: Path, day: int, *members: Member, name: str = "") -> Path:
+    return tarball(folder / f"RePEc_2001-01-{day:02d}{name}.tar", members)
+
+
+def series(count: int, code: str = "aaa") -> list[str]:
+    return [f"RePEc:{code}:sss:{n:03d}" for n in range(count)]
+
+
+# -- damaged ------------------------------------------------------------------------------------------
+
+
+def test_no_flip_of_a_bit_is_noted(config: Config, folder: Path) -> None:
+    """Whatever a flipped bit does to a tarball: nothing of it is noted, and the whole one is noted later as it is."""
+    whole = tar(folder, 1, papers("aaa/sss/p.rdf", *series(40)))
+    data = gzip.compress(whole.read_bytes(), mtime=0)
+    file = folder / "RePEc_2001-01-01.tar.gz"
+    for at in range(20, len(data), len(data) // 15):
+        file.write_bytes(data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
+        with suppress(DataSetError):  # what begins like no tarball is none, which is another exit code
+            report = run(config, file)
+            assert (report.state, exit_code(report)) == ("damaged", 8)
+            assert str(file) in report.message
+        assert histories(config) == {}
+    file.write_bytes(data)
+    assert run(config, file).tobis["new"] == 40
+    check(config)
+
+
+def test_a_damaged_data_set_is_told_everywhere(config: Config, folder: Path) -> None:
+    file = tar(folder, 1, papers("aaa/sss/p.rdf", *series(3)))
+    file.write_bytes(file.read_bytes()[:700])
+    done = archec_inline(config, "gather", "-f", file)
+    assert done.code == 8
+    assert str(file) in done.err
+    line = json.loads(done.err.splitlines()[-1].removeprefix("archec-run "))
+    assert (line["state"], line["exit"]) == ("damaged", 8)
+    assert json.loads(archec_inline(config, "runs", "--json").out)["state"] == "damaged"
+    assert b"damaged" in archec_inline(config, "status").out
+    assert b'archec_last_run_state{state="damaged"} 1' in archec_inline(config, "metrics").out
+    check(config)
+
+
+@pytest.mark.parametrize("broken_first", [True, False])
+def test_a_whole_data_set_supersedes_what_was_salvaged(config: Config, folder: Path, broken_first: bool) -> None:
+    good = tar(folder, 1, papers("aaa/sss/1.rdf", PAPER, title="good"), papers("aaa/sss/2.rdf", "RePEc:aaa:sss:2"))
+    third = papers("aaa/sss/3.rdf", "RePEc:aaa:sss:3")
+    broken = tar(folder, 1, papers("aaa/sss/1.rdf", PAPER, title="older"), third, name="x")
+    data = broken.read_bytes()
+    broken.write_bytes(data[: data.index(b"RePEc/aaa/sss/3.rdf") + 520])
+    plain = make(folder / "plain")
+    run(plain, good)
+    for salvage in (broken_first, not broken_first):
+        report = run(config, broken if salvage else good, salvage=salvage)
+        assert exit_code(report) == 0
+    assert lines(config) == lines(plain)
+    told = json.loads(archec_inline(config, "history", PAPER, "--all", "--json").out)["data_sets"]
+    assert [(row["outcome"], row["whole"]) for row in told] == [("superseded", False)]
+    assert b"superseded by" in archec_inline(config, "history", PAPER, "--all").out
+    check(config)
+
+
+def test_salvage_needs_a_date(config: Config, folder: Path) -> None:
+    file = tarball(folder / "repec.tar", [papers("aaa/sss/1.rdf", PAPER), papers("aaa/sss/2.rdf", PAPER)])
+    file.write_bytes(file.read_bytes()[:1600])
+    assert archec_inline(config, "gather", "-f", file, "--salvage", "--no-fetch").code == 2
+    assert archec_inline(config, "gather", "-f", file, "--salvage", "--no-fetch", "--as-of", "2001-01-01").code == 0
+    assert histories(config)[PAPER].keys() == {T1}
+
+
+# -- conflicts, retractions ---------------------------------------------------------------------------
+
+
+def test_both_sides_of_a_conflict_are_held(config: Config, folder: Path) -> None:
+    for title in "xy":
+        run(config, tar(folder, 1, papers("aaa/sss/1.rdf", PAPER, title=title), name=f"_{title}"))
+    (row,) = json.loads(archec_inline(config, "history", PAPER, "--all", "--json").out)["data_sets"]
+    assert row["outcome"] == "conflict"
+    assert row["state"] < histories(config)[PAPER][T1]
+    check(config)
+
+
+def test_a_retraction_and_its_undoing(config: Config, folder: Path) -> None:
+    first = tar(folder, 1, papers("aaa/sss/1.rdf", PAPER, title="one"))
+    wrong = tar(folder, 2, papers("aaa/sss/1.rdf", PAPER, "RePEc:aaa:sss:9", title="wrong"))
+    last = tar(folder, 3, papers("aaa/sss/1.rdf", PAPER, title="one"))
+    number = [run(config, file).run for file in (first, wrong, last)][1]
+    before = lines(config)
+    assert archec_inline(config, "retract", str(number)).code == 2, "a reason is needed"
+    done = archec_inline(config, "retract", str(number), "--reason", "not RePEc", "--json")
+    assert (done.code, json.loads(done.out)["changed"]) == (0, 2)
+    plain = make(folder / "plain")
+    for file in (last, first):
+        run(plain, file)
+    assert lines(config) == lines(plain)
+    check(config)
+    refused = archec_inline(config, "gather", "-f", wrong)
+    assert (refused.code, "--undo" in refused.err, "not RePEc" in refused.err) == (2, True, True)
+    assert run(config, wrong, as_of=T4).tobis["new"] == 1, "it may be gathered at another date"
+    assert archec_inline(config, "retract", str(number), "--reason", "again").code == 2
+    assert archec_inline(config, "retract", "12345678", "--undo").code == 7
+    fresh = make(folder / "fresh")
+    for file in (first, wrong, last):
+        run(fresh, file)
+    run(fresh, wrong, as_of=T4)
+    assert archec_inline(config, "retract", str(number), "--undo").code == 0
+    assert lines(config) == lines(fresh)
+    assert before != lines(config)
+    check(config)
+
+
+# -- evidence by place --------------------------------------------------------------------------------
+
+
+def test_a_template_away_from_home_is_judged_where_it_was(config: Config, folder: Path) -> None:
+    home = papers("aaa/sss/2.rdf", "RePEc:aaa:sss:2")
+    run(config, tar(folder, 1, home, papers("bbb/x.rdf", PAPER)))
+    run(config, tar(folder, 2, home, Member("RePEc/bbb/x.rdf", HTML)))
+    assert list(histories(config)[PAPER]) == [T1], "an HTML page in its place"
+    report = run(config, tar(folder, 3, home))
+    assert list(histories(config)[PAPER]) == [T1], "no directory"
+    assert report.as_value()["not_judged"] == {"aaa": {"not-there": 1}}
+    told = json.loads(archec_inline(config, "history", PAPER, "--why", "--json").out)
+    assert [(row["outcome"], row["by"]) for row in told["data_sets"]] == [
+        ("seen", ""), ("unreadable", "bbb/x.rdf"), ("not-there", "bbb/"),
+    ]  # fmt: skip
+    assert told["last_seen"] == T1
+    run(config, tar(folder, 4, home, papers("bbb/y.rdf", "RePEc:bbb:sss:1")), accept=["all"])
+    assert histories(config)[PAPER][T4] is None
+    check(config)
+
+
+def test_a_file_that_is_hopeless_for_years_does_not_keep_others(config: Config, folder: Path) -> None:
+    hopeless = Member("RePEc/aaa/bad.rdf", HTML)
+    run(config, tar(folder, 1, hopeless, papers("aaa/sss/p.rdf", *series(30))))
+    report = run(config, tar(folder, 2, hopeless, papers("aaa/sss/p.rdf", *series(29))))
+    assert report.tobis["lost"] == 1
+    changed = Member("RePEc/aaa/bad.rdf", HTML + b"<!-- -->")
+    report = run(config, tar(folder, 3, changed, papers("aaa/sss/p.rdf", *series(28))))
+    assert (report.tobis["lost"], report.as_value()["not_judged"]) == (0, {"aaa": {"disturbed": 1}})
+    assert run(config, tar(folder, 4, changed, papers("aaa/sss/p.rdf", *series(28)))).tobis["lost"] == 1
+    check(config)
+
+
+def test_where_the_winner_cannot_be_read_the_other_copy_is_no_news(config: Config, folder: Path) -> None:
+    other = papers("bbb/x.rdf", PAPER, title="the copy")
+    run(config, tar(folder, 1, papers("aaa/sss/1.rdf", PAPER), other))
+    report = run(config, tar(folder, 2, Member("RePEc/aaa/sss/1.rdf", HTML), other))
+    assert (list(histories(config)[PAPER]), report.tobis["withheld"]) == ([T1], 1)
+    assert run(config, tar(folder, 3, Member("RePEc/aaa/", None), other)).tobis["new"] == 0
+    assert list(histories(config)[PAPER]) == [T1, T3], "now it is known that the first copy has gone"
+    check(config)
+
+
+def test_a_move_is_no_incidence_but_is_remembered(config: Config, folder: Path) -> None:
+    home = papers("aaa/sss/2.rdf", "RePEc:aaa:sss:2")
+    run(config, tar(folder, 1, home, papers("aaa/sss/1.rdf", PAPER)))
+    assert run(config, tar(folder, 2, home, papers("bbb/x.rdf", PAPER))).tobis["moved"] == 1
+    run(config, tar(folder, 3, home))
+    assert list(histories(config)[PAPER]) == [T1], "it was in bbb/, which is not there"
+    check(config)
+
+
+# -- losses that wait ---------------------------------------------------------------------------------
+
+
+def test_losses_are_listed_and_accepted(config: Config, folder: Path) -> None:
+    core = papers("all/s.rdf", *(f"RePEc:bbb:s{n}" for n in range(5)))
+    run(config, tar(folder, 1, papers("aaa/p.rdf", *series(30)), core))
+    second = tar(folder, 2, papers("aaa/p.rdf", *series(2)), papers("all/s.rdf", "RePEc:bbb:s0"))
+    report = run(config, second)
+    assert report.held_back == {"aaa": 28, "bbb": 4}
+    rows = [json.loads(row) for row in archec_inline(config, "losses", "--json").out.splitlines()]
+    assert [row["id"] for row in rows if row["group"] == "aaa"] == series(30)[2:]
+    command = f"archec losses accept {report.run} aaa"
+    assert command in archec_inline(config, "status").out.decode()
+    back = series(30)[7]
+    run(config, tar(folder, 3, papers("aaa/p.rdf", *series(2), back), papers("all/s.rdf", "RePEc:bbb:s0")))
+    done = archec_inline(config, *command.split()[1:])
+    assert done.code == 0, done.err
+    assert f"{back}: a later data set shows it" in done.err
+    found = histories(config)
+    assert [obi for obi in series(30) if found[obi].get(T2, "") is None] == [*series(30)[2:7], *series(30)[8:]]
+    assert all(None not in found[f"RePEc:bbb:s{n}"].values() for n in range(5))
+    check(config)
+    assert archec_inline(config, "losses", "accept", report.run, "ccc").code == 7
+    assert archec_inline(config, "losses", "accept", report.run, "RePEc:bbb:s3").code == 0
+    assert histories(config)["RePEc:bbb:s3"][T2] is None
+    check(config)
