@@ -105,7 +105,8 @@ class _Check:
     """One check: what it works with, and what it has seen so far.
 
     ``leftovers`` are numbers of temporary files by tist (-1: none) and directory, ``runs`` those that have a journal,
-    ``tists`` those at which obis are noted, ``unread`` whether a journal is missing or cannot be read to its end.
+    ``tists`` those at which obis are noted, ``unread`` whether a journal is missing or cannot be read to its end,
+    ``unlisted`` the directories that cannot be listed.
     """
 
     archive: Audited
@@ -119,6 +120,7 @@ class _Check:
     runs: set[int] = field(default_factory=set)
     tists: set[int] = field(default_factory=set)
     unread: bool = False
+    unlisted: set[str] = field(default_factory=set)
 
     def go(self) -> None:
         layout, catalogue = self.archive.layout, self.archive.catalogue
@@ -173,7 +175,7 @@ class _Check:
         layout = self.archive.layout
         self.meter.phase("walking the store", None)
         with Directories(layout) as directories:
-            for place in walk(layout, self.report):
+            for place in walk(layout, self._out_of_place):
                 if place.kind == "temp":
                     if place.tist not in passed_over:
                         self.leftovers[place.tist, place.directory] += 1
@@ -188,6 +190,12 @@ class _Check:
                 if not self.comparison.names & 1023:
                     self.meter.at(self.comparison.names)
         self.summary.names = self.comparison.names
+
+    def _out_of_place(self, finding: Finding) -> None:
+        """Reports what the walk finds besides names; remembers the directories that it could not list."""
+        if finding.code == "unreadable":
+            self.unlisted.add(finding.path)
+        self.report(finding)
 
     def _journals(self, at_work: bool) -> None:
         """Reads every journal, each line of it. While a run is at work its journal is longer than what was followed."""
@@ -288,7 +296,7 @@ class _Check:
         layout = self.archive.layout
         self.meter.phase("comparing", None)
         found = self.comparison.differences(with_catalogue=comparable)
-        report_differences(layout, self.archive.catalogue, found, self.report)
+        report_differences(layout, self.archive.catalogue, found, self.report, self.unlisted)
         if self.unread:
             message = "what lies there, and the catalogue, are not compared with journals that cannot be read"
             self.report(Finding("not-compared", ".", message))

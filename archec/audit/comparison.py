@@ -7,7 +7,7 @@ needed only where there is such.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -171,7 +171,7 @@ class Comparison:
         """Whether a redirect by a final slash only, which needs no name of its own, leads to something."""
         try:
             locate(self._layout, tist, obi)
-        except (NotHeld, CorruptArchive):
+        except (NotHeld, CorruptArchive, StorageFailed):
             return False
         return True
 
@@ -233,8 +233,12 @@ class Comparison:
         self._diff.close()
 
 
-def report_differences(layout: Layout, catalogue: Catalogue | None, found: Differences, report: Reporter) -> None:
-    """Reads the journals again, and the catalogue where that is needed, to name what does not agree."""
+def report_differences(
+    layout: Layout, catalogue: Catalogue | None, found: Differences, report: Reporter, unlisted: Collection[str] = ()
+) -> None:
+    """Reads the journals again, and the catalogue where that is needed, to name what does not agree. What lies in
+    directories that are ``unlisted`` is not known to be missing."""
+    hidden = tuple(f"{directory}/" for directory in unlisted)
     missing, twice, differing = set(found.missing), set(found.twice), set(found.catalogue)
     if missing or twice or differing:
         for entry, state in _read_again(layout):
@@ -243,7 +247,8 @@ def report_differences(layout: Layout, catalogue: Catalogue | None, found: Diffe
             about = (path, entry.tist, entry.id, entry.sha256)
             if key in missing and state is not None:
                 missing.discard(key)
-                report(_about("missing", *about, "is not there"))
+                if not path.startswith(hidden):
+                    report(_about("missing", *about, "is not there"))
             if key in twice and state is not None:
                 message = f"a journal says {entry.sha256}, and another line something else"
                 report(_about("two-contents", *about, message))

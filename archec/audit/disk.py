@@ -57,7 +57,7 @@ class DiskName(NamedTuple):
 def walk(layout: Layout, report: Reporter) -> Iterator[DiskName]:
     """All names at the depth of obis, directory by directory; what lies elsewhere is reported.
 
-    Raises :class:`archec.errors.StorageFailed` where the disk refuses to list a directory.
+    A directory that the disk refuses to list is reported as ``unreadable``, and what is in it passed over.
     """
     root = open_root(layout)
     try:
@@ -68,22 +68,38 @@ def walk(layout: Layout, report: Reporter) -> Iterator[DiskName]:
 
 def _descend(layout: Layout, fd: int, directory: str, depth: int, report: Reporter) -> Iterator[DiskName]:
     if depth == layout.depth:
-        yield from _places(layout, fd, directory)
+        try:
+            yield from _places(layout, fd, directory)
+        except StorageFailed as error:
+            report(_unreadable(directory, error))
         return
-    for name in _names(layout, fd, directory):
+    try:
+        names = _names(layout, fd, directory)
+    except StorageFailed as error:
+        report(_unreadable(directory, error))
+        return
+    for name in names:
         path = f"{directory}/{name}" if directory else name
         if not depth and (name in _OURS or is_temp(name)):
             continue
-        wrong = _misfit(layout, fd, name, path, depth)
-        if wrong is not None:
-            report(Finding(wrong[0], shown(path), wrong[1]))
+        try:
+            wrong = _misfit(layout, fd, name, path, depth)
+            if wrong is not None:
+                report(Finding(wrong[0], shown(path), wrong[1]))
+                continue
+            with storage_errors(f"{layout.root}/{path}"):
+                inner = os.open(name, _DIRECTORY, dir_fd=fd)
+        except StorageFailed as error:
+            report(_unreadable(path, error))
             continue
-        with storage_errors(f"{layout.root}/{path}"):
-            inner = os.open(name, _DIRECTORY, dir_fd=fd)
         try:
             yield from _descend(layout, inner, path, depth + 1, report)
         finally:
             os.close(inner)
+
+
+def _unreadable(directory: str, error: StorageFailed) -> Finding:
+    return Finding("unreadable", shown(directory) or ".", f"a directory that cannot be listed: {error.message}")
 
 
 def _names(layout: Layout, fd: int, directory: str) -> list[str]:

@@ -6,15 +6,18 @@ beginning to their end, so one time for each journal and a cursor say what was c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from archec.audit.expected import Entry
+from archec.audit.findings import Finding, Reporter
 from archec.audit.journals import Ends
 from archec.config import Config
 from archec.errors import StorageFailed
 from archec.sqlite import Database, Role, unwritable
+from archec.store.durable import storage_errors
 from archec.store.journal_reader import JournalFile
 
 _APPLICATION = 0x61726669
@@ -91,15 +94,42 @@ class Fixity(NamedTuple):
 
     oldest: int | None = None
     bad: int = 0
+    damaged: str = ""
+    """Why what was remembered cannot be read; empty where it can."""
 
 
 def fixity(config: Config) -> Fixity:
-    """What is remembered of an archive's checks. Raises :class:`StorageFailed`."""
+    """What is remembered of an archive's checks."""
     path = memory_path(config)
     if not path.exists():
         return Fixity()
-    with Memory(path, read_only=bool(unwritable(path))) as memory:
-        return Fixity(memory.oldest(), memory.count_bad())
+    try:
+        with Memory(path, read_only=bool(unwritable(path))) as memory:
+            return Fixity(memory.oldest(), memory.count_bad())
+    except StorageFailed as error:
+        return Fixity(damaged=error.message)
+
+
+def open_memory(path: Path, report: Reporter) -> Memory:
+    """The memory of checks; one that is damaged is set aside, which is reported, and a new one is begun.
+
+    Raises :class:`StorageFailed` where it cannot be written.
+    """
+    try:
+        memory = Memory(path)
+        memory.look_through()
+        return memory
+    except StorageFailed as error:
+        if error.hint != _ROLE.damaged:
+            raise
+        aside = path.with_name(f"{path.name}.damaged")
+        with storage_errors(path):
+            os.replace(path, aside)
+            for end in ("-wal", "-shm"):
+                path.with_name(path.name + end).unlink(missing_ok=True)
+        message = f"what was checked when could not be read: {error.message}"
+        report(Finding("memory-damaged", path.name, message, fixed=f"set aside as {aside.name}; checking starts over"))
+        return Memory(path)
 
 
 class Memory(Database):
@@ -128,6 +158,16 @@ class Memory(Database):
             self.make(_SCHEMA, _APPLICATION, _VERSION)
             if self.kind() != (_APPLICATION, _VERSION):
                 raise StorageFailed(f"{path}: is not what this archec remembers its checks in", hint=_ROLE.damaged)
+        except BaseException:
+            self.close()
+            raise
+
+    def look_through(self) -> None:
+        """Reads all of it once. Raises :class:`StorageFailed` for damage."""
+        try:
+            self.checked(), self.journals(), self.count_bad()
+            if self.fetch("PRAGMA quick_check(1)") != [("ok",)]:
+                raise StorageFailed(f"{self.path}: is damaged", hint=_ROLE.damaged)
         except BaseException:
             self.close()
             raise

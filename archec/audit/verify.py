@@ -17,7 +17,7 @@ from archec.audit.expected import key_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.fixity import Chunk, Inspector, ReadPace, Seen, Tools, chunks_of, inspectors
 from archec.audit.journals import KEPT, Journals
-from archec.audit.memory import Bad, Memory, memory_path, parts_of
+from archec.audit.memory import Bad, Memory, memory_path, open_memory, parts_of
 from archec.audit.opening import Audited
 from archec.audit.repair import Repair
 from archec.errors import ArchecError
@@ -90,8 +90,13 @@ def verify(archive: Audited, scope: Scope, meter: Meter, report: Reporter, repai
     """
     summary = Summary()
     began = time.monotonic()
+
+    def reported(finding: Finding) -> None:
+        summary.tally.add(finding)
+        report(finding)
+
     with (
-        Memory(memory_path(archive.config)) as memory,
+        open_memory(memory_path(archive.config), reported) as memory,
         closing(Inspector(archive.layout, archive.catalogue, ReadPace(scope.rate))) as inspector,
         closing(PartitionedDiff(archive.config.work_path, (KEY, KEY))) as names,
     ):

@@ -116,5 +116,7 @@ def _disk(disk: DiskSpace, min_free: float) -> str:
 
 def _fixity(found: ArchiveStatus) -> str:
     fixity = found.fixity
+    if fixity.damaged:
+        return f"what was checked is not known: {fixity.damaged}; archec verify starts over"
     oldest = f"the oldest check is of {iso(fixity.oldest)}" if fixity.oldest is not None else "nothing was checked yet"
     return oldest + (f"; {fixity.bad:,} entries are BAD: archec verify" if fixity.bad else "")

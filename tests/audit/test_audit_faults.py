@@ -447,3 +447,72 @@ def test_repair_from_a_url(served: str, world: World, pristine: World) -> None:
     assert summary.tally.fixed == 5
     after = {path: what for path, what in tree(world.config.store_path).items() if not path.startswith("quarantine")}
     assert after == tree(pristine.config.store_path)
+
+
+# -- what cannot be read ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3], ids=["first level", "second level", "directory of obis"])
+@pytest.mark.parametrize("step", ["open", "list"])
+def test_a_directory_that_cannot_be_read_is_a_finding(
+    world: World, monkeypatch: pytest.MonkeyPatch, depth: int, step: str
+) -> None:
+    """The rest of the archive is checked, and nothing in it is taken for missing."""
+    parts = world.places["template"].split("/")[:depth]
+    hidden = os.stat(world.config.store_path.joinpath(*parts)).st_ino
+    open_file, scan = os.open, os.scandir
+
+    def refuse(fd: int) -> None:
+        if os.fstat(fd).st_ino == hidden:
+            raise OSError(5, "Input/output error")
+
+    def opening(path: object, flags: int, *arguments: object, **more: object) -> int:
+        fd = open_file(path, flags, *arguments, **more)  # type: ignore[arg-type]
+        if step == "open" and flags & os.O_DIRECTORY:
+            try:
+                refuse(fd)
+            except OSError:
+                os.close(fd)
+                raise
+        return fd
+
+    def scanning(where: object = ".") -> object:
+        if isinstance(where, int):
+            refuse(where)
+        return scan(where)  # type: ignore[call-overload]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", opening)
+        patch.setattr(os, "scandir", scanning)
+        summary, findings = checked(world, quick=True)
+        assert not summary.clean
+        assert ("unreadable", "/".join(parts)) in [(finding.code, finding.path) for finding in findings]
+        assert "missing" not in codes(findings)
+        assert summary.names > 0
+        if step == "list":
+            verification, findings = verified(world)
+            assert verification.files == verified(world)[0].files > 0
+            assert "unreadable" in codes(findings)
+    assert checked(world)[1] == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 5000, "page"], ids=["empty", "no database", "a page"])
+def test_a_damaged_memory_stops_nothing(world: World, damage: bytes | str) -> None:
+    assert verified(world)[0].clean
+    path = world.config.base / "data" / "fixity.sqlite"
+    if isinstance(damage, str):
+        data = bytearray(path.read_bytes())
+        data[4096:] = b"\xff" * (len(data) - 4096)
+        path.write_bytes(data)
+    else:
+        path.write_bytes(damage)
+    for command in ("status", "metrics"):
+        done = archec_inline(world.config, command)
+        assert done.code == 0, done.err
+    if damage:
+        assert b"is not known" in archec_inline(world.config, "status").out
+    summary, findings = verified(world)
+    assert summary.clean
+    assert codes(findings) == (["memory-damaged"] if damage else [])
+    assert summary.files == verified(world)[0].files
+    assert path.with_name("fixity.sqlite.damaged").exists() == bool(damage)
