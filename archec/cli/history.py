@@ -15,7 +15,7 @@ from archec.catalogue.model import Obi
 from archec.cli.common import config_option, json_option, opened
 from archec.store.layout import Layout
 from archec.terminal.output import echo, echo_json, fold, terminal_width
-from archec.tist import iso
+from archec.tist import MAX_TIST, iso
 from archec.units import human_size
 
 _LESS = frozenset({"superseded", "retracted", "conflict", "elsewhere"})
@@ -103,4 +103,5 @@ def _visit(fobi: Obi) -> str:
         return "never visited"
     message = f": {fobi.visit.message}" if fobi.visit.message else ""
     unnamed = "; no template names it any more, so it is visited less and less" if fobi.visit.unnamed else ""
-    return f"last visit {iso(fobi.visit.when)}: {fobi.visit.outcome}{message}; due {iso(fobi.due)}{unnamed}"
+    due = f"due {iso(fobi.due)}" if fobi.due <= MAX_TIST else "visited with its data set only"
+    return f"last visit {iso(fobi.visit.when)}: {fobi.visit.outcome}{message}; {due}{unnamed}"

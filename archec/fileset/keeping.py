@@ -16,8 +16,8 @@ from archec.store.writer import Writer
 from archec.tist import MAX_TIST
 from archec.web.outcome import Outcome
 
-NEVER = MAX_TIST
-"""When a file of a fileset is due: it is visited through its manifest."""
+NEVER = MAX_TIST + 1
+"""When a file of a fileset is due, beyond all that is ever asked for: it is visited through its manifest."""
 
 
 class Body(NamedTuple):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from fileset_platform import Handler, Platform, broken_at_quarters, bytes_of, zenodo
 from fileset_support import Filesets, make_archive
 
@@ -20,8 +21,10 @@ from archec.archive.follow import rebuild
 from archec.archive.lookup import find, held_at
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
+from archec.cli.history import history
 from archec.errors import Exit
 from archec.fileset.run import due_requests, exit_code
+from archec.gather.plan import due_files
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
 
@@ -324,7 +327,10 @@ def test_the_catalogue_can_be_made_anew(filesets: Filesets, platform: Platform) 
 def test_files_of_filesets_are_never_due(filesets: Filesets, platform: Platform) -> None:
     filesets.ingest(zenodo(platform, 7, {"p": 10}))
     with filesets.archive() as archive:
-        assert list(archive.catalogue.due(4 * 10**9)) == []
+        assert list(due_files(archive.catalogue, filesets.config.fetch, int(time.time()))) == []
+        fobi = find(archive.catalogue, f"{platform.url}/api/records/7/files/p/content")
+    found = CliRunner().invoke(history, [fobi.id, "--config", str(filesets.config.file)])
+    assert "visited with its data set only" in found.output
 
 
 def test_gather_ingests_what_is_due(filesets: Filesets, platform: Platform) -> None:
