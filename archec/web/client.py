@@ -93,7 +93,7 @@ class Client:
         self._tuning = tuning
         self._sink = sink
         self._transports = transports
-        self._progress = progress
+        self.progress = progress
         self._origins: dict[str, httpx.URL] = {}
         self._timeout = {"connect": config.connect_timeout}
         self._headers = httpx.Headers(
@@ -156,7 +156,7 @@ class Client:
 
         def sent() -> None:
             flight.sent = loop.time()
-            self._progress(0, 1)
+            self.progress(0, 1)
 
         whole = self._transports.whole_urls
         try:
@@ -199,7 +199,7 @@ class Client:
             async for chunk in response.stream:  # type: ignore[union-attr]
                 flight.received += len(chunk)
                 flight.last = loop.time()
-                self._progress(len(chunk), 0)
+                self.progress(len(chunk), 0)
                 if flight.received > limit:
                     return Attempt(exchange.hop("failed", Outcome.TOO_LARGE, f"larger than {limit} bytes"))
                 if len(head) < HEAD:
@@ -231,7 +231,7 @@ class Client:
             async for chunk in response.stream:  # type: ignore[union-attr]
                 flight.received += len(chunk)
                 flight.last = asyncio.get_running_loop().time()
-                self._progress(len(chunk), 0)
+                self.progress(len(chunk), 0)
                 if flight.received > self._tuning.drain:
                     return
 

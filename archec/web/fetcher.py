@@ -13,7 +13,6 @@ from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
 from archec.ids import host_of
 from archec.web.client import Attempt, Client
-from archec.web.h1 import Answer
 from archec.web.hosts import GivenUp, HostQueues, Politeness, QueuedTask
 from archec.web.limits import Flight, Tuning
 from archec.web.outcome import Outcome
@@ -27,11 +26,11 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """An attempt whose connection was not looked at yet, or that was ``handed_on`` after that."""
+    """An attempt whose connection was not looked at yet; None once it was. ``handed_on``: its hop was."""
 
     queued: QueuedTask
-    attempt: Attempt
-    answer: Answer
+    attempt: Attempt | None
+    alone: bool
     handed_on: bool = False
 
 
@@ -200,7 +199,7 @@ class Fetcher:
             if answer is None or (answer.quiet is not False and outcome is not None and outcome.is_transient):
                 self._judge(queued, attempt)  # says nothing about the file, and about its host at once
             else:
-                held = _Held(queued, attempt, answer)
+                held = _Held(queued, attempt._replace(answer=None), answer.alone)
                 self._held.add(held)
                 answer.watch(partial(self._seen, held))
         except (StorageFull, StorageFailed) as error:
@@ -272,8 +271,8 @@ class Fetcher:
 
         Such a task is repeated on a connection of its own. What was handed on before is taken back.
         """
-        queued, attempt, alone = held.queued, held.attempt, held.answer.alone
-        if held not in self._held:
+        queued, attempt, held.attempt = held.queued, held.attempt, None
+        if attempt is None:
             if held.handed_on and not quiet:
                 self._emit(queued.serial, Hop(queued.task.url, "doubtful"))
             return
@@ -282,7 +281,7 @@ class Fetcher:
             discard(attempt.hop)
             hop = failure(queued.task.url, Outcome.TRUNCATED, "the server sent more than the length it stated")
             attempt = Attempt(hop._replace(status=attempt.hop.status, address=attempt.hop.address), lasting=False)
-        if quiet or alone:
+        if quiet or held.alone:
             held.handed_on = self._judge(queued, attempt)
         elif self._open:
             self._hosts.add(queued)

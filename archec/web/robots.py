@@ -185,6 +185,7 @@ class RobotsCache:
         async for chunk in response.stream:  # type: ignore[union-attr]
             chunks.append(chunk)
             size += len(chunk)
+            self._client.progress(len(chunk), 0)
             if size >= self._tuning.robots_size:
                 break
         return b"".join(chunks)[: self._tuning.robots_size]

@@ -98,7 +98,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
         # What was connected to with an exemption from the guard serves nobody else.
         key: object = plain_proxy or (scheme, netloc, exempt)
         # What must not be sent twice is not sent on a connection that may be closed already.
-        plain = request.method in _PLAIN and not _FRAMING & request.headers.keys()
+        plain = request.method in _PLAIN and _FRAMING.isdisjoint(request.headers)
         while True:
             alone = key in self._distrusted
             connection = await self._take(key) if plain and "fresh" not in extensions else None

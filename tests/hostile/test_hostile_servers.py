@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -10,7 +11,7 @@ import pytest
 from gather_support import archec_cli, check, histories, make, outcomes, temporary_files, write_papers
 from hostile_support import assert_clean, gathered, written
 from web_behaviours import RUNS, rows
-from web_hostile import EVIL, Hostile, hostile_server, page_of_300_mb, pdf_of_500_mb
+from web_hostile import EVIL, Hostile, body_of, hostile_server, page_of_300_mb, pdf_of_500_mb
 
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
@@ -171,6 +172,28 @@ def test_urls_of_one_server_cannot_be_told_from_its_neighbour_s(config: Config) 
         write_papers(config, urls)
         assert gathered(config)["fobis"] == {"new": 5, "truncated": 5}
         check(config)
+
+
+@pytest.mark.parametrize("wait", [0, 0.001, 0.004])
+def test_an_answer_that_nobody_asked_for_becomes_no_fact(folder: Path, wait: float) -> None:
+    """Two of 150 URLs have one behind theirs. No file is taken for gone by it, and none for another."""
+    config = make(folder / "archive", {**SETTINGS, "fetch.per_host": 2})
+    with hostile_server() as server:
+        urls = [server.url(f"/{'surplus' if n in (40, 90) else 'ok'}/{n}?wait={wait}") for n in range(150)]
+        write_papers(config, urls)
+        gathered(config)
+        first = outcomes(config)
+        assert set(first.values()) <= {"new", "doubtful", "truncated"}
+        assert sum(outcome == "new" for outcome in first.values()) > 100
+        server.run = 1
+        time.sleep(1.1)
+        gathered(config)
+        assert set(outcomes(config).values()) <= {"new", "same", "changed"}
+        check(config)
+        held = histories(config)
+        for url in urls:
+            body = body_of("/" + url.split("/", 3)[3].partition("?")[0])
+            assert hashlib.sha256(body).hexdigest() in str(held[url]), url
 
 
 @pytest.mark.slow

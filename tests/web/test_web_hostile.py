@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import hashlib
 import time
 from pathlib import Path
@@ -191,6 +193,18 @@ def test_a_refused_connection_is_unreachable(tmp_path: Path) -> None:
     hop = fetch_one(tmp_path, "http://127.0.0.1:1/x")
     assert (hop.kind, hop.outcome) == ("failed", Outcome.UNREACHABLE)
     assert "refused" in hop.message
+
+
+def test_a_machine_out_of_descriptors_is_no_fault_of_the_host(
+    hostile: Hostile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "create_connection", refuse)
+    hops = fetch(tmp_path, [hostile.url(f"/ok/{n}") for n in range(10)], settings(host_failures=2))
+    assert {(hop.outcome, hop.deferred) for hop in hops} == {(Outcome.INTERNAL, False)}
+    assert "ulimit -n" in hops[0].message
 
 
 @pytest.mark.parametrize(

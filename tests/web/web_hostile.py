@@ -458,6 +458,17 @@ async def no_status(server: Hostile, writer: asyncio.StreamWriter, asked: Asked)
 
 
 @behaviour
+async def surplus(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    """A file, and in the first run another answer behind it, which nobody asked for, after ``wait`` seconds."""
+    answer(writer, 200, body_of(asked.path))
+    if server.run == 0:
+        await writer.drain()
+        await asyncio.sleep(float(asked.query.get("wait", "0")))
+        answer(writer, 404, b"gone")
+    return True
+
+
+@behaviour
 async def tagged(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
     """Knows its validators."""
     etag, date = '"tag-1"', "Sat, 02 May 2009 10:00:00 GMT"
