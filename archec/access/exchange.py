@@ -125,6 +125,8 @@ def error_header(errors: Mapping[str, str]) -> str:
 
 def header_value(text: str) -> str:
     """A value for a header: ASCII, without what could end the line."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(char if " " <= char < "\x7f" else "?" for char in text)
 
 

@@ -22,6 +22,10 @@ from archec.access.rows import CDX_COLUMNS, CDX_FORMS, LineReader, cdx_reader, c
 
 _BLOCK = 1 << 16
 _PROBE = 1 << 10
+_REMEMBERED = 200
+"""Bytes of a line that are remembered of a probe."""
+_MAX_PROBES = 4096
+"""Maximum number of probes that are remembered: every search begins with the same ones."""
 MAX_LINE = 1 << 20
 """Length of the longest line that an index may have."""
 _GZIP = b"\x1f\x8b"
@@ -51,6 +55,8 @@ class SortedFile:
         self._descriptor, self._begin, self._name = descriptor, begin, name
         weakref.finalize(self, os.close, descriptor)
         self._size = os.fstat(descriptor).st_size
+        self._last = (b"", begin)
+        self._probes: dict[tuple[int, int], tuple[int, bytes, int]] = {}
 
     @property
     def size(self) -> int:
@@ -77,30 +83,41 @@ class SortedFile:
 
     def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
         """See :class:`archec.access.sorted.SortedLines`."""
-        at, least, rest, block = self.find(end), self.find(start), b"", _PROBE * 4
-        while at > least:
-            size = min(block, at - least)
+        at, rest, block = self.find(end), b"", _PROBE * 4
+        while at > self._begin:
+            size = min(block, at - self._begin)
             block = _BLOCK
             at -= size
             lines = (self._pread(size, at) + rest).split(b"\n")
             rest = lines[0]
             for line in reversed(lines[1:]):
+                if line and line < start:
+                    return
                 if line:
                     yield line
             self._check_length(rest)
-        if rest:
+        if rest and rest >= start:
             yield rest
 
     def find(self, key: bytes) -> int:
         """The position of the first line that is not below ``key``."""
+        if key == self._last[0]:  # what is read outwards from a line begins there twice
+            return self._last[1]
         low, high = self._begin, self._size
+        needed, probes = len(key), self._probes
         while low < high:
-            middle = (low + high) // 2
-            begin, line, after = self._line_at(middle, low, high, len(key))
-            if line < key:
+            span = (low, high)
+            known = probes.get(span) if needed <= _REMEMBERED else None
+            if known is None:
+                known = self._line_at((low + high) // 2, low, high, max(needed, _REMEMBERED))
+                if len(probes) < _MAX_PROBES:
+                    probes[span] = known
+            begin, line, after = known
+            if line[:needed] < key:
                 low = after
             else:
                 high = begin
+        self._last = (key, low)
         return low
 
     def key_at(self, position: int) -> bytes:
@@ -118,7 +135,7 @@ class SortedFile:
             end = data.find(b"\n", position - left)
             if (begin or left == low) and (end >= 0 or left + len(data) >= high):
                 end = len(data) if end < 0 else end
-                return left + begin, data[begin:end], min(left + end + 1, high)
+                return left + begin, data[begin : min(end, begin + needed)], min(left + end + 1, high)
             if reach > 2 * MAX_LINE:
                 raise SourceFailed(f"{self._name}: has a line of more than {MAX_LINE} bytes")
             reach *= 4

@@ -11,6 +11,7 @@ import socket
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from archec.config import ServerConfig
 from archec.errors import ConfigError
@@ -20,6 +21,33 @@ _KEEP_ALIVE = 15
 """Seconds that a connection may wait for its next request."""
 _MAX_HEAD = 1 << 16
 """Bytes of a request's line and headers."""
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+class _Bounded(HttpToolsProtocol):
+    """HTTP by llhttp, which takes a fraction of the time of h11, with a limit for a request's head, which it lacks."""
+
+    _in_head = True
+    _head = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Counts the bytes of a head; one that is too large ends the connection."""
+        if self._in_head:
+            self._head += len(data)
+        super().data_received(data)
+        if self._in_head and self._head > _MAX_HEAD and not self.transport.is_closing():
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        """The head is over."""
+        self._in_head, self._head = False, 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The next head begins."""
+        self._in_head = True
+        super().on_message_complete()
 
 
 def listen(config: ServerConfig) -> socket.socket:
@@ -45,8 +73,7 @@ def make_server(app: ASGIApp, config: ServerConfig) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http="h11",  # it has a limit for a request's head; httptools has none
-            h11_max_incomplete_event_size=_MAX_HEAD,
+            http=_Bounded,
             ws="none",
             lifespan="on",
             interface="asgi3",

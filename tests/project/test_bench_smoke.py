@@ -155,6 +155,16 @@ def test_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_access(tmp_path: Path) -> None:
+    small = ("access", "--urls", "20", "--captures", "3", "--one", "6000", "--requests", "200", "--rounds", "1")
+    value = report(tmp_path, *small)
+    assert {"a page at 99% / at 0%, seconds"} == set(ratios(value))
+    assert set(value["skipped"]) == {"pywb"}
+    names = {measure["name"] for measure in value["measures"]}
+    assert {"index: archec", "resource: archec", "closest, limit=10: archec", "all as JSON: archec"} <= names
+
+
+@pytest.mark.slow
 def test_verify(tmp_path: Path) -> None:
     value = report(tmp_path, "verify", "--templates", "200", "--files", "3", "--size", "2000", "--rounds", "1")
     assert [name for name in ratios(value) if name.endswith(": archec / md5sum, then sha256sum")] == list(ratios(value))

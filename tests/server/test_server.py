@@ -67,17 +67,17 @@ def test_failures_tell_clients_nothing(caplog: pytest.LogCaptureFixture) -> None
 
 def test_no_delay_on_any_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """TCP_NODELAY is set where the connection is accepted."""
-    from uvicorn.protocols.http.h11_impl import H11Protocol
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     seen: list[int] = []
-    real = H11Protocol.connection_made
+    real = HttpToolsProtocol.connection_made
 
-    def look(self: H11Protocol, transport: object) -> None:
+    def look(self: HttpToolsProtocol, transport: object) -> None:
         accepted = transport.get_extra_info("socket")  # type: ignore[attr-defined]
         seen.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         real(self, transport)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(H11Protocol, "connection_made", look)
+    monkeypatch.setattr(HttpToolsProtocol, "connection_made", look)
     with running(Sample()) as port:
         httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False)
     assert seen
