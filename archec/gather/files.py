@@ -76,8 +76,8 @@ class _Pass:
 class FilePhase:
     """See the module's docstring. One object for all passes over the plan.
 
-    ``clock`` gives Unix seconds as of the beginning of the phase. Where the run's tist is ahead of it, intervals are
-    those of the clock. ``on_gone`` gets the ids of files whose loss a visit confirms: they are decided at the end.
+    ``at`` is the time of its visits; ``clock``, a monotonic one, is that of the budget. ``on_gone`` gets the ids of
+    files whose loss a visit confirms: they are decided at the end.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class FilePhase:
 
     def abandon(self, pool: FetchPool, error: BaseException) -> None:
         """Keeps what has come, and breaks off what is on its way: a run that is stopped."""
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt) and pool.pending:
             self._collect(pool.collect(0.0))
         pool.stop()
         deadline = time.monotonic() + _PATIENCE

@@ -23,6 +23,8 @@ _NOTED = 60.0
 _NETWORK = 300.0
 """Seconds for which an answer, of whatever host, shows that there is a network."""
 _LEAST_SILENT = 3
+_UNASKED = frozenset(("bad-url", "blocked-address", "denied", "internal"))
+"""Outcomes for which no host need have said anything."""
 _MOST = 100_000
 
 
@@ -69,11 +71,12 @@ class HostTable:
     def heard(self, hop: Hop) -> HostState | None:
         """Learns from a hop; what is to be journalled of its host, if there is news."""
         host = host_of(hop.url)
-        if not is_silent(hop) and not hop.deferred:
+        if is_silent(hop):
+            if len(self._silent) < _MOST:
+                self._silent.add(host)
+        elif not hop.deferred and (hop.status or str(hop.outcome) not in _UNASKED):
             self._answered_at = self._clock()
             self._silent.discard(host)
-        elif is_silent(hop) and len(self._silent) < _MOST:
-            self._silent.add(host)
         state = self._states.get(host)
         if hop.wait > 0:
             return self._bind(host, self.now + min(hop.wait, _LONGEST), hop)
