@@ -50,6 +50,11 @@ def open_copy(where: str, layout: Layout, config: Config) -> Iterator[Copy]:
     theirs = open_layout(Path(where))
     if theirs.root.resolve() == layout.root.resolve():
         raise ConfigError(f"{where}: is this archive itself, not a second copy of it")
+    if theirs.fanout != layout.fanout:
+        raise ConfigError(
+            f"{where}: has a fan-out of {theirs.fanout}, and {layout.root} one of {layout.fanout}: it is no copy of it",
+            hint="was layout.json replaced in one of the two? Nothing was written",
+        )
     yield DirectoryCopy(theirs)
 
 

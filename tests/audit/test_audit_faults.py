@@ -516,3 +516,13 @@ def test_a_damaged_memory_stops_nothing(world: World, damage: bytes | str) -> No
     assert codes(findings) == (["memory-damaged"] if damage else [])
     assert summary.files == verified(world)[0].files
     assert path.with_name("fixity.sqlite.damaged").exists() == bool(damage)
+
+
+def test_a_copy_with_another_layout_is_refused_before_a_byte_is_written(world: World, tmp_path: Path) -> None:
+    copy = clone(world, tmp_path / "copy")
+    descriptor = world.config.store_path / "layout.json"
+    descriptor.write_text(descriptor.read_text().replace('"fanout": 0', '"fanout": 256'))
+    before = tree(world.config.store_path)
+    done = archec_inline(world.config, "verify", "--repair-from", copy.config.store_path)
+    assert (done.code, "it is no copy of it" in done.err) == (1, True), done
+    assert tree(world.config.store_path) == before
