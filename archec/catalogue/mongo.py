@@ -104,6 +104,7 @@ _SET_PART = 8_000_000
 """Bytes of a keyed set in one document: a whole set may exceed MongoDB's 16 MB."""
 _MENTIONED: Document = {"h": {}, "state": None, "due": 0, "stamp": 0}
 
+_held_back = msgspec.json.Decoder(HeldBack)
 _file = msgspec.json.Decoder(FilesetManifestFile)
 
 _Write = ReplaceOne[Document] | UpdateOne | DeleteOne
@@ -152,8 +153,10 @@ class MongoCatalogue:
             clear, noted = parted(changes.hosts)
             self._bulk("hosts", [DeleteOne({"_id": host.host}) for host in clear])
             self._bulk("hosts", [_replace({"_id": host.host}, plain(host)) for host in noted])
-            held = [_replace({"run": item.run, "kind": item.kind}, plain(item)) for item in changes.held_back]
-            self._bulk("held", held)
+            self._bulk("held", [
+                _replace({"run": item.run, "kind": item.kind}, {"doc": text_of(item).decode()})
+                for item in changes.held_back
+            ])  # fmt: skip
             self._bulk("runs", [_replace({"_id": run.tist}, plain(run)) for run in changes.runs])
             self._bulk("refused", [
                 _replace({"_id": f"{item.run}/{item.batch}/{item.what}"}, item._asdict()) for item in changes.refused
@@ -309,7 +312,7 @@ class MongoCatalogue:
 
     def held_back(self) -> list[HeldBack]:
         """The losses that wait for a decision, by run and kind."""
-        return [built(HeldBack, document) for document in self._pages.page("held", {}, ("run", "kind"), 0)]
+        return [read(_held_back, document["doc"]) for document in self._pages.page("held", {}, ("run", "kind"), 0)]
 
     def keyed(self, key: str) -> bytes | None:
         """The bytes of one keyed set; None also where a part of it is missing."""
