@@ -84,6 +84,21 @@ def test_one_that_is_no_tarball_does_not_stop_the_others(config: Config, days: l
     assert f"{days[1]} cannot be read as a tarball" in done.err
 
 
+def test_a_damaged_one_notes_nothing_and_does_not_stop_the_others(config: Config, days: list[Path]) -> None:
+    good = days[1].read_bytes()
+    os.truncate(days[1], len(good) - 9)
+    done = archec_inline(config, "gather", *days, "--no-fetch", "--json")
+    assert (done.code, read(done.out)) == (8, [path.name for path in days])
+    assert [json.loads(line)["state"] for line in done.out.splitlines()] == ["done", "damaged", "done"]
+    salvaged = archec_inline(config, "gather", *days, "--no-fetch", "--salvage", "--resume", "--json")
+    assert (salvaged.code, read(salvaged.out)) == (0, [days[1].name])
+    days[1].write_bytes(good)
+    whole = archec_inline(config, "gather", *days, "--no-fetch", "--resume", "--json")
+    assert (whole.code, read(whole.out)) == (0, [days[1].name])
+    dump = rows(archec_inline(config, "dump").out)
+    assert [len(row["h"]) for row in dump if row["collection"] == "mi"] == [3]  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("point", ["journal.after-append:2", "journal.after-append:7"])
 def test_a_killed_command_is_resumed(config: Config, days: list[Path], point: str) -> None:
     command = ("gather", *days, "--no-fetch", "--json")
