@@ -14,10 +14,11 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ _PASSING = ("unreadable", "changed-while-reading", "truncated")
 """Codes of problems that may be gone the next time although no status has changed."""
 _found = msgspec.msgpack.Decoder(ChunkRead)
 _status = struct.Struct("<qqqQQ").pack
+_name = attrgetter("name")
 
 
 def open_memory(config: Config, options: Options, catalogue: Catalogue) -> DirectoryMemory:
@@ -196,38 +198,37 @@ class DirectoryMemory(Database):
         try:
             root = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                for part in self._names(root, "", 0):
-                    running.update(part)
+                self._add_names(running.update, root, "", 0)
             finally:
                 os.close(root)
         except (OSError, _RacyFile):
             return ""
         return running.hexdigest()
 
-    def _names(self, directory: int, prefix: str, depth: int) -> Iterator[bytes]:
+    def _add_names(self, update: Callable[[bytes], None], directory: int, prefix: str, depth: int) -> None:
+        counts, racy = self._counts, self._began - _SLACK_NS
+        parts = [b"\0D", os.fsencode(prefix)]
         with os.scandir(directory) as entries:
-            for entry in sorted(entries, key=lambda one: one.name):
-                path = prefix + entry.name
-                name = os.fsencode(path)
-                if entry.is_symlink():
-                    yield b"\0l" + name
+            for entry in sorted(entries, key=_name):
+                name = entry.name
+                if entry.is_file(follow_symlinks=False) and counts(prefix + name):
+                    status = entry.stat(follow_symlinks=False)
+                    if status.st_ctime_ns >= racy or status.st_mtime_ns >= racy:
+                        raise _RacyFile
+                    parts += (b"\0f", os.fsencode(name), b"\0", _status_of(status))
                 elif entry.is_dir(follow_symlinks=False):
-                    yield b"\0d" + name
+                    parts += (b"\0d", os.fsencode(name))
                     if depth < _MAX_DEPTH:
                         below = os.open(
-                            entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory
+                            name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory
                         )
                         try:
-                            yield from self._names(below, f"{path}/", depth + 1)
+                            self._add_names(update, below, f"{prefix}{name}/", depth + 1)
                         finally:
                             os.close(below)
-                elif self._counts(path):
-                    status = entry.stat(follow_symlinks=False)
-                    if self._is_racy(status):
-                        raise _RacyFile
-                    yield b"\0f" + name + b"\0" + _status_of(status)
                 else:
-                    yield b"\0o" + name
+                    parts += (b"\0l" if entry.is_symlink() else b"\0o", os.fsencode(name))
+        update(b"".join(parts))
 
     def _data_sets(self) -> str:
         """What is known of data sets, in short."""
