@@ -16,9 +16,7 @@ from archec.fileset.download import Fetched, NotFetched
 from archec.fileset.fields import clean
 from archec.fileset.keeping import Body, file_item
 from archec.fileset.ledger import Download
-from archec.fileset.platforms.base import (
-    FilesetPlatformHelper,
-)
+from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.status import Status
 from archec.fileset.strategy import StrategyPolicy
 from archec.fileset.work import Work
@@ -29,8 +27,6 @@ from archec.tist import MAX_TIST
 from archec.warc.cdxj import timestamp
 
 _GENERIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "text/plain"})
-
-
 
 
 async def fetch_all(

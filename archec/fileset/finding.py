@@ -28,8 +28,6 @@ from archec.text.sniff import bare_type
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
 
 
-
-
 async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
     """The platform and what it says. Raises a FilesetProblem where there is nothing to be had."""
     identifier = identifier_of(request.base_url, work.archive.config.fileset.resolver)

@@ -44,10 +44,6 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
     return finish(work, request, found, status, message, 0)
 
 
-
-
-
-
 async def _process(work: Work, found: Found) -> tuple[Status, str]:
     """Keeps the files. Raises a FilesetProblem where nothing is to be kept."""
     item = found.item
@@ -126,8 +122,6 @@ def _is_newer(work: Work, known: Obi, tist: int, item: FilesetPlatformItem) -> b
     """Whether the state at ``tist`` is a newer version than ``item``."""
     manifest = read_manifest(work.archive, known.bytes_at(tist), known.id)
     return bool(manifest.order) and manifest.order > item.order
-
-
 
 
 def _note_gone(work: Work, found: Found, problem: FilesetProblem) -> None:

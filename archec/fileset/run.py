@@ -17,7 +17,7 @@ from archec.archive.interrupted import close_interrupted_run, totals
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import RunEnd, RunStart
+from archec.catalogue.records import ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, Exit, LockHeld, StorageFailed, StorageFull, gravest
 from archec.fileset.asking import Asker
@@ -106,8 +106,7 @@ def run_ingest(
     meter.phase("bytes", None)
     with ExitStack() as stack:
         if options.dry_run:
-            work = _dry_work(stack, config, options, counter)
-            asyncio.run(_all(work, lines, emit, counter, jobs, max_time))
+            asyncio.run(_dry(config, lines, options, counter, emit, jobs, max_time))
             return counter
         layout = open_store(config)
         _lock(stack, layout, meter, wait=wait)
@@ -146,7 +145,8 @@ def _run(
     def kept(item: CommitItem, body: Body) -> None:
         if item.placement is not None:
             report.stored_bytes += body.size
-        report.visited(item.record)  # type: ignore[arg-type]
+        if isinstance(item.record, ObiChange):
+            report.visited(item.record)
 
     async def work() -> None:
         async with open_client(Policy.of(config.fetch, config.agent, "platform")) as client:
@@ -191,25 +191,24 @@ def _policy(config: Config) -> StrategyPolicy:
     )
 
 
-def _dry_work(stack: ExitStack, config: Config, options: IngestOptions, counter: Counter) -> Work:
-    """Keeps nothing, and takes no lock."""
+async def _dry(
+    config: Config, lines: Iterable[Line], options: IngestOptions, counter: Counter, emit: Emit, jobs: int,
+    max_time: float,
+) -> None:  # fmt: skip
+    """Asks, and keeps nothing; takes no lock."""
     layout = open_store(config)
     catalogue = open_catalogue(config.database, base=config.base, read_only=True)
-    stack.callback(catalogue.close)
-    registry = Registry({one.name: one for one in config.fileset.platforms})
-    asker = _Unopened(config, registry)
-    return Work(
-        Archive(config, layout, catalogue), stamp(None), DryCommitter(), None, None, asker, None, registry,
-        _policy(config), options,
-    )  # fmt: skip
-
-
-class _Unopened(Asker):
-    """Opens its client in the event loop in which it is first used."""
-
-    def __init__(self, config: Config, registry: Registry) -> None:
-        client = open_client(Policy.of(config.fetch, config.agent, "platform"))
-        super().__init__(config.fetch, config.agent, client, registry.helpers)
+    try:
+        async with open_client(Policy.of(config.fetch, config.agent, "platform")) as client:
+            registry = Registry({one.name: one for one in config.fileset.platforms})
+            asker = Asker(config.fetch, config.agent, client, registry.helpers)
+            work = Work(
+                Archive(config, layout, catalogue), stamp(None), DryCommitter(), None, None, asker, None, registry,
+                _policy(config), options,
+            )  # fmt: skip
+            await _all(work, lines, emit, counter, jobs, max_time)
+    finally:
+        catalogue.close()
 
 
 async def _all(

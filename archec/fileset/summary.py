@@ -16,12 +16,8 @@ from archec.fileset.fields import clean
 from archec.fileset.keeping import Body, file_item
 from archec.fileset.model import IngestRequest
 from archec.fileset.pages import meta_of
-from archec.fileset.platforms.base import (
-    PlatformAnswer,
-)
-from archec.fileset.problems import (
-    FilesetProblem,
-)
+from archec.fileset.platforms.base import PlatformAnswer
+from archec.fileset.problems import FilesetProblem
 from archec.fileset.result import FilesetBundle, FilesetFile, IngestResult
 from archec.fileset.status import Status
 from archec.fileset.work import Found, Work
@@ -56,10 +52,6 @@ def _keep_answer(work: Work, answer: PlatformAnswer) -> tuple[str, int, Body, Di
 
 
 _KEPT = frozenset({"content-type", "content-length", "date", "etag", "last-modified", "server"})
-
-
-
-
 
 
 def finish(
