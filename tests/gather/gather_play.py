@@ -31,7 +31,7 @@ class Player:
 
     def act(self, act: Act) -> None:
         number = act.number
-        if act.what == "refused":
+        if act.what == "refused" and number not in self.out:
             assert exit_code(run(self.config, self.tarballs[number])) == 8
         elif act.what in ("gather", "salvage"):
             self._gather(number, salvage=act.what == "salvage")
