@@ -1,0 +1,129 @@
+"""Stock pywb as a client of ours (CDX, Memento, groups, sequences), and as a source of ours.
+
+pywb (GPL-3.0) is a peer in an environment of its own and no part of archec: ``ARCHEC_TEST_PYWB`` names the Python of an
+environment into which it was installed with pip. Without it these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from access_support import READER, client, configured, give_tokens, rows, serving, write_index
+from warc_files import Crawl
+
+pytestmark = pytest.mark.slow
+
+STAMPS = ("20140101000000", "20150101000000")
+U = "http://a.org/x"
+
+
+@pytest.fixture(scope="module")
+def pywb() -> str:
+    python = os.environ.get("ARCHEC_TEST_PYWB")
+    if not python:
+        pytest.skip("ARCHEC_TEST_PYWB does not name the Python of an environment with pywb")
+    return python
+
+
+@contextmanager
+def running(python: str, folder: Path, text: str, program: str) -> Iterator[str]:
+    """The base URL of one of pywb's servers with this configuration."""
+    folder.mkdir()
+    (folder / "config.yaml").write_text(text)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [python, "-c", f"from pywb.apps.cli import {program}; {program}()", "-p", str(port)]
+    with (folder / "log").open("wb") as log, subprocess.Popen(command, cwd=folder, stdout=log, stderr=log) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), 1).close()
+                    break
+                except OSError:
+                    assert process.poll() is None, (folder / "log").read_text()
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def crawl(folder: Path) -> None:
+    one = Crawl(folder / "w" / "a.warc.gz")
+    for n, stamp in enumerate(STAMPS):
+        one.response(U, stamp, f"version {n}".encode())
+    write_index(folder / "a.cdxj", one.close())
+
+
+def test_pywb_asks_us(pywb: str, tmp_path: Path) -> None:
+    crawl(tmp_path)
+    config = configured(tmp_path, "collections: {a: {index: a.cdxj, resource: ./w}, none: ./missing.cdxj}")
+    give_tokens(config)
+    with serving(config) as url:
+        here = url.replace("http://", f"http://pywb:{READER}@")
+        text = f"""
+collections:
+  cdx: cdx+{here}/a/cdx /a/
+  mem: memento+{here}/a/
+  group: {{index_group: {{none: 'cdx+{here}/none/cdx', a: 'cdx+{here}/a/cdx /../a/'}}, timeout: 5}}
+  seq: {{sequence: [{{index: 'cdx+{here}/none/cdx', name: none}}, {{index: 'memento+{here}/a/', name: mem}}]}}
+"""
+        with running(pywb, tmp_path / "pywb", text, "warcserver") as there, httpx.Client(base_url=there) as get:
+            for coll in ("cdx", "mem", "group"):
+                found = rows(get.get(f"/{coll}/index?url={U}&output=json&closest=2014", timeout=30).text)
+                assert found, coll
+                assert {row["timestamp"] for row in found} <= set(STAMPS)
+            for coll in ("mem", "seq"):
+                answer = get.get(f"/{coll}/resource?url={U}&closest=20140101000000", timeout=30)
+                assert answer.status_code == 200, answer.text
+                assert b"version 0" in answer.content
+
+
+def test_we_ask_pywb(pywb: str, tmp_path: Path) -> None:
+    crawl(tmp_path)
+    theirs = f"collections: {{a: {{index: {tmp_path}/a.cdxj, archive_paths: {tmp_path}/w/}}}}"
+    with running(pywb, tmp_path / "server", theirs, "wayback") as there:
+        config = configured(
+            tmp_path,
+            f"""
+collections:
+  server: cdx+{there}/a/cdx
+  mem: memento+{there}/a/
+  group: {{index_group: {{cdx: 'cdx+{there}/a/cdx', mem: 'memento+{there}/a/'}}}}
+""",
+        )
+        give_tokens(config)
+        with serving(config) as url, client(url) as get:
+            for coll in ("server", "mem", "group"):
+                found = rows(get.get(f"/{coll}/index?url={U}&output=json").text)
+                assert {row["timestamp"] for row in found} == set(STAMPS), coll
+                answer = get.get(f"/{coll}/resource?url={U}&closest=20150101000000")
+                assert answer.status_code == 200, answer.text
+                assert b"version 1" in answer.content
+
+
+def test_the_same_queries_have_the_same_rows(pywb: str, tmp_path: Path) -> None:
+    crawl(tmp_path)
+    config = configured(tmp_path, "collections: {a: {index: a.cdxj, resource: ./w}}")
+    give_tokens(config)
+    theirs = f"collections: {{a: {{index: {tmp_path}/a.cdxj, archive_paths: {tmp_path}/w/}}}}"
+    queries = (
+        f"url={U}", f"url={U}&closest=2014", f"url={U}&sort=reverse&limit=1", "url=a.org/*",
+        "url=*.a.org&filter=!=status:404",
+        f"url={U}&from=2015", f"url={U}&to=2014", f"url={U}&collapseTime=2", f"url={U}&fields=timestamp,url",
+        f"url={U}&resolveRevisits=1", "url=none.org",
+    )  # fmt: skip
+    with running(pywb, tmp_path / "server", theirs, "warcserver") as there, serving(config) as url, client(url) as get:
+        for query in queries:
+            ours = rows(get.get(f"/a/index?output=json&{query}").text)
+            other = rows(httpx.get(f"{there}/a/index?output=json&{query}").text)
+            assert [{k: v for k, v in row.items() if k != "source_type"} for row in ours] == other, query
