@@ -12,8 +12,16 @@ from archec.history import History
 
 _T = TypeVar("_T")
 
-_encoder = msgspec.json.Encoder()
-_canonical = msgspec.json.Encoder(order="sorted")
+
+def _whole_number(value: object) -> int:
+    """An int for a number of a class of its own, as MongoDB gives those of more than 32 bits."""
+    if isinstance(value, int):
+        return int(value)
+    raise TypeError(f"objects of type {type(value).__name__} are unsupported")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_whole_number)
+_canonical = msgspec.json.Encoder(enc_hook=_whole_number, order="sorted")
 _history: msgspec.json.Decoder[Mapping[int, str | None]] = msgspec.json.Decoder(Mapping[int, str | None])
 
 

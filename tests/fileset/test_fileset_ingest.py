@@ -324,6 +324,18 @@ def test_the_catalogue_can_be_made_anew(filesets: Filesets, platform: Platform) 
     assert {line["collection"] for line in before} >= {"mf", "mo", "manifests", "ingests", "runs"}
 
 
+def test_mongodb_holds_the_same(folder: Path, platform: Platform, mongodb_url: str) -> None:
+    filesets = make_archive(folder, platform, database=mongodb_url)
+    url = zenodo(platform, 7, {"p": 10, "q": 20})
+    assert [result.status for result in filesets.ingest(url, url)] == ["success", "success-existing"]
+    before = filesets.dump()
+    other = open_catalogue("sqlite:///data/other.sqlite", base=filesets.config.base, create=True)
+    with filesets.archive() as archive:
+        rebuild(archive.layout, other)
+    assert [json.loads(line) for line in dump(other, everything=True)] == before
+    other.close()
+
+
 def test_files_of_filesets_are_never_due(filesets: Filesets, platform: Platform) -> None:
     filesets.ingest(zenodo(platform, 7, {"p": 10}))
     with filesets.archive() as archive:
