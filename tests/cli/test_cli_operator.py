@@ -74,13 +74,14 @@ def test_an_empty_data_set_of_a_new_archive_is_a_warning(config: Config) -> None
     assert states(config) == ["done"]
 
 
-def test_a_tarball_that_broke_off_is_a_warning(config: Config, tmp_path: Path) -> None:
+def test_a_tarball_that_broke_off_is_refused_and_seen_in_metrics(config: Config, tmp_path: Path) -> None:
     members = [Member(f"RePEc/aaa/sss/{n}.rdf", template(f"RePEc:aaa:sss:{n}").encode() * 50) for n in range(9)]
     path = tarball(tmp_path / "RePEc_2001-01-01.tar", members)
     os.truncate(path, path.stat().st_size // 2)
     done = archec_inline(config, "gather", "-f", path, "--no-fetch")
-    assert done.code == 0
-    assert f"archec: warning: {path}: is truncated" in done.err
+    assert done.code == 8
+    assert f"{path}: " in done.err
+    assert "--salvage" in done.err
     assert b"archec_last_run_data_set_whole 0" in archec_inline(config, "metrics").out
     run(config, tarball(tmp_path / "RePEc_2001-01-02.tar", members))
     assert b"archec_last_run_data_set_whole 1" in archec_inline(config, "metrics").out
