@@ -19,7 +19,7 @@ from archec.fileset.candidates import candidates as find_candidates
 from archec.fileset.export import WRITERS
 from archec.fileset.export import export as write_export
 from archec.fileset.fields import clean
-from archec.fileset.lookup import all_filesets, changes_of, find_fileset, ingests_of, verify_fileset
+from archec.fileset.lookup import all_filesets, changes_of, find_fileset, ingests_of, is_whole, verify_fileset
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.platforms.base import item_name
 from archec.fileset.platforms.registry import Registry
@@ -212,7 +212,10 @@ def show(name: str, as_json: bool, config_file: Path | None) -> None:
 @config_option
 @click.pass_context
 def verify(context: click.Context, name: str, as_json: bool, config_file: Path | None) -> None:
-    """Read all files of a fileset and compare them with its manifest; exits with 6 where one is not as it was."""
+    """Read all files of a fileset that are held and compare them with its manifest.
+
+    Exits with 6 where one is not as it was.
+    """
     lines, wrong = LineWriter(), 0
     with opened(config_file) as archive:
         held = find_fileset(archive, name)
@@ -222,7 +225,9 @@ def verify(context: click.Context, name: str, as_json: bool, config_file: Path |
                 lines.json(finding._asdict())
             else:
                 lines.text(f"{shown(finding.path)}: {shown(finding.message)}")
-        note(f"{len(held.manifest.manifest)} files, {wrong} wrong")
+        files = held.manifest.manifest
+        there = sum(map(is_whole, files))
+        note(f"{len(files)} files, {there} held, {len(files) - there} not held, {wrong} wrong")
     context.exit(int(Exit.CORRUPT if wrong else Exit.DONE))
 
 

@@ -16,6 +16,7 @@ from archec.fileset.download import Fetched, NotFetched
 from archec.fileset.fields import clean
 from archec.fileset.keeping import Body, file_item
 from archec.fileset.ledger import Download
+from archec.fileset.lookup import is_whole
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.status import Status
 from archec.fileset.strategy import StrategyPolicy
@@ -159,10 +160,6 @@ def _whole_file(
 
 def _failed(file: FilesetManifestFile, status: Status, message: str) -> FilesetManifestFile:
     return replace(file, status=status.value, extra={**(file.extra or {}), "error": clean(message)[:500]})
-
-
-def is_whole(file: FilesetManifestFile) -> bool:
-    return file.status is not None and Status(file.status).is_whole
 
 
 def _public(url: str | None) -> str | None:

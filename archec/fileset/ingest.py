@@ -7,11 +7,10 @@ import asyncio
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
-from archec.fileset.fetching import is_whole
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
 from archec.fileset.ledger import Download
-from archec.fileset.lookup import read_manifest
+from archec.fileset.lookup import is_whole, read_manifest
 from archec.fileset.manifest import prepared
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.problems import (
@@ -74,7 +73,8 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
         existing = None if options.force else strategy.check_existing(chosen)
         if existing is not None:
             found.files, found.state, found.bundle = existing.manifest, existing.state, existing.bundle
-            return Status.SUCCESS_EXISTING, ""
+            found.is_existing = True
+            return Status(existing.status), existing.message
         if options.dry_run or work.writer is None:
             return Status.NOT_PROCESSED, "dry run"
         if found.landing is None and item.platform_name != "direct":

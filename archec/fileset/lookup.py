@@ -92,7 +92,7 @@ def all_filesets(archive: Archive) -> Iterator[Mapping[str, Any]]:
             "noted": last,
             "noted_time": iso(last),
             "files": len(files),
-            "files_held": sum(_is_whole(file) for file in files),
+            "files_held": sum(is_whole(file) for file in files),
             "size": sum(file.size or 0 for file in files),
         }
 
@@ -113,7 +113,7 @@ class FileFinding(NamedTuple):
 def verify_fileset(archive: Archive, held: HeldFileset) -> Iterator[FileFinding]:
     """Reads every file of a manifest that is held; what is wrong with them."""
     for file in held.manifest.manifest:
-        if not _is_whole(file):
+        if not is_whole(file):
             continue
         try:
             digests = Digests(sha1=True)
@@ -186,10 +186,11 @@ def changes_of(archive: Archive, obi: Obi) -> Iterator[Change]:
 
 
 def _identity(file: FilesetManifestFile | None) -> str | None:
-    return None if file is None else file.sha256 if _is_whole(file) else file.status
+    return None if file is None else file.sha256 if is_whole(file) else file.status
 
 
-def _is_whole(file: FilesetManifestFile) -> bool:
+def is_whole(file: FilesetManifestFile) -> bool:
+    """Whether a file of a manifest is held."""
     return file.status is not None and Status(file.status).is_whole
 
 

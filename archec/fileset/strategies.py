@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.asking import public_url
 from archec.fileset.checksums import Checksums
-from archec.fileset.fetching import fetch_all, fetch_one, is_whole
+from archec.fileset.fetching import fetch_all, fetch_one
 from archec.fileset.interior import BROKEN, Bounds, interior
-from archec.fileset.lookup import open_file, read_manifest
+from archec.fileset.lookup import is_whole, open_file, read_manifest
 from archec.fileset.manifest import overall, same_files, with_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file
@@ -36,7 +36,7 @@ class FilesetIngestStrategy:
         self.work, self.strategy, self.helper, self.limits = work, strategy, helper, limits
 
     def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
-        """This version, if it is held whole."""
+        """This version, if nothing more of it can be had than what is held."""
         raise NotImplementedError
 
     async def process(self, item: FilesetPlatformItem) -> ArchiveStrategyResult:
@@ -61,9 +61,11 @@ class FilesetIngestStrategy:
             if (files is None) != (manifest.bundle is not None):
                 continue
             if files is not None or all(map(is_whole, manifest.manifest)):
+                message = _what_lacks(manifest.manifest)
+                status = Status.SUCCESS_PARTIAL if message else Status.SUCCESS_EXISTING
                 return ArchiveStrategyResult(
-                    ingest_strategy=self.strategy.value, status=Status.SUCCESS_EXISTING.value,
-                    manifest=list(manifest.manifest), bundle=manifest.bundle, state=state,
+                    ingest_strategy=self.strategy.value, status=status.value, manifest=list(manifest.manifest),
+                    bundle=manifest.bundle, state=state, message=message,
                 )  # fmt: skip
         return None
 
@@ -82,11 +84,9 @@ class WebStrategy(FilesetIngestStrategy):
         urls = [file.platform_url or "" for file in item.manifest or ()]
         told = without_signatures(item.manifest or [])
         files = await fetch_all(self.work, self.helper, told, urls, self.limits)
-        failed = next((file for file in files if not is_whole(file)), None)
-        message = "" if failed is None else f"{failed.path[:200]}: {(failed.extra or {}).get('error') or failed.status}"
         status = overall(files, single=self.strategy.is_file)
         return ArchiveStrategyResult(
-            ingest_strategy=self.strategy.value, status=status.value, manifest=files, message=message
+            ingest_strategy=self.strategy.value, status=status.value, manifest=files, message=_what_lacks(files)
         )
 
 
@@ -151,6 +151,12 @@ def fileset_of(item: FilesetPlatformItem) -> str:
 def without_signatures(files: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:
     """The files with the URLs that may be kept."""
     return [replace(file, platform_url=public_url(file.platform_url)) if file.platform_url else file for file in files]
+
+
+def _what_lacks(files: Sequence[FilesetManifestFile]) -> str:
+    """The first file that is not held, and why; empty where all are held."""
+    failed = next((file for file in files if not is_whole(file)), None)
+    return "" if failed is None else f"{failed.path[:200]}: {(failed.extra or {}).get('error') or failed.status}"
 
 
 def _lacking(told: Sequence[FilesetManifestFile], found: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:

@@ -58,7 +58,7 @@ def finish(
     work: Work, request: IngestRequest, found: Found, status: Status, message: str, due: int
 ) -> IngestResult:
     """The result, after everything that it speaks of is kept."""
-    item, is_existing = found.item, status is Status.SUCCESS_EXISTING
+    item, is_existing = found.item, found.is_existing
     landing = answers = None
     if not work.options.dry_run and not is_existing:
         landing = _keep_answer(work, found.landing) if found.landing is not None else None

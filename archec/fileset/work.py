@@ -75,3 +75,4 @@ class Found:
     files: list[FilesetManifestFile] = field(default_factory=list)
     bundle: FilesetManifestFile | None = None
     state: str = ""
+    is_existing: bool = False

@@ -223,6 +223,19 @@ def test_unsafe_paths_are_not_fetched(filesets: Filesets, platform: Platform) ->
     assert "/api/records/7/files/q/content" not in filesets.asked()
 
 
+def test_what_is_not_whole_stays_so(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10, "q": 10})
+    platform.bodies["/api/records/7"]["files"][1]["key"] = "../evil.txt"
+    (first,) = filesets.ingest(url)
+    filesets.asked()
+    for _ in range(2):
+        (again,) = filesets.ingest(url)
+        assert filesets.asked() == ["/api/records/7"]
+        assert (again.status, again.hit, again.message) == ("success-partial", False, "../evil.txt: unsafe-path")
+        assert (again.fileset, again.terminal) == (first.fileset, first.terminal)
+    assert exit_code([again.status]) is Exit.OPERATOR_ERROR
+
+
 def test_only_wanted_files(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"a.csv": 10, "b.csv": 10, "c.txt": 10})
     result = filesets.ingest(url, include=("*.csv",), exclude=("b*",))[0]

@@ -82,6 +82,15 @@ def test_verify_finds_what_was_altered(one: Filesets, platform: Platform) -> Non
     assert "mismatch-sha256" in out
 
 
+def test_verify_counts_what_is_not_held(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10, "q": 10, "r": 10})
+    platform.bodies["/api/records/7"]["files"][1]["key"] = "../evil.txt"
+    filesets.ingest(url)
+    code, out = command(filesets, "verify", url)
+    assert code == 0
+    assert "3 files, 2 held, 1 not held, 0 wrong" in out
+
+
 def test_changes_between_versions(one: Filesets, platform: Platform) -> None:
     one.ingest(zenodo(platform, 8, {"data/p q.csv": 1001, "new": 5, "empty": 0}))
     found = [(row["version"], row["what"], row["path"]) for row in rows(one, "changes", "10.5281/zenodo.7")]
