@@ -47,7 +47,7 @@ def _table(dialect: Dialect) -> str:
             "total_size": "BIGINT",
             "file_count": "BIGINT",
             "web_bundle_dt": f"TEXT CHECK ({length} = 14)",
-            "manifest": "JSONB" if postgres else "TEXT CHECK (json_valid(manifest))",
+            "manifest": "JSONB" if postgres else "TEXT CHECK (manifest IS NULL OR json_valid(manifest))",
         }  # fmt: skip
         if name in kinds:
             return f"    {name} {kinds[name]}"

@@ -174,6 +174,18 @@ def test_sql_is_taken_by_sqlite_again_and_again(one: Filesets, platform: Platfor
     database.close()
 
 
+def test_sqlite_takes_rows_without_a_manifest(filesets: Filesets, platform: Platform) -> None:
+    zenodo(platform, 7, {})
+    filesets.ingest(f"{platform.url}/records/7")
+    _, script = command(filesets, "export-sql", "--dialect", "sqlite")
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(script)
+        rows_of = database.execute("SELECT status, manifest FROM ingest_fileset_platform").fetchall()
+        assert rows_of == [("empty-manifest", None)]
+        with pytest.raises(sqlite3.IntegrityError):
+            database.execute("UPDATE ingest_fileset_platform SET manifest = 'no JSON'")
+
+
 def test_sql_of_postgresql_has_its_words(one: Filesets) -> None:
     code, script = command(one, "export-sql", "--dialect", "postgresql")
     assert code == 0
