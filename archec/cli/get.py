@@ -14,10 +14,10 @@ import click
 from archec.archive.lookup import find, give, held_at
 from archec.archive.opening import Archive
 from archec.cli.common import config_option, opened
-from archec.errors import BadName, NotHeld
+from archec.errors import BadName, NotHeld, UsageError
 from archec.fileset.interior import open_member
 from archec.fileset.lookup import find_fileset, open_file
-from archec.ids import is_fileset, is_url
+from archec.ids import is_fileset, is_url, parse_fileset
 from archec.terminal.files import open_whole
 from archec.terminal.output import note
 from archec.tist import MAX_TIST, iso, parse_when
@@ -38,16 +38,22 @@ from archec.units import human_size
 def get(obi: str, when: str | None, output: Path | None, config_file: Path | None) -> None:
     """Write the bytes of ID as of WHEN.
 
-    ID is a handle or a URL in any spelling; URL!/PATH is a file in a bundle, DOI!/PATH one of a data set. Redirects
-    are followed. Prints on stderr which tist they are of. Exits with 7 if nothing was held then, and with 6 if the
-    bytes are not those that were noted; FILE is then not written.
+    ID is a handle or a URL in any spelling; URL!/PATH is a file in a bundle, DOI!/PATH one of a data set. The id of a
+    fileset gives its manifest, with @VERSION that of this version. Redirects are followed. Prints on stderr which tist
+    they are of. Exits with 7 if nothing was held then, and with 6 if the bytes are not those that were noted; FILE is
+    then not written.
     """
     tist = parse_when(when) if when is not None else None
+    version = parse_fileset(obi.partition("!/")[0]).version if is_fileset(obi) else ""
+    if version and tist is not None:
+        raise UsageError(f"@{version} and --at both say which state", hint="leave one of them out")
     with opened(config_file) as archive:
         if "!/" in obi and is_fileset(obi):
             _get_member(archive, obi, tist, output)
             return
         try:
+            if version:
+                _, tist, *_ = find_fileset(archive, obi)
             found = find(archive.catalogue, obi)
         except (NotHeld, BadName):
             if "!/" not in obi:

@@ -23,7 +23,8 @@ from archec.catalogue.model import Note, Refipo, Version
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunStart
 from archec.cli.fileset import fileset
-from archec.errors import ArchecError
+from archec.cli.get import get
+from archec.errors import ArchecError, NotHeld, UsageError
 from archec.fileset.lookup import find_fileset
 from archec.store.journal_writer import JournalWriter
 from archec.store.layout import open_store
@@ -99,6 +100,20 @@ def test_changes_between_versions(one: Filesets, platform: Platform) -> None:
         name = f"fileset:zenodo:127.0.0.1%3A{platform.server_port}:6"
         assert find_fileset(archive, name).manifest.version == "8"
         assert find_fileset(archive, name + "@7").manifest.version == "7"
+
+
+def test_get_gives_the_manifest_of_a_version(one: Filesets, platform: Platform) -> None:
+    one.ingest(zenodo(platform, 8, {"new": 5}))
+    name = f"fileset:zenodo:127.0.0.1%3A{platform.server_port}:6"
+
+    def got(*arguments: str) -> Any:
+        return CliRunner().invoke(get, [*arguments, "--config", str(one.config.file)])
+
+    for asked, version in ((name, "8"), (name + "@8", "8"), (name + "@7", "7")):
+        assert json.loads(got(asked).stdout.partition("\n")[0])["version"] == version
+    assert isinstance(got(name + "@9").exception, NotHeld)
+    assert isinstance(got(name + "@7", "--at", "2026-01-01").exception, UsageError)
+    assert got(name + "@7!/data/P Q.csv").exit_code == 0
 
 
 # -- exports --------------------------------------------------------------------------------------
