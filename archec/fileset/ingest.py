@@ -7,6 +7,7 @@ import asyncio
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
+from archec.fileset.asking import public_url
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
 from archec.fileset.ledger import Download
@@ -37,10 +38,15 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
         await find_item(work, request, found)
         status, message = await _process(work, found)
     except FilesetProblem as problem:
-        status, message = problem.status, problem.message
+        status, message = problem.status, _with_url(problem.message, public_url(found.url) or request.base_url)
         _note_gone(work, found, problem)
         return finish(work, request, found, status, message, problem.due)
     return finish(work, request, found, status, message, 0)
+
+
+def _with_url(message: str, url: str) -> str:
+    """A message that says of which URL it is."""
+    return message if url in message or message.startswith(("http://", "https://")) else f"{url[:300]}: {message}"
 
 
 async def _process(work: Work, found: Found) -> tuple[Status, str]:
