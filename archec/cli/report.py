@@ -12,6 +12,7 @@ from archec.errors import UsageError
 from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, need_matplotlib, series_of
 from archec.monitor.runs import run_named, runs
+from archec.monitor.status import held_back
 from archec.terminal.files import write_whole
 from archec.terminal.output import echo_json
 from archec.terminal.progress import meter_for
@@ -38,7 +39,8 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
         series = series_of(runs(archive, before=view.run + 1))
         meter.phase("works and their files", archive.catalogue.counts().tobis_held or None)
         rows = coverage_by_archive(archive.catalogue, meter)
-        account = Account(archive.config.name, int(time.time()), view, series, tuple(rows))
+        waiting = tuple(held_back(archive.catalogue))
+        account = Account(archive.config.name, int(time.time()), view, series, tuple(rows), waiting)
     if as_json:
         echo_json(account.as_value())
     if output is not None:

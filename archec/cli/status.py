@@ -100,8 +100,8 @@ def _held_back(held_back: tuple[HeldBack, ...]) -> Iterator[tuple[str, str]]:
     losses = sum(item.losses for item in held_back)
     yield "held back", f"{losses:,} losses await a decision" if losses else "nothing"
     for item in held_back[:_MAX_ROWS]:
-        command = "gather --accept-losses" if "." in item.archive else f"losses accept {item.run}"
-        yield "", f"{item.losses:,} of {item.archive} in {item.source}: archec {command} {item.archive}"
+        command = f"archec losses accept {item.run} {item.archive}"
+        yield "", f"{item.losses:,} of {item.archive} in {item.source}: {command}"
     if len(held_back) > _MAX_ROWS:
         yield "", f"and of {len(held_back) - _MAX_ROWS:,} more archives"
 

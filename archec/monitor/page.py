@@ -15,6 +15,7 @@ from archec import __version__
 from archec.archive.hosts import HostFigures
 from archec.monitor.plots import KINDS, Series, coverage_plot, growth_plot, hosts_plot, incidences_plot
 from archec.monitor.runs import SHOWN, RunView
+from archec.monitor.status import HeldBack
 from archec.report.coverage import CoverageRow
 from archec.tist import iso
 from archec.units import human_duration, human_size
@@ -34,13 +35,15 @@ figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; } figcapt
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a page shows: of the archive ``name`` at the tist ``now``, one run, and all runs up to it."""
+    """What a page shows: of the archive ``name`` at the tist ``now``, one run, and all runs up to it.
+    ``held_back`` are the losses that await a decision now."""
 
     name: str
     now: int
     run: RunView
     series: Series
     coverage: tuple[CoverageRow, ...]
+    held_back: tuple[HeldBack, ...] = ()
 
     @property
     def hosts(self) -> tuple[HostFigures, ...]:
@@ -60,6 +63,7 @@ class Account:
             **self.series.as_value(),
             "hosts": [item._asdict() for item in self.hosts],
             "coverage": [asdict(row) for row in self.coverage],
+            "held_back": [asdict(item) for item in self.held_back],
         }
 
 
@@ -97,6 +101,10 @@ def _sections(account: Account) -> Iterator[str]:
             ((p.run, human_size(p.stored_bytes), p.tobis_held, p.fobis_held) for p in account.series.growth[::-1]),
         )
     yield from _hosts(account)
+    if account.held_back:
+        yield "<h2>Losses that await a decision</h2>"
+        rows = ((item.run, item.archive, item.losses) for item in account.held_back)
+        yield _table(("run", "archive or host", "losses"), rows)
     yield "<h2>Coverage by archive</h2>"
     if account.coverage:
         shown = account.coverage[:_MOST_BARS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
@@ -12,7 +13,7 @@ from archec.archive.hosts import HostFigures
 from archec.archive.opening import Archive
 from archec.archive.runs import stored_before
 from archec.audit.memory import Fixity, fixity
-from archec.catalogue.interface import Counts
+from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import DueFobi
 from archec.errors import StorageFailed
 from archec.gather.plan import LAST_ID, due_files
@@ -24,7 +25,7 @@ from archec.tist import MAX_TIST, iso
 DUE_AT_MOST = 10_000
 """Maximum number of due files that are counted; beyond it only that there are more is known."""
 _LOOK_BACK = 100
-"""Maximum number of runs searched for the newest one over each source."""
+"""Maximum number of runs searched for the newest one that finished, and for one that fetched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """Losses that await a decision: of which archive, how many, by which run over which source."""
+    """Losses that await a decision: of which ``archive`` (or archive's directory, or host), how many, by which run over
+    which source. They are those that ``archec losses`` lists."""
 
     archive: str
     losses: int
@@ -116,7 +118,7 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
         hosts_run=fetched.run if fetched is not None else None,
         hosts_in_trouble=int(hosts.get("in_trouble", 0)),
         hosts=tuple(HostFigures.of(item) for item in hosts.get("trouble", ())),
-        held_back=tuple(_held_back(recent)),
+        held_back=tuple(held_back(archive.catalogue)),
         disk=_disk(archive.layout),
         min_free=config.min_free,
         fixity=fixity(config),
@@ -134,16 +136,12 @@ def _due(archive: Archive, now: int) -> Due:
     return Due(min(due, DUE_AT_MOST), due > DUE_AT_MOST, first.due if first is not None else None)
 
 
-def _held_back(recent: list[RunView]) -> list[HeldBack]:
-    """Those of the newest run over each source that read it to its end: a later one decides anew."""
-    decided: set[str] = set()
-    found: list[HeldBack] = []
-    for run in recent:
-        if run.source in decided or not run.part("data_set").get("whole") or "templates" not in run.part("seconds"):
-            continue
-        decided.add(run.source)
-        found += [HeldBack(code, losses, run.run, run.source) for code, losses in sorted(run.held_back.items())]
-    return found
+def held_back(catalogue: Catalogue) -> Iterator[HeldBack]:
+    """The losses that await a decision, by run and group."""
+    for item in catalogue.held_back():
+        source = next((run.source for run in catalogue.newest_runs(item.run + 1, 1) if run.tist == item.run), "")
+        for name, group in sorted(item.groups.items()):
+            yield HeldBack(name, group.losses, item.run, source)
 
 
 def _disk(layout: Layout) -> DiskSpace:

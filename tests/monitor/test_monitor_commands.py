@@ -190,6 +190,27 @@ def test_hosts_in_trouble_and_checks(config: Config, site: Site) -> None:
     assert b"server-error" in archec_inline(config, "status").out
 
 
+def test_losses_that_were_accepted_await_nothing(config: Config, folder_of_tarballs: Path) -> None:
+    run(config, papers(folder_of_tarballs, "2001-01-01", 30))
+    held_back = run(config, papers(folder_of_tarballs, "2001-01-02", 3))
+
+    def waiting() -> list[float]:
+        return [
+            len(archec_inline(config, "losses").out.splitlines()),
+            sum(item["losses"] for item in told(config, "status")["held_back"]),
+            samples(archec_inline(config, "metrics").out.decode())["archec_losses_held_back"],
+            sum(item["losses"] for item in told(config, "report", held_back.run)["held_back"]),
+        ]
+
+    assert waiting() == [27] * 4
+    assert archec_inline(config, "losses", "accept", held_back.run, "RePEc:aaa:sss:7").code == 0
+    assert waiting() == [26] * 4
+    assert f"archec losses accept {held_back.run} aaa" in archec_inline(config, "status").out.decode()
+    assert archec_inline(config, "losses", "accept", held_back.run, "aaa").code == 0
+    assert waiting() == [0] * 4
+    assert "held back     nothing" in archec_inline(config, "status").out.decode()
+
+
 # -- metrics --------------------------------------------------------------------------------------
 
 

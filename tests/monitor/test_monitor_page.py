@@ -19,6 +19,7 @@ from archec.archive.hosts import HostFigures, Hosts
 from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, hosts_plot, series_of
 from archec.monitor.runs import RunView
+from archec.monitor.status import HeldBack
 from archec.report.coverage import CoverageRow
 
 EVIL = "</title></svg><script>alert('x')</script><img src=x onerror=alert(1)>&\"'$x^2$\x00\x1b[31m\u202e\udc80"
@@ -119,7 +120,7 @@ def test_a_page_is_of_bounded_size() -> None:
 
 def test_an_empty_account() -> None:
     view = RunView(1_700_000_000, "running", "running", 0, "gather", "directory", "", "{}")
-    assert_harmless(page(Account("", 1, view, series_of([]), ())))
+    assert_harmless(page(Account("", 1, view, series_of([]), (), (HeldBack(EVIL, 3, 1, EVIL),))))
 
 
 def test_the_command_writes_the_page(memory_folder: Callable[[], Path], tmp_path: Path) -> None:
