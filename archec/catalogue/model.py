@@ -427,9 +427,10 @@ class ManifestPart(Struct, frozen=True):
 class Ingest(Struct, frozen=True, omit_defaults=True):
     """What the newest ingest of a base URL came to; ``ingest_type`` and ``base_url`` are as they were asked for.
 
-    ``tist`` is the software tist of its run, ``fileset`` the id of the obi and ``state`` the sha256 of its manifest
-    (both empty where there is none), ``due`` the tist from which on it is worth another try (0: never). ``landing`` is
-    the fobi of the landing page, ``answers`` those of what the platform said. The rest is as in the result.
+    ``tist`` is the software tist of its run, ``fileset`` the id of the obi (empty where nothing of it is held) and
+    ``state`` the sha256 of the manifest (empty where there is none), ``due`` the tist from which on it is worth another
+    try (0: never). ``landing`` is the fobi of the landing page, ``answers`` those of what the platform said. The rest
+    is as in the result.
     """
 
     ingest_type: str

@@ -3,6 +3,7 @@ but for the bytes that are handed to the writer."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 from archec.archive.commit import CommitItem
@@ -97,6 +98,12 @@ def state_items(
     items = [CommitItem(ManifestNoted(part)) for part in parts(stored.sha256, manifest.manifest)]
     place = Placement(stored.temp, when, manifest.fileset, stored.sha256)
     return [*items, CommitItem(record, place)], stored.sha256
+
+
+def unkept_items(manifest: Manifest) -> tuple[list[CommitItem], str]:
+    """The records of a manifest that is no state, since none of its files is held; and its sha256."""
+    sha256 = hashlib.sha256(encode(manifest)).hexdigest()
+    return [CommitItem(ManifestNoted(part)) for part in parts(sha256, manifest.manifest)], sha256
 
 
 def loss_item(known: Obi, run: int, reason: str) -> CommitItem | None:

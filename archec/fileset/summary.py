@@ -13,7 +13,7 @@ from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.asking import public_url
 from archec.fileset.fields import clean
-from archec.fileset.keeping import Body, file_item
+from archec.fileset.keeping import Body, file_item, manifest_of, unkept_items
 from archec.fileset.model import IngestRequest
 from archec.fileset.pages import meta_of
 from archec.fileset.platforms.base import PlatformAnswer
@@ -82,7 +82,7 @@ def finish(
         ingest_type=request.ingest_type, base_url=request.base_url, tist=work.run, status=status.value,
         platform_name=name or "", platform_domain=domain or "", platform_id=(item.platform_id if item else "") or "",
         platform_base_url=public_url(found.url), ingest_strategy=strategy, ingest_strategy_preferred=preferred,
-        fileset=fileset if found.state else "", state=found.state,
+        fileset=fileset if found.state else "", state=found.state or _note_files(work, found, fileset),
         file_count=len(counted) if item else None, total_size=size if item else None,
         archiveorg_item_name="", landing=landing_id,
         web_bundle_url=(found.bundle.platform_url or "") if found.bundle is not None else "",
@@ -113,6 +113,17 @@ def finish(
         part = _file_part(found.bundle)
         result.fileset_bundle = FilesetBundle(file_meta=part.file_meta, cdx=part.cdx, terminal=part.terminal)
     return result
+
+
+def _note_files(work: Work, found: Found, fileset: str) -> str:
+    """Notes the files of a data set none of which is held, with their statuses; the sha256 of the manifest."""
+    if work.options.dry_run or found.item is None or not found.files:
+        return ""
+    items, sha256 = unkept_items(manifest_of(found.item, fileset, found.files, found.bundle))
+    if next(iter(work.archive.catalogue.manifest(sha256)), None) is None:
+        for one in items:
+            work.commits.add(one)
+    return sha256
 
 
 def _name(found: Found) -> str | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import bagit
+import msgspec
 import pytest
 from click.testing import CliRunner
 from fileset_platform import Platform, bytes_of, zenodo
@@ -187,6 +188,21 @@ def test_sql_is_taken_by_sqlite_again_and_again(one: Filesets, platform: Platfor
     with pytest.raises(sqlite3.IntegrityError):
         database.execute("UPDATE ingest_fileset_platform SET web_bundle_dt = '2026'")
     database.close()
+
+
+def test_sql_has_the_files_of_a_data_set_that_is_not_held(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    platform.files["/api/records/7/files/p/content"] = b"x" * 10
+    for _ in range(2):
+        (result,) = filesets.ingest(url)
+    assert (result.status, result.fileset) == ("mismatch-md5", None)
+    _, script = command(filesets, "export-sql", "--dialect", "sqlite")
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(script)
+        ((manifest,),) = database.execute("SELECT manifest FROM ingest_fileset_platform")
+    assert json.loads(manifest) == [msgspec.to_builtins(file) for file in result.manifest or ()]
+    assert rows(filesets, "list") == []
+    assert len([line for line in filesets.dump() if line["collection"] == "manifests"]) == 1
 
 
 def test_sqlite_takes_rows_without_a_manifest(filesets: Filesets, platform: Platform) -> None:
