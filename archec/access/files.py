@@ -158,11 +158,13 @@ Check = Callable[[BinaryIO, str], Found]
 
 
 class IndexFile:
-    """A file of an index by its path: opened and checked when it is first used, and again when it has changed."""
+    """A file of an index by its path: opened and checked when it is first used, and again when it has changed.
+    Messages name it by ``told``, by default its path."""
 
-    def __init__(self, path: Path, name: str, check: Check | None = None) -> None:
+    def __init__(self, path: Path, name: str, check: Check | None = None, told: Path | None = None) -> None:
         self.path = path
         self._name, self._check = name, check or check_sorted
+        self._told = os.fsencode(told or path).decode("utf-8", "backslashreplace")
         self._stamp: Stamp | None = None
         self._found: Found | None = None
         self._lines: SortedFile | None = None
@@ -177,7 +179,7 @@ class IndexFile:
                 with self._lock:
                     lines, found = self._opened(stamp)
         except OSError as error:
-            raise SourceFailed(f"{self._name}: cannot be read: {error.strerror}") from error
+            raise SourceFailed(f"{self._told}: cannot be read: {error.strerror}") from error
         if lines is None:
             raise SourceFailed(found.fault)
         return lines, found.read
@@ -206,8 +208,8 @@ class IndexFile:
         with open(self.path, "rb") as file:
             stamp = stamp_of(os.fstat(file.fileno()))
             try:
-                with _plain(file, self._name) as plain:
-                    found = known or self._check(plain, self._name)
+                with _plain(file, self._told) as plain:
+                    found = known or self._check(plain, self._told)
                     descriptor = -1 if found.fault else os.dup(plain.fileno())
             except SourceFailed as error:
                 found, descriptor = Found(0, cdxj_row, error.message), -1

@@ -26,13 +26,14 @@ _AnyFile = IndexFile | ZipNumFile
 
 
 class FileSource:
-    """A file or a folder with index files. See :class:`archec.access.sources.LocalSource`."""
+    """A file or a folder with index files, which were unpacked from the file ``packed`` if that is given. See
+    :class:`archec.access.sources.LocalSource`."""
 
     is_out = False
 
-    def __init__(self, name: str, type_: str, path: Path) -> None:
+    def __init__(self, name: str, type_: str, path: Path, packed: Path | None = None) -> None:
         self.name, self.type = name, type_
-        self._path = path
+        self._path, self._packed = path, packed
         self._files: dict[str, _AnyFile] = {}
         self._listed = (-1, 0.0)
         self._open: OrderedDict[str, None] = OrderedDict()
@@ -119,7 +120,7 @@ class FileSource:
     def _file(self, path: Path, name: str) -> _AnyFile:
         if self.type == "zipnum" or path.name.endswith(".idx"):
             return ZipNumFile(path, name)
-        return IndexFile(path, name)
+        return IndexFile(path, name, told=self._packed and self._packed / path.name)
 
     def _keep(self, name: str, file: _AnyFile) -> None:
         """Notes that a file is open, and closes the one that has not been used for longest where there are many."""

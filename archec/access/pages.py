@@ -75,5 +75,5 @@ def _paged_source(collection: Collection, query: Query) -> FileSource:
     step = collection.steps[0]
     source = step.local[0] if len(step.local) == 1 else None
     if len(collection.steps) > 1 or step.remote or step.grouped or not isinstance(source, FileSource):
-        raise UsageError(f"there are no pages of groups, sequences and other archives: {hint}")
+        raise UsageError(f"there are no pages of groups, sequences, other archives and $archive: {hint}")
     return source

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from archec.config import Config
 from archec.errors import ConfigError, UsageError
+from archec.tist import iso
 
 Right = Literal["metadata", "content", "live", "write"]
 RIGHTS: tuple[Right, ...] = ("metadata", "content", "live", "write")
@@ -117,8 +118,11 @@ def new_token(
     unknown = set(rights) - set(RIGHTS)
     if unknown or not chosen:
         raise UsageError(f"unknown right {', '.join(sorted(unknown)) or 'none'}", hint=f"rights: {', '.join(RIGHTS)}")
+    now = int(time.time())
+    if until and until <= now:
+        raise UsageError(f"{iso(until)} is over: the token would never be valid", hint="give a later time")
     text = _PREFIX + secrets.token_urlsafe(32)
-    return text, Token(name, hash_of(text), chosen, tuple(collections), until, int(time.time()))
+    return text, Token(name, hash_of(text), chosen, tuple(collections), until, now)
 
 
 def encoded(tokens: Iterable[Token]) -> bytes:

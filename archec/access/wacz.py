@@ -84,7 +84,7 @@ class WaczSource:
             folder = Path(self._folder.name)
             if list(folder.glob("*.idx")):  # the blocks of a ZipNum index are no index of their own
                 folder = next(iter(sorted(folder.glob("*.idx"))))
-            self._files, self._stamp = FileSource(self.name, self.type, folder), stamp
+            self._files, self._stamp = FileSource(self.name, self.type, folder, self._path), stamp
         return self._files
 
     def _unpack(self, packed: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: Path) -> None:

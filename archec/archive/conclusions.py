@@ -73,7 +73,7 @@ def concluded(
 def _reason(judgement: Judgement, claims: Sequence[Claim], tist: int) -> str:
     """Why a tobi is lost at ``tist``: where it was."""
     seen = [claim.place for claim in claims if claim.state is not None and claim.tist < tist]
-    return f"no longer in {seen[-1] if seen else judgement.last.place}, which was looked at"
+    return f"no longer in {seen[-1] if seen else judgement.last.place}, which was read without it or is gone"
 
 
 def judge_again(catalogue: Catalogue, ids: Iterable[str] | None, evidence: Evidence, run: int, to: Commits) -> int:

@@ -213,7 +213,10 @@ def _warn(report: Report) -> None:
     elif not report.files:
         note(f"warning: {report.source}: contains no template files")
     elif not report.whole:
-        note(f"warning: {report.source}: is damaged: what could be read was kept, and nothing counts as lost")
+        note(
+            f"warning: {report.source}: is damaged: what could be read was kept, and nothing counts as lost; "
+            "no checksum verifies what was read before the damage was noticed ('archec history --all': not whole)"
+        )
 
 
 def _positive(option: str, limit: _Limit) -> _Limit:

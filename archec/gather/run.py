@@ -164,6 +164,7 @@ def _run(
             report.state = "held-back" if report.held_back else "done"
             if options.fetch:
                 report.state = phases.visit_files() or ("held-back" if report.held_back else "done")
+            report.message = _sentence(report)
         except DamagedDataSet as error:
             report.state, report.message = "damaged", str(error)
         except BaseException as error:
@@ -179,6 +180,16 @@ def _run(
         if report.state != "budget":
             journal.finish()
     return report
+
+
+def _sentence(report: Report) -> str:
+    """Why the run's exit code is not 0; empty where it is."""
+    if report.state == "network-down":
+        return "no host gave an answer: nothing was counted against any; is there a network?"
+    if report.state == "budget":
+        return "the budget is used up"
+    held_back = sum(report.held_back.values())
+    return f"losses held back: {held_back:,}; 'archec losses' lists them" if held_back else ""
 
 
 def _source(config: Config, chosen: Chosen, options: Options, memory: DirectoryMemory | None = None) -> Source:

@@ -10,7 +10,7 @@ from pathlib import Path
 from archec.archive.follow import LastRun
 from archec.catalogue.model import DataSet
 from archec.config import Config
-from archec.errors import DataSetError, UsageError
+from archec.errors import BadName, DataSetError, UsageError
 from archec.gather.dataset import Chosen, choose, printable
 from archec.progress import Meter
 from archec.tist import MAX_TIST, stamp
@@ -23,10 +23,25 @@ def in_order(config: Config, paths: Iterable[Path], as_of: int | None) -> list[C
     """The data sets at ``paths``, oldest first; those whose members tell their date come last.
 
     A folder that holds tarballs stands for these; any other folder is a data set. Raises an ArchecError where one
-    of them is missing or its name has a date that is none, so that nothing is read before all are known.
+    of them is missing, and BadName that names all those whose names have a date that is none, so that nothing is read
+    before all are known.
     """
     now = stamp()
-    chosen = {path.absolute(): choose(config, path, as_of, now) for one in paths for path in _tarballs_in(one)}
+    chosen: dict[Path, Chosen] = {}
+    unclear: list[BadName] = []
+    several = [path for one in paths for path in _tarballs_in(one)]
+    for path in several:
+        try:
+            chosen[path.absolute()] = choose(config, path, as_of, now)
+        except BadName as error:
+            unclear.append(error)
+    if unclear and len(several) > 1:
+        raise BadName(
+            "nothing was read: " + "; ".join(error.message for error in unclear),
+            hint="rename these files, or move them away and gather each by itself with --as-of",
+        )
+    if unclear:
+        raise unclear[0]
     return sorted(chosen.values(), key=lambda one: (one.tist or MAX_TIST, one.path))
 
 

@@ -152,7 +152,7 @@ def test_an_unsorted_file_alone_is_left_out_and_named_with_its_line(get: httpx.C
     answer = get.get("/one/index?url=example.org")
     told = json.loads(answer.headers["ResErrors"])
     assert answer.status_code == 200
-    assert re.fullmatch(r"one:bad\.cdxj:2: is not sorted \(.*archec access sort.*\)", told["one:bad.cdxj"])
+    assert re.fullmatch(r"/.*/one/bad\.cdxj:2: is not sorted \(.*archec access sort.*\)", told["one:bad.cdxj"])
     health = get.get("/healthz")
     assert health.status_code == 503
     assert "bad.cdxj:2" in health.text

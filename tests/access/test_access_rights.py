@@ -17,7 +17,7 @@ from archec.access.rules import Level, Rules, Subject, subject_of
 from archec.access.tokens import Token, TokenFile, hash_of
 from archec.cli.access import access
 from archec.config import Config, RuleConfig
-from archec.errors import ConfigError
+from archec.errors import ConfigError, UsageError
 
 COLLECTIONS = "collections: {a: a.cdxj, b: a.cdxj}\n"
 PATHS = [
@@ -96,6 +96,15 @@ def test_a_token_is_printed_once_and_kept_hashed(tmp_path: Path) -> None:
     assert names == ["reader", "writer", "lister", "b-only", "new"]
     for wrong in (["new"], ["x", "--rights", "all"], ["x", "--collection", "zzz"], ["x y"]):
         assert CliRunner().invoke(access, [*create, *wrong, *options]).exit_code != 0
+
+
+def test_a_token_that_would_never_be_valid_is_refused(tmp_path: Path) -> None:
+    config = world(tmp_path)
+    past = ["token", "create", "past", "--until", "2001-01-01", "--config", str(config.file)]
+    made = CliRunner().invoke(access, past)
+    assert isinstance(made.exception, UsageError)
+    assert "2001-01-01T00:00:00Z is over" in str(made.exception)
+    assert "past" not in CliRunner().invoke(access, ["token", "list", "--config", str(config.file)]).output
 
 
 def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path: Path) -> None:

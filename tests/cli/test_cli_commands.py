@@ -68,7 +68,7 @@ INCIDENCE = {
 
 def test_history_of_a_template(demo: Config) -> None:
     value = history(demo, "RePEc:dmo:wpaper:2011-11")
-    assert set(value) == {"id", "kind", "held", "incidences"}
+    assert set(value) == {"id", "kind", "held", "incidences", "last_seen"}
     assert (value["id"], value["kind"], value["held"]) == ("RePEc:dmo:wpaper:2011-11", "tobi", True)
     incidences = value["incidences"]
     assert isinstance(incidences, list)

@@ -83,6 +83,9 @@ def test_a_tarball_that_broke_off_is_refused_and_seen_in_metrics(config: Config,
     assert f"{path}: " in done.err
     assert "--salvage" in done.err
     assert b"archec_last_run_data_set_whole 0" in archec_inline(config, "metrics").out
+    salvaged = archec_inline(config, "gather", "-f", path, "--no-fetch", "--salvage")
+    assert salvaged.code == 0
+    assert "no checksum verifies" in salvaged.err
     run(config, tarball(tmp_path / "RePEc_2001-01-02.tar", members))
     assert b"archec_last_run_data_set_whole 1" in archec_inline(config, "metrics").out
 

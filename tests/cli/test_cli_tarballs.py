@@ -77,6 +77,16 @@ def test_nothing_is_read_where_one_is_missing_or_has_no_clear_date(config: Confi
     assert archec_inline(config, "runs", "--json").out == b""
 
 
+def test_every_name_without_a_clear_date_is_told(config: Config, days: list[Path]) -> None:
+    names = ("x_01-02-2001.tar.gz", "2001-02-30.tar.gz")
+    odd = [day.rename(day.with_name(name)) for day, name in zip(days, names, strict=False)]
+    done = archec_inline(config, "gather", "-f", odd[0].parent, "--no-fetch")
+    assert done.code == 2
+    assert all(path.name in done.err for path in odd)
+    assert "rename these files" in done.err
+    assert archec_inline(config, "runs", "--json").out == b""
+
+
 def test_one_that_is_no_tarball_does_not_stop_the_others(config: Config, days: list[Path]) -> None:
     days[1].write_text("<html>503</html>")
     done = archec_inline(config, "gather", *days, "--no-fetch", "--json")

@@ -144,7 +144,8 @@ def test_no_network_at_all(config: Config) -> None:
     write_papers(config, [*CLOSED, "http://10.0.0.1/x"])
     done = archec_cli(config, "gather")
     assert done.code == 9, done.err
-    assert json.loads(done.err.splitlines()[-1].removeprefix("archec-run "))["state"] == "network-down"
+    line = json.loads(done.err.splitlines()[-1].removeprefix("archec-run "))
+    assert (line["state"], line["message"].partition(":")[0]) == ("network-down", "no host gave an answer")
     assert {outcome for url, outcome in outcomes(config).items() if url in CLOSED} == {""}
     assert hosts(config) == []
     assert b"network-down" in archec_cli(config, "runs").out
