@@ -86,5 +86,5 @@ def _diff(archive: Archive, raw: str, from_when: str | None, to_when: str | None
     lines = LineWriter()
     for line in diff.lines:
         lines.text(shown(line.replace("\t", "    ")))
-    if not lines.any and terminal_width() is not None:
-        note("the texts are the same")
+    if not lines.any:
+        note(f"the texts of {iso(diff.before)} and {iso(diff.after)} are equal")

@@ -61,7 +61,9 @@ def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
 def _last(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     last = found.last
     if last is None:
-        yield "last run", "none yet"
+        newest = found.newest
+        other = f", but {newest.run}  {iso(newest.run)}  {newest.kind}  {newest.state}" if newest is not None else ""
+        yield "last run", f"no gathering yet{other}" if other else "none yet"
         return
     took = f", took {human_duration(last.seconds)}" if last.seconds is not None else ""
     resumable = ", resumable: archec gather --resume" if last.resumable else ""

@@ -139,7 +139,7 @@ def run_named(archive: Archive, name: str) -> RunView:
     if name.strip().lower() == "last":
         found = next((view for view in runs(archive) if view.kind == "gather"), None)
         if found is None:
-            raise NotHeld("this archive has no runs yet", hint="'archec gather' makes one")
+            raise NotHeld("this archive has no gathering yet", hint="'archec runs' lists all runs")
         return found
     try:
         tist = int(name) if name.isascii() and name.isdecimal() else parse_when(name)

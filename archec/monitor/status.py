@@ -62,16 +62,17 @@ class HeldBack:
 @dataclass(frozen=True, slots=True)
 class ArchiveStatus:
     """An archive at the tist ``now``. ``stored_bytes`` is what all runs have written into the obi store, as their
-    reports have it; ``success`` is the newest run that finished or used up its budget; ``hosts`` are those in trouble
-    in ``hosts_run``, the newest run that fetched: ``hosts_in_trouble`` in all, the worst ones listed. ``refused`` is
-    how many documents the database would not take, ``ahead`` by how many seconds the newest tist is
-    ahead of ``now``."""
+    reports have it; ``newest`` is the newest run of any kind, ``last`` the newest gathering, ``success`` the newest one
+    that finished or used up its budget; ``hosts`` are those in trouble in ``hosts_run``, the newest run that fetched:
+    ``hosts_in_trouble`` in all, the worst ones listed. ``refused`` is how many documents the database would not take,
+    ``ahead`` by how many seconds the newest tist is ahead of ``now``."""
 
     now: int
     name: str
     obis: Counts
     stored_bytes: int
     at_work: str
+    newest: RunView | None
     last: RunView | None
     success: RunView | None
     ahead: int
@@ -91,6 +92,7 @@ class ArchiveStatus:
         value["time"] = iso(self.now)
         value["obis"] = self.obis._asdict()
         value["fixity"] = self.fixity._asdict()
+        value["newest"] = self.newest.as_value() if self.newest is not None else None
         value["last"] = self.last.as_value() if self.last is not None else None
         value["success"] = self.success.run if self.success is not None else None
         value["hosts"] = [item._asdict() for item in self.hosts]
@@ -101,6 +103,7 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
     """The status of the archive; changes nothing. Raises :class:`StorageFailed` where the disk cannot be asked."""
     config, moment = archive.config, int(time.time()) if now is None else now
     recent = list(islice((view for view in runs(archive) if view.kind == "gather"), _LOOK_BACK))
+    newest = next(runs(archive), None)
     success = next((run for run in recent if run.recorded in ("done", "held-back", "budget")), None)
     fetched = next((run for run in recent if run.part("hosts").get("visited")), None)
     hosts = fetched.part("hosts") if fetched is not None else {}
@@ -109,11 +112,12 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
         now=moment,
         name=config.name,
         obis=archive.catalogue.counts(),
-        stored_bytes=stored_before(archive.catalogue, recent[0].run) + recent[0].stored_bytes if recent else 0,
+        stored_bytes=stored_before(archive.catalogue, newest.run) + newest.stored_bytes if newest is not None else 0,
         at_work=str(who) if who is not None else "",
+        newest=newest,
         last=recent[0] if recent else None,
         success=success,
-        ahead=max(0, recent[0].run - moment - 1) if recent else 0,
+        ahead=max(0, newest.run - moment - 1) if newest is not None else 0,
         due=_due(archive, moment),
         hosts_run=fetched.run if fetched is not None else None,
         hosts_in_trouble=int(hosts.get("in_trouble", 0)),

@@ -68,11 +68,17 @@ def changes_of_runs(catalogue: Catalogue, run: int) -> Iterator[Incident]:
 
 
 def first_run(catalogue: Catalogue, text: str) -> int | None:
-    """The run that ``text`` names, None where it names none: a run's tist, or ``last``."""
-    tists = [run.tist for run in catalogue.runs() if run.kind == "gather"]
-    if text == "last" and tists:
-        return tists[-1]
-    return int(text) if text.isascii() and text.isdecimal() and int(text) in tists else None
+    """The run that ``text`` names, None where it names none: a run's tist, or ``last`` for the newest gathering.
+
+    Raises :class:`NotHeld` for ``last`` where there is no gathering.
+    """
+    if text == "last":
+        gatherings = [run.tist for run in catalogue.runs() if run.kind == "gather"]
+        if not gatherings:
+            raise NotHeld("this archive has no gathering yet", hint="give a date, or a run that 'archec runs' lists")
+        return gatherings[-1]
+    named = int(text) if text.isascii() and text.isdecimal() else None
+    return named if any(run.tist == named for run in catalogue.runs()) else None
 
 
 def chunks_in_time(streams: Mapping[Kind, Iterator[Moment]]) -> Iterator[tuple[Kind, list[Moment]]]:

@@ -93,7 +93,9 @@ def test_what_changed_in_a_template(demo: Config, folder: Path) -> None:
     assert changed == ["-Title: Newer \x1b[31m", "+Title: Newest"]
     shown = text(config, "changes", "--diff", "RePEc:aaa:sss:1", "--from", "2001-01-01", "--to", "2001-01-02")
     assert "-Title: Old\n+Title: Newer \\x1b[31m\n" in shown
-    assert text(config, "changes", "--diff", "RePEc:aaa:sss:1", "--from", "2001-01-03") == ""
+    same = archec_inline(config, "changes", "--diff", "RePEc:aaa:sss:1", "--from", "2001-01-03")
+    assert (same.code, same.out) == (0, b"")
+    assert "are equal" in same.err
     back = archec_inline(config, "changes", "--diff", "RePEc:aaa:sss:1", "--from", "2001-01-03", "--to", "2001-01-01")
     assert (back.code, back.err.count("\n")) == (2, 1)
     none = archec_inline(config, "changes", "--diff", "RePEc:aaa:sss:1", "--to", "2001-01-01")

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from fileset_platform import Handler, Platform, broken_at_quarters, bytes_of, zenodo
 from fileset_support import Filesets, make_archive
+from gather_support import archec_inline
 
 from archec.archive.follow import rebuild
 from archec.archive.lookup import find, held_at
@@ -25,6 +26,8 @@ from archec.cli.history import history
 from archec.errors import Exit
 from archec.fileset.run import due_requests, exit_code
 from archec.gather.plan import due_files
+from archec.monitor.metrics import metrics_of
+from archec.monitor.status import Due, status
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
 
@@ -349,10 +352,34 @@ def test_mongodb_holds_the_same(folder: Path, platform: Platform, mongodb_url: s
     other.close()
 
 
+def test_an_archive_of_filesets_only(filesets: Filesets, platform: Platform) -> None:
+    filesets.ingest(zenodo(platform, 7, {"p": 10, "q": 20}))
+    with filesets.archive() as archive:
+        (run,) = archive.catalogue.runs()
+        found = status(archive)
+        figures = metrics_of(found)
+    assert found.stored_bytes > 30
+    assert (found.last, found.newest.run if found.newest else 0) == (None, run.tist)
+    assert figures.get_sample_value("archec_stored_bytes") == found.stored_bytes
+    assert figures.get_sample_value("archec_files_due") == 0
+    assert figures.get_sample_value("archec_next_due_time_seconds") is None
+
+    def told(code: int, *words: str) -> str:
+        done = archec_inline(filesets.config, *words)
+        assert done.code == code, done.err
+        return done.out.decode() + done.err
+
+    assert f"no gathering yet, but {run.tist}" in told(0, "status")
+    assert "no gathering yet" in told(7, "runs", "last")
+    assert "no gathering yet" in told(7, "changes", "--since", "last")
+    assert "/files/p/content" in told(0, "changes", "--since", str(run.tist))
+
+
 def test_files_of_filesets_are_never_due(filesets: Filesets, platform: Platform) -> None:
     filesets.ingest(zenodo(platform, 7, {"p": 10}))
     with filesets.archive() as archive:
         assert list(due_files(archive.catalogue, filesets.config.fetch, int(time.time()))) == []
+        assert status(archive).due == Due(0, more=False, next=None)
         fobi = find(archive.catalogue, f"{platform.url}/api/records/7/files/p/content")
     found = CliRunner().invoke(history, [fobi.id, "--config", str(filesets.config.file)])
     assert "visited with its data set only" in found.output
