@@ -14,7 +14,7 @@ from archec.archive.opening import Archive
 from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.export.units import Selection, selection
 from archec.progress import SILENT, Meter
-from archec.report.coverage import CoverageRow, coverage_of_all
+from archec.report.coverage import CoverageRow, coverage_of_all, coverage_of_filesets
 from archec.report.coverage import coverage as coverage_of
 from archec.terminal.output import LineWriter, fit, note, terminal_width
 from archec.terminal.progress import meter_for
@@ -38,7 +38,8 @@ def coverage(archive: str | None, series: str | None, as_json: bool, config_file
 
     Also what became of the other files. Files are those that the newest version of a work names, counted for each
     work that names them. PDFs are recognised by their contents, not by what their template or server says. Rows
-    appear as the catalogue is read; the last one is the total.
+    appear as the catalogue is read; the last one is the total. Data sets kept by 'archec fileset ingest' have a row of
+    their own before it, which it does not count.
     """
     wanted = selection(archive, series)
     with opened(config_file) as opened_archive:
@@ -47,7 +48,8 @@ def coverage(archive: str | None, series: str | None, as_json: bool, config_file
         watched = sys.stderr.isatty() and not sys.stdout.isatty()
         with meter_for() if watched else nullcontext(SILENT) as meter:
             meter.phase("works", None)
-            _show(_rows(opened_archive, wanted, meter), as_json=as_json)
+            rows = _rows(opened_archive, wanted, meter)
+            _show(rows, None if wanted.archive else opened_archive, as_json=as_json)
 
 
 def _rows(archive: Archive, wanted: Selection, meter: Meter) -> Iterator[CoverageRow]:
@@ -57,7 +59,7 @@ def _rows(archive: Archive, wanted: Selection, meter: Meter) -> Iterator[Coverag
     return coverage_of_all(archive.catalogue, config.database, config.base, meter=meter)
 
 
-def _show(rows: Iterator[CoverageRow], *, as_json: bool) -> None:
+def _show(rows: Iterator[CoverageRow], with_filesets: Archive | None, *, as_json: bool) -> None:
     width, lines = terminal_width(), LineWriter()
 
     def tell(of: str, name: str, row: CoverageRow) -> None:
@@ -87,6 +89,10 @@ def _show(rows: Iterator[CoverageRow], *, as_json: bool) -> None:
         tell("series", f"{row.archive}:{row.series}" if row.series else row.archive or "(no handle of RePEc)", row)
     if here and (as_json or here > 1):
         tell("archive", f"{archive.archive} (all)", archive)
+    if with_filesets is not None:
+        filesets = coverage_of_filesets(with_filesets.catalogue)
+        if filesets.works:
+            tell("filesets", "filesets", filesets)
     tell("all", "total", everything)
 
 

@@ -33,6 +33,8 @@ _FAILED = frozenset(
 )
 _REFUSED = frozenset(("forbidden", "robots"))
 _PDF = "application/pdf"
+_WHOLE = frozenset(("success", "exists"))
+_NOT_FETCHED = frozenset(("error-platform-download", "platform-http-error", "timeout"))
 
 
 @dataclass(slots=True)
@@ -195,6 +197,29 @@ def total(rows: Iterable[CoverageRow]) -> CoverageRow:
     for row in rows:
         summed.add(row)
     return summed
+
+
+def coverage_of_filesets(catalogue: Catalogue) -> CoverageRow:
+    """The figures of all filesets together, each one a work: those of the files of its newest manifest. Files are
+    ``lost`` with their fileset; those that were not kept are ``forbidden``, ``unreachable`` or ``other``."""
+    row = CoverageRow("", "")
+    for fileset in catalogue.all("fileset"):
+        state, there = fileset.history.last_held, 0
+        for file in catalogue.manifest(state) if state is not None else ():
+            row.files += 1
+            if file.status not in _WHOLE:
+                row.forbidden += file.status == "platform-restricted"
+                row.unreachable += file.status in _NOT_FETCHED
+                row.other += file.status != "platform-restricted" and file.status not in _NOT_FETCHED
+            elif fileset.history.held:
+                there += 1
+                row.pdfs += file.mimetype == _PDF
+            else:
+                row.lost += 1
+        row.works += 1
+        row.held += there
+        row.with_file += there > 0
+    return row
 
 
 def _works(tobis: Iterator[TobiFiles], meter: Meter) -> Iterator[TobiFiles]:

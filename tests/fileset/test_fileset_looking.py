@@ -23,6 +23,7 @@ from archec.archive.commit import CommitItem, Committer
 from archec.catalogue.model import Note, Refipo, Version
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunStart
+from archec.cli.coverage import coverage
 from archec.cli.fileset import fileset
 from archec.cli.get import get
 from archec.errors import ArchecError, NotHeld, UsageError
@@ -115,6 +116,25 @@ def test_get_gives_the_manifest_of_a_version(one: Filesets, platform: Platform) 
     assert isinstance(got(name + "@9").exception, NotHeld)
     assert isinstance(got(name + "@7", "--at", "2026-01-01").exception, UsageError)
     assert got(name + "@7!/data/P Q.csv").exit_code == 0
+
+
+def test_coverage_counts_filesets_apart(one: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 9, {"p": 10, "q": 10, "r": 10}, concept=99)
+    platform.bodies["/api/records/9"]["files"][1]["key"] = "../evil.txt"
+    platform.files.pop("/api/records/9/files/r/content")
+    one.ingest(url)
+
+    def last_two() -> list[dict[str, Any]]:
+        found = CliRunner().invoke(coverage, ["--json", "--config", str(one.config.file)])
+        return [json.loads(line) for line in found.output.splitlines() if line.startswith("{")][-2:]
+
+    filesets, everything = last_two()
+    assert (filesets["of"], everything["of"], everything["works"]) == ("filesets", "all", 0)
+    names = ("works", "with_file", "files", "held", "other", "unreachable", "lost")
+    assert [filesets[name] for name in names] == [2, 2, 6, 4, 1, 1, 0]
+    platform.bodies["/api/records/9"] = 410
+    one.ingest(url)
+    assert [last_two()[0][name] for name in names] == [2, 1, 6, 3, 1, 1, 1]
 
 
 # -- exports --------------------------------------------------------------------------------------
