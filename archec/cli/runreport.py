@@ -60,12 +60,35 @@ def gather_table(value: dict[str, Any]) -> list[str]:
         rows.append(("fetched", f"{fetch['requests']:,} requests, {human_size(fetch['bytes'])}"))
         if fetch["deferred"]:
             rows.append(("", f"{fetch['deferred']:,} put off to the next run because of their hosts"))
-    rows.append(("stored", human_size(value["stored_bytes"])))
+    return _table([*rows, *_ended(value)]) + _problems(value["problems"])
+
+
+def other_table(kind: str, value: dict[str, Any]) -> list[str]:
+    """The same of a run that reads no data set: an ingest of filesets, or a decision."""
+    rows = [("run", f"{value['run']}  {value['run_time']}  {value['state']}"), ("kind", kind)]
+    data_set = value["data_set"]
+    if data_set["tist"]:
+        rows.append(("data set", f"{data_set['source']}  as of {data_set['time']}"))
+    for name in ("tobis", "fobis"):
+        if any(value[name].values()):
+            rows.append((name, _counts(value[name])))
+    if "filesets" in value:
+        rows.append(("filesets", _counts(value["filesets"])))
+    return _table([*rows, *_ended(value)])
+
+
+def _ended(value: dict[str, Any]) -> list[tuple[str, str]]:
+    """The rows at the end: what was stored, how long it took, what else was said."""
+    rows = [("stored", human_size(value["stored_bytes"]))]
     if value["seconds"]:
         rows.append(("took", ", ".join(f"{phase} {human_duration(s)}" for phase, s in value["seconds"].items())))
     if value["message"]:
         rows.append(("message", value["message"]))
-    return [f"{label:<11} {text}" for label, text in rows] + _problems(value["problems"])
+    return rows
+
+
+def _table(rows: list[tuple[str, str]]) -> list[str]:
+    return [f"{label:<11} {text}" for label, text in rows]
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -9,16 +9,16 @@ from pathlib import Path
 import click
 
 from archec.cli.common import config_option, json_option, opened
-from archec.cli.runreport import gather_table
+from archec.cli.runreport import gather_table, other_table
 from archec.monitor.runs import RunView, run_named
 from archec.monitor.runs import runs as all_runs
 from archec.terminal.output import echo, echo_json, fold, shown, terminal_width
 from archec.tist import iso
 from archec.units import human_duration, human_size
 
-_HEAD = ("run", "time", "state", "data set", "templates", "files", "stored", "took")
-_WIDTHS = (10, 20, 11, 10, 30, 30, 9, 8)
-_FIRST = 3
+_HEAD = ("run", "time", "state", "kind", "data set", "templates", "files", "stored", "took")
+_WIDTHS = (10, 20, 12, 8, 10, 30, 30, 9, 8)
+_FIRST = 4
 """Columns of the first line if the terminal is too narrow for all of them."""
 _INDENT = 4
 
@@ -33,8 +33,9 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
 
     Newest first; RUN is a software tist or 'last'. A run is 'running', 'done', 'held-back' (done, but losses were
     held back), 'budget' (stopped by its budget), 'network-down' (no host gave an answer), 'interrupted' (stopped by a
-    signal or a kill) or 'failed' (stopped by an error); a stopped run can be resumed until the next one begins. With
-    --json one object per line, or one object for one run.
+    signal or a kill) or 'failed' (stopped by an error); a stopped run can be resumed until the next one begins. Its
+    kind is 'gather', 'fileset' (an ingest), 'losses' (some were accepted) or 'retract'. With --json one object per
+    line, or one object for one run.
     """
     with opened(config_file) as archive:
         if run is not None:
@@ -59,10 +60,12 @@ def _details(view: RunView) -> Iterator[str]:
     """Everything about one run, as lines."""
     if "tobis" in view.report:
         value = {**view.report, "state": view.state}
-        yield from gather_table(value)
+        yield from gather_table(value) if view.kind == "gather" else other_table(view.kind, value)
     else:
         yield f"{'run':<11} {view.run}  {iso(view.run)}  {view.state}"
-        yield shown(f"{'data set':<11} {view.source}")
+        yield f"{'kind':<11} {view.kind}"
+        if view.source:
+            yield shown(f"{'data set':<11} {view.source}")
     if view.resumable:
         yield f"{'resumable':<11} archec gather --resume continues it"
     yield shown(f"{'options':<11} {view.options}")
@@ -81,6 +84,7 @@ def _table(found: Iterator[RunView]) -> Iterator[str]:
                 str(view.run),
                 iso(view.run),
                 view.state,
+                view.kind,
                 iso(view.data_set)[:10] if view.data_set else "",
                 _counts(view.counts("tobis"), ("new", "changed", "returned", "lost", "held_back")),
                 _counts(view.counts("fobis"), ("new", "changed", "returned", "lost")),

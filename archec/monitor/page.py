@@ -128,7 +128,7 @@ def _run(run: RunView) -> Iterator[str]:
     rows: list[tuple[object, object]] = [
         ("run", f"{run.run}, {iso(run.run)}"),
         ("state", f"{run.state}: {SHOWN[run.state]}"),
-        ("data set", f"{run.source}, as of {_day(run.data_set)}"),
+        ("data set", f"{run.source}, as of {_day(run.data_set)}") if run.data_set else ("kind", run.kind),
         ("took", took),
         ("tobis", _counts(run.counts("tobis"))),
         ("fobis", _counts(run.counts("fobis"))),

@@ -92,13 +92,14 @@ class RunView:
 
     def as_value(self, *, whole: bool = False) -> dict[str, Any]:
         """As JSON values: the figures of a list's row, or everything."""
+        when = _iso(self.data_set) if self.data_set else ""
         value: dict[str, Any] = {
             "run": self.run,
             "run_time": _iso(self.run),
             "kind": self.kind,
             "state": self.state,
             "resumable": self.resumable,
-            "data_set": {"tist": self.data_set, "time": _iso(self.data_set), "kind": self.form, "source": self.source},
+            "data_set": {"tist": self.data_set, "time": when, "kind": self.form, "source": self.source},
             "seconds": self.seconds,
             "tobis": self.counts("tobis"),
             "fobis": self.counts("fobis"),

@@ -208,6 +208,19 @@ def test_losses_that_were_accepted_await_nothing(config: Config, folder_of_tarba
     assert f"archec losses accept {held_back.run} aaa" in archec_inline(config, "status").out.decode()
     assert archec_inline(config, "losses", "accept", held_back.run, "aaa").code == 0
     assert waiting() == [0] * 4
+    decision, _, gathering, _ = told(config, "runs")
+    assert (decision["kind"], decision["data_set"]["time"]) == ("losses", "")
+    listed = [line.split()[3] for line in archec_inline(config, "runs").out.decode().splitlines() if line[0] != " "]
+    assert listed == ["kind", "losses", "losses", "gather", "gather"]
+    shown = archec_inline(config, "runs", decision["run"]).out.decode()
+    assert "kind        losses" in shown
+    assert "26 lost" in shown
+    assert "1970" not in shown
+    assert archec_inline(config, "retract", gathering["run"], "--reason", "wrong").code == 0
+    (retraction, *_) = told(config, "runs")
+    shown = archec_inline(config, "runs", retraction["run"]).out.decode()
+    assert "kind        retract" in shown
+    assert "as of 2001-01-02" in shown
     assert "held back     nothing" in archec_inline(config, "status").out.decode()
 
 
