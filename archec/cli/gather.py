@@ -215,7 +215,7 @@ def _warn(report: Report) -> None:
     elif not report.whole:
         note(
             f"warning: {report.source}: is damaged: what could be read was kept, and nothing counts as lost; "
-            "no checksum verifies what was read before the damage was noticed ('archec history --all': not whole)"
+            "no checksum verifies what was read before the damage was noticed ('archec history --why': not whole)"
         )
 
 

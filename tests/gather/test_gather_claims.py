@@ -86,7 +86,7 @@ def test_a_whole_data_set_supersedes_what_was_salvaged(config: Config, folder: P
     assert lines(config) == lines(plain)
     told = json.loads(archec_inline(config, "history", PAPER, "--all", "--json").out)["data_sets"]
     assert [(row["outcome"], row["whole"]) for row in told] == [("superseded", False)]
-    assert b"not whole): " in archec_inline(config, "history", PAPER, "--all").out
+    assert b"not whole): " in archec_inline(config, "history", PAPER, "--why").out
     assert b"superseded by" in archec_inline(config, "history", PAPER, "--all").out
     check(config)
 
