@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Changes, DueFobi, Note, Obi, Position, Refipo, Version
+from archec.catalogue.model import Changes, Claim, DueFobi, Note, Obi, Position, Refipo, Version
 from archec.catalogue.open import open_catalogue
 from archec.digest import md5_hex, sha256_hex
 from archec.history import History
@@ -152,9 +152,11 @@ def _tobi(i: int) -> Obi:
     refs = tuple(Refipo(url, "Application/pdf") for url in _urls(i))
     version = Version(state, text, 1500, text, "ReDIF-Paper 1.0", "The title of a paper, of some length", refs)
     path = f"RePEc/a{i // _ARCHIVE:05d}/wpaper/x.rdf"
-    note = Note(FIRST + 1, "new", path=path, line=i % _ARCHIVE, encoding="utf-8")
-    history = History((FIRST,), (state,))
-    return Obi(handle(i), "tobi", history, {state: version}, {FIRST: note}, handle(i), stamp=_stamp(i))
+    claims = (Claim(FIRST, FIRST + 1, state, path, i % _ARCHIVE, "utf-8"),)
+    history, notes = History((FIRST,), (state,)), {FIRST: Note(FIRST + 1, "new")}
+    return Obi(
+        handle(i), "tobi", history, {state: version}, notes, handle(i), stamp=_stamp(i), claims=claims, place=path
+    )
 
 
 @contextmanager

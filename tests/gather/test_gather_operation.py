@@ -99,7 +99,7 @@ def test_a_second_run_says_who_is_there_and_leaves(config: Config, site: Site) -
         assert archec_cli(config, "gather", "--dry-run").code == 0, "a dry run needs no lock"
         done = archec_cli(config, "history", "RePEc:aaa:sss:0")
         assert done.code == 0, "reading goes on"
-    assert archec_cli(config, "gather", "--resume").code == 0
+    assert archec_cli(config, "gather").code == 0
     check(config)
 
 
