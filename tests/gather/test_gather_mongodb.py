@@ -97,7 +97,7 @@ def test_a_server_that_goes_away_in_mid_run_costs_nothing(
         assert "127.0.0.1" in caught.value.message
         monkeypatch.undo()
         server.start()
-        report = gather(config, Options(fetch=False, resume=True), Silent())
+        report = gather(config, Options(fetch=False, as_of=1_000_000_000), Silent())
         assert report.state == "done"
         gather(undisturbed, Options(fetch=False, as_of=1_000_000_000), Silent())
         assert dumped(config.database, config.base) == dumped(undisturbed.database, undisturbed.base)
