@@ -24,7 +24,7 @@ class AuditLog:
             self._open(path)
 
     def add(self, now: float, fields: dict[str, Any]) -> None:
-        """Adds a line, in one write. A failure is told by ``fault`` and so by ``/healthz``."""
+        """Adds a line, in one write. A failure is shown by ``fault`` and so by ``/healthz``."""
         if self._descriptor < 0:
             return
         line = orjson.dumps({"time": iso(int(now)), **fields}, option=orjson.OPT_APPEND_NEWLINE)

@@ -1,4 +1,4 @@
-"""What goes wrong, and what whoever asks is told of it."""
+"""What goes wrong, and how it is answered."""
 
 from __future__ import annotations
 

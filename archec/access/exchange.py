@@ -106,7 +106,7 @@ def answer(
 
 
 def message(status: int, text: str, errors: Mapping[str, str], headers: Iterable[tuple[str, str]] = ()) -> Response:
-    """What is told of an error, in JSON; ``errors`` are those of sources, also in the header ``ResErrors``."""
+    """The JSON body of an error; ``errors`` are those of sources, also in the header ``ResErrors``."""
     value: dict[str, object] = {"message": text}
     more = list(headers)
     if errors:

@@ -100,7 +100,7 @@ class Gate:
             self._transfers.pop(task, None)
 
     async def watch(self, stop: asyncio.Event) -> None:
-        """Looks at the rules and at what is under way, until it is told to stop."""
+        """Looks at the rules and at what is under way, until it is stopped."""
         while not stop.is_set():
             self.look()
             try:

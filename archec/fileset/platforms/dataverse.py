@@ -1,7 +1,7 @@
 """Dataverse, on any host: data sets by their persistent or numeric id, and files, which lead to their data set.
 
-Tabular files are converted when they are deposited. What is fetched is the original; its size is told, and the
-checksum that is told may be that of either form, so it is not held against the bytes.
+Tabular files are converted when they are deposited. What is fetched is the original; its size is given, and the
+checksum that is given may be that of either form, so it is not held against the bytes.
 """
 
 from __future__ import annotations
