@@ -16,9 +16,9 @@ from archec.catalogue.records import LossesHeldBack, SetAdded
 from archec.config import Config
 from archec.errors import NotHeld
 from archec.gather.decisions import deciding, locked
+from archec.gather.file_losses import loss_of
 from archec.gather.losses import held_back_record
 from archec.gather.retract import find
-from archec.gather.visits import loss_of
 from archec.ids import archive_of
 from archec.tist import iso
 

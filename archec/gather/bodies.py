@@ -1,15 +1,19 @@
-"""Bodies: what lies in the obi store under a run's tist, on its way or left there by a run that was killed."""
+"""Bodies: what lies in the obi store under a run's tist, on its way or left there by a run that was killed; and which
+are those of many URLs of a host: hardly what these are for (a soft 404, a login page)."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections import OrderedDict
 
 from archec.archive.commit import CommitItem
+from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Version
 from archec.digest import Digests
 from archec.errors import CorruptArchive, NotHeld
 from archec.gather.visits import Effect, VisitResult
+from archec.ids import host_of
 from archec.store.interface import HardLink, Link, Placement
 from archec.store.layout import Layout
 from archec.store.reader import digest
@@ -25,6 +29,9 @@ _META = re.compile(rb"""<meta\b[^>]*\bname\s*=\s*["']?(?:robots|archec)\b[^>]*>"
 _CONTENT = re.compile(rb"""\bcontent\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*))""", re.I)
 _TAG = "noarchive"
 _CHUNK = 1 << 20
+MANY = 5
+"""So many URLs of a host with the same body are suspect."""
+_REMEMBERED = 50_000
 
 
 def declared(kind: str, content_type: str) -> str:
@@ -120,3 +127,24 @@ class Bodies:
 
     def _path(self, relative: str) -> str:
         return os.path.join(self._layout.root, relative)
+
+
+class SharedBodies:
+    """Which URLs of a host have the same body: of this run and, by the catalogue, of earlier ones."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._known: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
+
+    def others(self, url: str, sha256: str) -> set[str]:
+        """Up to :data:`MANY` other URLs of the host with the same body; this one is remembered."""
+        key = host_of(url), sha256
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = set(self._catalogue.sharing(*key, MANY))
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        found = known - {url}
+        if len(known) <= MANY:
+            known.add(url)
+        return found

@@ -95,7 +95,7 @@ def _offsets(archive: Archive) -> Iterator[float]:
         limits, workers=1, robots="ignore", retries=0, total_timeout=min(limits.total_timeout, _PATIENCE)
     )
     deadline = time.monotonic() + _PATIENCE
-    with FetchPool(config, archive.config.agent, ("archec.gather.sink:no_sink", ())) as pool:
+    with FetchPool(config, archive.config.agent, ("archec.web.task:no_sink", ())) as pool:
         pool.submit([FetchTask(f"http://{host}/robots.txt") for host in hosts])
         told = 0
         while pool.pending and time.monotonic() < deadline:

@@ -15,7 +15,7 @@ from archec.archive.report import Report
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import Record, RunEnd, RunStart
 from archec.config import Config
-from archec.gather.sweeping import sweep
+from archec.gather.received import sweep
 from archec.store.journal_writer import JournalWriter, tidy
 from archec.store.layout import open_store
 from archec.store.lock import RunLock

@@ -11,10 +11,10 @@ from pathlib import Path
 from archec.archive.commit import Commits
 from archec.archive.opening import Archive
 from archec.archive.report import Report
+from archec.gather.backoff import HostTable
 from archec.gather.dataset import Chosen, newest_member, printable, refuse_damaged, refuse_nothing, refuse_retracted
+from archec.gather.file_losses import GoneFiles
 from archec.gather.files import FilePhase
-from archec.gather.gone import GoneFiles
-from archec.gather.hosts import HostTable
 from archec.gather.options import Options
 from archec.gather.plan import Feeder, due_files, make_plan
 from archec.gather.received import Received
@@ -135,7 +135,7 @@ class Phases:
         return True
 
     def _pass(self, phase: FilePhase, texts: TextPool, *, last_pass: bool) -> tuple[bool, list[str]]:
-        config, sink = self.archive.config, ("archec.gather.sink:store_sink", (self.archive.layout, self.report.run))
+        config, sink = self.archive.config, ("archec.store.writer:body_sink", (self.archive.layout, self.report.run))
         most = self.options.budget.bytes
         with FetchPool(config.fetch, config.agent, sink, max_bytes=most) as pool:
             try:

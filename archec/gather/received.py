@@ -8,15 +8,20 @@ compared with the checksum of its hop before it is taken up.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
+from archec.archive.follow import LastRun
+from archec.config import Config
 from archec.errors import StorageFailed
-from archec.web.task import Hop
-from archec.web.wire import Hops
+from archec.store.layout import Layout
+from archec.store.writer import sweep_parts, sweep_runs
+from archec.web.task import Hop, Hops
 from archec.workers.pipe import Inbox, Nonsense, encode, frame
 
 _MOST = 32_000_000
@@ -84,3 +89,16 @@ def received(work: Path, run: int) -> list[Hop]:
     except (OSError, Nonsense, msgspec.MsgspecError):
         pass
     return list(last.values())
+
+
+def sweep(config: Config, layout: Layout, last: LastRun) -> None:
+    """Removes the temporary files and the scratch space that a killed run left."""
+    sweep_runs(layout)
+    shutil.rmtree(config.work_path / str(last.journal.tist), ignore_errors=True)
+    with suppress(OSError):
+        received_path(config.work_path, last.journal.tist).unlink()
+    if not last.journal.finished:
+        tists = {last.journal.tist}
+        if last.start is not None and last.start.data_set:
+            tists.add(last.start.data_set)
+        sweep_parts(layout, tists)

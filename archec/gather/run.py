@@ -27,10 +27,9 @@ from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retr
 from archec.gather.options import Options
 from archec.gather.phases import Phases
 from archec.gather.plan import due_files
-from archec.gather.received import received
+from archec.gather.received import received, sweep
 from archec.gather.remembered import DirectoryMemory, open_memory
 from archec.gather.spool import Spool
-from archec.gather.sweeping import sweep
 from archec.gather.visits import RunTime, run_time
 from archec.progress import Meter, Silent
 from archec.redif.items import Source

@@ -1,9 +1,10 @@
-"""Schedule: when a file is due again, and when it counts as lost (design, section 5). Pure rules."""
+"""Schedule: when a file is due again (design, section 5). A pure rule."""
 
 from __future__ import annotations
 
 from archec.catalogue.model import Visit
 from archec.config import Config
+from archec.gather.file_losses import is_lost
 
 _DAY = 86400
 _HELD = frozenset({"new", "changed", "same", "not-modified", "cosmetic"})
@@ -42,13 +43,3 @@ def next_due(config: Config, visit: Visit, last_noted: int | None, *, lost: bool
     if visit.unnamed:
         wait = min(longest, max(wait, 1) << min(visit.unnamed, 12))
     return visit.when + max(wait, 1)
-
-
-def is_lost(config: Config, visit: Visit) -> bool:
-    """Whether this visit confirms a loss: gone in ``lost_confirmations`` visits, the first and the
-    last of them at least ``lost_grace`` apart."""
-    return (
-        visit.outcome == "gone"
-        and visit.gone >= config.lost_confirmations
-        and visit.when - visit.gone_when >= config.lost_grace
-    )

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.catalogue.records import ObiChange
 from archec.config import Config
-from archec.gather.schedule import is_lost, next_due
+from archec.gather.schedule import next_due
 from archec.text.sniff import is_page_instead_of_pdf
 from archec.web.headers import http_date
 from archec.web.task import Hop
@@ -85,7 +85,7 @@ class Effect(NamedTuple):
 
 def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unnamed: bool = False) -> Effect:
     """What a visit does to a fobi: its outcome, its incidence if it is one, when it is due again. ``unnamed``: no
-    template names it any more. A loss is not among the incidences: :func:`loss_of`."""
+    template names it any more. A loss is not among the incidences: :func:`archec.gather.file_losses.loss_of`."""
     state = fobi.history.at(at.run)
     before = fobi.visit
     first = Visit(
@@ -164,16 +164,6 @@ def _failed(config: Config, fobi: Obi, seen: VisitResult, visit: Visit) -> Effec
     )
     due = next_due(config, visit, None, lost=not fobi.history.held, deferred=hop.deferred)
     return Effect(_record(fobi, visit, due), visit.outcome, False, None, None)
-
-
-def loss_of(config: Config, fobi: Obi, run: int) -> ObiChange | None:
-    """The loss that the last visit to a fobi confirms, if it does, as ``run`` notes it."""
-    visit = fobi.visit
-    if visit is None or not fobi.history.held or not is_lost(config, visit):
-        return None
-    why = f"HTTP status {visit.status}" if visit.status else visit.message[:200] or "gone"
-    note = Note(run, "lost", reason=why, status=visit.status, target=visit.target)
-    return ObiChange("fobi", fobi.id, put={visit.gone_since: None}, notes={visit.gone_since: note})
 
 
 def doubtful(fobi: Obi, why: str) -> ObiChange:

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import httpx
@@ -15,9 +16,9 @@ from archec.config import FetchConfig
 from archec.web.guard import allowed
 from archec.web.h1 import Answer
 from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked
-from archec.web.limits import Flight, Tuning
 from archec.web.location import location_of
 from archec.web.outcome import EXPECTED, Blocked, Outcome, Truncated, fault_of, of_status
+from archec.web.policy import Tuning
 from archec.web.task import HEAD, FetchTask, Hop, HopKind, Sink, TempLike
 from archec.web.transport import Transports
 
@@ -28,6 +29,54 @@ _MAX_ORIGINS = 4096
 _SMALL = 1 << 18
 """A body up to this size is written once it is complete, a larger one while it is received."""
 _BLANKS = bytes(32 if code < 32 or code == 127 else code for code in range(256))
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A request in flight. Times are those of the event loop. ``verdict`` names the limit that was exceeded, if any.
+
+    Checking all flights now and then is cheaper than several timers for each, and it notices what a timeout of
+    a single read does not: a server that sends one byte a second.
+    """
+
+    started: float
+    runner: asyncio.Task[None] | None = None
+    """The task to cancel when a limit is exceeded."""
+    on_release: Callable[[], None] | None = None
+    """Called once, when the request is over; its body may still have to be written."""
+    sent: float = 0.0
+    head_at: float = 0.0
+    """When the head of the answer arrived."""
+    last: float = 0.0
+    """When the last piece of the body arrived."""
+    received: int = 0
+    verdict: str = ""
+    lasting: bool = False
+    """Whether another try in this run would fail too."""
+
+    def release(self) -> None:
+        """The request is over: another may start in its place."""
+        callback, self.on_release = self.on_release, None
+        if callback is not None:
+            callback()
+
+    def overdue(self, now: float, config: FetchConfig, tuning: Tuning) -> bool:
+        """Whether a time limit has been exceeded; true only once."""
+        if self.verdict:
+            return False
+        if now - self.started > config.total_timeout:
+            self.verdict, self.lasting = f"took longer than {config.total_timeout:g} s", True
+        elif not self.head_at:
+            if self.sent and now - self.sent > config.idle_timeout:
+                self.verdict = f"no answer within {config.idle_timeout:g} s"
+            elif not self.sent and now - self.started > 1.5 * config.connect_timeout:
+                # connect_timeout holds for resolving and for connecting; this is the net under both
+                self.verdict = f"no connection within {config.connect_timeout:g} s"
+        elif now - self.last > config.idle_timeout:
+            self.verdict = f"silent for {config.idle_timeout:g} s in mid-body"
+        elif now - self.head_at > tuning.rate_grace and self.received < config.min_rate * (now - self.head_at):
+            self.verdict, self.lasting = f"slower than {config.min_rate} bytes per second", True
+        return bool(self.verdict)
 
 
 class Attempt(NamedTuple):

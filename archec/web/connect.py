@@ -25,8 +25,8 @@ import httpx
 from archec.errors import ConfigError
 from archec.web.guard import Guard, Resolver
 from archec.web.h1 import H1Connection
-from archec.web.limits import Tuning
 from archec.web.outcome import OURS, Blocked, Internal
+from archec.web.policy import Tuning
 from archec.web.tls import Tls
 
 T = TypeVar("T")

@@ -28,12 +28,10 @@ from httpx import AsyncClient as Client
 from httpx import Client as BlockingClient
 from httpx import Request, Response
 
-from archec.web.deny import Deny
-from archec.web.guard import Resolver
+from archec.web.guard import Deny, Resolver
 from archec.web.headers import unpack
-from archec.web.limits import Tuning
 from archec.web.outcome import EXPECTED, Denied, TooLarge, fault_of
-from archec.web.policy import Policy, Profile, named
+from archec.web.policy import Policy, Profile, Tuning, named
 from archec.web.transport import transports
 
 __all__ = [

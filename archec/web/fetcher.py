@@ -12,11 +12,10 @@ from functools import partial
 from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
 from archec.ids import host_of
-from archec.web.client import Attempt, Client
-from archec.web.hosts import GivenUp, HostQueues, Politeness, QueuedTask
-from archec.web.limits import Flight, Tuning
+from archec.web.client import Attempt, Client, Flight
 from archec.web.outcome import Outcome
-from archec.web.policy import Policy
+from archec.web.policy import Policy, Tuning
+from archec.web.politeness import GivenUp, HostQueues, Politeness, QueuedTask
 from archec.web.robots import Robots, RobotsCache, Unknown
 from archec.web.task import FetchTask, Hop, Sink, discard, failure
 from archec.web.transport import Transports, transports

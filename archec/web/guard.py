@@ -1,4 +1,5 @@
-"""Names to addresses, and which addresses may be connected to: the guard against requests into private networks.
+"""Names to addresses, and what may be connected to: the guard against requests into private networks, and what the
+operator does not want asked (``fetch.deny``).
 
 The guard judges the address that a socket is really connected to, never a name. So it covers names that
 resolve to private addresses, names that resolve differently between check and use (DNS rebinding) and
@@ -10,12 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import httpx
+
+from archec.config import Denial
+from archec.web.outcome import Denied
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -51,6 +56,7 @@ _REFUSED_6 = tuple(
 )
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _LOW_32 = 0xFFFFFFFF
+_NO_REASON = "by fetch.deny"
 _MAX_REMEMBERED = 20_000
 """Maximum number of names whose addresses are remembered."""
 
@@ -155,3 +161,53 @@ def _look_up(host: str, port: int) -> Sequence[str]:
     if not addresses:
         raise OSError(0, "no address")
     return addresses
+
+
+class Deny:
+    """What the operator says is not to be fetched: hosts with all below them, patterns of URLs, networks; each with its
+    reason."""
+
+    def __init__(self, denials: Sequence[Denial] = ()) -> None:
+        self._hosts = {host: denial.reason or _NO_REASON for denial in denials for host in denial.hosts}
+        self._urls = [(_pattern(url), denial.reason or _NO_REASON) for denial in denials for url in denial.urls]
+        self._networks = [
+            (ipaddress.ip_network(network), denial.reason or _NO_REASON)
+            for denial in denials
+            for network in denial.networks
+        ]
+
+    def reason(self, url: str) -> str:
+        """Why a normalised URL is not to be fetched; empty: it may be."""
+        if not (self._hosts or self._urls):
+            return ""
+        name = re.sub(r":[0-9]*\Z", "", url.split("/", 3)[2])
+        while name:
+            if name in self._hosts:
+                return self._hosts[name]
+            name = name.partition(".")[2]
+        return next((reason for pattern, reason in self._urls if pattern.match(url)), "")
+
+    def reason_of_address(self, address: str) -> str:
+        """Why nothing is to be fetched from an address; empty: it may be. A mapped IPv4 address is judged as such."""
+        ip = ipaddress.ip_address(address.partition("%")[0])
+        ip = getattr(ip, "ipv4_mapped", None) or ip
+        return next((reason for network, reason in self._networks if ip in network), "")
+
+
+def _pattern(url: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, url.split("*"))) + r"\Z", re.I)
+
+
+class DenyingResolver:
+    """A resolver without the addresses that are denied."""
+
+    def __init__(self, resolver: Resolver, deny: Deny) -> None:
+        self._resolver, self._deny = resolver, deny
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """See :class:`Resolver`. Raises Denied where no other address is left."""
+        addresses = await self._resolver.resolve(host, port)
+        left = [address for address in addresses if not self._deny.reason_of_address(address)]
+        if not left:
+            raise Denied(f"{host} is {addresses[0]}: {self._deny.reason_of_address(addresses[0])}")
+        return left

@@ -19,12 +19,24 @@ import msgspec
 from archec.config import FetchConfig
 from archec.errors import ArchecError, StorageFailed, StorageFull
 from archec.ids import host_of
-from archec.web import wire
 from archec.web.connect import Proxies
-from archec.web.deny import Deny
-from archec.web.limits import Tuning
+from archec.web.guard import Deny
 from archec.web.outcome import Outcome
-from archec.web.task import FetchTask, Hop, discard, failure
+from archec.web.policy import Tuning
+from archec.web.task import (
+    Concurrency,
+    Fatal,
+    FetchTask,
+    FromWorker,
+    Hop,
+    Hops,
+    HostsKnown,
+    Stop,
+    Stopped,
+    Tasks,
+    discard,
+    failure,
+)
 from archec.workers.pipe import decoder, encode
 from archec.workers.process import Process
 
@@ -105,7 +117,7 @@ class FetchPool:
         self._tuning = tuning or Tuning()
         self._silence = silence
         self._max_bytes = max_bytes
-        self._decode = decoder(wire.FromWorker).decode
+        self._decode = decoder(FromWorker).decode
         self._seats: list[_FetchSeat] = []
         self._selector = selectors.DefaultSelector()
         self._open: dict[int, _Pending] = {}
@@ -173,7 +185,7 @@ class FetchPool:
         for known in hosts:
             by_seat.setdefault(self._owner(known[0]).seat.index, []).append(known)
         for index, items in by_seat.items():
-            self._send(self._seats[index], wire.HostsKnown(items))
+            self._send(self._seats[index], HostsKnown(items))
 
     def _owner(self, host: str) -> _Owner:
         owner = self._owners.get(host)
@@ -227,7 +239,7 @@ class FetchPool:
             within = self._config.total_timeout if drain else 0.0
         deadline = time.monotonic() + within + grace
         for seat in self._seats:
-            self._send(seat, wire.Stop(drain))
+            self._send(seat, Stop(drain))
         # Workers with nothing under way have nothing to tidy up: they are not waited for.
         while self._open and self._selector.get_map() and (left := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
@@ -262,13 +274,13 @@ class FetchPool:
         seat.alive, seat.heard, seat.delivered, seat.stopped = False, time.monotonic(), 0, False
         self._selector.register(seat.process.socket, selectors.EVENT_READ, seat)
 
-    def _send(self, seat: _FetchSeat, message: wire.Tasks | wire.Concurrency | wire.HostsKnown | wire.Stop) -> None:
+    def _send(self, seat: _FetchSeat, message: Tasks | Concurrency | HostsKnown | Stop) -> None:
         if seat.process is not None:
             seat.process.send(encode(message))
 
     def _send_tasks(self, seat: _FetchSeat, batch: list[tuple[int, FetchTask]]) -> None:
         for start in range(0, len(batch), _MESSAGE):
-            self._send(seat, wire.Tasks(batch[start : start + _MESSAGE]))
+            self._send(seat, Tasks(batch[start : start + _MESSAGE]))
 
     def _read(self, seat: _FetchSeat, restart: bool = True) -> None:
         """Takes in what the process of a seat has sent; replaces one that has come to its end."""
@@ -295,8 +307,8 @@ class FetchPool:
                 self._remove(seat)
                 self._replace(seat)
 
-    def _take(self, seat: _FetchSeat, message: wire.Hops | wire.Fatal | wire.Stopped) -> None:
-        if isinstance(message, wire.Hops):
+    def _take(self, seat: _FetchSeat, message: Hops | Fatal | Stopped) -> None:
+        if isinstance(message, Hops):
             self.received += message.received
             self.requests += message.requests
             seat.delivered += len(message.items)
@@ -312,7 +324,7 @@ class FetchPool:
                     continue
                 self._closed(pending.owner)
                 self._ready.append(hop)
-        elif isinstance(message, wire.Stopped):
+        elif isinstance(message, Stopped):
             seat.stopped = True
         elif self._error is None:
             self._error = (StorageFull if message.full else StorageFailed)(message.message)
@@ -354,7 +366,7 @@ class FetchPool:
         for seat, share in zip(seats, shares(self._config.concurrency, wants), strict=True):
             if seat.concurrency != share:
                 seat.concurrency = share
-                self._send(seat, wire.Concurrency(share))
+                self._send(seat, Concurrency(share))
 
 
 def shares(total: int, wants: Sequence[int]) -> list[int]:

@@ -25,11 +25,11 @@ from protego import Protego
 
 from archec.errors import BadName
 from archec.ids import normalise_url
-from archec.web.client import Client, close
+from archec.web.client import Client, Flight, close
 from archec.web.headers import raw_headers, unpack
-from archec.web.limits import Flight, Tuning
 from archec.web.location import location_of
 from archec.web.outcome import EXPECTED, Outcome, fault_of, of_status
+from archec.web.policy import Tuning
 
 _AGENT_LINE = re.compile(r"^([ \t]*user[- ]?agents?[ \t]*[: \t][ \t]*)([^#\r\n]*)", re.I | re.M)
 _MAX_LINE = 4096

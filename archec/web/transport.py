@@ -21,13 +21,11 @@ from typing import NamedTuple, cast
 import httpx
 
 from archec.web.connect import Connector, Proxies, Proxy
-from archec.web.deny import Deny, DenyingResolver
 from archec.web.ftp import FtpTransport
-from archec.web.guard import Guard, Resolver, SystemResolver
+from archec.web.guard import Deny, DenyingResolver, Guard, Resolver, SystemResolver
 from archec.web.h1 import H1Connection, Stale
-from archec.web.limits import Tuning
 from archec.web.outcome import EXPECTED
-from archec.web.policy import Policy, origin_of, port_of
+from archec.web.policy import Policy, Tuning, origin_of, port_of
 from archec.web.tls import ISSUER_SIZE, Tls
 
 _PLAIN = frozenset({"GET", "HEAD"})

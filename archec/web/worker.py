@@ -19,10 +19,9 @@ import msgspec
 
 from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
-from archec.web import wire
 from archec.web.fetcher import Fetcher
-from archec.web.limits import Tuning
-from archec.web.task import Hop
+from archec.web.policy import Tuning
+from archec.web.task import Concurrency, Fatal, Hop, Hops, HostsKnown, Stopped, Tasks, ToWorker
 from archec.workers.child import call
 from archec.workers.pipe import Inbox, decoder, encode, frame
 
@@ -106,7 +105,7 @@ class _OrderServer(asyncio.Protocol):
         self._beat = beat
         self._sent = 0.0
         self._inbox = Inbox()
-        self._decode = decoder(wire.ToWorker).decode
+        self._decode = decoder(ToWorker).decode
         self._hops: list[tuple[int, bytes, Hop]] = []
         self._received = self._requests = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -119,13 +118,13 @@ class _OrderServer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for message in map(self._decode, self._inbox.feed(data)):
-            if isinstance(message, wire.Tasks):
+            if isinstance(message, Tasks):
                 for serial, task in message.items:
                     self._fetcher.submit(serial, task)
                 self._fetcher.start()
-            elif isinstance(message, wire.Concurrency):
+            elif isinstance(message, Concurrency):
                 self._fetcher.retune(message.number)
-            elif isinstance(message, wire.HostsKnown):
+            elif isinstance(message, HostsKnown):
                 for host, faults, wait in message.items:
                     self._fetcher.know(host, faults, wait)
             elif self._stopping is None:
@@ -137,7 +136,7 @@ class _OrderServer(asyncio.Protocol):
         elif self._stopping.done():
             self._end()
 
-    def _send(self, message: wire.Hops | wire.Fatal | wire.Stopped) -> None:
+    def _send(self, message: Hops | Fatal | Stopped) -> None:
         self._sent = self._loop.time()
         self._transport.write(frame(encode(message)))
 
@@ -160,13 +159,13 @@ class _OrderServer(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         if not self._transport.is_closing():
-            self._send(wire.Hops(self._hops, self._received, self._requests))
+            self._send(Hops(self._hops, self._received, self._requests))
         self._hops = []
         self._received = self._requests = 0
 
     def _fatal(self, error: StorageFull | StorageFailed) -> None:
         self._flush()
-        self._send(wire.Fatal(isinstance(error, StorageFull), error.message))
+        self._send(Fatal(isinstance(error, StorageFull), error.message))
 
     async def _stop(self, finish: bool) -> None:
         self._fetcher.drop_queued()
@@ -177,7 +176,7 @@ class _OrderServer(asyncio.Protocol):
         if self._transport.is_closing():
             self._loop.call_soon(self._end)
         else:
-            self._send(wire.Stopped())
+            self._send(Stopped())
             self._transport.close()
 
     def _end(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from archec.config import Config, parse
 from archec.errors import ConfigError
-from archec.web.deny import Deny, DenyingResolver
+from archec.web.guard import Deny, DenyingResolver
 from archec.web.outcome import Denied, Outcome, fault_of
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.web.hosts import GivenUp, HostQueues, Politeness, QueuedTask
 from archec.web.outcome import Outcome
+from archec.web.politeness import GivenUp, HostQueues, Politeness, QueuedTask
 from archec.web.task import FetchTask
 
 DOWN = GivenUp(Outcome.UNREACHABLE, "down")

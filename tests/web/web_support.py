@@ -13,7 +13,7 @@ from pathlib import Path
 
 from archec.config import FetchConfig
 from archec.web.fetcher import Fetcher
-from archec.web.limits import Tuning
+from archec.web.policy import Tuning
 from archec.web.pool import FetchPool
 from archec.web.task import FetchTask, Hop, Sink
 from archec.web.transport import Transports

@@ -1,7 +1,7 @@
-"""Gone: the files whose loss a run's visits confirm, kept until its end, when it is known how many a host would lose.
+"""Losses of files: which visits confirm that a file is lost, and which losses are held back (design, section 5).
 
-Where too many of a host's files are gone at once it is rather the host that has changed, and their losses are held
-back, like those of an archive (design, section 5).
+What a run's visits confirm is kept until its end, when it is known how many files a host would lose. Where too many of
+them are gone at once it is rather the host that has changed, and their losses are held back, like those of an archive.
 """
 
 from __future__ import annotations
@@ -15,16 +15,36 @@ from archec.archive.commit import CommitItem, Commits
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import HeldBack
-from archec.catalogue.records import LossesHeldBack, SetAdded
+from archec.catalogue.model import HeldBack, Note, Obi, Visit
+from archec.catalogue.records import LossesHeldBack, ObiChange, SetAdded
+from archec.config import Config
 from archec.errors import StorageFailed
 from archec.gather.losses import held_back_record, is_held_back
-from archec.gather.visits import loss_of
 from archec.ids import host_of
 
 _PERIOD = 30 * 86400
 """Seconds for which a visit that found a file gone speaks against its host."""
 _BATCH = 500
+
+
+def is_lost(config: Config, visit: Visit) -> bool:
+    """Whether this visit confirms a loss: gone in ``lost_confirmations`` visits, the first and the
+    last of them at least ``lost_grace`` apart."""
+    return (
+        visit.outcome == "gone"
+        and visit.gone >= config.lost_confirmations
+        and visit.when - visit.gone_when >= config.lost_grace
+    )
+
+
+def loss_of(config: Config, fobi: Obi, run: int) -> ObiChange | None:
+    """The loss that the last visit to a fobi confirms, if it does, as ``run`` notes it."""
+    visit = fobi.visit
+    if visit is None or not fobi.history.held or not is_lost(config, visit):
+        return None
+    why = f"HTTP status {visit.status}" if visit.status else visit.message[:200] or "gone"
+    note = Note(run, "lost", reason=why, status=visit.status, target=visit.target)
+    return ObiChange("fobi", fobi.id, put={visit.gone_since: None}, notes={visit.gone_since: note})
 
 
 class GoneFiles:

@@ -1,4 +1,5 @@
-"""Hosts of a run: what is known against them, when they may be asked again, and whether there is a network at all.
+"""Back-off: what is known against hosts, when they may be asked again (Retry-After, failures), and whether there is a
+network at all.
 
 A host that asks for time (Retry-After) or was given up is not asked until that time has passed: in this run, in later
 ones and after a rebuild, as it is journalled (design, section 5). Times are Unix seconds by the clock at the start of
