@@ -202,6 +202,13 @@ class FilesetConfig:
     web_max_file: t.Size = setting(128 << 20, "... and one with a larger file.", "128MiB")
     max_file_count: t.Positive = setting(200, "A data set with more files is not ingested, at most 100000.")
     max_total_size: t.Size = setting(64 << 30, "A larger data set is not ingested.", "64GiB")
+    archiveorg_s3: t.Web = setting(
+        "https://s3.us.archive.org",
+        "Where data sets for archive.org are uploaded to, if ARCHEC_ARCHIVEORG_ACCESS_KEY and "
+        "ARCHEC_ARCHIVEORG_SECRET_KEY are set; else the obi store alone keeps them.",
+    )
+    archiveorg_url: t.Web = setting("https://archive.org", "Where it is looked what came there: its /metadata.")
+    archiveorg_collection: t.Text = setting("", "The collection of new items; empty: archive.org chooses.")
     platforms: t.Platforms = setting(
         (), "What is not as usual, e.g. {dspace: {hosts: [econ.example.org]}, zenodo: {token: ZENODO_TOKEN}}.", {}
     )

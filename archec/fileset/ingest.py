@@ -61,7 +61,7 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
         raise EmptyManifest("the data set has no files" + (" that were asked for" if item.manifest else ""))
     chosen = replace(item, manifest=wanted)
     found.preferred = options.strategy or choose_strategy(chosen, work.policy)
-    found.strategy = found.preferred.on_web
+    found.strategy = found.preferred if work.items is not None else found.preferred.on_web
     limits = work.policy
     if options.max_files is not None:
         limits = limits._replace(max_file_count=options.max_files)
@@ -76,9 +76,10 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
     strategy = helper(work, found.strategy, found.helper, limits)
     fileset = fileset_of(item)
     async with work.busy.setdefault(fileset, asyncio.Lock()):
-        existing = None if options.force else strategy.check_existing(chosen)
+        existing = None if options.force else await strategy.check_existing(chosen)
         if existing is not None:
-            found.files, found.state, found.bundle = existing.manifest, existing.state, existing.bundle
+            found.take(existing)
+            found.state = existing.state
             found.is_existing = True
             return Status(existing.status), existing.message
         if options.dry_run or work.writer is None:
@@ -86,7 +87,7 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
         if found.landing is None and item.platform_name != "direct":
             found.landing = await landing_page(work, found)
         done = await strategy.process(chosen)
-        found.files, found.bundle = done.manifest, done.bundle
+        found.take(done)
         if any(map(is_whole, found.files)):
             _keep_state(work, work.writer, found, item, fileset)
         return Status(done.status), done.message

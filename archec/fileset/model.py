@@ -115,7 +115,7 @@ class FilesetPlatformItem(Struct, frozen=True, kw_only=True):
 
 class ArchiveStrategyResult(Struct, frozen=True, kw_only=True):
     """What a strategy did. ``file_*`` are of the only file of a ``*-file`` strategy, ``bundle_*`` of the enclosing
-    one."""
+    one; ``archiveorg_item_name`` is the item that holds all of it, too."""
 
     ingest_strategy: str
     status: str
@@ -128,5 +128,6 @@ class ArchiveStrategyResult(Struct, frozen=True, kw_only=True):
     bundle_cdx: dict[str, Any] | None = None
     bundle_archiveorg_path: str | None = None
     bundle: FilesetManifestFile | None = None
+    archiveorg_item_name: str | None = None
     state: str = ""
     message: str = ""

@@ -75,6 +75,12 @@ class NoPlatformMatch(FilesetProblem):
     status = Status.NO_PLATFORM_MATCH
 
 
+class UploadFailed(FilesetProblem):
+    """An upload failed, or what was sent is not there."""
+
+    status = Status.ERROR_ARCHIVEORG_UPLOAD
+
+
 class BadRequest(FilesetProblem):
     """The request cannot be understood."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +24,7 @@ from archec.errors import ArchecError, Exit, LockHeld, StorageFailed, StorageFul
 from archec.fileset.asking import Asker
 from archec.fileset.download import Downloader
 from archec.fileset.ingest import ingest
+from archec.fileset.items import Items, keys_of
 from archec.fileset.keeping import Body
 from archec.fileset.ledger import Ledger
 from archec.fileset.model import IngestRequest
@@ -39,7 +41,7 @@ from archec.store.layout import open_store
 from archec.store.lock import RunLock, holder
 from archec.store.writer import Writer, sweep_parts, sweep_runs
 from archec.tist import stamp
-from archec.web.door import Policy, open_client
+from archec.web.door import Client, Policy, open_client
 
 KIND = "fileset"
 _LEDGER = "fileset.jsonl"
@@ -149,13 +151,14 @@ def _run(
             report.visited(item.record)
 
     async def work() -> None:
-        async with open_client(Policy.of(config.fetch, config.agent, "platform")) as client:
+        async with _platforms(config) as client, _items(config) as items:
             registry = Registry({one.name: one for one in config.fileset.platforms})
             asker = Asker(config.fetch, config.agent, client, registry.helpers)
             downloader = Downloader(asker, writer, ledger, run, threads, config.fetch.retries, counter.received)
             parts = Work(
-                archive, run, committer, writer, ledger, asker, downloader, registry, _policy(config), options, kept
-            )
+                archive, run, committer, writer, ledger, asker, downloader, registry, _policy(config), options,
+                items, kept,
+            )  # fmt: skip
             await _all(parts, lines, emit, counter, jobs, max_time)
 
     report.state = "done"
@@ -184,6 +187,21 @@ def _end(committer: Committer, archive: Archive, report: Report, counter: Counte
     committer.note(RunEnd(report.run, report.state, value))
 
 
+def _platforms(config: Config) -> Client:
+    return open_client(Policy.of(config.fetch, config.agent, "platform"))
+
+
+@asynccontextmanager
+async def _items(config: Config) -> AsyncIterator[Items | None]:
+    """Uploads; None where their keys are not set."""
+    keys = keys_of(os.environ)
+    if keys is None:
+        yield None
+        return
+    async with open_client(Policy.of(config.fetch, config.agent, "upload")) as client:
+        yield Items(config.fileset, config.fetch, client, keys)
+
+
 def _policy(config: Config) -> StrategyPolicy:
     own = config.fileset
     return StrategyPolicy(
@@ -199,12 +217,12 @@ async def _dry(
     layout = open_store(config)
     catalogue = open_catalogue(config.database, base=config.base, read_only=True)
     try:
-        async with open_client(Policy.of(config.fetch, config.agent, "platform")) as client:
+        async with _platforms(config) as client, _items(config) as items:
             registry = Registry({one.name: one for one in config.fileset.platforms})
             asker = Asker(config.fetch, config.agent, client, registry.helpers)
             work = Work(
                 Archive(config, layout, catalogue), stamp(None), DryCommitter(), None, None, asker, None, registry,
-                _policy(config), options,
+                _policy(config), options, items,
             )  # fmt: skip
             await _all(work, lines, emit, counter, jobs, max_time)
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from msgspec.structs import replace
@@ -13,11 +13,12 @@ from archec.fileset.asking import public_url
 from archec.fileset.checksums import Checksums
 from archec.fileset.fetching import fetch_all, fetch_one
 from archec.fileset.interior import BROKEN, Bounds, interior
+from archec.fileset.items import ItemFile, differing
 from archec.fileset.lookup import is_whole, open_file, read_manifest
 from archec.fileset.manifest import overall, same_files, with_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file
-from archec.fileset.problems import PlatformRestrictedError
+from archec.fileset.problems import PlatformRestrictedError, UploadFailed
 from archec.fileset.status import Status
 from archec.fileset.strategy import StrategyPolicy
 from archec.fileset.work import Work
@@ -35,7 +36,7 @@ class FilesetIngestStrategy:
     ) -> None:
         self.work, self.strategy, self.helper, self.limits = work, strategy, helper, limits
 
-    def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
+    async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
         """This version, if nothing more of it can be had than what is held."""
         raise NotImplementedError
 
@@ -75,7 +76,7 @@ class WebStrategy(FilesetIngestStrategy):
 
     handles = (IngestStrategy.WEB_FILE, IngestStrategy.WEB_FILESET)
 
-    def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
+    async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
         """This version, if the platform tells the same of it, and all that can be had is held."""
         return self._existing(item, without_signatures(item.manifest or []))
 
@@ -95,7 +96,7 @@ class WebBundledStrategy(FilesetIngestStrategy):
 
     handles = (IngestStrategy.WEB_FILESET_BUNDLED,)
 
-    def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
+    async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
         """This version, if its bundle is held whole: a platform may make other bytes of it each time."""
         return self._existing(item, None)
 
@@ -134,7 +135,97 @@ class WebBundledStrategy(FilesetIngestStrategy):
         )
 
 
-HELPERS: Sequence[type[FilesetIngestStrategy]] = (WebStrategy, WebBundledStrategy)
+class ArchiveOrgStrategy(FilesetIngestStrategy):
+    """As in the obi store, and from there into an item of archive.org. What is in an item is never overwritten."""
+
+    handles = (
+        IngestStrategy.ARCHIVEORG_FILE,
+        IngestStrategy.ARCHIVEORG_FILESET,
+        IngestStrategy.ARCHIVEORG_FILESET_BUNDLED,
+    )
+
+    async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
+        """This version, if the obi store and the item both hold all of it that can be had."""
+        held = await self._in_store().check_existing(item)
+        if held is None or self.work.items is None:
+            return None
+        wanted = _uploads(item, held)
+        if not _is_there(item):
+            try:
+                there = await self.work.items.files(item.archiveorg_item_name or "")
+            except UploadFailed:
+                return None
+            if differing({path: _as_sent(file) for path, file in wanted.items()}, there):
+                return None
+        return self._uploaded(item, held)
+
+    async def process(self, item: FilesetPlatformItem) -> ArchiveStrategyResult:
+        """Fetches the files that are not held, and uploads those that the item lacks."""
+        done = await self._in_store().process(item)
+        if not done.status.startswith("success"):
+            return replace(done, ingest_strategy=self.strategy.value)
+        self.work.commits.commit()  # what is uploaded is read from the store
+        try:
+            if not _is_there(item):
+                await self._upload(item, _uploads(item, done))
+        except UploadFailed as problem:
+            return replace(
+                done, ingest_strategy=self.strategy.value, status=problem.status.value, message=problem.message
+            )
+        return self._uploaded(item, done)
+
+    def _in_store(self) -> FilesetIngestStrategy:
+        cls = WebBundledStrategy if self.strategy.is_bundled else WebStrategy
+        return cls(self.work, self.strategy.on_web, self.helper, self.limits)
+
+    async def _upload(self, item: FilesetPlatformItem, files: Mapping[str, FilesetManifestFile]) -> None:
+        """Raises UploadFailed, also where the item does not show in the end what was sent."""
+        items, name = self.work.items, item.archiveorg_item_name
+        if items is None or not name:
+            raise UploadFailed("the data set has no name for an item")
+        wanted = {path: _as_sent(file) for path, file in files.items()}
+        there = await items.files(name)
+        lacking = differing(wanted, there)
+        if taken := next((path for path in lacking if path in there), None):
+            raise UploadFailed(f"{name} has another file as {taken[:200]}, which stays as it is")
+        headers = items.headers(item, sum(file.size or 0 for file in files.values()))
+        for path in lacking:
+            with open_file(self.work.archive, files[path]) as stream:
+                await items.put(name, path, stream, files[path].size or 0, headers)
+        if lacking:
+            await items.shown(name, wanted)
+
+    def _uploaded(self, item: FilesetPlatformItem, done: ArchiveStrategyResult) -> ArchiveStrategyResult:
+        path = next(iter(_uploads(item, done))) if done.bundle is not None and not _is_there(item) else None
+        return replace(
+            done, ingest_strategy=self.strategy.value, archiveorg_item_name=item.archiveorg_item_name,
+            bundle_archiveorg_path=path,
+        )  # fmt: skip
+
+
+def _is_there(item: FilesetPlatformItem) -> bool:
+    """Whether a data set is an item of archive.org itself."""
+    return item.platform_name == "archiveorg"
+
+
+def _uploads(item: FilesetPlatformItem, done: ArchiveStrategyResult) -> dict[str, FilesetManifestFile]:
+    """What belongs into the item: the bundle, or the files that are held, by their paths in it."""
+    if done.bundle is not None:
+        suffix = _SUFFIXES.get(done.bundle.mimetype or "", "")
+        return {f"{item.archiveorg_item_name}{suffix}": done.bundle}
+    return {str((file.extra or {}).get("safe_path") or file.path): file for file in done.manifest if is_whole(file)}
+
+
+def _as_sent(file: FilesetManifestFile) -> ItemFile:
+    return ItemFile(file.size, file.md5)
+
+
+_SUFFIXES = {
+    "application/zip": ".zip", "application/x-tar": ".tar", "application/gzip": ".tar.gz",
+    "application/x-bzip2": ".tar.bz2", "application/x-xz": ".tar.xz",
+}  # fmt: skip
+
+HELPERS: Sequence[type[FilesetIngestStrategy]] = (WebStrategy, WebBundledStrategy, ArchiveOrgStrategy)
 
 
 def helper_for(strategy: IngestStrategy) -> type[FilesetIngestStrategy] | None:

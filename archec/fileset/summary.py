@@ -84,7 +84,8 @@ def finish(
         platform_base_url=public_url(found.url), ingest_strategy=strategy, ingest_strategy_preferred=preferred,
         fileset=fileset if found.state else "", state=found.state or _note_files(work, found, fileset),
         file_count=len(counted) if item else None, total_size=size if item else None,
-        archiveorg_item_name="", landing=landing_id,
+        archiveorg_item_name=found.item_name or "",
+        archiveorg_bundle_path=found.bundle_path or "", landing=landing_id,
         web_bundle_url=(found.bundle.platform_url or "") if found.bundle is not None else "",
         web_bundle_dt=(found.bundle.terminal_dt or "") if found.bundle is not None else "",
         answers=_ids(answers, before),
@@ -99,7 +100,8 @@ def finish(
         manifest=found.files or None, platform_name=name or None, platform_domain=domain,
         platform_id=item.platform_id if item else None, platform_base_url=public_url(found.url) or None,
         ingest_strategy=strategy or None, ingest_strategy_preferred=preferred or None,
-        archiveorg_item_name=None, file_count=len(counted) if item else None, total_size=size if item else None,
+        archiveorg_item_name=found.item_name,
+        file_count=len(counted) if item else None, total_size=size if item else None,
         fileset=str(FilesetId(name or "-", domain or "-", item.work_id or item.platform_id or "-", item.version))
         if item is not None and found.state else None,
         due=iso(due) if due else None,
@@ -111,7 +113,9 @@ def finish(
         result.fileset_file = _file_part(found.files[0])
     if found.bundle is not None:
         part = _file_part(found.bundle)
-        result.fileset_bundle = FilesetBundle(file_meta=part.file_meta, cdx=part.cdx, terminal=part.terminal)
+        result.fileset_bundle = FilesetBundle(
+            file_meta=part.file_meta, cdx=part.cdx, terminal=part.terminal, archiveorg_bundle_path=found.bundle_path
+        )
     return result
 
 
@@ -134,13 +138,19 @@ def _given(request: IngestRequest) -> Any:
     return dict(request.given) or {"ingest_type": request.ingest_type, "base_url": request.base_url}
 
 
+_PASSING = frozenset({
+    Status.SUCCESS_PARTIAL, Status.PLATFORM_HTTP_ERROR, Status.TIMEOUT, Status.ERROR_PLATFORM_DOWNLOAD,
+    Status.ERROR_ARCHIVEORG_UPLOAD, Status.BUDGET, Status.PLATFORM_RESTRICTED,
+})  # fmt: skip
+"""What may be better another time."""
+
+
 def _due(work: Work, status: Status) -> int:
     """When another try is worth it: of what is held, for new versions; of what may pass, sooner."""
     fetch = work.archive.config.fetch
     if status.is_hit:
         return work.run + int(fetch.revisit_max)
-    if status in (Status.SUCCESS_PARTIAL, Status.PLATFORM_HTTP_ERROR, Status.TIMEOUT, Status.ERROR_PLATFORM_DOWNLOAD,
-                  Status.BUDGET, Status.PLATFORM_RESTRICTED) or status.value.startswith("mismatch"):  # fmt: skip
+    if status in _PASSING or status.value.startswith("mismatch"):
         return work.run + int(fetch.revisit_min)
     return 0
 
@@ -216,6 +226,7 @@ def file_result(result: IngestResult) -> IngestResult | None:
         terminal=part.terminal, file_meta=part.file_meta, cdx=part.cdx, platform_name=result.platform_name,
         platform_domain=result.platform_domain, platform_id=result.platform_id,
         platform_base_url=result.platform_base_url, ingest_strategy=result.ingest_strategy, fileset=result.fileset,
+        archiveorg_item_name=result.archiveorg_item_name,
     )  # fmt: skip
 
 

@@ -12,9 +12,10 @@ from archec.archive.opening import Archive
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.asking import Asker
 from archec.fileset.download import Downloader
+from archec.fileset.items import Items
 from archec.fileset.keeping import Body
 from archec.fileset.ledger import Ledger
-from archec.fileset.model import FilesetPlatformItem, IngestStrategy
+from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
     PlatformAnswer,
@@ -45,7 +46,8 @@ class IngestOptions(NamedTuple):
 
 @dataclass(slots=True)
 class Work:
-    """What an ingest works with; ``report`` counts what was kept. ``commits`` drops everything in a dry run."""
+    """What an ingest works with. ``commits`` drops everything in a dry run; ``items`` is None where nothing is to be
+    uploaded; ``kept`` is called with what was kept."""
 
     archive: Archive
     run: int
@@ -57,6 +59,7 @@ class Work:
     registry: Registry
     policy: StrategyPolicy
     options: IngestOptions
+    items: Items | None = None
     kept: Callable[[CommitItem, Body], None] = lambda item, body: None
     busy: dict[str, asyncio.Lock] = field(default_factory=dict)
 
@@ -74,5 +77,12 @@ class Found:
     preferred: IngestStrategy | None = None
     files: list[FilesetManifestFile] = field(default_factory=list)
     bundle: FilesetManifestFile | None = None
+    item_name: str | None = None
+    bundle_path: str | None = None
     state: str = ""
     is_existing: bool = False
+
+    def take(self, done: ArchiveStrategyResult) -> None:
+        """What a strategy came to."""
+        self.files, self.bundle = done.manifest, done.bundle
+        self.item_name, self.bundle_path = done.archiveorg_item_name, done.bundle_archiveorg_path

@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 Behaviour = Callable[["Handler", bytes], None]
 
 
 class Platform(ThreadingHTTPServer):
     """``bodies`` by path (with or without its query): JSON values, bytes, or a status. ``files`` are served with ETag
-    and ranges; ``behaviours`` by path replace that."""
+    and ranges; ``behaviours`` by path replace that. ``items`` are those of an archive.org: what was put into them by
+    the keys ``key:secret`` (``puts``, unless ``refusals`` has a status for it), which ``/metadata/ITEM`` lists."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -33,6 +34,9 @@ class Platform(ThreadingHTTPServer):
         self.headers: list[dict[str, str]] = []
         self.sent: Counter[str] = Counter()
         self.lock = threading.Lock()
+        self.items: dict[str, dict[str, bytes]] = {}
+        self.puts: list[str] = []
+        self.refusals: list[int] = []
 
     @property
     def host(self) -> str:
@@ -63,6 +67,11 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(302, b"", location=server.redirects[path])
             return
         body = server.bodies.get(path, server.bodies.get(bare))
+        item = server.items.get(bare.removeprefix("/metadata/"))
+        if body is None and item is not None:
+            rows = [{"name": name, "source": "original", "size": str(len(data)), "md5": hashlib.md5(data).hexdigest()}
+                    for name, data in item.items()]  # fmt: skip
+            body = {"metadata": {}, "files": rows}
         if isinstance(body, int):
             self.answer(body, b'{"message": "so it is"}', **{"content-type": "application/json"})
         elif isinstance(body, bytes):
@@ -74,6 +83,20 @@ class Handler(BaseHTTPRequestHandler):
             server.behaviours.get(bare, Handler.serve)(self, data)
         else:
             self.answer(404, b'{"message": "no such thing"}', **{"content-type": "application/json"})
+
+    def do_PUT(self) -> None:
+        server = self.server
+        data = self.rfile.read(int(self.headers["content-length"]))
+        with server.lock:
+            server.puts.append(unquote(self.path))
+            server.headers.append({name.lower(): value for name, value in self.headers.items()})
+            status = server.refusals.pop(0) if server.refusals else 200
+        if self.headers.get("authorization") != "LOW key:secret":
+            status = 403
+        if status == 200:
+            _, item, path = unquote(self.path).split("/", 2)
+            server.items.setdefault(item, {})[path] = data
+        self.answer(status, b"" if status == 200 else b"<Error><Message>not now</Message></Error>")
 
     def answer(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)

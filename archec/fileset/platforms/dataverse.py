@@ -258,7 +258,6 @@ def _citation(version: Field) -> dict[str, str]:
 def _item_meta(known: str, version: Field) -> dict[str, object]:
     citation = _citation(version)
     found: dict[str, object] = {
-        "collection": "datasets",
         "title": citation.get("title"),
         "date": (version["releaseTime"].text_or_none() or "")[:10],
         "doi": known[4:] if known.lower().startswith("doi:") else "",

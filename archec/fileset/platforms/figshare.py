@@ -133,7 +133,6 @@ def _file(row: Field, base: str) -> FilesetManifestFile:
 
 def _item_meta(article: Field) -> dict[str, object]:
     found: dict[str, object] = {
-        "collection": "datasets",
         "title": article["title"].text_or_none(),
         "date": article["published_date"].text_or_none(),
         "doi": article["doi"].text_or_none(),

@@ -207,7 +207,6 @@ def _file(row: Field, key: str | None, record: str, base: str) -> FilesetManifes
 def _item_meta(record: Field, meta: Field) -> dict[str, object]:
     creators = [name for one in meta["creators"].items() if (name := _creator(one))]
     found: dict[str, object] = {
-        "collection": "datasets",
         "title": meta["title"].text_or_none(),
         "date": meta["publication_date"].text_or_none(),
         "doi": record["doi"].text_or_none(),

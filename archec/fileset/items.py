@@ -1,0 +1,152 @@
+"""Items of archive.org, or of anything with its S3-like API: what is in one, and uploads into it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import quote
+
+from archec.config import FetchConfig, FilesetConfig
+from archec.fileset.fields import clean, parse
+from archec.fileset.model import FilesetPlatformItem
+from archec.fileset.problems import PlatformError, UploadFailed
+from archec.web.door import EXPECTED, Client, content, fault_of, named
+from archec.web.headers import raw_headers, wait_asked
+
+ACCESS_KEY, SECRET_KEY = "ARCHEC_ARCHIVEORG_ACCESS_KEY", "ARCHEC_ARCHIVEORG_SECRET_KEY"
+"""The environment variables with the keys; without both of them nothing is uploaded."""
+_PIECE = 1 << 20
+_MOST_BYTES = 100_000_000
+"""Bytes of one answer; an item of 100,000 files has some 40 million."""
+_BUSY = frozenset({429, 500, 502, 503, 504})
+_NAME = re.compile("[^a-z0-9-]+")
+_LONGEST = 1000
+
+
+class ItemFile(NamedTuple):
+    """A file in an item: its size in bytes and its MD5, as far as the item tells."""
+
+    size: int | None
+    md5: str | None
+
+
+class Items:
+    """Reads and fills items. Its ``client`` is one of the door's, with the policy of uploads.
+
+    Every method raises UploadFailed.
+    """
+
+    def __init__(self, config: FilesetConfig, fetch: FetchConfig, client: Client, keys: tuple[str, str]) -> None:
+        self._config, self._fetch, self._client = config, fetch, client
+        self._secret = {"Authorization": f"LOW {keys[0]}:{keys[1]}"}
+
+    async def files(self, item: str) -> dict[str, ItemFile]:
+        """The files of an item by their paths; none where there is no such item."""
+        url = f"{self._config.archiveorg_url}/metadata/{quote(item)}"
+        status, body = await self._answer("GET", url, {})
+        if status == 404:
+            return {}
+        if status != 200:
+            raise UploadFailed(f"{url}: HTTP {status}")
+        try:
+            found = parse(body)
+            if not found.is_object or not found.raw:
+                return {}
+            return {
+                row["name"].text(): ItemFile(row["size"].whole_or_none(), row["md5"].text_or_none())
+                for row in found["files"].items()
+            }
+        except PlatformError as error:
+            raise UploadFailed(f"{url}: {error.message}") from error
+
+    async def put(self, item: str, path: str, stream: BinaryIO, size: int, headers: Mapping[str, str]) -> None:
+        """Uploads the bytes of ``stream``, of which there are ``size``; makes the item where there is none."""
+        url = f"{self._config.archiveorg_s3}/{quote(item)}/{quote(path)}"
+        status, body = await self._answer(
+            "PUT", url, {**self._secret, **headers, "Content-Length": str(size)}, stream
+        )  # fmt: skip
+        if status not in (200, 201):
+            raise UploadFailed(f"{url}: HTTP {status}{_said(body)}")
+
+    async def shown(self, item: str, wanted: Mapping[str, ItemFile]) -> None:
+        """Waits until an item shows files as they were sent, for at most ``fetch.max_delay``."""
+        deadline, pause = time.monotonic() + self._fetch.max_delay, 0.1
+        while wrong := differing(wanted, await self.files(item)):
+            if time.monotonic() + pause > deadline:
+                raise UploadFailed(f"{item} does not show {wrong[0][:200]} as it was sent")
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 30.0)
+
+    def headers(self, item: FilesetPlatformItem, size: int) -> dict[str, str]:
+        """The headers from which a new item gets its metadata; ``size``: bytes of all its files."""
+        meta: dict[str, Any] = {
+            "mediatype": "data", "title": item.title, "originalurl": item.web_base_url,
+            **(item.archiveorg_item_meta or {}),
+        }  # fmt: skip
+        if self._config.archiveorg_collection:
+            meta["collection"] = self._config.archiveorg_collection
+        found = {
+            "x-archive-auto-make-bucket": "1", "x-archive-queue-derive": "0", "x-archive-size-hint": str(size)
+        }  # fmt: skip
+        for name, value in meta.items():
+            values = [one for one in (value if isinstance(value, list) else [value]) if one not in (None, "")]
+            for number, one in enumerate(values[:100], 1):
+                count = f"{number:02}" if len(values) > 1 else ""
+                found[f"x-archive-meta{count}-{_NAME.sub('--', name.lower())}"] = _encoded(str(one))
+        return found
+
+    async def _answer(
+        self, method: str, url: str, headers: Mapping[str, str], stream: BinaryIO | None = None
+    ) -> tuple[int, bytes]:
+        """Status and body of an answer. What passes is tried again, as often as is configured."""
+        for attempt in range(self._fetch.retries + 1):
+            last, wait = attempt == self._fetch.retries, 0.0
+            try:
+                async with self._client.stream(
+                    method, url, headers=dict(headers), content=_pieces(stream) if stream is not None else None,
+                    extensions=named(url), timeout=max(self._fetch.max_delay, self._fetch.idle_timeout),
+                ) as response:  # fmt: skip
+                    if response.status_code not in _BUSY or last:
+                        return response.status_code, await content(response, _MOST_BYTES)
+                    wait = wait_asked(raw_headers(response.headers.raw), time.time())
+            except EXPECTED as error:
+                fault = fault_of(error)
+                if last or fault.lasting:
+                    raise UploadFailed(f"{url}: {fault.message}") from error
+            if wait > self._fetch.max_delay:
+                raise UploadFailed(f"{url}: asks to wait {wait:.0f} s")
+            await asyncio.sleep(max(wait, min(2.0**attempt, 30.0) / 4))
+        raise UploadFailed(f"{url}: does not answer")
+
+
+def keys_of(environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """The keys for uploads; None where they are not set, and nothing is to be uploaded."""
+    keys = environ.get(ACCESS_KEY, "").strip(), environ.get(SECRET_KEY, "").strip()
+    return keys if all(key and key.isascii() and key.isprintable() for key in keys) else None
+
+
+def differing(wanted: Mapping[str, ItemFile], there: Mapping[str, ItemFile]) -> list[str]:
+    """The paths under which an item does not have what is wanted."""
+    return [path for path, file in wanted.items() if there.get(path) != file]
+
+
+async def _pieces(stream: BinaryIO) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    stream.seek(0)
+    while data := await loop.run_in_executor(None, stream.read, _PIECE):
+        yield data
+
+
+def _encoded(value: str) -> str:
+    """A value of metadata as a header: what is not plain ASCII is escaped in the way that archive.org reads."""
+    text = " ".join(clean(value).split())[:_LONGEST]
+    return text if text.isascii() and text.isprintable() else f"uri({quote(text)})"
+
+
+def _said(body: bytes) -> str:
+    """What an error's XML says; empty where it says nothing."""
+    found = re.search(r"<Message>([^<]{1,300})</Message>", body[:10_000].decode("utf-8", "replace"))
+    return f": {clean(found[1])}" if found is not None else ""
