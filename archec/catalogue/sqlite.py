@@ -479,10 +479,11 @@ class SQLiteCatalogue(Database):
 
     def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
         """At most ``limit`` files of a host that ever held these bytes."""
-        sql = "SELECT id FROM versions WHERE sha256 = ? AND kind = 'fobi' AND id >= ? AND id < ? LIMIT ?"
-        state = bytes.fromhex(sha256)
-        found = [row[0] for low, high in ranges_of(host) for row in self.fetch(sql, (state, low, high, limit))]
-        return found[:limit]
+        ranges = ranges_of(host)
+        within = " OR ".join(["(id >= ? AND id < ?)"] * len(ranges))
+        sql = f"SELECT id FROM versions WHERE sha256 = ? AND kind = 'fobi' AND ({within}) LIMIT ?"
+        return [row[0] for row in self.fetch(sql, (bytes.fromhex(sha256), *chain.from_iterable(ranges), limit))]
+
     def held_back(self) -> list[HeldBack]:
         """The losses that wait for a decision, by run and kind."""
         return [read(_held_back, doc) for (doc,) in self.fetch("SELECT doc FROM held ORDER BY run, kind")]

@@ -20,9 +20,6 @@ from archec.cli.runreport import RunLine, begin, gather_table
 from archec.config import Config, load
 from archec.errors import DataSetError, Exit, UsageError, gravest
 from archec.export.units import Selection
-from archec.fileset.run import due_requests, run_ingest
-from archec.fileset.status import Status
-from archec.fileset.work import IngestOptions
 from archec.gather.dataset import Chosen
 from archec.gather.options import Budget, Options
 from archec.gather.run import dry_run as run_dry
@@ -141,6 +138,11 @@ def gather(
 
 def _ingest_due(config: Config, meter: Meter, wait: bool, seconds: float, started: float) -> Exit:
     """Ingests the data sets that are due, in a run of its own, in what is left of the time."""
+    # Imported here: loading all platforms takes as long as loading the rest of this command.
+    from archec.fileset.run import due_requests, run_ingest
+    from archec.fileset.status import Status
+    from archec.fileset.work import IngestOptions
+
     left = seconds - (time.monotonic() - started) if seconds else 0.0
     lines = due_requests(config, int(time.time())) if left >= 0 else []
     if not lines:
