@@ -5,21 +5,26 @@ What comes from a copy is not trusted: it counts where its sha256 fits, and nowh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Protocol
 from urllib.parse import quote
 
 from archec.config import Config
 from archec.errors import ArchecError, ConfigError, NotHeld, StorageFailed
+from archec.ids import is_url, slash_variant
+from archec.store.directories import Directories
 from archec.store.durable import storage_errors
-from archec.store.journal_reader import open_plain
-from archec.store.layout import DESCRIPTOR, RUNS, Layout, open_layout
-from archec.store.reader import open_obi
-from archec.web.door import EXPECTED, BlockingClient, Policy, fault_of, named, open_blocking_client
+from archec.store.journal_reader import journals, open_plain
+from archec.store.layout import DESCRIPTOR, RUNS, Layout, fanout_of, open_layout
+from archec.store.reader import follow, open_obi
+from archec.web.door import EXPECTED, BlockingClient, Policy, Response, fault_of, named, open_blocking_client
 
 _CHUNK = 1 << 18
+_MOST_DESCRIPTOR, _MOST_LISTING = 1 << 16, 1 << 26
+_LISTED = re.compile(rb"""href=["']?(?:\./)?(0|[1-9][0-9]{0,17})\.jsonl(?:\.gz)?["' >]""", re.I)
 
 
 class Copy(Protocol):
@@ -31,9 +36,36 @@ class Copy(Protocol):
         """The bytes noted of an obi at ``tist``. Raises NotHeld, or another ArchecError, before or between them."""
         ...
 
+    def size(self, tist: int, id: str) -> int | None:  # noqa: A002
+        """The size in bytes of what was noted of an obi at ``tist``, redirects followed; None where it is not there,
+        -1 where that is not known."""
+        ...
+
     def journal(self, name: str) -> Iterator[bytes]:
         """The bytes of a journal's file, as they lie there. Raises as :meth:`obi` does."""
         ...
+
+    def has_journal(self, run: int) -> bool:
+        """Whether the journal of a run is there."""
+        ...
+
+    def runs(self) -> list[int] | None:
+        """The runs that have journals, in their order; None where the journals cannot be listed."""
+        ...
+
+
+def fetch_journal(copy: Copy, run: int, folder: Path) -> Path:
+    """Puts a copy's journal of a run into a folder, in the form that it has there. Raises NotHeld where it has none."""
+    for name in (f"{run}.jsonl.gz", f"{run}.jsonl"):
+        path = folder / name
+        try:
+            with storage_errors(path), path.open("wb") as file:
+                for data in copy.journal(name):
+                    file.write(data)
+            return path
+        except NotHeld:
+            path.unlink()
+    raise NotHeld(f"{copy.where}: has no journal of run {run}")
 
 
 @contextmanager
@@ -50,20 +82,47 @@ def open_copy(where: str, layout: Layout, config: Config) -> Iterator[Copy]:
     theirs = open_layout(Path(where))
     if theirs.root.resolve() == layout.root.resolve():
         raise ConfigError(f"{where}: is this archive itself, not a second copy of it")
-    if theirs.fanout != layout.fanout:
+    _same_layout(where, theirs.fanout, layout)
+    with closing(DirectoryCopy(theirs)) as copy:
+        yield copy
+
+
+def _same_layout(where: str, fanout: int, layout: Layout) -> None:
+    """Raises :class:`ConfigError` where a copy keeps its obis at other paths."""
+    if fanout != layout.fanout:
         raise ConfigError(
-            f"{where}: has a fan-out of {theirs.fanout}, and {layout.root} one of {layout.fanout}: it is no copy of it",
+            f"{where}: has a fan-out of {fanout}, and {layout.root} one of {layout.fanout}: it is no copy of it",
             hint="was layout.json replaced in one of the two? Nothing was written",
         )
-    yield DirectoryCopy(theirs)
 
 
 class DirectoryCopy:
-    """An archive folder; read with the same care as the archive itself."""
+    """An archive folder; read with the same care as the archive itself. To be closed."""
 
     def __init__(self, layout: Layout) -> None:
-        self._layout = layout
+        self._layout, self._directories = layout, Directories(layout)
         self.where = str(layout.root)
+
+    def close(self) -> None:
+        """Closes directories."""
+        self._directories.close()
+
+    def size(self, tist: int, id: str) -> int | None:  # noqa: A002
+        """See :class:`Copy`."""
+        chain = follow(self._directories, self._layout.path(tist, id), id)
+        if chain.fault is not None:
+            return None
+        where = self._layout.root / chain.path
+        with storage_errors(where):
+            return where.lstat().st_size
+
+    def has_journal(self, run: int) -> bool:
+        """See :class:`Copy`."""
+        return run in (self.runs() or ())
+
+    def runs(self) -> list[int] | None:
+        """See :class:`Copy`."""
+        return [journal.tist for journal in journals(self._layout)]
 
     def obi(self, tist: int, id: str) -> Iterator[bytes]:  # noqa: A002
         """See :class:`Copy`."""
@@ -91,12 +150,35 @@ class UrlCopy:
         self._layout, self._client = layout, client
         self.where = url.rstrip("/")
         try:
-            b"".join(self._get(DESCRIPTOR))
+            descriptor = _at_most(self._get(DESCRIPTOR), _MOST_DESCRIPTOR)
         except ArchecError as error:
             raise ConfigError(
                 f"{self.where}: is not the URL of an archive folder: {error.message}",
                 hint=f"its {DESCRIPTOR} must be there to be fetched",
             ) from error
+        _same_layout(self.where, fanout_of(descriptor, f"{self.where}/{DESCRIPTOR}"), layout)
+
+    def size(self, tist: int, id: str) -> int | None:  # noqa: A002
+        """See :class:`Copy`."""
+        for name in (id, slash_variant(id) if is_url(id) else None):
+            if name is not None:
+                response = self._head(self._layout.path(tist, name))
+                if response is not None:
+                    length = response.headers.get("Content-Length", "")
+                    return int(length) if length.isascii() and length.isdigit() else -1
+        return None
+
+    def has_journal(self, run: int) -> bool:
+        """See :class:`Copy`."""
+        return any(self._head(f"{RUNS}/{run}{end}") is not None for end in (".jsonl.gz", ".jsonl"))
+
+    def runs(self) -> list[int] | None:
+        """See :class:`Copy`: what the page names that the server makes of the folder, where it makes one."""
+        try:
+            page = _at_most(self._get(f"{RUNS}/"), _MOST_LISTING)
+        except (NotHeld, StorageFailed):
+            return None
+        return sorted({int(name) for name in _LISTED.findall(page)}) or None
 
     def obi(self, tist: int, id: str) -> Iterator[bytes]:  # noqa: A002
         """See :class:`Copy`."""
@@ -105,6 +187,19 @@ class UrlCopy:
     def journal(self, name: str) -> Iterator[bytes]:
         """See :class:`Copy`."""
         return self._get(f"{RUNS}/{name}")
+
+    def _head(self, path: str) -> Response | None:
+        """The answer to HEAD, None where nothing is there."""
+        url = f"{self.where}/{quote(path)}"
+        try:
+            response = self._client.head(url, extensions=named(self.where), follow_redirects=True)
+        except EXPECTED as error:
+            raise StorageFailed(f"{url}: {fault_of(error).message}") from error
+        if response.status_code in (404, 410):
+            return None
+        if response.status_code != 200:
+            raise StorageFailed(f"{url}: HTTP status {response.status_code}")
+        return response
 
     def _get(self, path: str) -> Iterator[bytes]:
         url = f"{self.where}/{quote(path)}"
@@ -117,3 +212,13 @@ class UrlCopy:
                 yield from response.iter_raw()
         except EXPECTED as error:
             raise StorageFailed(f"{url}: {fault_of(error).message}") from error
+
+
+def _at_most(parts: Iterable[bytes], limit: int) -> bytes:
+    """The bytes of an answer. Raises :class:`StorageFailed` where there are more than ``limit``."""
+    data = bytearray()
+    for part in parts:
+        data += part
+        if len(data) > limit:
+            raise StorageFailed(f"the answer is larger than {limit:,} bytes")
+    return bytes(data)

@@ -135,26 +135,17 @@ class Repair:
 
         Raises an ArchecError that says why it could not be. Only within :meth:`at_work`.
         """
+        from archec.audit.copies import fetch_journal
+
         with storage_errors(self._archive.work):
             self._archive.work.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="audit-", dir=self._archive.work) as scratch:
-                candidate = self._fetched(tist, Path(scratch))
+                candidate = fetch_journal(self._copy, tist, Path(scratch))
                 run = next((run for run in self._catalogue.runs() if run.tist == tist), None)
                 objection = journal_objection(candidate, ours, tist, run, self._catalogue.position())
                 if objection:
                     raise CorruptArchive(f"the copy's journal does not fit: {objection}")
                 return self._placed(candidate, ours)
-
-    def _fetched(self, tist: int, scratch: Path) -> Path:
-        for name in (f"{tist}.jsonl.gz", f"{tist}.jsonl"):
-            try:
-                with (scratch / name).open("wb") as file:
-                    for data in self._copy.journal(name):
-                        file.write(data)
-                return scratch / name
-            except NotHeld:
-                continue
-        raise NotHeld("the copy has no journal of this run")
 
     def _placed(self, candidate: Path, ours: Path | None) -> str:
         runs, disk = self._layout.runs, self._disk

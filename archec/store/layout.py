@@ -123,13 +123,7 @@ def open_layout(root: str | Path) -> Layout:
         ) from None
     except OSError as error:
         raise failure(error, path) from error
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CorruptArchive(f"{path}: is not JSON", hint=f"{NAMASTE} says what belongs there") from error
-    if not isinstance(found, dict):
-        raise CorruptArchive(f"{path}: must hold one JSON object")
-    return Layout(root, _fanout(found, path))
+    return Layout(root, fanout_of(data, str(path)))
 
 
 def open_store(config: Config) -> Layout:
@@ -143,7 +137,14 @@ def open_store(config: Config) -> Layout:
         raise ConfigError(f"{config.place('object_store')}: {error.message}", hint=hint) from error
 
 
-def _fanout(found: dict[str, object], path: Path) -> int:
+def fanout_of(descriptor: bytes, path: str) -> int:
+    """The fan-out that the bytes of a descriptor state; ``path`` names it. Raises as :func:`open_layout`."""
+    try:
+        found = json.loads(descriptor)
+    except (ValueError, RecursionError) as error:
+        raise CorruptArchive(f"{path}: is not JSON", hint=f"{NAMASTE} says what belongs there") from error
+    if not isinstance(found, dict):
+        raise CorruptArchive(f"{path}: must hold one JSON object")
     version = found.get("version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise CorruptArchive(f"{path}: has no version")

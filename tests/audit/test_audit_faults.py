@@ -5,12 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple
 
 import pytest
@@ -420,23 +417,6 @@ def test_two_journals_exchanged(world: World) -> None:
 
 
 # -- copies behind a web server -------------------------------------------------------------------
-
-
-@pytest.fixture
-def served(pristine: World) -> Iterator[str]:
-    """The URL of the sound archive's folder."""
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
-            """Nothing to the terminal."""
-
-    handler = partial(Quiet, directory=str(pristine.config.store_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-        server.shutdown()
-        thread.join()
 
 
 def test_repair_from_a_url(served: str, world: World, pristine: World) -> None:

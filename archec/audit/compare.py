@@ -1,0 +1,313 @@
+"""Compare: what one copy of an archive has and the other lacks. Two copies that are sound need little reading for that.
+
+The batches of all journals form a chain, so two copies with one equal batch have equal batches before it. The newest
+such batch is found by comparing few journals. What lies in the obi stores is then compared by name and size.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from archec.audit.copies import Copy, DirectoryCopy, fetch_journal
+from archec.audit.disk import MOST
+from archec.audit.expected import Entry, statement_of
+from archec.config import Config
+from archec.errors import ArchecError
+from archec.ids import is_url, slash_variant
+from archec.progress import Meter
+from archec.store.durable import storage_errors
+from archec.store.journal_reader import JournalBatch, journals, read_batches
+from archec.store.layout import RUNS, Layout
+
+RELATIONS = {
+    "equal": "they are equal",
+    "elder": "the copy is the elder one, and this archive has gone on from it",
+    "newer": "this archive is the elder one, and the copy has gone on from it",
+    "fork": "they are equal up to there; then each has gone another way",
+    "unrelated": "they have nothing in common: they are not copies of one archive",
+}
+"""How two copies may relate."""
+
+
+class Difference(NamedTuple):
+    """One thing in which the copies differ: ``what`` (``missing``, ``wrong-size``, ``unreadable``, ``entry``),
+    ``where`` (``here``, ``copy``, or ``both``), the path or the journal, the obi (-1 and empty: none), a sentence."""
+
+    what: str
+    where: str
+    path: str
+    message: str
+    tist: int = -1
+    id: str = ""
+
+    def as_value(self) -> dict[str, Any]:
+        """The JSON object that the command prints."""
+        value: dict[str, Any] = {"difference": self.what, "where": self.where, "path": self.path}
+        if self.tist >= 0:
+            value |= {"tist": self.tist, "id": self.id}
+        return value | {"message": self.message}
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.path}: {self.message}"
+
+
+class Batch(NamedTuple):
+    """A batch of the chain: its run, its number, its sha256."""
+
+    run: int
+    n: int
+    sha256: str
+
+
+@dataclass(slots=True)
+class Rest:
+    """What one copy has behind the last common batch."""
+
+    runs: int = 0
+    batches: int = 0
+    entries: int = 0
+
+
+@dataclass(slots=True)
+class CopyReport:
+    """How two copies relate; ``common`` is the last batch that both have, ``files`` how many were looked at in both,
+    ``unlisted`` whether the copy may have later runs that cannot be known."""
+
+    relation: str = "equal"
+    common: Batch | None = None
+    here: Rest = field(default_factory=Rest)
+    copy: Rest = field(default_factory=Rest)
+    files: int = 0
+    unlisted: bool = False
+    seconds: float = 0.0
+    differences: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def sound(self) -> bool:
+        """Whether one of the two is all of the other, so far as that goes."""
+        return self.relation in ("equal", "elder", "newer") and not self.differences
+
+    def as_value(self) -> dict[str, Any]:
+        """The last JSON line."""
+        common = {"run": self.common.run, "batch": self.common.n, "sha256": self.common.sha256} if self.common else None
+        rests = {
+            name: {"runs": rest.runs, "batches": rest.batches, "entries": rest.entries}
+            for name, rest in (("here", self.here), ("copy", self.copy))
+        }
+        return {
+            "summary": "compare", "sound": self.sound, "relation": self.relation, "common": common, **rests,
+            "files": self.files, "unlisted": self.unlisted, "seconds": round(self.seconds, 3),
+            "differences": dict(sorted(self.differences.items())),
+        }  # fmt: skip
+
+
+Reporter = Callable[[Difference], None]
+"""Called with each difference as it comes."""
+
+
+def compare(
+    config: Config, layout: Layout, copy: Copy, meter: Meter, report: Reporter, *, files: bool = True
+) -> CopyReport:
+    """Compares an archive with a copy of it, and reports each difference as it comes; changes nothing.
+
+    ``files``: names and sizes in the obi stores, too. Raises :class:`archec.errors.CorruptJournal` where a journal that
+    is needed is not sound: what is compared are sound copies.
+    """
+    began, result = time.monotonic(), CopyReport()
+
+    def reported(difference: Difference) -> None:
+        result.differences[difference.what] += 1
+        report(difference)
+
+    with storage_errors(config.work_path):
+        config.work_path.mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryDirectory(prefix="audit-", dir=config.work_path) as scratch,
+            closing(DirectoryCopy(layout)) as own,
+        ):
+            _Comparing(layout, own, copy, Path(scratch), meter, reported, result).go(files=files)
+    result.seconds = time.monotonic() - began
+    return result
+
+
+class _Side:
+    """The journals of one copy, in the order of their runs; ``path_of`` gives the path at which one can be read."""
+
+    def __init__(self, name: str, copy: Copy, runs: Sequence[int], path_of: Callable[[int], Path]) -> None:
+        self.name, self.copy, self.runs = name, copy, runs
+        self._path_of = path_of
+
+    def batches(self, run: int) -> Iterator[JournalBatch]:
+        """The batches of a run's journal."""
+        return read_batches(self._path_of(run))
+
+    def first(self, run: int) -> str:
+        """The sha256 of the first batch of a run; empty where there is none."""
+        return next((batch.sha256 for batch in self.batches(run)), "")
+
+    def after(self, common: Batch | None) -> Iterator[tuple[int, JournalBatch]]:
+        """The batches behind the last common one, with their runs."""
+        for run in self.runs:
+            if common is None or run >= common.run:
+                for batch in self.batches(run):
+                    if common is None or (run, batch.n) > (common.run, common.n):
+                        yield run, batch
+
+
+class _Comparing:
+    def __init__(
+        self,
+        layout: Layout,
+        own: Copy,
+        copy: Copy,
+        scratch: Path,
+        meter: Meter,
+        report: Reporter,
+        result: CopyReport,
+    ) -> None:
+        self._layout, self._meter, self._report, self._result = layout, meter, report, result
+        ours, theirs = {journal.tist: journal.path for journal in journals(layout)}, copy.runs()
+        result.unlisted = theirs is None
+        if theirs is None:
+            theirs = [run for run in ours if copy.has_journal(run)]
+        self._here = _Side("here", own, list(ours), ours.__getitem__)
+        self._there = _Side("copy", copy, theirs, self._fetched)
+        self._copy, self._scratch, self._fetched_path = copy, scratch, scratch / "none"
+
+    def go(self, *, files: bool) -> None:
+        result = self._result
+        result.common = self._last_common()
+        self._journals(result.common)
+        self._meter.phase("reading what follows", None)
+        ours, theirs = self._entries_after(self._here, result.here), self._entries_after(self._there, result.copy)
+        if result.common is None and (result.here.batches or result.copy.batches):
+            result.relation = "unrelated"
+            return
+        if result.here.batches and result.copy.batches:
+            result.relation = "fork"
+            self._different_entries(ours, theirs)
+        elif result.here.batches or result.copy.batches:
+            result.relation = "elder" if result.here.batches else "newer"
+        if files and result.common is not None:
+            self._files(result.common)
+
+    # -- journals ---------------------------------------------------------------------------------
+
+    def _fetched(self, run: int) -> Path:
+        """The path of the copy's journal of a run; the one that was fetched last is kept until the next."""
+        if self._fetched_path.name.partition(".")[0] != str(run):
+            self._fetched_path.unlink(missing_ok=True)
+            self._fetched_path = fetch_journal(self._copy, run, self._scratch)
+        return self._fetched_path
+
+    def _last_common(self) -> Batch | None:
+        """The last batch that both have: the newest run that begins alike is sought, the newest of all first."""
+        self._meter.phase("comparing heads", None)
+        both = sorted(set(self._here.runs) & set(self._there.runs))
+        known, low, high, middle = 0, 0, len(both), len(both) - 1
+        while low < high:  # those before low begin alike, those from high on do not
+            self._meter.at(known, f"run {both[middle]}")
+            known += 1
+            first = self._here.first(both[middle])
+            if first and first == self._there.first(both[middle]):
+                low = middle + 1
+            else:
+                high = middle
+            middle = (low + high) // 2
+        if not low:
+            return None
+        run, common = both[low - 1], None
+        for ours, theirs in zip(self._here.batches(run), self._there.batches(run), strict=False):
+            if ours.sha256 != theirs.sha256:
+                break
+            common = Batch(run, ours.n, ours.sha256)
+        return common
+
+    def _journals(self, common: Batch | None) -> None:
+        """Journals before the last common batch that one copy has not."""
+        if common is None:
+            return
+        for side, other in ((self._here, self._there), (self._there, self._here)):
+            for run in sorted(set(other.runs) - set(side.runs)):
+                if run < common.run:
+                    self._report(Difference("missing", side.name, f"{RUNS}/{run}.jsonl.gz", f"not {_in(side.name)}"))
+
+    def _entries_after(self, side: _Side, rest: Rest) -> dict[tuple[int, str], str]:
+        """Counts what a copy has behind the last common batch; its entries, as far as memory allows."""
+        found: dict[tuple[int, str], str] = {}
+        last = -1
+        for run, batch in side.after(self._result.common):
+            rest.runs += run != last
+            rest.batches += 1
+            last = run
+            for entry in _entries(batch, run):
+                rest.entries += 1
+                if len(found) < MOST:
+                    found[entry.tist, entry.id] = entry.sha256
+            self._meter.at(rest.entries, f"run {run}")
+        return found
+
+    def _different_entries(self, here: dict[tuple[int, str], str], there: dict[tuple[int, str], str]) -> None:
+        for tist, obi in sorted(here.keys() | there.keys()):
+            ours, theirs = here.get((tist, obi)), there.get((tist, obi))
+            if ours == theirs:
+                continue
+            where = "copy" if ours is None else "here" if theirs is None else "both"
+            says = {"copy": f"only the copy has it: {theirs}", "here": f"only this archive has it: {ours}"}
+            message = says.get(where, f"{ours} here, {theirs} in the copy")
+            self._report(Difference("entry", where, self._layout.path(tist, obi), message, tist, obi))
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def _files(self, common: Batch) -> None:
+        """Looks for all that the common journals name in both copies."""
+        self._meter.phase("comparing files", None)
+        for run in self._here.runs:
+            if run > common.run:
+                return
+            for batch in self._here.batches(run):
+                if (run, batch.n) > (common.run, common.n):
+                    return
+                for entry in _entries(batch, run):
+                    self._look(entry)
+                    self._result.files += 1
+                self._meter.at(self._result.files, f"run {run}")
+
+    def _look(self, entry: Entry) -> None:
+        sizes: list[int | None] = []
+        for side in (self._here, self._there):
+            try:
+                sizes.append(side.copy.size(entry.tist, entry.id))
+            except ArchecError as error:
+                self._differs("unreadable", side.name, entry, error.message)
+                sizes.append(entry.size)
+        if sizes == [None, None] and is_url(entry.id) and entry.target == slash_variant(entry.id):
+            return  # a redirect by a final slash only has a name only where there is something to lead to
+        wanted = entry.size if entry.size >= 0 else next((size for size in sizes if size is not None), None)
+        for side, size in zip((self._here, self._there), sizes, strict=True):
+            if size is None:
+                self._differs("missing", side.name, entry, f"not {_in(side.name)}")
+            elif size not in (wanted, -1):
+                self._differs("wrong-size", side.name, entry, f"{size} bytes {_in(side.name)}, not {wanted}")
+
+    def _differs(self, what: str, where: str, entry: Entry, message: str) -> None:
+        path = self._layout.path(entry.tist, entry.id)
+        self._report(Difference(what, where, path, message, entry.tist, entry.id))
+
+
+def _entries(batch: JournalBatch, run: int) -> Iterator[Entry]:
+    for line in batch.lines:
+        said = statement_of(line, f"run {run}, batch {batch.n}")
+        if said is not None:
+            yield from said.entries()
+
+
+def _in(name: str) -> str:
+    return "in this archive" if name == "here" else "in the copy"

@@ -1,0 +1,71 @@
+"""``archec compare``: this archive and a copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from archec.audit.compare import RELATIONS, CopyReport, Difference
+from archec.audit.compare import compare as compare_copies
+from archec.cli.common import config_option, json_option
+from archec.config import load
+from archec.errors import Exit
+from archec.store.layout import open_store
+from archec.terminal.output import echo, echo_json
+from archec.terminal.progress import meter_for
+from archec.tist import iso
+from archec.units import human_duration
+
+
+@click.command()
+@click.argument("copy", metavar="DIR|URL")
+@click.option("--heads", is_flag=True, help="Compare journals only, and not what lies in the obi store.")
+@json_option
+@config_option
+@click.pass_context
+def compare(context: click.Context, copy: str, heads: bool, as_json: bool, config_file: Path | None) -> None:
+    """Compare this archive with a copy of it: a folder, or a web server that serves one.
+
+    Finds the last batch of the journals that both have, and from there which of them has gone on; or, where both have,
+    what each noted since. Then names and sizes of all files that both should have; no file is read. Both must be
+    sound, which 'archec check' and 'archec verify' say. Exits with 6 if the copies went different ways, or a file is
+    missing or of another size; one that is only older is in order.
+
+    Example: archec compare /mnt/copy/archec
+    """
+    from archec.audit.copies import open_copy  # imports an HTTP client, which few need
+
+    config = load(config_file)
+    layout = open_store(config)
+
+    def show(difference: Difference) -> None:
+        if as_json:
+            echo_json(difference.as_value())
+        else:
+            echo(str(difference))
+
+    with open_copy(copy, layout, config) as other, meter_for() as meter:
+        found = compare_copies(config, layout, other, meter, show, files=not heads)
+    if as_json:
+        echo_json(found.as_value())
+    else:
+        for line in _lines(found):
+            echo(line)
+    context.exit(Exit.DONE if found.sound else Exit.CORRUPT)
+
+
+def _lines(found: CopyReport) -> Iterator[str]:
+    if found.common is not None:
+        run, n, sha256 = found.common
+        yield f"The last common batch is batch {n} of run {run} ({iso(run)}), {sha256}:"
+    yield f"{RELATIONS[found.relation]}."
+    for name, rest in (("This archive", found.here), ("The copy", found.copy)):
+        if rest.batches:
+            yield f"  {name} has {rest.entries:,} entries in {rest.batches:,} batches of {rest.runs:,} runs since."
+    if found.unlisted:
+        yield "  The server does not list the folder of journals: whether the copy has later runs is not known."
+    if found.files or found.differences:
+        what = ", ".join(f"{count:,} {code}" for code, count in sorted(found.differences.items())) or "no difference"
+        yield f"Compared {found.files:,} files by name and size, in {human_duration(found.seconds)}: {what}."
