@@ -11,6 +11,7 @@ from archec.archive.conclusions import evidence_of, judge_again
 from archec.archive.follow import LastRun
 from archec.archive.opening import Archive
 from archec.archive.report import Report, Totals
+from archec.archive.retracting import conclude_without
 from archec.archive.runs import recounted, stored_before
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet
@@ -45,7 +46,9 @@ def _conclude(archive: Archive, last: LastRun, start: RunStart, committer: Commi
     """
     catalogue = archive.catalogue
     evidence = evidence_of(catalogue)
-    if start.kind != "gather":
+    if "visits" in start.options:
+        conclude_without(archive, int(start.options["visits"]), start.tist, committer)
+    elif start.kind != "gather":
         judge_again(catalogue, None, evidence, start.tist, committer)
     elif not last.merged and start.data_set:
         noted = _noted(last)

@@ -57,6 +57,8 @@ def recounted(last: LastRun, start: RunStart) -> Report:
     for record in _records(last):
         if isinstance(record, RunEnd):
             ends -= 1
+        elif start.kind == "retract":
+            continue
         elif record.kind == "fobi":
             report.visited(record)
             if not ends:

@@ -88,6 +88,7 @@ class Inspector:
         self._layout, self._catalogue, self._pace = layout, catalogue, pace
         self._directories = Directories(layout)
         self._evidence: Evidence | None = None
+        self._retracted: set[int] = set()
         self._buffer = memoryview(bytearray(_READ))
         self._views: Sequence[memoryview] = (self._buffer,)
         self._paced = pace.limits
@@ -102,14 +103,21 @@ class Inspector:
         for entry, path in zip(entries, paths, strict=True):
             theirs = objection(entry, known.get(entry.id)) if catalogue is not None else None
             if theirs is not None and catalogue is not None:
-                self._evidence = self._evidence or evidence_of(catalogue)
-                theirs = None if is_claimed(catalogue, self._evidence, entry) else theirs
+                theirs = None if self._is_explained(catalogue, entry) else theirs
             wrong = self._look(entry, path)
             if theirs is not None:
                 findings.append(_settled(entry, path, wrong, theirs))
             elif wrong:
                 findings += wrong
         return findings
+
+    def _is_explained(self, catalogue: Catalogue, entry: Entry) -> bool:
+        """Whether a history does not have an entry because another claim counts, or because the run that noted it does
+        not."""
+        if self._evidence is None:
+            self._evidence = evidence_of(catalogue)
+            self._retracted = {run.tist for run in catalogue.runs() if run.retracted}
+        return entry.tist in self._retracted or is_claimed(catalogue, self._evidence, entry)
 
     def inspect_one(self, entry: Entry, *, compare: bool = True) -> Finding | None:
         """What is wrong with one entry, None where nothing is."""

@@ -142,6 +142,10 @@ def _fold_runs(records: Sequence[Record], known: Known) -> list[Run]:
             run = runs.get(record.tist) or _known_run(record.tist, known)
             report = text_of(record.report).decode()
             runs[record.tist] = msgspec.structs.replace(run, state=record.state, report=report)
+        elif isinstance(record, Retraction) and record.visits:
+            run = runs.get(record.run) or _known_run(record.run, known)
+            reason = "" if record.undo else record.reason
+            runs[record.run] = msgspec.structs.replace(run, retracted=reason)
     return list(runs.values())
 
 
@@ -150,7 +154,7 @@ def _fold_data_sets(records: Sequence[Record], known: Known) -> list[DataSet]:
     for record in records:
         if isinstance(record, DataSetRead):
             data_sets[record.data_set.run] = record.data_set
-        elif isinstance(record, Retraction):
+        elif isinstance(record, Retraction) and not record.visits:
             wanted = record.run
             found = data_sets.get(wanted) or next((item for item in known.data_sets() if item.run == wanted), None)
             if found is not None:

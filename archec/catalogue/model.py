@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from archec.history import History
 from archec.tist import MAX_TIST
@@ -155,6 +156,25 @@ class Visit(Struct, frozen=True, omit_defaults=True):
     def gone_when(self) -> int:
         """When the first visit in a row found the file gone, by the clock."""
         return self.gone_clock or self.gone_since
+
+    def following(self, before: Visit | None, *, failed: bool) -> Visit:
+        """This visit, which saw no contents, as the one after ``before``: what is known of the contents stays, and the
+        visits in a row are counted on; ``failed``: it is one of those that came to nothing."""
+        before = before or Visit(0, "")
+        gone = self.outcome == "gone"
+        first = gone and not before.gone_since
+        return replace(
+            self,
+            etag=before.etag,
+            modified=before.modified,
+            gone_since=self.tist if first else before.gone_since,
+            gone_clock=self.clock if first else before.gone_clock,
+            gone=before.gone + gone,
+            fails=before.fails + failed,
+            checked=before.checked,
+            read=before.read,
+            tags=self.tags or before.tags,
+        )
 
 
 class HostState(Struct, frozen=True, omit_defaults=True):
@@ -382,7 +402,7 @@ class Run(Struct, frozen=True):
     ``kind`` is ``gather`` for what reads a data set. ``state``: ``running``, ``done``, ``held-back``, ``budget``,
     ``network-down``, ``interrupted``, ``damaged`` or ``failed``. ``form`` is that of its data set, ``directory`` or
     ``tarball``, ``source`` its absolute path; ``options`` and ``report`` are JSON text, ``report`` empty while it
-    runs.
+    runs. ``retracted`` is the reason why its visits to files do not count.
     """
 
     tist: int
@@ -393,6 +413,7 @@ class Run(Struct, frozen=True):
     source: str = ""
     options: str = "{}"
     report: str = ""
+    retracted: str = ""
 
 
 class FilesetManifestFile(Struct, frozen=True):

@@ -12,7 +12,7 @@ not what was computed on the way. One JSON object a line, with its ``type``:
 ``ingest``     what an ingest of a base URL came to
 ``host``       what is known against a host from now on: until when it is not to be asked, how often it failed
 ``held-back``  losses that wait for a decision
-``retract``    a data set is not to be believed, or is again
+``retract``    a data set, or a run's visits to files, are not to be believed, or are again
 ``end``        the run ended (or paused): state and report
 =============  =====================================================================================
 
@@ -143,11 +143,13 @@ class LossesHeldBack(Struct, frozen=True, tag_field="type", tag="held-back"):
 
 
 class Retraction(Struct, frozen=True, tag_field="type", tag="retract"):
-    """The data set that ``run`` read first is not to be believed, for a ``reason``; with ``undo`` it is again."""
+    """The data set that ``run`` read first is not to be believed, for a ``reason``; with ``undo`` it is again. With
+    ``visits`` it is not the data set, but the run's visits to files."""
 
     run: int
     reason: str
     undo: bool = False
+    visits: bool = False
 
 
 class RunEnd(Struct, frozen=True, tag_field="type", tag="end"):

@@ -1,4 +1,4 @@
-"""``archec retract``: a data set does not count any more."""
+"""``archec retract``: a data set, or a run's visits to files, do not count any more."""
 
 from __future__ import annotations
 
@@ -7,31 +7,53 @@ from pathlib import Path
 import click
 
 from archec.cli.common import config_option, json_option
-from archec.config import load
+from archec.config import Config, load
 from archec.errors import UsageError
 from archec.gather.retract import retract as retract_data_set
+from archec.gather.retract import retract_visits
 from archec.terminal.output import echo, echo_json
 from archec.tist import iso
 
 
 @click.command()
 @click.argument("data_set", metavar="RUN|SHA256")
+@click.option("--visits", is_flag=True, help="Retract the visits of RUN to files, not its data set.")
 @click.option("--reason", metavar="TEXT", help="Why: it is journalled, and shown to whoever would gather it again.")
 @click.option("--undo", is_flag=True, help="Make it count again.")
 @json_option
 @config_option
-def retract(data_set: str, reason: str | None, undo: bool, as_json: bool, config_file: Path | None) -> None:
+def retract(
+    data_set: str, visits: bool, reason: str | None, undo: bool, as_json: bool, config_file: Path | None
+) -> None:
     """Make a data set not count, because it turned out wrong: misdated, or not RePEc.
 
     It is named by the run that read it, or by the sha256 of its file (eight digits are enough). The histories of
     templates become those of an archive that never saw it; bytes stay, and so do visits to files.
+
+    With --visits it is what a run concluded of files that does not count: its clock was wrong, or a login page of the
+    network answered for every host. Histories of files become those of an archive that did not make these visits;
+    bytes stay, and the files are due at once.
     """
     if not (reason or undo):
         raise UsageError("a retraction needs a reason", hint="give one with --reason")
+    what = "counts again" if undo else "is retracted"
+    if visits:
+        _visits(load(config_file), data_set, reason or "", undo=undo, as_json=as_json)
+        return
     done = retract_data_set(load(config_file), data_set, reason or "", undo=undo)
     if as_json:
         echo_json({"run": done.run, "data_set": done.data_set.run, "tist": done.data_set.tist, "changed": done.changed})
         return
-    what = "counts again" if undo else "is retracted"
     name = f"{done.data_set.name} of {iso(done.data_set.tist)}"
     echo(f"{name} {what} by run {done.run}: {done.changed:,} templates changed")
+
+
+def _visits(config: Config, run: str, reason: str, *, undo: bool, as_json: bool) -> None:
+    if not run.isdecimal():
+        raise UsageError(f"{run!r} is not a run", hint="'archec runs' lists them")
+    by, done = retract_visits(config, int(run), reason, undo=undo)
+    if as_json:
+        echo_json({"run": by, "visits": int(run), **done._asdict()})
+        return
+    what = "count again" if undo else "are retracted"
+    echo(f"The visits of run {run} {what} by run {by}: {done.changed:,} files changed, {done.due:,} are due")

@@ -1,6 +1,7 @@
-"""Retraction: a data set that turned out wrong does not count any more; and its undoing.
+"""Retraction: a data set that turned out wrong, or a run's visits to files, do not count any more; and its undoing.
 
-Nothing is removed: claims and bytes stay, and what the archive concludes is what follows from the other data sets.
+Nothing is removed: claims and bytes stay, and what the archive concludes is what follows from the other data sets and
+visits.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from archec.archive.conclusions import evidence_of, judge_again
+from archec.archive.retracting import Withdrawn, conclude_without
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet
 from archec.catalogue.records import Retraction
@@ -49,6 +51,26 @@ def retract(config: Config, wanted: str, reason: str, *, undo: bool = False) -> 
             changed = judge_again(catalogue, None, evidence_of(catalogue), report.run, decision.committer)
             report.message = f"{changed:,} templates have another history"
     return Retracted(report.run, data_set, changed)
+
+
+def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False) -> tuple[int, Withdrawn]:
+    """Makes the visits of a gathering not count, or count again: the run that does so, and what it came to.
+
+    Raises :class:`NotHeld` where there is no such gathering, :class:`UsageError` where nothing would change.
+    """
+    with locked(config, "retract") as archive:
+        found = next(iter(archive.catalogue.newest_runs(run + 1, 1)), None)
+        if found is None or found.tist != run or found.kind != "gather":
+            raise NotHeld(f"{run}: no run that visits files", hint="'archec runs' lists them")
+        if bool(found.retracted) != undo:
+            said = f"are retracted: {found.retracted}" if found.retracted else "are not retracted"
+            raise UsageError(f"the visits of run {run} ({iso(run)}) {said}")
+        with deciding(archive, "retract", {"visits": run, "reason": reason, "undo": undo}) as decision:
+            decision.journal(Retraction(run, reason, undo, visits=True))
+            report = decision.report
+            done = conclude_without(archive, run, report.run, decision.committer)
+            report.message = f"{done.changed:,} files have another history; {done.due:,} are due"
+    return report.run, done
 
 
 def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:

@@ -147,22 +147,9 @@ def _held(config: Config, fobi: Obi, seen: VisitResult, visit: Visit, *, keep: b
 
 
 def _failed(config: Config, fobi: Obi, seen: VisitResult, visit: Visit) -> Effect:
-    before, hop = fobi.visit or Visit(0, ""), seen.hop
-    gone = visit.outcome == "gone"
-    first = gone and not before.gone_since
-    visit = replace(
-        visit,
-        etag=before.etag,
-        modified=before.modified,
-        gone_since=visit.tist if first else before.gone_since,
-        gone_clock=visit.clock if first else before.gone_clock,
-        gone=before.gone + gone,
-        fails=before.fails + (not hop.deferred),
-        checked=before.checked,
-        read=before.read,
-        tags=visit.tags or before.tags,
-    )
-    due = next_due(config, visit, None, lost=not fobi.history.held, deferred=hop.deferred)
+    deferred = seen.hop.deferred
+    visit = visit.following(fobi.visit, failed=not deferred)
+    due = next_due(config, visit, None, lost=not fobi.history.held, deferred=deferred)
     return Effect(_record(fobi, visit, due), visit.outcome, False, None, None)
 
 

@@ -41,7 +41,8 @@ _FINAL: dict[str, Shown] = {
 @dataclass(frozen=True, slots=True)
 class RunView:
     """One run. ``state`` is one of :data:`SHOWN`; ``recorded`` is the word in the catalogue; ``report`` is its
-    report's JSON value, empty where it has none yet; ``resumable``: ``--resume`` would carry on with it."""
+    report's JSON value, empty where it has none yet; ``resumable``: ``--resume`` would carry on with it;
+    ``retracted`` is why its visits do not count."""
 
     run: int
     state: Shown
@@ -53,6 +54,7 @@ class RunView:
     options: str
     report: dict[str, Any] = field(default_factory=dict)
     resumable: bool = False
+    retracted: str = ""
 
     @property
     def seconds(self) -> float | None:
@@ -113,6 +115,7 @@ class RunView:
             with suppress(ValueError):
                 value["options"] = orjson.loads(self.options)
             value["report"] = self.report
+            value["retracted"] = self.retracted
         return value
 
 
@@ -172,7 +175,7 @@ def _view(run: Run) -> RunView:
         report = {}
     view = RunView(
         run.tist, "interrupted", run.state, run.data_set, run.kind, run.form, run.source, run.options,
-        report if isinstance(report, dict) else {},
+        report if isinstance(report, dict) else {}, retracted=run.retracted,
     )  # fmt: skip
     # A run that failed and that nobody resumed is recorded as interrupted, with what it said when it failed.
     return replace(view, state=_FINAL.get(run.state, "failed" if view.message else "interrupted"))

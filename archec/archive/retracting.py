@@ -1,0 +1,223 @@
+"""Retraction of visits: what the archive concludes of files without the visits of some runs.
+
+The catalogue has the last visit to a file only, so the journals are read again. What each visit saw is a fact; the
+history follows from those that count: it does not depend on the order in which runs were retracted, and is what it was
+where a run counts again. Bytes stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import closing
+from itertools import groupby
+from typing import NamedTuple
+
+from msgspec.structs import replace
+from xxhash import xxh3_64_intdigest
+
+from archec.archive.commit import CommitItem, Commits
+from archec.archive.opening import Archive
+from archec.catalogue.fold import fold_obi
+from archec.catalogue.model import HeldBack, HostState, Note, Obi, Version, Visit
+from archec.catalogue.records import HostNoted, LossesHeldBack, ObiChange, RunStart, decode
+from archec.store.durable import storage_errors
+from archec.store.journal_reader import JournalFile, journals, read_batches
+from archec.store.sorting import SortedLines
+from archec.tist import MAX_TIST
+
+_FOBI = b'{"type":"obi","kind":"fobi"'
+_RUN = b'{"type":"run"'
+_BUCKETS = 1 << 24
+
+
+class Withdrawn(NamedTuple):
+    """What a retraction of visits came to: how many files it visited, and how many of them have another history."""
+
+    due: int
+    changed: int
+
+
+class _Seen(NamedTuple):
+    """What a visit saw: a state, or None; ``failed``: it counts as one that came to nothing."""
+
+    visit: Visit
+    state: str | None
+    failed: bool
+
+
+class _Loss(NamedTuple):
+    """A loss: its tist, which is that of the first visit that found the file gone, that of the last, and its note."""
+
+    since: int
+    until: int
+    note: Note
+
+
+class _Facts:
+    """All that the journals say of one file, whatever counts."""
+
+    def __init__(self, changes: Iterable[tuple[ObiChange, bool]]) -> None:
+        self.obi: Obi | None = None
+        self.seen: dict[int, _Seen] = {}
+        self.losses: list[_Loss] = []
+        self._noted: dict[int, tuple[str, Note]] = {}
+        self.versions: dict[str, Version] = {}
+        fails = 0
+        for change, concluded in changes:
+            before: Obi | None = self.obi
+            self.obi = fold_obi(before, change, 0)
+            if change.version is not None:
+                self.versions[change.version.sha256] = change.version
+            if concluded:
+                continue
+            if change.visit is not None:
+                self._visited(change.visit, self.obi, failed=change.visit.fails > fails)
+            for tist, state in change.put.items():
+                if state is not None:
+                    self._noted[tist] = state, change.notes[tist]
+                elif before is not None and before.visit is not None:
+                    self.losses.append(_Loss(tist, before.visit.tist, change.notes[tist]))
+            fails = self.obi.visit.fails if self.obi.visit is not None else 0
+
+    def _visited(self, visit: Visit, obi: Obi, *, failed: bool) -> None:
+        state = obi.history.at(visit.tist) if visit.checked == visit.tist else None
+        self.seen[visit.tist] = _Seen(visit, state, failed)
+
+    def note(self, tist: int, state: str, before: str | None, *, first: bool) -> Note:
+        """The note of an entry: that of the visit, or of the one that brought these bytes."""
+        noted, note = self._noted.get(tist, ("", Note(tist, "")))
+        if noted != state:
+            at, note = max((when, own) for when, (there, own) in self._noted.items() if there == state and when < tist)
+            note = replace(note, run=tist, kind="", at=note.at or at)
+        if before is None:
+            return replace(note, kind="new" if first else "returned")
+        return note if note.kind not in ("", "new", "returned") else replace(note, kind="changed")
+
+
+def conclude_without(archive: Archive, run: int, now: int, to: Commits) -> Withdrawn:
+    """Concludes anew of the files that ``run`` visited what follows from the visits of the runs that are not retracted;
+    they are due at once. ``now`` is the run that does so. What ``run`` held against hosts does not count any more."""
+    out = {item.tist for item in archive.catalogue.runs() if item.retracted}
+    due = changed = 0
+    work = archive.work
+    with storage_errors(work):
+        work.mkdir(parents=True, exist_ok=True)
+    with closing(SortedLines(work)) as lines:
+        _collect(archive, run, lines)
+        for _, group in groupby(lines, key=lambda line: line.partition(b"\0")[0]):
+            facts = _Facts(map(_parsed, group))
+            if run in facts.seen and facts.obi is not None:
+                records = list(_without(facts, facts.obi, out))
+                due += 1
+                changed += any(record.put or record.drop for record in records)
+                for record in records:
+                    to.add(CommitItem(record))
+    if run in out:
+        for host in archive.catalogue.hosts():
+            if host.run == run:
+                to.add(CommitItem(HostNoted(HostState(host.host, now))))
+        if any((item.run, item.kind) == (run, "fobi") and item.groups for item in archive.catalogue.held_back()):
+            to.add(CommitItem(LossesHeldBack(HeldBack(run, "fobi"))))
+    to.commit()
+    return Withdrawn(due, changed)
+
+
+def _collect(archive: Archive, run: int, to: SortedLines) -> None:
+    """The lines of all journals that speak of files that the run visited (and of a few others), sorted by id, then in
+    the order of the journals."""
+    files = journals(archive.layout)
+    wanted = bytearray(_BUCKETS)
+    for journal in files:
+        if journal.tist == run:
+            for change, _ in _changes(journal):
+                wanted[_bucket(change.id)] = 1
+    number = 0
+    for journal in files:
+        for change, line in _changes(journal):
+            number += 1
+            if wanted[_bucket(change.id)]:
+                to.add(b"%s\0%015d%s" % (change.id.encode(), number, line))
+
+
+def _changes(journal: JournalFile) -> Iterator[tuple[ObiChange, bytes]]:
+    """What a journal says of files; each line marked with whether it is a conclusion of a retraction."""
+    mark = b" "
+    for batch in read_batches(journal.path):
+        where = f"{journal.path}, batch {batch.n}"
+        for line in batch.lines:
+            if line.startswith(_RUN):
+                start = decode(line, where)
+                mark = b"r" if isinstance(start, RunStart) and start.kind == "retract" else b" "
+            elif line.startswith(_FOBI):
+                change = decode(line, where)
+                if isinstance(change, ObiChange):
+                    yield change, mark + line
+
+
+def _parsed(line: bytes) -> tuple[ObiChange, bool]:
+    said = line.partition(b"\0")[2]
+    change = decode(said[16:])
+    if not isinstance(change, ObiChange):
+        raise TypeError(f"not of a file: {change!r}")
+    return change, said[15:16] == b"r"
+
+
+def _bucket(obi: str) -> int:
+    return xxh3_64_intdigest(obi.encode()) % _BUCKETS
+
+
+def _without(facts: _Facts, obi: Obi, out: Collection[int]) -> Iterator[ObiChange]:
+    """What makes an obi what it is without the visits of the runs ``out``, and due."""
+    entries, notes = _history(facts, out)
+    visit = _last_visit(facts, out)
+    history = obi.history.as_dict()
+    put = {
+        tist: state for tist, state in entries.items()
+        if history.get(tist, "") != state or obi.notes.get(tist) != notes[tist]
+    }  # fmt: skip
+    drop = tuple(tist for tist in history if tist not in entries)
+    due = obi.due if obi.due > MAX_TIST else 1
+    if not put and not drop and (visit, due) == (obi.visit, obi.due):
+        return
+    change = ObiChange(
+        "fobi", obi.id, put=put, drop=drop, notes={tist: notes[tist] for tist in put}, visit=visit, due=due,
+        kept={} if put else None,
+    )  # fmt: skip
+    new = [facts.versions[state] for state in sorted({*filter(None, put.values())}) if state not in obi.versions]
+    yield replace(change, version=new[0]) if new else change
+    for version in new[1:]:
+        yield replace(change, version=version)
+
+
+def _history(facts: _Facts, out: Collection[int]) -> tuple[dict[int, str | None], dict[int, Note]]:
+    """The entries that follow from the visits that count, and their notes.
+
+    A loss stays if all the visits that found the file gone count: with fewer of them it waits for the next visit.
+    """
+    gone = {tist for tist, seen in facts.seen.items() if seen.visit.outcome == "gone" and tist in out}
+    losses = {
+        loss.since: loss.note for loss in reversed(facts.losses)
+        if not any(loss.since <= tist <= loss.until for tist in gone)
+    }  # fmt: skip
+    seen = {tist: one.state for tist, one in facts.seen.items() if one.state is not None and tist not in out}
+    entries: dict[int, str | None] = {}
+    notes: dict[int, Note] = {}
+    before: str | None = None
+    for tist in sorted({*losses, *seen}):
+        state = seen.get(tist)
+        if state == before:
+            continue
+        entries[tist] = state
+        notes[tist] = losses[tist] if state is None else facts.note(tist, state, before, first=len(entries) == 1)
+        before = state
+    return entries, notes
+
+
+def _last_visit(facts: _Facts, out: Collection[int]) -> Visit:
+    """The last visit that counts, with what is counted over visits; where there is none, one that came to nothing."""
+    last: Visit | None = None
+    for tist, seen in sorted(facts.seen.items()):
+        if tist not in out:
+            comes_to_nothing = seen.state is None and seen.visit.outcome != "doubtful"
+            last = seen.visit.following(last, failed=seen.failed) if comes_to_nothing else seen.visit
+    return last or Visit(max(facts.seen), "doubtful", message="the visits of this run were retracted")

@@ -1,0 +1,157 @@
+"""Retraction of a run's visits: histories of files are those of an archive that did not make them."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from gather_site import Answer, Site, moved, page, pdf
+from gather_support import archec_cli, change, check, histories, lines, make, run, write_papers
+
+from archec.config import Config
+from archec.errors import NotHeld, UsageError
+from archec.gather.retract import retract_visits
+from archec.store import failpoints
+
+REASON = "a login page answered for every host"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with Site() as site:
+        yield site
+
+
+@pytest.fixture
+def config(memory_folder: Callable[[], Path]) -> Config:
+    return make(memory_folder(), {"text.enabled": False})
+
+
+def files(config: Config) -> dict[str, dict[int, str | None]]:
+    return {obi: history for obi, history in histories(config).items() if obi.startswith("http")}
+
+
+def test_a_captive_portal(config: Config, site: Site) -> None:
+    """What it showed is forgotten, also what was known of hosts; the files are due at once; undone, it is back."""
+    site["/a"], site["/b"], site["/to"], site["/new"] = pdf("a", ETag='"a"'), pdf("b"), moved("/b"), page("down", 503)
+    with Site("127.0.0.2") as other:
+        other["/c"] = pdf("c")
+        write_papers(config, [*(site.url(path) for path in ("/a", "/b", "/to", "/new")), other.url("/c")])
+        first = run(config).run
+        before = files(config)
+        site["/a"] = site["/b"] = site["/new"] = page("please log in", ETag='"portal"')
+        other["/c"] = page("busy", 429, **{"Retry-After": "3600"})
+        portal = run(config).run
+        portalled = lines(config)
+        assert retract_visits(config, portal, REASON)[1] == (4, 4)
+        assert files(config) == before
+        check(config)
+        retracted = lines(config)
+        assert retract_visits(config, portal, "it was none", undo=True)[1].changed == 4
+        assert lines(config) == portalled
+        retract_visits(config, portal, REASON)
+        assert lines(config) == retracted
+        site["/a"], site["/b"], site["/new"], other["/c"] = pdf("a", ETag='"a"'), pdf("b"), pdf("new"), pdf("c")
+        patient = change(config, {"fetch.revisit_min": "30d", "text.enabled": False})
+        assert dict(run(patient).fobis) == {"new": 1, "same": 3, "not-modified": 1}
+        assert dict(site.asked)["/a"]["if-none-match"] == '"a"', "what the portal sent is no validator"
+    check(config)
+    assert f"its visits do not count: {REASON}" in archec_cli(config, "runs", portal).out.decode()
+    refused = ((portal, False, "are retracted"), (first, True, "are not"), (portal + 1, False, "no run"))
+    for wanted, undo, message in refused:
+        with pytest.raises((UsageError, NotHeld), match=message):
+            retract_visits(config, wanted, REASON, undo=undo)
+    for command in ("verify", "check"):
+        done = archec_cli(config, command)
+        assert done.code == 0, done.out
+
+
+def test_a_loss_that_rests_on_it(config: Config, site: Site) -> None:
+    site["/a"] = pdf("a")
+    write_papers(config, [site.url("/a")])
+    run(config)
+    before = files(config)
+    del site.answers["/a"]
+    runs = [run(config).run, run(config).run]
+    lost = files(config)
+    assert lost[site.url("/a")][runs[0]] is None
+    for one in runs:
+        retract_visits(config, one, REASON)
+        assert files(config) == before
+        check(config)
+        retract_visits(config, one, "", undo=True)
+        assert files(config) == lost
+    retract_visits(config, runs[1], REASON)
+    third = run(config)
+    assert third.fobis["lost"] == 1, "with the first and this visit it is gone twice"
+    assert files(config) == lost
+    check(config)
+
+
+def test_bytes_that_a_later_visit_saw_as_well(config: Config, site: Site) -> None:
+    site["/a"], site["/to"] = pdf("a"), moved("/a")
+    write_papers(config, [site.url("/a"), site.url("/to")])
+    first = run(config).run
+    second = run(config).run
+    retract_visits(config, first, "its clock was wrong")
+    assert [list(history) for history in files(config).values()] == [[second], [second]]
+    check(config)
+    assert archec_cli(config, "get", site.url("/to")).out == pdf("a").body
+    assert archec_cli(config, "history", site.url("/to")).code == 0
+    assert archec_cli(config, "check").code == 0
+    assert archec_cli(config, "verify").code == 0
+
+
+ANSWERS: dict[str, Answer] = {
+    "one": pdf("one", ETag='"1"'), "two": pdf("two"), "portal": page("please log in"), "moved": moved("/target"),
+    "gone": page("gone", 410), "sick": page("sick", 503),
+}  # fmt: skip
+
+
+def kill_retraction(config: Config, number: int, *, undo: bool, hits: int) -> None:
+    child = os.fork()
+    if not child:
+        try:
+            failpoints.arm("journal.after-write" if hits % 2 else "catalogue.after-write", hits)
+            retract_visits(config, number, REASON, undo=undo)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_any_order(config: Config, site: Site, seed: int) -> None:
+    """Retracted and undone in any order, killed on the way: equal retractions give equal dumps, and none of them what
+    there was before."""
+    chance = random.Random(seed)
+    urls = [site.url(f"/{n}") for n in range(4)]
+    write_papers(config, urls)
+    site["/target"] = pdf("target")
+    runs: list[int] = []
+    for _ in range(5):
+        for n in range(4):
+            site[f"/{n}"] = ANSWERS[chance.choice([*ANSWERS])]
+        runs.append(run(config, accept=["all"]).run)
+    dumps = {frozenset[int](): lines(config)}
+    out: frozenset[int] = frozenset()
+    for act in range(8):
+        one = chance.choice(runs)
+        undo = one in out
+        if act % 3 == 2:
+            kill_retraction(config, one, undo=undo, hits=chance.randint(1, 4))
+        try:
+            retract_visits(config, one, REASON, undo=undo)
+        except UsageError:  # it came so far that whatever comes next finishes it
+            retract_visits(config, one, REASON, undo=not undo)
+            retract_visits(config, one, REASON, undo=undo)
+        out ^= {one}
+        assert dumps.setdefault(out, lines(config)) == lines(config)
+    check(config)
+    for one in out:
+        retract_visits(config, one, "", undo=True)
+    assert lines(config) == dumps[frozenset()]
+    check(config)
