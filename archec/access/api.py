@@ -12,11 +12,12 @@ from anyio import to_thread
 from starlette.responses import Response
 
 from archec.access import memento
+from archec.access.bodies import Body
 from archec.access.collection import Collection
-from archec.access.errors import Refused
+from archec.access.errors import Refused, unauthorized
 from archec.access.exchange import HTML, JSON, Exchange, answer, first_part
 from archec.access.feeding import add, parse_rows, remove
-from archec.access.folders import FileSource
+from archec.access.files import MAX_LINE
 from archec.access.index import answer_index, list_sources
 from archec.access.memento import Addresses, Lost
 from archec.access.posts import Asked, key_of_request, parse_request
@@ -37,7 +38,7 @@ _RAW_BODY = ("resource-post", "resource/postreq", "index/postreq")
 _OF_DEFAULT = ("web", "wayback", "cdx")
 """First parts of paths that mean the default collection."""
 _MEMENTO = re.compile(r"([0-9]{1,14}|[0-9]{17})(?:(?:id|im|js|cs|if|mp)_)?/(.+)", re.S)
-_TIMEMAP = re.compile(r"timemap/([a-z]+)/(?:([0-9]{1,9})/)?(.+)", re.S)
+_TIMEMAP = re.compile(r"timemap/([^/:]+)/(?:([0-9]{1,9})/)?(.+)", re.S)
 
 
 class Api:
@@ -165,14 +166,15 @@ class Api:
     async def _feed(self, exchange: Exchange, viewer: Viewer, collection: Collection, mode: str) -> Response:
         """Rows for an index, or to be removed from it, as OutbackCDX takes them."""
         exchange.note["kind"] = "write"
+        if viewer.token is None:
+            raise unauthorized()
         if not viewer.allows("write"):
             raise Refused(403, "The right write is needed")
-        source = next((one for step in collection.steps for one in step.local if isinstance(one, FileSource)), None)
-        if source is None:
+        if collection.fed is None:
             raise Refused(400, "no index of this collection can be written")
-        lines = parse_rows(await self._body(exchange))
+        lines = parse_rows((await self._body(exchange)).lines(MAX_LINE))
         what, said = (remove, "Deleted") if mode == "delete" else (add, "Added")
-        count = await to_thread.run_sync(what, source.path, lines)
+        count = await to_thread.run_sync(what, collection.fed, lines)
         return answer(200, f"{said} {count} records\n", "text/plain")
 
     def _missing(self, viewer: Viewer, url: str) -> Response:
@@ -217,8 +219,8 @@ class Api:
         headers = (("Content-Type", kind),) if kind else ()
         return Asked(exchange.method, headers, await self._body(exchange))
 
-    async def _body(self, exchange: Exchange) -> bytes:
-        return await exchange.body(self._config.server.max_body, self._config.server.idle_timeout)
+    async def _body(self, exchange: Exchange) -> Body:
+        return await exchange.body(self._config.access.max_body, self._config.server.idle_timeout)
 
     def _links(self, exchange: Exchange, collection: Collection, url: str) -> str:
         base = f"{self._config.server.url or exchange.base}/{quote(collection.name)}"

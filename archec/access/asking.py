@@ -105,6 +105,7 @@ class CdxSource(RemoteSource):
         template = self._config.api_url
         take = Arguments(query.given)
         values = {name: value for name, value in reversed(query.given) if name not in ("url", "closest")}
+        values |= self._named_values(query)
         url = filled(template, {**values, "url": query.url, "closest": query.closest, "timestamp": query.closest})
         is_ia = template.partition("?")[0].rstrip("/").endswith("/cdx/search/cdx")
         more: list[tuple[str, str]] = []
@@ -118,13 +119,19 @@ class CdxSource(RemoteSource):
         texts = [_ia_filter(one) if is_ia else one.text for one in query.filters]
         more += [("filter", text) for text in texts if text]
         pushed = all(texts) and query.order == query.source_order and not (is_ia and query.order == "reverse")
-        if query.limit and query.may_push_limit and pushed:
+        if query.limit is not None and query.may_push_limit and pushed:
             more.append(("limit", str(query.limit)))
         there = {part.partition("=")[0] for part in template.partition("?")[2].split("&")}
         added = [f"{name}={quote(value, safe='')}" for name, value in more if value and name not in there]
         if not added:
             return url
         return f"{url}{'&' if '?' in url else '?'}{'&'.join(added)}"
+
+    def _named_values(self, query: Query) -> dict[str, str]:
+        """What ``param.NAME`` and, for this source alone, ``param.SOURCE.NAME`` put in place of ``{NAME}``."""
+        found = {name.removeprefix("param."): value for name, value in query.given if name.startswith("param.")}
+        own = {name.removeprefix(f"{self.name}."): value for name, value in found.items()}
+        return {name: value for name, value in own.items() if "." not in name}
 
     def _parsed(self, answer: Fetched, query: Query) -> Iterator[Row]:
         origin = Origin(self.name, self.name, self.type)

@@ -10,6 +10,7 @@ from functools import partial
 from archec.access.asking import CdxSource, LiveSource, MementoSource
 from archec.access.capability import AccessCapability
 from archec.access.collection import Collection, Step
+from archec.access.feeding import fed_path
 from archec.access.folders import FileSource
 from archec.access.gate import Gate
 from archec.access.loading import ListResolver, Loader, PrefixResolver, Resolver, WarcLoader
@@ -51,7 +52,10 @@ class Builder:
 
     def collections(self, given: tuple[CollectionConfig, ...]) -> dict[str, Collection]:
         """The collections by name."""
-        return {one.name: Collection(one.name, tuple(map(self._step, one.steps))) for one in given}
+        return {
+            one.name: Collection(one.name, tuple(map(self._step, one.steps)), fed_path(self._config, one))
+            for one in given
+        }
 
     def _step(self, step: StepConfig) -> Step:
         local: list[LocalSource] = []

@@ -123,6 +123,7 @@ class AccessCapability:
         except Refused as refusal:
             await _refusal(refusal)(scope, receive, counted)
         finally:
+            exchange.close()
             kind = exchange.note.get("kind", "other")
             self._answers[kind, str(status)] += 1
             self._gate.audit.add(

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 from anyio import to_thread
 
@@ -59,10 +60,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A collection: its steps, of which the first counts that finds anything."""
+    """A collection: its steps, of which the first counts that finds anything. Rows that are added go into the file or
+    folder ``fed``."""
 
     name: str
     steps: tuple[Step, ...]
+    fed: Path | None = None
 
     async def rows(self, query: Query, errors: Errors, visible: Visible) -> Iterator[Row]:
         """The rows that answer a query, of the first step that has any. ``errors`` is complete when they have been
@@ -77,7 +80,7 @@ class Collection:
         self, query: Query, errors: Errors, visible: Visible
     ) -> AsyncIterator[tuple[Step, Iterator[Row]]]:
         """The rows of each step in turn, which is asked when it is its turn."""
-        for step in self.steps:
+        for step in self.steps if query.limit != 0 else ():
             yield step, apply(visible(await step.rows(query, errors)), query)
 
     @property

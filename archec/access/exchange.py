@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import cached_property
 from urllib.parse import unquote
 
@@ -12,6 +13,7 @@ from anyio import to_thread
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from archec.access.bodies import Body, new_file
 from archec.access.errors import Refused
 from archec.access.query import Argument, arguments
 
@@ -26,6 +28,7 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope, self.receive = scope, receive
         self.method: str = scope["method"]
+        self._opened = ExitStack()
         self.note: dict[str, str] = {}
         """What the audit log is to say of it."""
 
@@ -65,26 +68,31 @@ class Exchange:
         """Scheme and host as requested."""
         return f"{self.scope['scheme']}://{self.headers.get('host', 'localhost')}"
 
-    async def body(self, limit: int, timeout: float) -> bytes:
-        """The body. Raises Refused for one that is too large or too slow."""
-        parts: list[bytes] = []
+    async def body(self, limit: int, timeout: float) -> Body:
+        """The body, which is there until the exchange is closed. Raises Refused for one that is too large, or of which
+        nothing comes for ``timeout`` seconds."""
+        file = self._opened.enter_context(new_file())
         size = 0
         close = (("Connection", "close"),)
-        try:
-            with anyio.fail_after(timeout):
-                while True:
+        while True:
+            try:
+                with anyio.fail_after(timeout):
                     message = await self.receive()
-                    if message["type"] != "http.request":
-                        raise Refused(400, "the body ended early", close)
-                    part = message.get("body", b"")
-                    size += len(part)
-                    if size > limit:
-                        raise Refused(413, f"the body is larger than {limit} bytes", close)
-                    parts.append(part)
-                    if not message.get("more_body", False):
-                        return b"".join(parts)
-        except TimeoutError:
-            raise Refused(408, "the body did not arrive in time", close) from None
+            except TimeoutError:
+                raise Refused(408, "the body did not arrive in time", close) from None
+            if message["type"] != "http.request":
+                raise Refused(400, "the body ended early", close)
+            part = message.get("body", b"")
+            size += len(part)
+            if size > limit:
+                raise Refused(413, f"the body is larger than {limit} bytes", close)
+            file.write(part)
+            if not message.get("more_body", False):
+                return Body(file)
+
+    def close(self) -> None:
+        """Lets go of the body."""
+        self._opened.close()
 
 
 def first_part(path: str) -> tuple[str, str]:

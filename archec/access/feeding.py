@@ -1,72 +1,95 @@
 """Adding rows to an index file of this machine and removing them, as OutbackCDX lets crawlers do.
 
 The rows of a folder go into its file ``added.cdxj``. A whole new file takes the place of the old one, so that whoever
-reads it sees the old rows or the new ones; one writer at a time.
+reads it sees the old rows or the new ones; one writer at a time. Lines are put in order on disk.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 
 from archec.access.files import MAX_LINE
 from archec.access.query import key_of
-from archec.access.rows import Origin, Row, any_row, made_line
+from archec.access.rows import NOWHERE, Row, any_row, made_line
+from archec.config import CollectionConfig, Config
 from archec.errors import UsageError
 from archec.store.durable import atomic_stream, storage_errors
 from archec.store.sorting import SortedLines
 
 _ADDED = "added.cdxj"
-_NOWHERE = Origin("", "", "")
+_ENDINGS = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz")
 
 
-def parse_rows(data: bytes) -> list[bytes]:
+def fed_path(config: Config, collection: CollectionConfig) -> Path | None:
+    """The file or folder that the rows for a collection go into: its first index of type ``file``."""
+    files = (one.path for step in collection.steps for one in step.sources if one.type == "file")
+    return next((config.path(path) for path in files), None)
+
+
+def parse_rows(lines: Iterable[bytes]) -> Iterator[bytes]:
     """The lines of CDXJ for lines of CDX or CDXJ; a key ``-`` is made from the URL. Raises UsageError."""
-    found: list[bytes] = []
-    for number, line in enumerate(data.splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith(b"CDX "):
             continue
-        row = any_row(line, _NOWHERE)
-        if row is None or not row.url or len(line) > MAX_LINE:
+        row = any_row(line, NOWHERE) if len(line) <= MAX_LINE else None
+        if row is None or not row.url:
             raise UsageError(f"line {number} is neither CDX nor CDXJ")
         key = key_of(row.url) if row.urlkey in ("-", "") else row.urlkey
-        found.append(made_line(key, row.timestamp, row.fields))
-    return found
+        yield made_line(key, row.timestamp, row.fields)
 
 
-def add(path: Path, lines: Sequence[bytes]) -> int:
-    """Adds lines; the number of those that were not there. Raises StorageFailed and StorageFull."""
+def add(path: Path, lines: Iterable[bytes]) -> int:
+    """Adds lines as :func:`parse_rows` gives them; the number of those that were not there. Nothing is added where one
+    of them is wrong. Raises StorageFailed and StorageFull."""
     file = _file_of(path)
     with _alone(file), SortedLines(file.parent) as found:
+        for line in lines:
+            found.add(line)
         before = 0
         for line in _lines(file):
             before += 1
             found.add(line)
-        for line in lines:
-            found.add(line)
-        return _write(file, iter(found)) - before
+        return _write(file, found) - before
 
 
-def remove(path: Path, lines: Sequence[bytes]) -> int:
+def remove(path: Path, lines: Iterable[bytes]) -> int:
     """Removes the rows with key, time, URL, file and offset of these lines; their number. Raises StorageFailed."""
-    gone = {_identity(row) for line in lines if (row := any_row(line, _NOWHERE)) is not None}
-    count = 0
-    for file in [path] if path.is_file() else sorted(path.glob("*.cdxj")):
-        with _alone(file):
-            rows = [(line, any_row(line, _NOWHERE)) for line in _lines(file)] if _has(file, gone) else None
-            if rows is not None:
-                kept = [line for line, row in rows if row is None or _identity(row) not in gone]
-                _write(file, iter(kept))
-                count += len(rows) - len(kept)
-    return count
+    folder = path if path.is_dir() else path.parent
+    with SortedLines(folder) as gone:
+        for line in lines:
+            gone.add(line)
+        return sum(_remove(file, gone) for file in ([path] if path.is_file() else sorted(path.glob("*.cdxj"))))
 
 
-def _has(file: Path, gone: set[tuple[str, ...]]) -> bool:
-    rows = (any_row(line, _NOWHERE) for line in _lines(file))
-    return any(row is not None and _identity(row) in gone for row in rows)
+def _remove(file: Path, gone: SortedLines) -> int:
+    with _alone(file):
+        before = sum(1 for _ in _lines(file))
+        if before == sum(1 for _ in _without(_lines(file), gone)):
+            return 0
+        return before - _write(file, _without(_lines(file), gone))
+
+
+def _without(lines: Iterator[bytes], gone: Iterable[bytes]) -> Iterator[bytes]:
+    """Sorted lines, without those that say the same as one of ``gone``, which are sorted, too."""
+    others = groupby(gone, key=_key_and_time)
+    place, identities = b"", set[tuple[str, ...]]()
+    for here, group in groupby(lines, key=_key_and_time):
+        while place < here:
+            place, found = next(others, (b"\xff", iter(())))
+            identities = {_identity(row) for line in found if (row := any_row(line, NOWHERE)) is not None}
+        for line in group:
+            row = any_row(line, NOWHERE) if place == here else None
+            if row is None or _identity(row) not in identities:
+                yield line
+
+
+def _key_and_time(line: bytes) -> bytes:
+    return line[: line.find(b" ", line.find(b" ") + 1) + 1]
 
 
 def _identity(row: Row) -> tuple[str, ...]:
@@ -74,10 +97,14 @@ def _identity(row: Row) -> tuple[str, ...]:
 
 
 def _file_of(path: Path) -> Path:
-    file = path / _ADDED if path.is_dir() else path
-    if not file.name.endswith(".cdxj"):
+    """The file to write. A folder that is not there yet is made."""
+    if path.name.endswith(".cdxj") and not path.is_dir():
+        return path
+    if path.is_file() or path.name.endswith(_ENDINGS):
         raise UsageError("rows can be added to a folder or a .cdxj file only")
-    return file
+    with storage_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path / _ADDED
 
 
 def _lines(file: Path) -> Iterator[bytes]:
@@ -89,7 +116,7 @@ def _lines(file: Path) -> Iterator[bytes]:
                 yield line.rstrip(b"\r\n")
 
 
-def _write(file: Path, lines: Iterator[bytes]) -> int:
+def _write(file: Path, lines: Iterable[bytes]) -> int:
     count = 0
     with atomic_stream(file) as out:
         for line in lines:

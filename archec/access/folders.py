@@ -69,10 +69,8 @@ class FileSource:
                     continue  # it is among the faults
 
     def faults(self) -> Iterable[str]:
-        """See :class:`archec.access.sources.Source`."""
-        errors = Errors()
-        files = self._named(errors)
-        return [*errors.values(), *(file.fault for _, file in files if file.fault)]
+        """What is wrong with its files. That there are none is no fault: each answer says so."""
+        return [file.fault for _, file in self._named(Errors()) if file.fault]
 
     def largest(self, query: Query) -> tuple[SortedFile, bool] | None:
         """The file with the most lines in the range of a query, by which its pages are cut, and whether it is the
@@ -89,11 +87,6 @@ class FileSource:
             if size > most:
                 best, most = (whole, isinstance(lines, ZipNum)), size
         return best
-
-    @property
-    def path(self) -> Path:
-        """The file or folder."""
-        return self._path
 
     def _named(self, errors: Errors) -> list[tuple[str, _AnyFile]]:
         """The files there are now, by the names of their rows' sources."""

@@ -46,6 +46,8 @@ async def answer_index(
         query = replace(query, range=page_range(query, pages))
     errors = Errors()
     rows = await collection.rows(query, errors, viewer.visible)
+    if not query.show_source:
+        rows = (row.without_source() for row in rows)
     return await answer_rows(rows, query, viewer, errors, empty_is_missing=empty_is_missing)
 
 

@@ -54,7 +54,7 @@ class Addresses:
         return f"{self.base}/{row.timestamp}id_/{row.url}"
 
 
-def all_of(url: str, closest: str = "", *, reverse: bool = False, limit: int = 0) -> Query:
+def all_of(url: str, closest: str = "", *, reverse: bool = False, limit: int | None = None) -> Query:
     """The query for the captures of a URL."""
     order = "closest" if closest else "reverse" if reverse else "ascending"
     return Query(url, "exact", key_range(url, "exact"), closest=closest, order=order, limit=limit)  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ def apply(rows: Iterator[Row], query: Query) -> Iterator[Row]:
         rows = collapse_time(rows, query.collapse_time)
     if query.order != query.source_order:
         rows = sort_rows(rows, query)
-    return islice(rows, query.limit) if query.limit else rows
+    return islice(rows, query.limit)
 
 
 def resolve_revisits(rows: Iterator[Row]) -> Iterator[Row]:

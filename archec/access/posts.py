@@ -13,11 +13,16 @@ from email.policy import HTTP
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+from archec.access.bodies import Body
 from archec.access.query import key_of
 from archec.access.record import parse_headers
 from archec.errors import UsageError
 
 _MAX_QUERY = 4096
+_MAX_HEAD = 1 << 18
+_MAX_KEYED = 4 << 20
+"""Bytes of the beginning of a body of which a key is made."""
+_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _REQUEST_LINE = re.compile(r"([A-Z]{1,20}) (\S+)(?: HTTP/[0-9.]+)?")
 
 
@@ -26,20 +31,23 @@ class Asked(NamedTuple):
 
     method: str = "GET"
     headers: tuple[tuple[str, str], ...] = ()
-    body: bytes = b""
+    body: Body | None = None
 
     def header(self, name: str) -> str:
         """The first header of a name (in lower case), "" if there is none."""
         return next((value for key, value in self.headers if key.lower() == name), "")
 
 
-def parse_request(data: bytes) -> Asked:
+def parse_request(data: Body) -> Asked:
     """A raw request: its line (with or without the HTTP version), headers, an empty line, a body. Raises UsageError."""
-    head, _, body = data.replace(b"\r\n\r\n", b"\n\n", 1).partition(b"\n\n")
+    start = data.first(_MAX_HEAD)
+    end = _END_OF_HEAD.search(start)
+    head = start[: end.start()] if end is not None else start
     first, _, rest = head.partition(b"\n")
     match = _REQUEST_LINE.fullmatch(first.strip().decode("latin-1"))
-    if match is None:
+    if match is None or (end is None and data.size > _MAX_HEAD):
         raise UsageError("the body is no request such as 'GET /'")
+    body = data.behind(end.end()) if end is not None else None
     return Asked(match[1], tuple(parse_headers(rest)), body)
 
 
@@ -58,21 +66,22 @@ def url_of_request(url: str, asked: Asked) -> str:
 
 def _as_query(asked: Asked) -> str:
     mime = asked.header("content-type").partition(";")[0].strip().lower()
+    body = asked.body.first(_MAX_KEYED) if asked.body is not None else b""
     try:
         if mime in ("", "application/x-www-form-urlencoded"):
-            return asked.body.decode("utf-8")
+            return body.decode("utf-8")
         if mime == "multipart/form-data":
-            return _multipart(asked)
+            return _multipart(asked.header("content-type"), body)
         if mime.endswith("json") or mime.startswith("text/plain"):
-            return urlencode(_flat(json.loads(asked.body)))
+            return urlencode(_flat(json.loads(body)))
     except (UnicodeDecodeError, ValueError, RecursionError):
         pass  # it is not what it says: then its bytes count
-    return "__wb_post_data=" + base64.b64encode(asked.body).decode("ascii")
+    return "__wb_post_data=" + base64.b64encode(body).decode("ascii")
 
 
-def _multipart(asked: Asked) -> str:
-    head = f"Content-Type: {asked.header('content-type')}\r\n\r\n".encode("latin-1", "replace")
-    message = BytesParser(policy=HTTP).parsebytes(head + asked.body)
+def _multipart(content_type: str, body: bytes) -> str:
+    head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
+    message = BytesParser(policy=HTTP).parsebytes(head + body)
     fields: list[tuple[str, str]] = []
     for part in message.iter_parts():
         name = part.get_param("name", header="content-disposition")

@@ -60,10 +60,11 @@ class KeyRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """See the module's docstring. ``closest``, ``since`` and ``until`` are timestamps in full, or empty; ``limit`` 0 is
-    none; ``sources`` names those to ask, ``not_sources`` those to leave out; ``fields`` are those to give. ``given``
-    are the parameters as they came, for sources elsewhere. ``may_live``: whoever asks may use the live web;
-    ``may_push_limit``: he sees all rows, so that sources may count them."""
+    """See the module's docstring. ``closest``, ``since`` and ``until`` are timestamps in full, or empty; ``limit`` is
+    None for all rows; ``sources`` names those to ask, ``not_sources`` those to leave out; ``fields`` are those to give.
+    ``given`` are the parameters as they came, for sources elsewhere. ``show_source``: rows say where they are from.
+    ``may_live``: whoever asks may use the live web; ``may_push_limit``: he sees all rows, so that sources may count
+    them."""
 
     url: str
     match: MatchType
@@ -72,7 +73,7 @@ class Query:
     since: str = ""
     until: str = ""
     order: Order = "ascending"
-    limit: int = DEFAULT_LIMIT
+    limit: int | None = DEFAULT_LIMIT
     filters: tuple[Filter, ...] = ()
     fields: tuple[str, ...] = ()
     output: Output = "cdxj"
@@ -81,6 +82,7 @@ class Query:
     sources: frozenset[str] = frozenset()
     not_sources: frozenset[str] = frozenset()
     given: tuple[Argument, ...] = ()
+    show_source: bool = True
     may_live: bool = False
     may_push_limit: bool = False
 
@@ -182,7 +184,7 @@ def parse_query(given: Sequence[Argument], *, key: str = "") -> Query:
         upper(checked("to", until)) if until else "",
         order,
         take.number("limit", DEFAULT_LIMIT),
-        parse_filters(take.all("filter")),
+        parse_filters([*take.all("filter"), *(f"=mime:{mime}" for mime in take.all("content_type"))]),
         parse_fields(take.one("fields", "fl")),
         output,
         take.number("collapseTime", 0),
@@ -190,6 +192,7 @@ def parse_query(given: Sequence[Argument], *, key: str = "") -> Query:
         frozenset(name for name in wanted if not name.startswith("!")),
         frozenset(name[1:] for name in wanted if name.startswith("!")),
         tuple(given),
+        not take.flag("nosource"),
     )
 
 

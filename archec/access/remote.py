@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
+from archec.access.bodies import Body
 from archec.access.errors import LoadFailed, SourceFailed
 from archec.web.door import EXPECTED, Client, Response, fault_of, named
 
@@ -20,6 +21,8 @@ _MAX_ANSWER = 4 << 30
 """Bytes of the largest answer of an index."""
 _MIN_RATE = 100_000
 """Bytes a second by which an answer earns more time than its source has."""
+_AGAIN = 0.1
+"""Seconds after which a task that goes on after its time is interrupted once more."""
 _FAILURES, _WITHIN, _PAUSE = 3, 20.0, 20.0
 """So many failures within so many seconds leave a source out for so many."""
 
@@ -32,7 +35,13 @@ class Web:
 
     @asynccontextmanager
     async def stream(
-        self, method: str, url: str, *, trusted: bool, headers: Mapping[str, str] | None = None, body: bytes = b""
+        self,
+        method: str,
+        url: str,
+        *,
+        trusted: bool,
+        headers: Mapping[str, str] | None = None,
+        body: Body | None = None,
     ) -> AsyncIterator[Response]:
         """An answer whose body has not been read; redirects are not followed. ``trusted``: the operator has named the
         host. Raises LoadFailed."""
@@ -40,8 +49,11 @@ class Web:
             raise LoadFailed("the server is not running")
         try:
             extensions = named(url) if trusted else {}
+            lines, content = dict(headers or {}), None
+            if body is not None and body.size:
+                lines["Content-Length"], content = str(body.size), body.pieces()
             async with self.client.stream(
-                method, url, headers=dict(headers or {}), content=body or None, extensions=extensions
+                method, url, headers=lines, content=content, extensions=extensions
             ) as response:
                 yield response
         except EXPECTED as error:
@@ -51,12 +63,13 @@ class Web:
 class Deadline:
     """A time by which the present task must be done; what arrives earns more. A context manager.
 
-    Raises SourceFailed when the time is over: the task is interrupted wherever it waits.
+    Raises SourceFailed when the time is over: the task is interrupted wherever it waits, and again if it goes on
+    (``asyncio.wait_for`` of Pythons before 3.12 may take an answer for an end of the interruption).
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._over = False
+        self._interrupted = 0
         self._task: asyncio.Task[Any] | None = None
         self._handle: asyncio.TimerHandle | None = None
         self._end = 0.0
@@ -77,15 +90,17 @@ class Deadline:
         if loop.time() < self._end:
             self._handle = loop.call_at(self._end, self._expire)
         elif self._task is not None:
-            self._over = True
+            self._interrupted += 1
             self._task.cancel()
+            self._handle = loop.call_later(_AGAIN, self._expire)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        if self._over and kind is asyncio.CancelledError:
-            if self._task is not None and hasattr(self._task, "uncancel"):
+        if self._task is not None and hasattr(self._task, "uncancel"):
+            for _again in range(self._interrupted):
                 self._task.uncancel()
+        if self._interrupted and kind is asyncio.CancelledError:
             raise SourceFailed(f"no answer within {self._seconds:g} s")
 
 

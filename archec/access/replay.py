@@ -24,7 +24,6 @@ _ORIG = "X-Archive-Orig-"
 _KEPT = frozenset(
     {
         "content-type", "content-encoding", "content-language", "content-disposition", "last-modified", "content-md5",
-        "content-range",
     }
 )  # fmt: skip
 """Headers that mean the same here as they did there."""

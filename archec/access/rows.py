@@ -55,6 +55,10 @@ class Origin(NamedTuple):
     type: str
 
 
+NOWHERE = Origin("", "", "")
+"""The origin of rows that do not say where they are from."""
+
+
 class Row:
     """A capture. ``line`` is the line of the index without its end; ``fields`` are those after key and time, in the
     order and with the types of the line. A row is never changed once it is made."""
@@ -100,8 +104,13 @@ class Row:
     def all_fields(self) -> dict[str, Any]:
         """Everything, in the order of the API."""
         made = {"urlkey": self.urlkey, "timestamp": self.timestamp, **self.fields}
-        made["source"], made["source-coll"], made["source_type"] = self.origin
+        if self.origin is not NOWHERE:
+            made["source"], made["source-coll"], made["source_type"] = self.origin
         return made
+
+    def without_source(self) -> Row:
+        """The row without what tells where it is from."""
+        return Row(self.line, self.urlkey, self.timestamp, self.fields, NOWHERE)
 
 
 LineReader = Callable[[bytes, Origin], "Row | None"]
@@ -183,7 +192,8 @@ def as_json(row: Row, fields: Sequence[str] = ()) -> bytes:
 def as_cdxj(row: Row, fields: Sequence[str] = ()) -> bytes:
     """A row as a line of CDXJ; key and time stay outside the braces, whatever ``fields`` says."""
     value = {**row.fields}
-    value["source"], value["source-coll"], value["source_type"] = row.origin
+    if row.origin is not NOWHERE:
+        value["source"], value["source-coll"], value["source_type"] = row.origin
     if fields:
         value = {name: item for name, item in value.items() if name in fields}
     head = f"{row.urlkey} {row.timestamp} ".encode("utf-8", "surrogatepass")

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from archec.access.rows import Row
 from archec.access.stamps import to_tist
 from archec.config import RuleConfig
-from archec.ids import archive_of, normalise_handle, series_of
+from archec.errors import BadName
+from archec.ids import archive_of, normalise_handle, normalise_url, series_of
 
 _URN = "urn:x-repec:"
 _YEAR = 365.2425 * 86400
@@ -117,7 +118,7 @@ def _matches(rule: RuleConfig, subject: Subject, address: str) -> bool:
         return False
     if rule.host and not _is_host(subject.url, rule.host.lower()):
         return False
-    if rule.url_prefix and not subject.url.startswith(rule.url_prefix):
+    if rule.url_prefix and not _begins(subject.url, rule.url_prefix):
         return False
     if rule.mime and not _is_mime(subject.mime, rule.mime.lower()):
         return False
@@ -130,6 +131,19 @@ def _handle(lowered: str) -> str:
 
 def _code(text: str) -> str:
     return text.lower().removeprefix("repec:")
+
+
+def _begins(url: str, prefix: str) -> bool:
+    """Whether a URL begins so, as it is written or as it should be."""
+    return url.startswith(prefix) or _normal(url).startswith(prefix)
+
+
+@lru_cache(maxsize=1024)
+def _normal(url: str) -> str:
+    try:
+        return normalise_url(url)
+    except BadName:
+        return url
 
 
 def _is_host(url: str, host: str) -> bool:

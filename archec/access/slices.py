@@ -18,7 +18,7 @@ from archec.access.loading import WarcLoader
 from archec.access.memento import all_of
 from archec.access.record import Record
 from archec.access.resource import RecordAnswer
-from archec.access.rows import Origin, Row
+from archec.access.rows import NOWHERE, Row
 from archec.access.sources import Errors
 from archec.access.viewer import Viewer
 from archec.errors import UsageError
@@ -55,7 +55,7 @@ async def _row_at(
     """The row of the index that names exactly this place."""
     fields = {"filename": filename, "offset": str(first), "length": str(length)}
     try:
-        record = await loader.load_place(Row(b"", "", "", fields, Origin("", "", "")))
+        record = await loader.load_place(Row(b"", "", "", fields, NOWHERE))
     except LoadFailed:
         return None
     if record is None:

@@ -64,7 +64,7 @@ def ordered_rows(lines: SortedLines, read: LineReader, origin: Origin, query: Qu
 def sort_rows(rows: Iterator[Row], query: Query) -> Iterator[Row]:
     """Rows put in the order of a query, in memory: the first ones, as many as its limit."""
     key = row_key(query)
-    most = min(query.limit or MAX_SORTED, MAX_SORTED)
+    most = MAX_SORTED if query.limit is None else min(query.limit, MAX_SORTED)
     first = heapq.nlargest if query.order == "reverse" else heapq.nsmallest
     return iter(first(most, rows, key=key))
 

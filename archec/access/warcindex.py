@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
 
+from archec.access.bodies import Body
 from archec.access.posts import Asked, url_of_request
 from archec.access.query import key_of
 from archec.errors import UsageError
@@ -27,6 +29,7 @@ from archec.store.sorting import SortedLines
 _ENDINGS = (".warc", ".warc.gz", ".arc", ".arc.gz")
 _KINDS = ("response", "revisit", "resource", "metadata", "conversion")
 _PIECE = 1 << 20
+_MOST_POSTED = 4 << 20
 
 
 class Indexed(NamedTuple):
@@ -172,7 +175,8 @@ def _posted(record: Any, uri: str) -> tuple[str, str] | None:
     if method in ("", "GET", "HEAD"):
         return None
     headers = tuple((str(name), str(value)) for name, value in record.http_headers.headers)
-    return _pair(record), url_of_request(uri, Asked(method, headers, record.content_stream().read(1 << 16)))
+    body = Body(io.BytesIO(record.content_stream().read(_MOST_POSTED)))
+    return _pair(record), url_of_request(uri, Asked(method, headers, body))
 
 
 def _digits(date: str) -> str:

@@ -62,7 +62,7 @@ def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wante
     limit = take.number("limit", 0, least=-_MAX_LIMIT)
     own = [(name, value) for name, value in given if name in ("url", "matchType", "from", "to", "closest", "sort")]
     own = [(name, "" if (name, value) == ("sort", "regular") else value) for name, value in own]
-    query = replace(parse_query(own), limit=0, filters=tuple(_filter(text) for text in take.all("filter")))
+    query = replace(parse_query(own), limit=None, filters=tuple(_filter(text) for text in take.all("filter")))
     fields = tuple(name for name in take.one("fl", "fields").split(",") if name) or FIELDS
     if unknown := [name for name in fields if not _KNOWN.fullmatch(name)]:
         raise UsageError(f"fl={unknown[0][:40]!r} is not a field")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 import click
 
+from archec.access.feeding import add as add_rows
+from archec.access.feeding import fed_path, parse_rows
+from archec.access.feeding import remove as remove_rows
 from archec.access.own import subjects_of
 from archec.access.rules import Level, Rules
 from archec.access.sorting import folder_files, sort_index
@@ -138,6 +142,67 @@ def index(folders: tuple[Path, ...], as_json: bool) -> None:
         echo(f"{index_path(folder)}: {done.rows:,} rows of {done.files:,} files, {done.read:,} of them read now")
     if damaged:
         click.get_current_context().exit(Exit.CORRUPT)
+
+
+def _rows_of(files: tuple[Path, ...]) -> Iterator[bytes]:
+    """The lines of CDXJ for those of files, or of stdin where there are none."""
+    for path in files or (Path("-"),):
+        with click.open_file(str(path), "rb") as file:
+            yield from parse_rows(line.rstrip(b"\r\n") for line in file)
+
+
+def _fed(config_file: Path | None, name: str) -> Path:
+    """Where the rows for a collection go. Raises UsageError."""
+    config = load(config_file)
+    collection = next((one for one in config.collections if one.name == name), None)
+    if collection is None:
+        raise UsageError(f"there is no collection {name}", hint=f"collections are set in {config.file}")
+    path = fed_path(config, collection)
+    if path is None:
+        raise UsageError(f"collection {name} has no index of this machine", hint="name a folder or a .cdxj file in it")
+    return path
+
+
+_files_argument = click.argument(
+    "files", nargs=-1, metavar="[FILE]...", type=click.Path(exists=True, allow_dash=True, path_type=Path)
+)
+
+
+@access.command()
+@click.argument("collection", metavar="COLLECTION")
+@_files_argument
+@json_option
+@config_option
+def add(collection: str, files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
+    """Add lines of CDX or CDXJ, of files or stdin, to the index of a collection.
+
+    They go into its first index file, of a folder into 'added.cdxj'; a server sees them at once. Where one of them is
+    wrong nothing is added.
+    """
+    path = _fed(config_file, collection)
+    count = add_rows(path, _rows_of(files))
+    if as_json:
+        echo_json({"collection": collection, "index": str(path), "added": count})
+    else:
+        echo(f"{path}: {count:,} rows added")
+
+
+@access.command()
+@click.argument("collection", metavar="COLLECTION")
+@_files_argument
+@json_option
+@config_option
+def remove(collection: str, files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
+    """Remove lines of CDX or CDXJ, of files or stdin, from the index of a collection.
+
+    A row goes whose key, time, URL, file and offset are those of a line. Records in WARC files are not touched.
+    """
+    path = _fed(config_file, collection)
+    count = remove_rows(path, _rows_of(files))
+    if as_json:
+        echo_json({"collection": collection, "index": str(path), "removed": count})
+    else:
+        echo(f"{path}: {count:,} rows removed")
 
 
 @access.command()

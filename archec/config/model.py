@@ -175,6 +175,7 @@ class AccessConfig:
         (), "What is open, metadata, closed or withdrawn: [{archive: aaa, rights: open}]; the first match counts.", []
     )
     rate: t.Count = setting(0, "Maximum number of requests a minute with one token; over it 429; 0: no limit.")
+    max_body: t.Size = setting(1_000_000_000, "Maximum size of what is posted to a collection.", "1GB")
     live: t.Switch = setting(False, "Whether the live web may be an index: then the asker chooses the host.", "off")
     live_methods: t.Methods = setting(
         ("GET", "HEAD", "POST"), "Methods that are done on the live web.", ["GET", "HEAD", "POST"]

@@ -6,12 +6,17 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from access_support import LISTER, READER, WRITER, client, configured, give_tokens, line, rows, serving, write_index
+from click.testing import CliRunner
 from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
+
+from archec.cli.access import access
+from archec.errors import UsageError
 
 S = ("20140101000000", "20140601000000", "20150101000000", "20160101000000")
 IA = "/cdx/search/cdx"
@@ -141,6 +146,36 @@ def test_crawlers_add_rows_and_remove_them(base: str, get: httpx.Client) -> None
         assert writer.post("/fed/delete", content=one).text == "Deleted 1 records\n"
         assert len(rows(get.get("/fed/index?url=fed.org/*&output=json").text)) == 1
         assert writer.post("/fed", content="what").status_code == 400
+        assert httpx.post(f"{base}/fed", content=cdx).status_code == 401
+        assert writer.post("/group", content=cdx).status_code == 200
+
+
+def test_any_number_of_rows_is_added_and_removed(tmp_path: Path) -> None:
+    config = configured(tmp_path, "collections: {a: ./new, b: {index: {type: live}}}")
+    give_tokens(config)
+    row = b"- 20140101000000 http://n.org/%d text/html 200 A - - 1 %d a.warc.gz\n"
+    many = b"".join(row % (n, n) for n in range(3000))
+    with serving(config) as url, client(url, WRITER) as writer:
+        assert writer.post("/a", content=many).text == "Added 3000 records\n"
+        assert len(many) > config.server.max_body
+        assert writer.post("/a", content=many + b"what\n").status_code == 400
+        assert len(rows(writer.get("/a/index?url=n.org/*&output=json").text)) == 3000
+        assert writer.post("/a/delete", content=many[:-80]).text == "Deleted 2998 records\n"
+        assert writer.post("/b", content=many).status_code == 400
+
+    def ran(*words: str, **more: Any) -> str:
+        run = CliRunner().invoke(access, [*words, "--config", str(config.file)], catch_exceptions=False, **more)
+        assert run.exit_code == 0
+        return run.stdout
+
+    (tmp_path / "lines").write_bytes(many)
+    file = tmp_path / "new" / "added.cdxj"
+    assert ran("add", "a", str(tmp_path / "lines")) == f"{file.parent}: 2,998 rows added\n"
+    assert json.loads(ran("remove", "a", "--json", input=many))["removed"] == 3000
+    assert file.read_bytes() == b""
+    for wrong in (["add", "zzz"], ["add", "b"], ["remove", "b"]):
+        with pytest.raises(UsageError):
+            ran(*wrong)
 
 
 def test_a_range_is_one_record_of_the_index(base: str, get: httpx.Client) -> None:

@@ -85,6 +85,13 @@ def test_bad_dates_and_unknown_urls(get: httpx.Client) -> None:
         assert answer.headers["content-type"].startswith("text/html")
 
 
+@pytest.mark.parametrize("form", ["xml", "LINK", "x9"])
+def test_other_forms_of_timemaps_are_refused(get: httpx.Client, form: str) -> None:
+    answer = get.get(f"/a/timemap/{form}/{U}")
+    assert (answer.status_code, answer.headers["content-type"]) == (400, "application/json")
+    assert form in answer.json()["message"]
+
+
 def test_a_memento_is_what_it_was(base: str, get: httpx.Client) -> None:
     for modifier in ("id_", "", "im_", "js_", "cs_", "if_", "mp_"):
         answer = get.get(f"/a/{STAMPS[1]}{modifier}/{U}")

@@ -183,6 +183,10 @@ def test_the_live_web_is_for_those_with_the_right(base: str, there: Archives, ge
         raw = "POST / HTTP/1.1\r\nContent-Type: c/d\r\nX-Mine: 1\r\n\r\nbody"
         again = record(writer.post(f"/live/resource-post?url={target}", content=raw))
         assert (again.payload, there.asked[-1][2]["X-Mine"]) == (b"POST body", "1")
+        large = b"x" * 300_000  # more than server.max_body allows elsewhere
+        assert record(writer.post(f"/live/resource?url={target}", content=large)).payload == b"POST " + large
+        raw = "POST /\n\n" + large.decode()
+        assert record(writer.post(f"/live/resource-post?url={target}", content=raw)).payload == b"POST " + large
         assert writer.put(f"/live/resource?url={target}", content=b"x").status_code == 405
         head = record(writer.post(f"/live/resource-post?url={target}", content="HEAD /"))
         assert (there.asked[-1][0], head.payload) == ("HEAD", b"")

@@ -192,6 +192,8 @@ FILE = Subject("http://www.x.org/p/1.pdf", "", "application/pdf", ("RePEc:aaa:wp
         ({"host": "ax.org"}, FILE, False),
         ({"host": "org"}, PAPER, False),
         ({"url_prefix": "http://www.x.org/p/"}, FILE, True),
+        ({"url_prefix": "http://www.x.org/p/"}, FILE._replace(url="HTTP://www.x.ORG:80/a/../%70/1"), True),
+        ({"url_prefix": "http://www.x.org/p/1.pdfs"}, FILE, False),
         ({"mime": "application/pdf"}, FILE, True),
         ({"mime": "text/*"}, PAPER, True),
         ({"mime": "text/*"}, FILE, False),
