@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +12,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.records import DataSetRead, Record, RunEnd, RunStart, decode
 from archec.catalogue.setaside import write
-from archec.errors import BrokenChain, CorruptArchive, CorruptJournal
+from archec.errors import BrokenChain, CatalogueError, CorruptArchive, CorruptJournal, NotHeld
 from archec.store.directories import held_tists
 from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
 from archec.store.layout import Layout
@@ -77,8 +78,10 @@ def last_run(layout: Layout) -> LastRun | None:
 def catch_up(layout: Layout, catalogue: Catalogue, *, progress: Progress = _no_progress) -> int:
     """Applies what the journals hold beyond the catalogue's position; the number of batches.
 
-    Raises :class:`CorruptArchive` where the catalogue knows of what no journal holds.
+    Raises :class:`CorruptArchive` where the catalogue knows of what no journal holds, and what :func:`refuse_past`
+    does.
     """
+    refuse_past(catalogue)
     position = catalogue.position()
     files = journals(layout)
     if position.run and position.run not in {journal.tist for journal in files}:
@@ -92,6 +95,16 @@ def catch_up(layout: Layout, catalogue: Catalogue, *, progress: Progress = _no_p
     return _follow(layout, catalogue, behind, position, progress)
 
 
+def refuse_past(catalogue: Catalogue) -> None:
+    """CatalogueError where a catalogue says what the archive believed earlier: nothing can be added to it."""
+    until = catalogue.position().until
+    if until:
+        raise CatalogueError(
+            f"the catalogue {catalogue.url} is for reading: it says what the archive believed after run {until}",
+            hint="work with the archive's own catalogue, or make one with 'archec rebuild', without --until",
+        )
+
+
 def is_behind(layout: Layout, catalogue: Catalogue, *, trusting: bool = True) -> bool:
     """Whether there may be something to catch up with; cheap, and takes no lock.
 
@@ -99,7 +112,7 @@ def is_behind(layout: Layout, catalogue: Catalogue, *, trusting: bool = True) ->
     """
     position = catalogue.position()
     behind = [f for f in journals(layout) if f.tist >= position.run]
-    if _is_level(catalogue, behind, position):
+    if position.until or _is_level(catalogue, behind, position):
         return False
     if not trusting or len(behind) != 1 or behind[0].tist != position.run:
         return True
@@ -125,12 +138,18 @@ def _ended(catalogue: Catalogue, run: int) -> bool:
 
 
 def rebuild(
-    layout: Layout, catalogue: Catalogue, *, progress: Progress = _no_progress, checked: Progress = _no_progress
+    layout: Layout,
+    catalogue: Catalogue,
+    *,
+    until: int = 0,
+    progress: Progress = _no_progress,
+    checked: Progress = _no_progress,
 ) -> int:
-    """Empties the catalogue and derives it from the archive folder alone; the number of batches.
+    """Empties the catalogue and derives it from the archive folder alone; the number of batches. With ``until``, a run,
+    it says what the archive believed after this run, and nothing can be added to it.
 
     All journals are read beforehand (with progress to ``checked``): where one of them is damaged, the catalogue stays
-    as it is. Raises :class:`CorruptJournal`.
+    as it is. Raises :class:`CorruptJournal`, and :class:`NotHeld` where there is no such run.
     """
     foreign = not_of_this_store(layout)
     if foreign:
@@ -138,7 +157,9 @@ def rebuild(
             f"{layout.runs}: {foreign}: nothing was rebuilt, the catalogue is as it was",
             hint="put the archive's own journals there, from a second copy",
         )
-    files = journals(layout)
+    files = [journal for journal in journals(layout) if not until or journal.tist <= until]
+    if until and (not files or files[-1].tist != until):
+        raise NotHeld(f"there is no run {until}", hint="'archec runs' lists them")
     try:
         _check(files, checked)
     except CorruptArchive as error:
@@ -147,7 +168,8 @@ def rebuild(
             hint="'archec verify --repair-from COPY' takes a good journal from a second copy",
         ) from error
     catalogue.clear()
-    return _follow(layout, catalogue, files, Position(), progress)
+    end = Position(until, sys.maxsize, until=until) if until else None
+    return _follow(layout, catalogue, files, Position(), progress, end)
 
 
 def follow_until(
@@ -239,7 +261,7 @@ def _follow(
             _linked(journal, batch, head)
             head = batch.sha256
             records: list[Record] = [decode(line, f"{journal.path}, batch {batch.n}") for line in batch.lines]
-            reached = Position(journal.tist, batch.n, batch.stamp, batch.sha256)
+            reached = Position(journal.tist, batch.n, batch.stamp, batch.sha256, end.until if end is not None else 0)
             write(catalogue, changes_of(records, reached, catalogue))
             applied += 1
             lines += len(batch.lines)

@@ -489,12 +489,14 @@ class Place(NamedTuple):
 
 class Position(NamedTuple):
     """How far the catalogue has followed the journals: run, number of its last batch, its stamp, and its sha256, which
-    is the head of the chain of batches."""
+    is the head of the chain of batches. ``until``, if it is not 0, is the run behind which it does not follow them, as
+    it says what the archive believed then."""
 
     run: int = 0
     batch: int = 0
     stamp: int = 0
     head: str = ""
+    until: int = 0
 
 
 class Refused(NamedTuple):

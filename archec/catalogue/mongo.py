@@ -72,7 +72,7 @@ from archec.history import History
 from archec.ids import ranges_of
 from archec.tist import MAX_TIST
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """To be raised with every change of what the documents look like."""
 
 _COLLECTIONS = ("mi", "mo", "entries", "versions", "refs", "claims", "visits", "runs", "data_sets", "sets", "held",
@@ -293,7 +293,7 @@ class MongoCatalogue:
         if found is None:
             return Position()
         try:
-            return Position(found["run"], found["batch"], found["stamp"], found["head"])
+            return Position(*(found[key] for key in Position._fields))
         except KeyError as error:
             raise CatalogueError(f"{self._shown}: the catalogue's position lacks its {error}") from error
 

@@ -77,7 +77,7 @@ from archec.tist import MAX_TIST
 APPLICATION = 0x61726368
 """``PRAGMA application_id``: "arch" in ASCII."""
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """``PRAGMA user_version`` of the tables below; to be raised with every change of theirs."""
 
 TABLES = ("position", "mi", "mo", "entries", "versions", "refs", "claims", "visits", "runs", "data_sets", "sets",
@@ -85,7 +85,8 @@ TABLES = ("position", "mi", "mo", "entries", "versions", "refs", "claims", "visi
 
 _SCHEMA = """
 CREATE TABLE position (
-    one INTEGER PRIMARY KEY CHECK (one = 1), run INTEGER, batch INTEGER, stamp INTEGER, head TEXT
+    one INTEGER PRIMARY KEY CHECK (one = 1), run INTEGER, batch INTEGER, stamp INTEGER, head TEXT,
+    until INTEGER NOT NULL
 );
 CREATE TABLE mi (
     id TEXT PRIMARY KEY, last INTEGER, state BLOB, h TEXT, handle TEXT, type TEXT, stamp INTEGER NOT NULL,
@@ -241,7 +242,7 @@ class SQLiteCatalogue(Database):
             db.executemany("REPLACE INTO refused VALUES (?, ?, ?, ?)", changes.refused)
             held = ((item.run, item.kind, _doc(item)) for item in changes.held_back)
             db.executemany("REPLACE INTO held VALUES (?, ?, ?)", held)
-            db.execute("REPLACE INTO position VALUES (1, ?, ?, ?, ?)", changes.position)
+            db.execute("REPLACE INTO position VALUES (1, ?, ?, ?, ?, ?)", changes.position)
 
     def _put(self, db: sqlite3.Connection, kind: Kind, obis: Sequence[Obi]) -> None:
         """Writes obis of one kind; what they consisted of before and no longer do goes."""
@@ -378,7 +379,7 @@ class SQLiteCatalogue(Database):
 
     def position(self) -> Position:
         """How far this catalogue has followed the journals."""
-        found = self.fetch("SELECT run, batch, stamp, head FROM position")
+        found = self.fetch("SELECT run, batch, stamp, head, until FROM position")
         return Position(*found[0]) if found else Position()
 
     def runs(self) -> Iterator[Run]:

@@ -7,9 +7,11 @@ from pathlib import Path
 import click
 
 from archec.archive.follow import rebuild as rebuild_catalogue
+from archec.catalogue.interface import redact
 from archec.catalogue.open import open_catalogue
 from archec.cli.common import config_option, json_option
 from archec.config import load
+from archec.errors import UsageError
 from archec.progress import Meter
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
@@ -19,23 +21,33 @@ from archec.terminal.progress import meter_for
 
 @click.command()
 @click.option("--database", metavar="URL", help="Write to this database instead of the configured one.")
+@click.option("--until", type=click.IntRange(1), metavar="RUN", help="Only what was believed when this run had ended.")
 @json_option
 @config_option
-def rebuild(database: str | None, as_json: bool, config_file: Path | None) -> None:
+def rebuild(database: str | None, until: int | None, as_json: bool, config_file: Path | None) -> None:
     """Make a fresh catalogue from the archive folder alone.
 
     It is made from the journals in archive/runs. The database is emptied once all journals have been read and found
     intact; otherwise it is left unchanged. The archive folder is only read. Afterwards 'archec dump --all' prints
     the same bytes as before.
+
+    With --until RUN and --database URL a catalogue is made that says what the archive believed when this run had ended.
+    Commands that read work with it (ARCHEC_DATABASE=URL archec history ...); those that would add to it refuse.
     """
     config = load(config_file)
+    if until and not database:
+        raise UsageError("--until needs a database of its own", hint="name one with --database URL")
+    if until and database == config.database:
+        raise UsageError(f"{redact(database)} is the archive's own catalogue", hint="name another with --database URL")
     layout = open_store(config)
     with RunLock(layout, "rebuild"):
         catalogue = open_catalogue(database or config.database, base=config.base, create=True)
         try:
             with meter_for() as meter:
                 phases = _RebuildMeter(meter)
-                batches = rebuild_catalogue(layout, catalogue, progress=phases.written, checked=phases.checked)
+                batches = rebuild_catalogue(
+                    layout, catalogue, until=until or 0, progress=phases.written, checked=phases.checked
+                )
             counts = catalogue.counts()
             url = catalogue.url
         finally:

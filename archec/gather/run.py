@@ -13,7 +13,7 @@ from pathlib import Path
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer, DryCommitter
-from archec.archive.follow import LastRun, catch_up, last_run
+from archec.archive.follow import LastRun, catch_up, last_run, refuse_past
 from archec.archive.interrupted import close_interrupted_run, totals
 from archec.archive.opening import Archive
 from archec.archive.report import Report
@@ -308,6 +308,7 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
         else:
             catalogue = open_catalogue("sqlite:///catalogue.sqlite", base=spool.folder, create=True)
         stack.callback(catalogue.close)
+        refuse_past(catalogue)
         archive = Archive(config, layout, catalogue)
         phases = Phases(archive, DryCommitter(), spool, report, meter, options, RunTime(run))
         phases.read_templates(chosen, source, dated=lambda chosen: None, dry=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import os
@@ -516,6 +517,31 @@ def test_a_catalogue_that_is_gone_is_made_again(config: Config, folder: Path) ->
     assert archec_inline(config, "history", "RePEc:aaa:sss:1").code == 1
     assert archec_inline(config, "rebuild").code == 0
     assert lines(config, everything=True) == before
+
+
+def test_a_catalogue_of_what_was_believed_after_a_run(config: Config, folder: Path) -> None:
+    """It has what the catalogue had then, commands read it, and nothing is added to it."""
+    first = run(config, many(folder / "RePEc_2001-01-01.tar", 3)).run
+    before = lines(config, everything=True)
+    run(config, many(folder / "RePEc_2001-02-01.tar", 3, "Another"))
+    then = {"ARCHEC_DATABASE": "sqlite:///then.sqlite"}
+    made = archec_inline(config, "rebuild", "--until", first, "--database", then["ARCHEC_DATABASE"])
+    assert made.code == 0, made.err
+    found = lines(dataclasses.replace(config, database=then["ARCHEC_DATABASE"]), everything=True)
+    assert found[:-1] == before[:-1]
+    assert json.loads(found[-1])["until"] == first
+    for command in (*READING, "check"):
+        done = archec_inline(config, *command.split(), env=then)
+        assert (done.code, "warning" in done.err) == (0, False), (command, done)
+    refused = ("gather --no-fetch", "gather --dry-run", f"retract {first} --reason no", "fileset ingest http://127.0.0.1/")
+    for command in refused:
+        done = archec_inline(config, *command.split(), env=then)
+        assert (done.code, f"believed after run {first}" in done.err) == (1, True), (command, done)
+    assert lines(dataclasses.replace(config, database=then["ARCHEC_DATABASE"]), everything=True) == found
+    for command in (f"--until {first}", f"--until {first} --database {config.database}"):
+        assert archec_inline(config, "rebuild", *command.split()).code == 2
+    missing = archec_inline(config, "rebuild", "--until", "1", "--database", then["ARCHEC_DATABASE"])
+    assert (missing.code, "no run 1" in missing.err) == (7, True)
 
 
 def test_a_budget_that_is_used_up_while_a_target_is_read(config: Config, site: Site) -> None:
