@@ -10,9 +10,9 @@ from typing import Any
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
-from archec.catalogue.records import DataSetRead, Record, RunEnd, RunStart, decode
+from archec.catalogue.records import DataSetRead, Fork, Record, RunEnd, RunStart, decode
 from archec.catalogue.setaside import write
-from archec.errors import BrokenChain, CatalogueError, CorruptArchive, CorruptJournal, NotHeld
+from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, NotHeld
 from archec.store.directories import held_tists
 from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
 from archec.store.layout import Layout
@@ -20,6 +20,10 @@ from archec.store.layout import Layout
 UNFINISHED = ("running", "failed", "interrupted", "budget")
 """The states of a run that ``--resume`` may carry on with while its journal is open."""
 
+_OLDER = (
+    "restore the newer archive folder; where it is lost for good, 'archec fork' declares that and goes on; where this "
+    "is the catalogue of another archive, name another 'database', or remove it"
+)
 _HEADS = (b'{"type":"run"', b'{"type":"end"', b'{"type":"data-set"')
 
 Progress = Callable[[int, int], None]
@@ -87,7 +91,7 @@ def catch_up(layout: Layout, catalogue: Catalogue, *, progress: Progress = _no_p
     if position.run and position.run not in {journal.tist for journal in files}:
         raise CorruptArchive(
             f"the catalogue {catalogue.url} knows of run {position.run}, of which {layout.runs} has no journal",
-            hint="is it the catalogue of another archive? 'archec rebuild' makes a fresh one",
+            hint=_OLDER,
         )
     behind = [f for f in files if f.tist >= position.run]
     if _is_level(catalogue, behind, position):
@@ -148,8 +152,9 @@ def rebuild(
     """Empties the catalogue and derives it from the archive folder alone; the number of batches. With ``until``, a run,
     it says what the archive believed after this run, and nothing can be added to it.
 
-    All journals are read beforehand (with progress to ``checked``): where one of them is damaged, the catalogue stays
-    as it is. Raises :class:`CorruptJournal`, and :class:`NotHeld` where there is no such run.
+    All journals are read beforehand (with progress to ``checked``): where one of them is damaged, or the catalogue has
+    followed them to a batch that is not there any more and that no ``fork`` declares as lost, it stays as it is. Raises
+    :class:`CorruptJournal`, :class:`CorruptArchive`, and :class:`NotHeld` where there is no such run.
     """
     foreign = not_of_this_store(layout)
     if foreign:
@@ -160,13 +165,20 @@ def rebuild(
     files = [journal for journal in journals(layout) if not until or journal.tist <= until]
     if until and (not files or files[-1].tist != until):
         raise NotHeld(f"there is no run {until}", hint="'archec runs' lists them")
+    position = _position(catalogue) if not until else Position()
     try:
-        _check(files, checked)
+        known = _check(files, position, checked)
     except CorruptArchive as error:
         raise CorruptJournal(
             f"{error.message}: nothing was rebuilt, the catalogue is as it was",
             hint="'archec verify --repair-from COPY' takes a good journal from a second copy",
         ) from error
+    if not known:
+        raise CorruptArchive(
+            f"{layout.runs}: batch {position.batch} of run {position.run}, to which the catalogue {catalogue.url} has "
+            "followed the journals, is not there: nothing was rebuilt",
+            hint=_OLDER,
+        )
     catalogue.clear()
     end = Position(until, sys.maxsize, until=until) if until else None
     return _follow(layout, catalogue, files, Position(), progress, end)
@@ -214,16 +226,30 @@ def _tists(record: RunStart | RunEnd | DataSetRead) -> set[int]:
     return {record.data_set.tist} if isinstance(record, DataSetRead) else set()
 
 
-def _check(files: Sequence[JournalFile], progress: Progress) -> None:
-    lines, head = 0, NO_BATCH
+def _position(catalogue: Catalogue) -> Position:
+    """How far a catalogue has followed the journals, as far as it can say so."""
+    try:
+        return catalogue.position()
+    except CatalogueGone:
+        raise
+    except CatalogueError:
+        return Position()
+
+
+def _check(files: Sequence[JournalFile], position: Position, progress: Progress) -> bool:
+    """Whether the journals, which must be sound, hold the batch of ``position``, or a fork that declares it as lost."""
+    lines, head, known = 0, NO_BATCH, not (position.run and position.head)
     for journal in files:
         for batch in read_batches(journal.path):
             _linked(journal, batch, head)
             head = batch.sha256
+            known |= head == position.head
             for line in batch.lines:
-                decode(line, f"{journal.path}, batch {batch.n}")
+                record = decode(line, f"{journal.path}, batch {batch.n}")
+                known |= isinstance(record, Fork) and record.lost.sha256 == position.head
             lines += len(batch.lines)
             progress(lines, journal.tist)
+    return known
 
 
 def _linked(journal: JournalFile, batch: JournalBatch, head: str) -> None:
@@ -255,7 +281,7 @@ def _follow(
                 if batch.n == position.batch and batch.sha256 != head:
                     raise BrokenChain(
                         f"{journal.path}: batch {batch.n} is not the one that the catalogue {catalogue.url} knows",
-                        hint="one of the two was replaced: 'archec check' compares, 'archec rebuild' follows journals",
+                        hint=f"one of the two was replaced: 'archec check' compares; {_OLDER}",
                     )
                 continue
             _linked(journal, batch, head)
@@ -269,6 +295,6 @@ def _follow(
         if journal.tist == position.run and last < position.batch:
             raise CorruptArchive(
                 f"{journal.path}: ends with batch {last}, and the catalogue {catalogue.url} knows of {position.batch}",
-                hint="the archive folder is older than the catalogue: restore it, or run 'archec rebuild'",
+                hint=_OLDER,
             )
     return applied

@@ -13,6 +13,7 @@ not what was computed on the way. One JSON object a line, with its ``type``:
 ``host``       what is known against a host from now on: until when it is not to be asked, how often it failed
 ``held-back``  losses that wait for a decision
 ``retract``    a data set, or a run's visits to files, are not to be believed, or are again
+``fork``       the archive goes on from an older copy that was restored
 ``end``        the run ended (or paused): state and report
 =============  =====================================================================================
 
@@ -152,6 +153,29 @@ class Retraction(Struct, frozen=True, tag_field="type", tag="retract"):
     visits: bool = False
 
 
+class Link(Struct, frozen=True):
+    """A batch of the chain: its run, its number, its sha256."""
+
+    run: int
+    batch: int
+    sha256: str
+
+
+class Fork(Struct, frozen=True, tag_field="type", tag="fork"):
+    """From ``run`` on the archive goes on from an older copy that was restored, for a ``reason``: what came behind the
+    batch ``kept`` up to the batch ``lost``, as a catalogue or a seal knew it, is not there any more."""
+
+    run: int
+    kept: Link
+    lost: Link
+    reason: str
+
+    def as_value(self) -> dict[str, Any]:
+        """As JSON values."""
+        ends = {"kept": msgspec.structs.asdict(self.kept), "lost": msgspec.structs.asdict(self.lost)}
+        return {"run": self.run, **ends, "reason": self.reason}
+
+
 class RunEnd(Struct, frozen=True, tag_field="type", tag="end"):
     """A run ended in ``state`` (see :class:`archec.catalogue.model.Run`), with its report."""
 
@@ -162,7 +186,7 @@ class RunEnd(Struct, frozen=True, tag_field="type", tag="end"):
 
 Record = (
     RunStart | ObiChange | SetAdded | DataSetRead | LossesHeldBack | Retraction | HostNoted | ManifestNoted | IngestDone
-    | RunEnd
+    | Fork | RunEnd
 )  # fmt: skip
 
 _decoder = msgspec.json.Decoder(Record)

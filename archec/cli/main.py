@@ -25,7 +25,7 @@ back; 4 another run holds the lock; 5 stopped by its budget, resumable;
 
 _COMMANDS = (
     "init", "gather", "demo", "history", "get", "find", "dump", "rebuild", "redif", "check-tarball", "serve", "access",
-    "verify", "check", "compare", "seal", "prove", "export", "losses", "retract", "lost", "changes", "coverage",
+    "verify", "check", "compare", "seal", "prove", "fork", "export", "losses", "retract", "lost", "changes", "coverage",
     "runs", "status", "report", "metrics", "fileset",
 )  # fmt: skip
 """Each is a function in a module of this package, both of the command's name (with ``_`` for ``-``)."""

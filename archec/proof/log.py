@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from archec.catalogue.records import Fork, decode
 from archec.errors import BrokenChain
 from archec.proof.merkle import Tree, leaf_hash
 from archec.proof.seal import Seal
@@ -16,10 +17,12 @@ from archec.store.durable import atomic_write, storage_errors
 from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, read_batches
 from archec.store.layout import Layout
 
+_FORK = b'{"type":"fork"'
+
 
 class State(msgspec.Struct, frozen=True):
     """How far the journals have been hashed: to a batch of a run, whose sha256 is ``head``; ``peaks`` are those of the
-    tree over ``size`` lines, in so many ``runs`` and ``batches``."""
+    tree over ``size`` lines, in so many ``runs`` and ``batches``; ``forks`` are those that they declare."""
 
     run: int = 0
     batch: int = 0
@@ -28,6 +31,7 @@ class State(msgspec.Struct, frozen=True):
     peaks: tuple[bytes, ...] = ()
     runs: int = 0
     batches: int = 0
+    forks: tuple[Fork, ...] = ()
 
     def seal(self, origin: str, made: int) -> Seal:
         """The seal of what has been hashed."""
@@ -89,10 +93,18 @@ def hashed(layout: Layout, after: State | None = None) -> Iterator[State]:
         for line in batch.lines:
             tree.add(leaf_hash(line))
         runs = state.runs + (journal.tist != state.run)
-        state = State(
-            journal.tist, batch.n, batch.sha256, tree.size, tuple(tree.peaks), runs, state.batches + 1
-        )
+        peaks, batches, forks = tuple(tree.peaks), state.batches + 1, (*state.forks, *forks_in(batch))
+        state = State(journal.tist, batch.n, batch.sha256, tree.size, peaks, runs, batches, forks)
         yield state
+
+
+def forks_in(batch: JournalBatch) -> Iterator[Fork]:
+    """The forks that a batch declares."""
+    for line in batch.lines:
+        if line.startswith(_FORK):
+            record = decode(line, f"batch {batch.n}")
+            if isinstance(record, Fork):
+                yield record
 
 
 def remembered(path: Path) -> State | None:

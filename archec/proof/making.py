@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from archec.catalogue.records import Fork
 from archec.config import Config
 from archec.errors import BrokenChain, ConfigError
 from archec.progress import Meter
@@ -70,16 +71,24 @@ def _last(layout: Layout, known: State | None, meter: Meter) -> State:
     return state
 
 
+def _gives_up(fork: Fork, seal: Seal) -> bool:
+    """Whether a fork declares that the batch that was sealed last is lost."""
+    kept, lost = fork.kept, fork.lost
+    return (kept.run, kept.batch) < (seal.run, seal.batch) <= (lost.run, lost.batch)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What became of a seal: ``fault`` says what is wrong, empty where nothing is; ``signed_by`` are the known keys
-    that signed it; ``since`` is how many lines of journals have come since."""
+    that signed it; ``since`` is how many lines of journals have come since; ``fork`` is one that was declared, and
+    explains the fault."""
 
     name: str
     seal: Seal
     fault: str = ""
     signed_by: tuple[str, ...] = ()
     since: int = 0
+    fork: Fork | None = None
 
     def as_value(self) -> dict[str, Any]:
         """As JSON values."""
@@ -87,12 +96,15 @@ class Verdict:
         return {
             "seal": self.name, "fault": self.fault, "origin": seal.origin, "size": seal.size, "made": seal.made,
             "made_time": iso(seal.made), "signed_by": list(self.signed_by), "since": self.since,
+            "fork": self.fork.as_value() if self.fork is not None else None,
         }  # fmt: skip
 
     def as_lines(self) -> Iterator[str]:
         """As text."""
         if self.fault:
-            yield f"{self.name}: WRONG: {self.fault}"
+            yield f"{self.name}: {'DECLARED' if self.fork is not None else 'WRONG'}: {self.fault}"
+            if self.fork is not None:
+                yield f"    run {self.fork.run} declares that an older copy was restored: {self.fork.reason}"
             return
         names = ", ".join(self.signed_by)
         by = f"signed by {names}" if names else "its signature was not checked: there are no seal.keys"
@@ -129,8 +141,8 @@ def _judge(
     seal = file.seal
     names = tuple(signers(file.note, keys))
 
-    def verdict(fault: str) -> Verdict:
-        return Verdict(name, seal, fault, names, last.size - seal.size)
+    def verdict(fault: str, fork: Fork | None = None) -> Verdict:
+        return Verdict(name, seal, fault, names, last.size - seal.size, fork)
 
     if keys and not names:
         return verdict("no key that is trusted has signed it, or its text is not the one that was signed")
@@ -138,12 +150,15 @@ def _judge(
         return verdict(f"the chain of batches is broken: {broken}")
     where = f"batch {seal.batch} of run {seal.run}"
     state = at.get((seal.run, seal.batch)) if seal.run else State()
+    fork = next((fork for fork in last.forks if _gives_up(fork, seal)), None)
     if state is None:
         end = f"the journals end with batch {last.batch} of run {last.run}"
         behind = (last.run, last.batch) < (seal.run, seal.batch)
-        return verdict(f"{where} was sealed and is not there: {end if behind else 'the journals went another way'}")
+        why = end if behind else "the journals went another way"
+        return verdict(f"{where} was sealed and is not there: {why}", fork)
     if state.head != seal.head:
-        return verdict(f"{where} is not the one that was sealed {iso(seal.made)}: it, or one before it, was rewritten")
+        why = "it, or one before it, was rewritten"
+        return verdict(f"{where} is not the one that was sealed {iso(seal.made)}: {why}", fork)
     if (state.size, state.seal(seal.origin, seal.made).root) != (seal.size, seal.root):
         return verdict(f"the {seal.size} lines up to {where} are not those that were sealed {iso(seal.made)}")
     return verdict("")

@@ -18,6 +18,7 @@ from archec.proof.seal import read_seal
 from archec.store.journal_reader import journals, read_batches
 from archec.store.journal_writer import JournalWriter
 from archec.store.layout import open_layout
+from archec.tist import parse_when
 
 HANDLE = "RePEc:aaa:sss:1"
 
@@ -109,8 +110,15 @@ def forge(config: Config, after: int, edit: Callable[[bytes], bytes]) -> None:
             head = writer.head
 
 
+def remove_catalogue(config: Config) -> None:
+    for path in config.base.glob("data/catalogue.sqlite*"):
+        path.unlink()
+
+
 def test_a_consistent_rewriting_is_found_by_the_seal(archive: Config, folder: Path) -> None:
     forge(archive, 1, lambda line: line.replace(b"Two", b"Too"))
+    assert archec_inline(archive, "rebuild").code == 6, "the catalogue knows another head"
+    remove_catalogue(archive)
     assert archec_inline(archive, "rebuild").code == 0, "nothing but a seal can tell"
     one, two = verified(archive, folder / "first.txt", folder / "last.txt")
     assert "rewritten" in one["fault"]
@@ -127,8 +135,7 @@ def test_truncation_and_a_fork_are_found_by_the_seal(archive: Config, folder: Pa
     last.path.unlink()
     one, two = verified(archive, folder / "first.txt", folder / "last.txt")
     assert (one["fault"], "the journals end with" in str(two["fault"])) == ("", True)
-    for path in archive.base.glob("data/catalogue.sqlite*"):
-        path.unlink()
+    remove_catalogue(archive)
     assert archec_inline(archive, "rebuild").code == 0
     run(archive, texts(folder, 2004, "Another way"))
     one, two = verified(archive, folder / "first.txt", folder / "last.txt")
@@ -251,3 +258,73 @@ def test_a_seal_is_made_while_a_run_has_its_journal_open(archive: Config, folder
         assert archec_inline(archive, "seal", "-o", folder / "open.txt").code == 0
     before, now = read_seal(folder / "last.txt").seal, read_seal(folder / "open.txt").seal
     assert (now.size, now.runs, now.batch) == (before.size + 1, before.runs + 1, 1)
+
+
+def restored(archive: Config) -> str:
+    """Makes the archive folder what it was after the second run; the newest head, which the catalogue knows."""
+    layout = open_layout(archive.store_path)
+    *_, last = journals(layout)
+    *_, batch = read_batches(last.path)
+    last.path.unlink()
+    shutil.rmtree(layout.root / layout.directory(parse_when("2003-01-01"), ""))
+    return batch.sha256
+
+
+def test_a_fork_is_declared_by_command_and_reason(archive: Config, folder: Path) -> None:
+    """Until then what contradicts the catalogue is exit 6; afterwards a seal tells it from one that nobody declared."""
+    head = restored(archive)
+    another = ("gather", "-f", texts(folder, 2004, "Another way"))
+    for command in (another, ("rebuild",)):
+        done = archec_inline(archive, *command)
+        assert (done.code, "archec fork" in done.err) == (6, True), done
+    assert archec_inline(archive, "check").code == 6
+    assert archec_inline(archive, "fork").code == 2, "a reason is needed"
+    done = archec_inline(archive, "fork", "--reason", "the disk is lost", "--json")
+    made = json.loads(done.out)
+    assert (done.code, made["lost"]["sha256"], made["reason"]) == (0, head, "the disk is lost")
+    assert made["kept"]["run"] < made["lost"]["run"] < made["run"], "tists increase from run to run"
+    assert archec_inline(archive, *another).code == 0
+    assert archec_inline(archive, "check").code == 0
+    assert archec_inline(archive, "rebuild").code == 0
+    first, last = verified(archive, folder / "first.txt", folder / "last.txt")
+    assert (first["fault"], first["fork"]) == ("", None)
+    assert last["fork"] == made
+    runs = [json.loads(line) for line in archec_inline(archive, "runs", "--json").out.splitlines()]
+    assert [(run["state"], run["message"]) for run in runs if run["kind"] == "fork"] == [("done", "the disk is lost")]
+    again = archec_inline(archive, "fork", "--reason", "again")
+    assert (again.code, "nothing is lost" in again.err) == (2, True)
+
+
+def test_a_fork_that_only_a_seal_knows_of(archive: Config, folder: Path) -> None:
+    """The catalogue was restored, too. A seal from beyond what is declared stays a fault that nobody declared."""
+    restored(archive)
+    remove_catalogue(archive)
+    assert archec_inline(archive, "fork", "--reason", "restored").code == 2
+    assert archec_inline(archive, "fork", "--reason", "restored", "--seal", folder / "first.txt").code == 2
+    assert verified(archive, folder / "last.txt")[0]["fork"] is None
+    assert archec_inline(archive, "fork", "--reason", "restored", "--seal", folder / "last.txt").code == 0
+    (verdict,) = verified(archive, folder / "last.txt")
+    assert (bool(verdict["fault"]), verdict["fork"]["reason"]) == (True, "restored")  # type: ignore[index]
+    assert "DECLARED" in archec_inline(archive, "verify", "--seal", folder / "last.txt").out.decode()
+
+
+def test_a_fork_while_a_run_was_under_way(archive: Config, folder: Path) -> None:
+    """The copy was made in the middle of a run: it counts as interrupted. A kill after declaring costs a rebuild."""
+    layout = open_layout(archive.store_path)
+    restored(archive)
+    *_, open_one = journals(layout)
+    batches = list(read_batches(open_one.path))
+    open_one.path.unlink()
+    with JournalWriter(layout, open_one.tist, head=batches[0].prev) as writer:
+        writer.append(batches[0].lines[:2], batches[0].stamp)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("archec.proof.forking.rebuild", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt()))
+        assert archec_inline(archive, "fork", "--reason", "restored").code == 130
+    assert archec_inline(archive, "rebuild").code == 0
+    assert archec_inline(archive, "gather", "-f", texts(folder, 2004, "Another way")).code == 0
+    runs = [json.loads(line) for line in archec_inline(archive, "runs", "--json").out.splitlines()]
+    assert [(run["kind"], run["state"]) for run in sorted(runs, key=lambda run: run["run"])][1:] == [
+        ("gather", "interrupted"), ("fork", "interrupted"), ("gather", "done")
+    ]  # fmt: skip
+    first, last = verified(archive, folder / "first.txt", folder / "last.txt")
+    assert (bool(first["fork"]), bool(last["fork"])) == (True, True)

@@ -1,0 +1,113 @@
+"""Forks: an archive goes on after an older copy of it was restored. That is declared in its journals, with a reason."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from archec import __version__
+from archec.archive.commit import CommitItem, Committer
+from archec.archive.follow import LastRun, follow_until, last_run, rebuild
+from archec.archive.interrupted import close_interrupted_run, totals
+from archec.archive.opening import Archive
+from archec.archive.report import Report
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Position
+from archec.catalogue.open import open_catalogue
+from archec.catalogue.records import Fork, Link, RunEnd, RunStart, encode
+from archec.config import Config
+from archec.errors import UsageError
+from archec.progress import Meter
+from archec.proof.log import chain, forks_in
+from archec.proof.seal import Seal
+from archec.store.durable import storage_errors
+from archec.store.journal_reader import NO_BATCH
+from archec.store.journal_writer import JournalWriter, tidy
+from archec.store.layout import Layout, open_store
+from archec.store.lock import RunLock
+from archec.store.writer import Writer
+from archec.tist import stamp
+
+
+def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -> Fork:
+    """Declares that the archive goes on from an older copy, by a run of its own; what that declares.
+
+    What is lost ends with the batch that the catalogue has followed last, or with the one that was sealed. The
+    catalogue is made anew from the journals. Raises :class:`UsageError` where that batch is there, so that nothing is
+    lost, :class:`archec.errors.CorruptArchive` where the journals are not one sound chain.
+    """
+    layout = open_store(config)
+    with ExitStack() as stack:
+        stack.enter_context(RunLock(layout, "fork"))
+        tidy(layout)
+        catalogue = stack.enter_context(closing(open_catalogue(config.database, base=config.base, create=True)))
+        position = catalogue.position()
+        lost = Link(position.run, position.batch, position.head) if seal is None else Link(*seal[3:6])
+        meter.phase("reading journals", None)
+        kept = _kept(layout, lost, meter)
+        last = last_run(layout)
+        if last is not None and not last.journal.finished:
+            _close(config, layout, last)
+            last = last_run(layout)
+        run = stamp(max(lost.run, last.journal.tist if last is not None else 0))
+        fork, head = Fork(run, kept, lost, reason), _end(layout)
+        with JournalWriter(layout, run, head=head) as journal:
+            start = RunStart(run, kind="fork", options={"reason": reason}, software=__version__)
+            # Declared before the catalogue is emptied, which is what knows of the batch that is lost.
+            journal.append([encode(start), encode(fork)], run)
+            meter.phase("filling the catalogue", None)
+            rebuild(layout, catalogue, progress=lambda lines, run: meter.at(lines))
+            _end_run(layout, journal, catalogue, run, reason)
+        return fork
+
+
+def _kept(layout: Layout, lost: Link, meter: Meter) -> Link:
+    """The last batch before the one that is lost."""
+    kept = Link(0, 0, NO_BATCH)
+    if not lost.run:
+        raise UsageError("the catalogue has followed no journal: nothing says that anything is lost", hint=_GIVE)
+    for number, (journal, batch) in enumerate(chain(layout)):
+        meter.at(number, f"run {journal.tist}")
+        here = Link(journal.tist, batch.n, batch.sha256)
+        if here.sha256 == lost.sha256:
+            raise UsageError(f"batch {lost.batch} of run {lost.run} is there: nothing is lost", hint=_GIVE)
+        if any(fork.lost == lost for fork in forks_in(batch)):
+            raise UsageError(f"run {journal.tist} has declared that", hint="'archec rebuild' makes the catalogue anew")
+        if (here.run, here.batch) < (lost.run, lost.batch):
+            kept = here
+    return kept
+
+
+_GIVE = "give a newer seal of what is lost, with --seal"
+
+
+def _end(layout: Layout) -> str:
+    """The sha256 of the last batch of all."""
+    head = NO_BATCH
+    for _, batch in chain(layout):
+        head = batch.sha256
+    return head
+
+
+def _close(config: Config, layout: Layout, last: LastRun) -> None:
+    """Closes the journal of a run that was under way when the copy was made, by a catalogue in scratch space."""
+    work = config.work_path
+    with storage_errors(work):
+        work.mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryDirectory(prefix="fork-", dir=work) as folder,
+            closing(open_catalogue("sqlite:///fold.sqlite", base=Path(folder), create=True)) as scratch,
+        ):
+            follow_until(layout, scratch, Position(last.journal.tist, 1 << 60))
+            close_interrupted_run(Archive(config, layout, scratch), last)
+
+
+def _end_run(layout: Layout, journal: JournalWriter, catalogue: Catalogue, run: int, reason: str) -> None:
+    report = Report(run, 0, "tarball", "", state="done", message=reason)
+    report.totals = totals(catalogue, report)
+    with Writer(layout) as writer:
+        committer = Committer(writer, journal, catalogue, run=run)
+        committer.add(CommitItem(RunEnd(run, report.state, report.as_value())))
+        committer.commit()
+    journal.finish()
