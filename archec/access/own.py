@@ -1,16 +1,13 @@
 """The obi store as a source: every noted state of an obi is a row, and its record is made when it is asked for.
 
 A row is found by the URL or handle itself. Since a key stands for several URLs (http and https, with and without
-``www.``, with a slash at the end), all of these are looked up. Whole stretches of keys are read in the order of ids and
-put in that of keys on disk.
+``www.``, with a slash at the end), all of these are looked up.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
 
@@ -25,20 +22,18 @@ from archec.access.rows import Origin, Row, cdxj_row, made_line
 from archec.access.rules import Subject, subject_of
 from archec.access.sorted import LineList, SortedLines, ordered_rows
 from archec.access.sources import Errors
+from archec.access.stretches import URNS, Stretch
 from archec.archive.observing import record_of, state, states
 from archec.archive.opening import Archive
 from archec.catalogue.model import Kind, Obi
 from archec.errors import ArchecError, BadName, UsageError
 from archec.ids import is_url, normalise, slash_variant, target_uri, urlkey
-from archec.store.sorting import SortedLines as Sorter
 from archec.warc.cdxj import timestamp
 from archec.warc.records import Observation, http_status, media_type
 
 TYPE = "archec"
 _PIECE = 1 << 18
 _MOST_WORKS = 100
-_URNS = {"urn:x-repec:": "RePEc:", "urn:x-redif:": ""}
-_LAST = "\U0010ffff"
 
 
 class OwnSource:
@@ -59,9 +54,10 @@ class OwnSource:
         """See :class:`archec.access.sources.LocalSource`."""
         lines: SortedLines
         if query.key:
-            lines = LineList(sorted(self._lines(self._named(query), query.key)))
+            obis = (obi for obi in self._named(query) if urlkey(target_uri(obi.id)) == query.key)
+            lines = LineList(sorted(line for obi in obis for line in _lines_of(obi)))
         else:
-            lines = _Spooled(self._archive.work, lambda: self._lines(self._stretch(query), ""))
+            lines = Stretch(self._archive, query, _lines_of)
         return [ordered_rows(lines, cdxj_row, Origin(self.name, self.name, TYPE), query)]
 
     def is_ready(self) -> bool:
@@ -75,15 +71,6 @@ class OwnSource:
         """None that are not those of the archive."""
         return ()
 
-    def _lines(self, obis: Iterable[Obi], key: str) -> Iterator[bytes]:
-        for obi in obis:
-            uri = target_uri(obi.id)
-            found = urlkey(uri)
-            if key and found != key:
-                continue
-            for seen in states(obi):
-                yield made_line(found, timestamp(seen.tist), _fields(uri, seen, obi))
-
     def _named(self, query: Query) -> Iterator[Obi]:
         """The obis that a URL may mean."""
         ids = ids_of(query.url)
@@ -91,18 +78,6 @@ class OwnSource:
             wanted = [one for one in ids if is_url(one) == (kind == "fobi")]
             if wanted:
                 yield from self._archive.catalogue.obis(kind, wanted).values()
-
-    def _stretch(self, query: Query) -> Iterator[Obi]:
-        """The obis whose keys are in the range of a query."""
-        start, end = query.range.start, query.range.end
-        for kind, prefix in _prefixes(query):
-            for obi in self._archive.catalogue.all(kind, prefix[:-1] if prefix else ""):
-                if not obi.id.startswith(prefix):
-                    if obi.id > prefix + _LAST:
-                        break
-                    continue
-                if start <= urlkey(target_uri(obi.id)).encode() < end:
-                    yield obi
 
 
 class OwnLoader:
@@ -151,7 +126,7 @@ def ids_of(url: str) -> list[str]:
         uri = uri_of(url)
     except UsageError:
         return []
-    for urn, prefix in _URNS.items():
+    for urn, prefix in URNS.items():
         if uri.lower().startswith(urn):
             with suppress(BadName):
                 return [normalise(prefix + unquote(uri[len(urn) :], errors="surrogatepass"))[1]]
@@ -223,23 +198,14 @@ def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
     return found or [Subject(uri, handle)]
 
 
-def _prefixes(query: Query) -> list[tuple[Kind, str]]:
-    """Where in the order of ids the obis of a query can be: kinds, and what their ids begin with."""
-    url = query.url.strip()
-    lowered = url.lower()
-    for urn, prefix in _URNS.items():
-        if lowered.startswith(urn):
-            return [("tobi", prefix + url[len(urn) :])]
-    if lowered.startswith("repec:"):
-        return [("tobi", "RePEc:" + lowered[6:])]
-    if query.match == "domain":
-        return [("fobi", "")]
-    host = url.partition("://")[2] or url
-    host = host.partition("/")[0].lower().removeprefix("www.")
-    return [("fobi", f"{scheme}://{www}{host}") for scheme in ("ftp", "http", "https") for www in ("", "www.")]
+def _lines_of(obi: Obi) -> Iterator[bytes]:
+    """A line for each state that was noted."""
+    uri = target_uri(obi.id)
+    for seen in states(obi):
+        yield made_line(urlkey(uri), timestamp(seen.tist), _fields(uri, seen))
 
 
-def _fields(uri: str, seen: Observation, obi: Obi) -> dict[str, Any]:
+def _fields(uri: str, seen: Observation) -> dict[str, Any]:
     status = {"status": str(http_status(seen))} if seen.kind in ("response", "redirect") else {}
     return {
         "url": uri,
@@ -262,32 +228,3 @@ def _mime(seen: Observation) -> str:
 async def _pieces(stream: IO[bytes]) -> AsyncIterator[bytes]:
     while data := await to_thread.run_sync(stream.read, _PIECE):
         yield data
-
-
-class _Spooled:
-    """Lines that are put in order on disk when they are first asked for, and read as often as needed."""
-
-    def __init__(self, work: Path, lines: Callable[[], Iterator[bytes]]) -> None:
-        self._folder = work if work.is_dir() else Path(tempfile.gettempdir())
-        self._lines = lines
-
-    def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.sorted.SortedLines`."""
-        with Sorter(self._folder) as sorter:
-            for line in self._lines():
-                sorter.add(line)
-            yield from sorter
-
-    def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """The same, from a file that is read from its end."""
-        with tempfile.TemporaryFile(dir=self._folder) as spool:
-            ends: list[int] = []
-            for line in self.forward(start, end):
-                spool.write(line + b"\n")
-                ends.append(spool.tell())
-            while ends:
-                last = ends.pop()
-                first = ends[-1] if ends else 0
-                spool.seek(first)
-                yield spool.read(last - first - 1)
-

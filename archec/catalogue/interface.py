@@ -77,6 +77,10 @@ class Catalogue(Protocol):
         """Whole obis with id > ``after``, by id."""
         ...
 
+    def ids(self, kind: Kind, low: str, high: str, limit: int) -> list[str]:
+        """At most ``limit`` ids from ``low`` up to, and without, ``high``, in order."""
+        ...
+
     def scan(self, after: str = "") -> Iterator[ObiState]:
         """The states of all tobis with id > ``after`` by id; unaffected by writes to ids that it has passed."""
         ...

@@ -252,6 +252,11 @@ class MongoCatalogue:
         while page := list(islice(heads, _OBI_PAGE)):
             yield from self._whole(kind, page)
 
+    def ids(self, kind: Kind, low: str, high: str, limit: int) -> list[str]:
+        """At most ``limit`` ids from ``low`` up to, and without, ``high``, in order."""
+        within = {"_id": {"$gte": low, "$lt": high}}
+        return [head["_id"] for head in self._pages.page(COLLECTION[kind], within, ("_id",), limit, {"_id": 1})]
+
     def scan(self, after: str = "") -> Iterator[ObiState]:
         """The states of all tobis with id > ``after`` by id."""
         for head in self._pages.by_key("mi", "_id", after, _PAGE, {"h": 1, "place": 1, "since": 1}):

@@ -341,6 +341,11 @@ class SQLiteCatalogue(Database):
             yield from self._whole(kind, page)
             page = self.fetch(sql, (page[-1][0], _OBI_PAGE))
 
+    def ids(self, kind: Kind, low: str, high: str, limit: int) -> list[str]:
+        """At most ``limit`` ids from ``low`` up to, and without, ``high``, in order."""
+        sql = f"SELECT id FROM {COLLECTION[kind]} WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
+        return [obi for (obi,) in self.fetch(sql, (low, high, limit))]
+
     def scan(self, after: str = "") -> Iterator[ObiState]:
         """The states of all tobis with id > ``after`` by id; pages of the narrow table."""
         sql = "SELECT id, last, state, h, place, since FROM mi WHERE id > ? ORDER BY id LIMIT ?"

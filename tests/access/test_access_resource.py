@@ -21,6 +21,7 @@ from archec.archive.opening import opened
 from archec.config import Config, parse
 from archec.export.run import ExportRequest, export_warc
 from archec.export.units import Selection
+from archec.ids import target_uri, urlkey
 from archec.progress import Silent
 
 S = "20140101000000"
@@ -257,16 +258,34 @@ def test_every_state_is_a_row_and_its_record_is_that_of_the_export(own: tuple[st
 
 def test_stretches_of_the_own_archive(own: tuple[str, Config]) -> None:
     url, config = own
-    with client(url) as get, opened(config) as archive:
-        tobi = next(archive.catalogue.all("tobi"))
-        fobi = next(one for one in archive.catalogue.all("fobi") if len(one.history))
-        host = fobi.id.split("/")[2]
-        below = rows(get.get("/own/index", params={"url": f"http://{host}/*", "output": "json"}).text)
-        keys = [(row["urlkey"], row["timestamp"]) for row in below]
-        assert keys == sorted(keys)
-        assert fobi.id in {row["obi"] for row in below}
-        back = {"url": f"http://{host}/*", "output": "json", "sort": "reverse"}
-        assert rows(get.get("/own/index", params=back).text) == below[::-1]
-        handles = rows(get.get("/own/index", params={"url": "urn:x-repec:*", "output": "json"}).text)
-        assert tobi.id in {row["obi"] for row in handles}
+    with opened(config) as archive:
+        every = [obi for kind in ("tobi", "fobi") for obi in archive.catalogue.all(kind)]
+    stamps = {(urlkey(target_uri(obi.id)), obi.id, tist) for obi in every for tist, state in obi.history if state}
+    tobi = next(obi for obi in every if obi.kind == "tobi")
+    host = next(obi.id for obi in every if obi.kind == "fobi").split("/")[2]
+    key = urlkey(f"http://{host}/").partition(")")[0]
+    queries = {
+        f"http://{host}/*": (f"{key})/",),
+        f"{host}&matchType=host": (f"{key})/",),
+        f"*.{host}": (f"{key})/", f"{key},"),
+        "*.1": ("1,",),
+        "urn:x-repec:*": ("urn:x-repec:",),
+        ":".join(target_uri(tobi.id).split(":")[:3]).upper() + "*": (":".join(target_uri(tobi.id).split(":")[:3]),),
+    }
+    with client(url) as get:
+        for query, begins in queries.items():
+            asked = f"/own/index?output=json&url={query}"
+            found = rows(get.get(asked).text)
+            seen = {(row["urlkey"], row["obi"], row["tist"]) for row in found}
+            assert seen == {one for one in stamps if one[0].startswith(begins)}, query
+            assert seen
+            keys = [(row["urlkey"], row["timestamp"]) for row in found]
+            assert keys == sorted(keys)
+            assert rows(get.get(f"{asked}&sort=reverse").text) == found[::-1]
+            assert rows(get.get(f"{asked}&limit=2").text) == found[:2]
+        text = get.get("/cdx/search/cdx?url=urn:x-repec:*&limit=3&showResumeKey=true&gzip=false").text
+        one, _, resume = text.strip().rpartition("\n\n")
+        rest = get.get(f"/cdx/search/cdx?url=urn:x-repec:*&gzip=false&resumeKey={resume}").text
+        whole = get.get("/cdx/search/cdx?url=urn:x-repec:*&gzip=false").text
+        assert f"{one}\n{rest}" == whole
         assert get.get("/own/resource", params={"url": tobi.handle}).status_code == 200

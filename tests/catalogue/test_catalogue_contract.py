@@ -304,6 +304,9 @@ def test_scan_tells_the_newest_state(catalogue: Catalogue) -> None:
     assert d == ObiState("d", 0, None, "{}")
     assert [s.id for s in catalogue.scan("b")] == ["c", "d"]
     assert [t.id for t in catalogue.all("tobi", "a")] == ["b", "c", "d"]
+    assert catalogue.ids("tobi", "a", "c", 10) == ["a", "b"]
+    assert catalogue.ids("tobi", "a\0", "\U0010ffff", 2) == ["b", "c"]
+    assert catalogue.ids("fobi", "", "\U0010ffff", 2) == []
 
 
 @pytest.mark.parametrize("count", [1999, 2000, 5001])

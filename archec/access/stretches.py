@@ -1,0 +1,145 @@
+"""Stretches of keys in the obi store: all files below a URL, of a host or of a domain, or all templates of an archive.
+
+Ids are not in the order of keys. They are read host by host (templates: archive by archive), in the order of the keys
+of these, so that no more than the ids of one host are put in order before its rows are given.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from archec.access.files import SortedFile
+from archec.access.query import Query, uri_of
+from archec.archive.opening import Archive
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Kind, Obi
+from archec.ids import is_url, target_uri, urlkey
+from archec.store.sorting import SortedLines as Sorter
+
+_PAGE = 1000
+_BATCH = 100
+"""Obis that are looked up at once."""
+_SCHEMES = ("ftp", "http", "https")
+_LAST = "\U0010ffff"
+URNS = {"urn:x-repec:": "RePEc:", "urn:x-redif:": ""}
+"""The beginnings of the URNs of handles, and of the handles themselves."""
+
+
+class Group(NamedTuple):
+    """The obis whose keys begin with ``key``: the ranges in which their ids are."""
+
+    key: bytes
+    kind: Kind
+    ranges: tuple[tuple[str, str], ...]
+
+
+class Stretch:
+    """The lines of a query for more than one key. See :class:`archec.access.sorted.SortedLines`."""
+
+    def __init__(self, archive: Archive, query: Query, lines_of: Callable[[Obi], Iterable[bytes]]) -> None:
+        self._catalogue, self._query, self._lines_of = archive.catalogue, query, lines_of
+        self._folder = archive.work if archive.work.is_dir() else Path(tempfile.gettempdir())
+
+    def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """See :class:`archec.access.sorted.SortedLines`."""
+        for group in groups_of(self._catalogue, self._query, start, end):
+            with Sorter(self._folder) as found:
+                self._read(group, start, end, found)
+                for lines in self._batches(found):
+                    yield from (line for line in sorted(lines) if start <= line < end)
+
+    def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        """See :class:`archec.access.sorted.SortedLines`."""
+        for group in reversed(groups_of(self._catalogue, self._query, start, end)):
+            with Sorter(self._folder) as found, tempfile.TemporaryFile(dir=self._folder) as file:
+                self._read(group, start, end, found)
+                file.writelines(line + b"\n" for line in found)
+                file.flush()
+                ids = SortedFile(os.dup(file.fileno()), 0, "ids")
+                for lines in self._batches(ids.backward(b"", b"\xff")):
+                    yield from (line for line in sorted(lines, reverse=True) if start <= line < end)
+
+    def _read(self, group: Group, start: bytes, end: bytes, found: Sorter) -> None:
+        """Adds the key and the id of each obi of a group whose lines can be between two."""
+        for low, high in group.ranges:
+            for obi in _ids(self._catalogue, group.kind, low, high):
+                key = urlkey(target_uri(obi)).encode()
+                if key + b"!" > start and key + b" " < end:
+                    found.add(key + b"\t" + obi.encode("utf-8", "surrogatepass"))
+
+    def _batches(self, found: Iterable[bytes]) -> Iterator[list[bytes]]:
+        """The lines of some obis at a time; those of one key are never apart."""
+        batch: list[str] = []
+        for _, same in groupby(found, key=lambda line: line.partition(b"\t")[0]):
+            batch += [line.partition(b"\t")[2].decode("utf-8", "surrogatepass") for line in same]
+            if len(batch) >= _BATCH:
+                yield self._lines(batch)
+                batch = []
+        if batch:
+            yield self._lines(batch)
+
+    def _lines(self, ids: list[str]) -> list[bytes]:
+        kind: Kind = "fobi" if is_url(ids[0]) else "tobi"
+        return [line for obi in self._catalogue.obis(kind, ids).values() for line in self._lines_of(obi)]
+
+
+def groups_of(catalogue: Catalogue, query: Query, start: bytes, end: bytes) -> list[Group]:
+    """The groups that have keys between two, in the order of keys."""
+    uri = uri_of(query.url)
+    for urn, prefix in URNS.items():
+        if uri.lower().startswith(urn):
+            archives = _archives(catalogue, prefix + unquote(uri[len(urn) :], errors="surrogatepass").lower())
+            return [one for one in archives if one.key < end and one.key + b"\x7f" > start]
+    found: dict[bytes, list[tuple[str, str]]] = defaultdict(list)
+    for origin in _origins(catalogue) if query.match == "domain" else _origins_of(uri):
+        key = urlkey(f"{origin}/").partition(")")[0].encode() + b")"
+        if key + b"0" > start and key + b"/" < end:
+            found[key].append((f"{origin}/", f"{origin}0"))
+    return [Group(key, "fobi", tuple(ranges)) for key, ranges in sorted(found.items())]
+
+
+def _archives(catalogue: Catalogue, begin: str) -> list[Group]:
+    """The handles that begin so, archive by archive."""
+    found: list[Group] = []
+    low, high = begin, begin + _LAST
+    while first := catalogue.ids("tobi", low, high, 1):
+        parts = first[0].split(":", 2)
+        if len(parts) < 3:
+            archive, ends = first[0], first[0] + "\0"
+        else:
+            archive = f"{parts[0]}:{parts[1]}:"
+            ends = archive + _LAST
+        ids = (max(begin, archive), min(high, ends))
+        found.append(Group(urlkey(target_uri(archive)).encode(), "tobi", (ids,)))
+        low = ends
+    return sorted(found)
+
+
+def _origins_of(uri: str) -> Iterator[str]:
+    """The schemes and hosts that have the key of a URL's host."""
+    host = re.split("[/?#]", uri.partition("://")[2], maxsplit=1)[0].removeprefix("www.")
+    return (f"{scheme}://{www}{host}" for scheme in _SCHEMES for www in ("", "www."))
+
+
+def _origins(catalogue: Catalogue) -> Iterator[str]:
+    """The schemes and hosts of all files, found one by one."""
+    for scheme in _SCHEMES:
+        low = f"{scheme}://"
+        while first := catalogue.ids("fobi", low, f"{scheme}:0", 1):
+            origin = f"{scheme}://{first[0].partition('://')[2].partition('/')[0]}"
+            yield origin
+            low = f"{origin}0"
+
+
+def _ids(catalogue: Catalogue, kind: Kind, low: str, high: str) -> Iterator[str]:
+    while page := catalogue.ids(kind, low, high, _PAGE):
+        yield from page
+        low = page[-1] + "\0"
