@@ -129,13 +129,17 @@ class Evidence:
         speaking = [
             (tist, tuple(_speaking(list(group)))) for tist, group in groupby(self.data_sets, key=lambda item: item.tist)
         ]
-        self.dates = [(tist, group) for tist, group in speaking if group]
+        self.dates: list[tuple[int, tuple[DataSet, ...]]] = [
+            (tist, group) for tist, group in speaking if group
+        ]
         self.tists = [tist for tist, _ in self.dates]
         self._keyed = keyed
         self._held_back = {item.run: item for item in held_back if item.kind == "tobi"}
         self._coverage = lru_cache(maxsize=64)(self._read)
         self._look = lru_cache(maxsize=256)(self._make)
         self._lists = lru_cache(maxsize=64)(lambda key: keyed(key) or b"")
+        self._last_read: dict[str, int] = {}
+        self._not_asked = len(self.dates)
 
     def look(self, data_set: DataSet) -> Look:
         """A known data set as it is judged."""
@@ -162,6 +166,17 @@ class Evidence:
         """Whether a data set counts."""
         i = bisect_left(self.tists, data_set.tist)
         return i < len(self.tists) and any(item.run == data_set.run for item in self.dates[i][1])
+
+    def last_read(self, directory: str) -> int:
+        """The date of the newest data set that has read an archive's directory, 0 where none has. Data sets are looked
+        at once, from the newest on, as far as needed."""
+        while directory not in self._last_read and self._not_asked:
+            self._not_asked -= 1
+            tist, group = self.dates[self._not_asked]
+            for coverage in map(self.coverage, group):
+                for one in coverage.read.difference(coverage.unread):
+                    self._last_read.setdefault(one, tist)
+        return self._last_read.get(directory, 0)
 
     def _read(self, key: str) -> Coverage:
         return read(_coverage, self._keyed(key) or b"{}") if key else Coverage()

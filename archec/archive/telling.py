@@ -1,13 +1,15 @@
-"""Telling: what each data set says of a tobi, and what the archive makes of it."""
+"""Telling: what each data set says of a tobi, what the archive makes of it, and when an obi was last seen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from archec.archive.evidence import Evidence
 from archec.archive.judging import Verdict, claim_of, verdict_after
 from archec.catalogue.model import Claim, DataSet, Obi
+from archec.tist import MAX_TIST
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,21 @@ def told(obi: Obi, evidence: Evidence) -> Iterator[Told]:
         )  # fmt: skip
 
 
-def last_seen(rows: Sequence[Told], state: str | None) -> int | None:
-    """The newest data set that showed this state, or any where it is lost now."""
-    return max((row.tist for row in rows if row.outcome == "seen" and state in (None, row.state)), default=None)
+def last_seen(obi: Obi, evidence: Evidence) -> int | None:
+    """When the newest state that was held was last confirmed, None where there never was one: for a tobi the date of
+    the newest data set that shows it, for a fobi the last visit that saw contents. Else it is when it was noted."""
+    if not obi.history.noted:
+        return None
+    noted = obi.history.noted[-1]
+    if obi.kind == "fobi" and obi.visit is not None:
+        return max(noted, obi.visit.checked)
+    lost, state = obi.history.lost, obi.history.last_held
+    for at in range(bisect_left(evidence.tists, MAX_TIST if lost is None else lost) - 1, -1, -1):
+        tist, group = evidence.dates[at]
+        claims = (claim_of(obi.claims, one, evidence.look(one)) for one in group)
+        if tist <= noted or any(claim is not None and claim.state == state for claim in claims):
+            return max(tist, noted)
+    return noted
 
 
 def _outcome(

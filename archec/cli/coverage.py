@@ -18,13 +18,14 @@ from archec.report.coverage import CoverageRow, coverage_of_all, coverage_of_fil
 from archec.report.coverage import coverage as coverage_of
 from archec.terminal.output import LineWriter, fit, note, terminal_width
 from archec.terminal.progress import meter_for
+from archec.tist import iso
 
 _NAME = 24
-_DISPENSABLE = ("other", "files", "lost", "held", "never", "forbidden", "unreachable")
+_DISPENSABLE = ("last_seen", "other", "files", "lost", "held", "never", "forbidden", "unreachable")
 _COLUMNS = (
     ("works", "works"), ("w. a file", "with_file"), ("files", "files"), ("held", "held"), ("PDFs", "pdfs"),
     ("lost", "lost"), ("unreach.", "unreachable"), ("forbidden", "forbidden"), ("untried", "never"),
-    ("other", "other"),
+    ("other", "other"), ("last seen ", "last_seen"),
 )  # fmt: skip
 
 
@@ -37,9 +38,10 @@ def coverage(archive: str | None, series: str | None, as_json: bool, config_file
     """Show how many works of each series have a held file.
 
     Also what became of the other files. Files are those that the newest version of a work names, counted for each
-    work that names them. PDFs are recognised by their contents, not by what their template or server says. Rows
-    appear as the catalogue is read; the last one is the total. Data sets kept by 'archec fileset ingest' have a row of
-    their own before it, which it does not count.
+    work that names them. PDFs are recognised by their contents, not by what their template or server says. An archive
+    was last seen in the newest data set that has read its directory. Rows appear as the catalogue is read; the last
+    one is the total. Data sets kept by 'archec fileset ingest' have a row of their own before it, which it does not
+    count.
     """
     wanted = selection(archive, series)
     with opened(config_file) as opened_archive:
@@ -98,7 +100,14 @@ def _show(rows: Iterator[CoverageRow], with_filesets: Archive | None, *, as_json
 
 def _line(name: str, row: CoverageRow, width: int | None) -> str:
     head = f"{fit(name, None if width is None else _NAME):<{_NAME}}"
-    return "".join([head, *(f"  {getattr(row, field):>{len(label)},}" for label, field in _columns(width))])
+    return "".join([head, *(f"  {_cell(row, field):>{len(label)}}" for label, field in _columns(width))])
+
+
+def _cell(row: CoverageRow, field: str) -> str:
+    number: int = getattr(row, field)
+    if field == "last_seen":
+        return iso(number)[:10] if number else ""
+    return f"{number:,}"
 
 
 def _columns(width: int | None) -> tuple[tuple[str, str], ...]:

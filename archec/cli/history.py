@@ -32,13 +32,15 @@ def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: P
     """Show every incidence of ID, oldest first.
 
     ID is a handle or a URL in any spelling. For each: tist, time, what happened, sha256, size, path in the obi
-    store, redirects, HTTP status and type. A handle was last seen in the newest data set that shows its last state.
+    store, redirects, HTTP status and type. A handle was last seen in the newest data set that shows its last
+    state, a URL at the last visit that saw contents.
     """
     with opened(config_file) as archive:
         found = find(archive.catalogue, obi)
         incidences = list(rows(archive, found))
-        said = list(told(found, evidence_of(archive.catalogue))) if found.kind == "tobi" else []
-        seen = last_seen(said, found.history.states[-1] if found.history else None)
+        evidence = evidence_of(archive.catalogue)
+        seen = last_seen(found, evidence)
+        said = told(found, evidence) if found.kind == "tobi" and (why or everything) else iter(())
         shown = [row for row in said if why or (everything and row.outcome in _LESS)]
         if as_json:
             value: dict[str, object] = {
@@ -46,9 +48,8 @@ def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: P
                 "kind": found.kind,
                 "held": found.history.held,
                 "incidences": [asdict(row) for row in incidences],
+                "last_seen": seen,
             }
-            if found.kind == "tobi":
-                value["last_seen"] = seen
             if why or everything:
                 value["data_sets"] = [asdict(row) for row in shown]
             if found.kind == "fobi":
@@ -59,10 +60,10 @@ def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: P
             return
         echo(found.id)
         lines = [line for row in incidences for line in _lines(row)]
+        if seen is not None:
+            lines.append(f"last seen {'in the data set of ' if found.kind == 'tobi' else ''}{iso(seen)}")
         if found.kind == "fobi":
             lines.append(_visit(found))
-        elif seen is not None:
-            lines.append(f"last seen in the data set of {iso(seen)}")
         lines += [line for row in shown for line in _told(row, found.id, archive.layout)]
         width = terminal_width()
         for line in lines:

@@ -46,8 +46,8 @@ def lost(
 ) -> None:
     """List what is lost, by the time of its loss.
 
-    For each: when it was lost and why, when it was last noted, and the path of the copy that is held. For a file also
-    the works that name it, and whether another rendering of the same work is held.
+    For each: when it was lost and why, when it was last seen and last noted, and the path of the copy that is held.
+    For a file also the works that name it, and whether another rendering of the same work is held.
     """
     wanted = selection(archive, None)
     query = LostQuery(
@@ -80,7 +80,7 @@ def _value(one: Lost | Returned, now: int) -> dict[str, Any]:
     if isinstance(one, Returned):
         value |= {"returned_time": iso(one.returned), "seconds": one.returned - one.lost}
     else:
-        value |= {"noted_time": iso(one.noted), "seconds": max(0, now - one.lost)}
+        value |= {"noted_time": iso(one.noted), "last_seen_time": iso(one.last_seen), "seconds": max(0, now - one.lost)}
     for field in ("handle", "title") if one.kind == "fobi" else ("works", "more"):
         value.pop(field, None)
     return value
@@ -96,6 +96,7 @@ def _lines(one: Lost | Returned, now: int, width: int | None) -> Iterator[str]:
 def _lost_lines(one: Lost, now: int, width: int | None) -> Iterator[str]:
     ago = human_duration(max(0, now - one.lost))
     yield f"    {_NAMES[one.kind]} lost {iso(one.lost)} ({one.lost}), {ago} ago{_because(one.reason)}"
+    yield f"    last seen {iso(one.last_seen)} ({one.last_seen})"
     yield f"    noted last {iso(one.noted)} ({one.noted}), sha256 {one.sha256}"
     yield f"    {one.path or 'its bytes are not in the store'}"
     for work in one.works:

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from archec import __version__
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from archec.archive.report import Report
 
 _MAX_PROBLEMS = 20
+_MAX_ARCHIVES = 10
 WORD = "archec-run"
 _META = "archec.run-line"
 _MAX_MESSAGE = 500
@@ -52,6 +54,11 @@ def gather_table(value: dict[str, Any]) -> list[str]:
     if templates["conflicts"]:
         rows.append(("", f"{templates['conflicts']:,} in conflict with another data set of the same date"))
     rows.append(("tobis", _counts(value["tobis"])))
+    unjudged = value["not_judged"]
+    for number, (archive, words) in enumerate(islice(unjudged.items(), _MAX_ARCHIVES)):
+        rows.append(("" if number else "not judged", f"{sum(words.values()):,} of {archive}: {_counts(words)}"))
+    if len(unjudged) > _MAX_ARCHIVES:
+        rows.append(("", f"and those of {len(unjudged) - _MAX_ARCHIVES:,} more archives"))
     for code, count in value["held_back"].items():
         rows.append(("held back", f"{count:,} losses of {code}: accept with --accept-losses {code}"))
     if value["fobis"]:

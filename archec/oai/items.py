@@ -16,9 +16,12 @@ from urllib.parse import quote, unquote_to_bytes
 
 from xxhash import xxh3_64_intdigest
 
+from archec.archive.conclusions import evidence_of
+from archec.archive.evidence import Evidence
 from archec.archive.opening import Archive
+from archec.archive.telling import last_seen
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import KINDS, Kind, Obi
+from archec.catalogue.model import KINDS, Kind, Obi, Position
 from archec.errors import ArchecError, CatalogueGone
 from archec.oai.index import Cursor, IndexEntry, IndexRow
 from archec.oai.sets import SetRules
@@ -76,13 +79,14 @@ class Item:
     """An item that is held: all that the catalogue knows of it and, of a tobi, its newest contents.
 
     ``text`` is the template as it is held (UTF-8, LF line ends); if its bytes cannot be read, ``readable`` is False and
-    it is a template made of what the catalogue knows. Of a fobi it is "".
+    it is a template made of what the catalogue knows. Of a fobi it is "". ``last_seen`` is when it was last confirmed.
     """
 
     identifier: str
     obi: Obi
     text: str = ""
     readable: bool = True
+    last_seen: int = 0
     _template: Template | None = field(default=None, repr=False)
     _values: dict[str, list[str]] | None = field(default=None, repr=False)
 
@@ -140,6 +144,7 @@ class ItemReader:
     def __init__(self, archive: Archive, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._layout, self._catalogue, self._clock = archive.layout, archive.catalogue, clock
         self._publishers: dict[str, tuple[float, str]] = {}
+        self._evidence: tuple[Position, Evidence] | None = None
 
     def items(
         self, rows: Sequence[IndexRow], identifier_of: Callable[[IndexRow], str]
@@ -149,17 +154,28 @@ class ItemReader:
         Raises :class:`archec.errors.CatalogueGone` if the catalogue lacks what the index knows.
         """
         known = known_obis(self._catalogue, [row for row in rows if not (row.deleted or row.left)])
+        evidence = self._known_evidence()
         with Reader(self._layout) as reader:
             for row in rows:
                 obi = known.get(row.obi)
                 if row.deleted or row.left:
                     yield row, None
                 elif obi is not None:
-                    yield row, _read_item(reader, identifier_of(row), obi)
+                    item = _read_item(reader, identifier_of(row), obi)
+                    item.last_seen = last_seen(obi, evidence) or item.noted
+                    yield row, item
                 else:
                     raise CatalogueGone(
                         f"the catalogue does not know {row.obi} at present", hint="is 'archec rebuild' running?"
                     )
+
+    def _known_evidence(self) -> Evidence:
+        """What data sets say, as of the catalogue's position."""
+        position = self._catalogue.position()
+        known = self._evidence
+        if known is None or known[0] != position:
+            known = self._evidence = position, evidence_of(self._catalogue)
+        return known[1]
 
     def titles(self, handles: Collection[str]) -> dict[str, str]:
         """The titles of those archives and series that are known, by handle."""

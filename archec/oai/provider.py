@@ -227,11 +227,11 @@ def _header(repository: Repository, row: IndexRow, asked: str) -> str:
 
 
 def _provenance(item: Item, form: RecordFormat, origin: str) -> str:
-    """Where a template came from, and when: it was published by its archive, not by us. Nothing for a file."""
+    """Where a template came from, when it was noted and last seen: it was published by its archive, not by us. Nothing
+    for a file."""
     if item.obi.kind == "fobi":
         return ""
-    note = item.obi.notes.get(item.noted)
-    harvested = _iso(note.run if note is not None else item.noted)
+    harvested = _iso(item.last_seen)
     altered = "false" if form.namespace == REDIF_NAMESPACE else "true"
     return (
         f'<about><provenance xmlns="{_PROVENANCE}" xmlns:xsi="{XSI}" xsi:schemaLocation="{_PROVENANCE}'

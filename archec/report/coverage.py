@@ -14,6 +14,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from archec.archive.conclusions import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import FileState, TobiFiles
 from archec.catalogue.open import open_catalogue
@@ -44,7 +45,8 @@ class CoverageRow:
     ``with_file`` works have a file that is held now. ``files`` are all that works name; each is one of ``held``,
     ``lost``, ``unreachable`` (visits came to nothing: no answer, an error, nothing there), ``forbidden`` (refused by
     the server or by robots.txt), ``never`` (tried), ``other`` (a bad URL, too large, ...). ``pdfs`` of those held are
-    PDF by their bytes.
+    PDF by their bytes. ``last_seen`` is the date of the newest data set that has read the archive's directory, 0 where
+    none has.
     """
 
     archive: str
@@ -59,14 +61,16 @@ class CoverageRow:
     forbidden: int = 0
     never: int = 0
     other: int = 0
+    last_seen: int = 0
 
     def add(self, other: CoverageRow) -> None:
         """Adds the figures of another one."""
         for name in _FIGURES:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.last_seen = max(self.last_seen, other.last_seen)
 
 
-_FIGURES = tuple(field.name for field in fields(CoverageRow) if field.name not in ("archive", "series"))
+_FIGURES = tuple(field.name for field in fields(CoverageRow) if field.name not in ("archive", "series", "last_seen"))
 _NEVER = FileState()
 
 
@@ -88,6 +92,7 @@ def coverage(
         after, before = f"RePEc:{archive}:", f"RePEc:{archive};"
         if series:
             after, before = f"{after}{series}:", f"{after}{series};"
+    evidence = evidence_of(catalogue)
     row: CoverageRow | None = None  # of the series that is being read
     loose: CoverageRow | None = None  # of the works of its archive that are in no series
     without = CoverageRow("", "")  # of works without a handle of RePEc's form, which stand before and after the others
@@ -105,10 +110,10 @@ def coverage(
                 _count(without, work, states)
             elif not within:
                 # It may stand within a series: "RePEc:aaa:x" before "RePEc:aaa:x-y:1" before "RePEc:aaa:x:1".
-                loose = loose or CoverageRow(code, "")
+                loose = loose or CoverageRow(code, "", last_seen=evidence.last_read(code))
                 _count(loose, work, states)
             else:
-                row = row or CoverageRow(code, within)
+                row = row or CoverageRow(code, within, last_seen=evidence.last_read(code))
                 _count(row, work, states)
     yield from (last for last in (row, loose) if last is not None)
     if without.works:

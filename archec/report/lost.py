@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import NamedTuple
 
+from archec.archive.conclusions import evidence_of
 from archec.archive.lookup import path_held
 from archec.archive.opening import Archive
+from archec.archive.telling import last_seen
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import START, Kind, Moment, Obi
 from archec.ids import archive_of
@@ -55,13 +57,15 @@ class NamingWork:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """An obi that is lost now. ``noted`` is the last tist at which it was noted, ``path`` that of the copy held (None:
-    it is not in the obi store), ``title`` that of a template; ``works`` are the first
+    """An obi that is lost now: between ``last_seen``, when it was seen for the last time, and ``lost``. ``noted`` is
+    the last tist at which it was noted, ``path`` that of the copy held (None: it is not in the obi store), ``title``
+    that of a template; ``works`` are the first
     :data:`MOST_WORKS` that name a file, and ``more`` says that there are others."""
 
     id: str
     kind: Kind
     noted: int
+    last_seen: int
     lost: int
     reason: str
     md5: str
@@ -94,6 +98,7 @@ def lost(archive: Archive, query: LostQuery) -> Iterator[Lost]:
     """What is lost now, by the tist of its loss."""
     catalogue = archive.catalogue
     few = _lost_of_few(catalogue, query.archive) if query.archive else None
+    evidence = evidence_of(catalogue)
     streams = {kind: _lost_moments(catalogue, kind, query, few) for kind in query.kinds}
     for kind, moments in chunks_in_time(streams):
         ids = [moment.id for moment in moments]
@@ -104,7 +109,7 @@ def lost(archive: Archive, query: LostQuery) -> Iterator[Lost]:
             if not when or not _wanted(query, _reason(obi, when)):
                 continue
             if kind == "tobi" or _of_archive(query, obi.id, named, catalogue):
-                yield _lost(archive, obi, when, named.get(obi.id, []))
+                yield _lost(archive, obi, when, last_seen(obi, evidence) or 0, named.get(obi.id, []))
 
 
 def returned(archive: Archive, query: LostQuery) -> Iterator[Returned]:
@@ -213,14 +218,15 @@ def _title(tobi: Obi) -> str:
     return version.title if version is not None else ""
 
 
-def _lost(archive: Archive, obi: Obi, when: int, named: list[Obi]) -> Lost:
+def _lost(archive: Archive, obi: Obi, when: int, seen: int, named: list[Obi]) -> Lost:
     """``named`` are the templates that name a file."""
     noted = _noted(obi, when)
     path, digests = path_held(archive, obi, noted), _digests(obi, noted)
     works = tuple(_works(archive.catalogue, obi.id, named[:MOST_WORKS])) if named else ()
     more = len(named) > MOST_WORKS
     title = _title(obi)
-    return Lost(obi.id, obi.kind, noted, when, _reason(obi, when), *digests, path, obi.handle, title, works, more)
+    reason = _reason(obi, when)
+    return Lost(obi.id, obi.kind, noted, seen, when, reason, *digests, path, obi.handle, title, works, more)
 
 
 def _works(catalogue: Catalogue, url: str, named: list[Obi]) -> Iterator[NamingWork]:

@@ -86,7 +86,7 @@ def test_history_of_a_template(demo: Config) -> None:
 
 def test_history_of_files(demo: Config, urls: dict[str, str]) -> None:
     value = history(demo, urls["revised"])
-    assert set(value) == {"id", "kind", "held", "incidences", "visit", "due"}
+    assert set(value) == {"id", "kind", "held", "incidences", "last_seen", "visit", "due"}
     assert [i["kind"] for i in value["incidences"]] == ["appeared", "changed"]  # type: ignore[attr-defined]
     value = history(demo, urls["goes away"])
     assert [i["kind"] for i in value["incidences"]] == ["appeared", "lost"]  # type: ignore[attr-defined]

@@ -110,7 +110,7 @@ def test_what_changed_in_a_template(demo: Config, folder: Path) -> None:
 def test_coverage(demo: Config) -> None:
     series, archive, everything = values(demo, "coverage")
     assert [one["of"] for one in (series, archive, everything)] == ["series", "archive", "all"]
-    assert set(series) == FIGURES | {"of", "archive", "series"}
+    assert set(series) == FIGURES | {"of", "archive", "series", "last_seen"}
     assert (series["archive"], series["series"], series["works"]) == ("dmo", "wpaper", 13)
     assert (series["lost"], series["forbidden"]) == (1, 1)
     assert 0 < series["pdfs"] < series["held"] <= series["files"]

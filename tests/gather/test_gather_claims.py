@@ -156,9 +156,15 @@ def test_a_template_away_from_home_is_judged_where_it_was(config: Config, folder
         ("seen", ""), ("unreadable", "bbb/x.rdf"), ("not-there", "bbb/"),
     ]  # fmt: skip
     assert told["last_seen"] == T1
+    assert "1 of aaa: 1 not-there" in archec_inline(config, "runs", report.run).out.decode()
     run(config, tar(folder, 4, home, papers("bbb/y.rdf", "RePEc:bbb:sss:1")), accept=["all"])
     assert histories(config)[PAPER][T4] is None
     check(config)
+    (lost,) = (json.loads(line) for line in archec_inline(config, "lost", "--json").out.splitlines())
+    assert (lost["id"], lost["last_seen"], lost["noted"], lost["lost"]) == (PAPER, T1, T1, T4)
+    rows = [json.loads(line) for line in archec_inline(config, "coverage", "--json").out.splitlines()]
+    assert {row["archive"]: row["last_seen"] for row in rows if row["of"] == "archive"} == {"aaa": T4, "bbb": T4}
+    assert json.loads(archec_inline(config, "history", "RePEc:aaa:sss:2", "--json").out)["last_seen"] == T4
 
 
 def test_a_file_that_is_hopeless_for_years_does_not_keep_others(config: Config, folder: Path) -> None:

@@ -47,7 +47,7 @@ def test_lost_by_time(layout: Layout, world: Catalogue) -> None:
     ]  # fmt: skip
     two, held = found[1], version_of("RePEc:a:s:2 http://h/x+http://h/y")
     assert two == Lost(
-        "RePEc:a:s:2", "tobi", 20, 50, "not there", held.md5, held.sha256, None, "RePEc:a:s:2", "Two"
+        "RePEc:a:s:2", "tobi", 20, 20, 50, "not there", held.md5, held.sha256, None, "RePEc:a:s:2", "Two"
     )
     assert held.sha256 == world.obis("tobi", [two.id])[two.id].history.at(20)
     assert (found[2].noted, found[2].reason) == (12, "HTTP status 404")
