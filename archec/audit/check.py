@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from archec.archive.follow import last_run
+from archec.archive.ledger import left_parts
 from archec.audit.comparison import Comparison, report_differences
 from archec.audit.disk import judge, report_unknown_files, under_way, walk
 from archec.audit.findings import Finding, Reporter, Tally
@@ -152,7 +153,7 @@ class _Check:
     def _at_work(self) -> bool:
         """Whether a run is writing journal and catalogue."""
         who = holder(self.archive.layout) if not self.archive.locked else None
-        return who is not None and who.what == "gather"
+        return who is not None and who.is_run
 
     def _moved(self) -> bool:
         """Whether the catalogue has followed the journals further than when the archive was opened."""
@@ -174,10 +175,11 @@ class _Check:
     def _walk(self, passed_over: frozenset[int]) -> None:
         layout = self.archive.layout
         self.meter.phase("walking the store", None)
+        going_on = left_parts(self.archive.config.work_path)
         with Directories(layout) as directories:
             for place in walk(layout, self._out_of_place):
                 if place.kind == "temp":
-                    if place.tist not in passed_over:
+                    if place.tist not in passed_over and place.path not in going_on:
                         self.leftovers[place.tist, place.directory] += 1
                     continue
                 self.comparison.on_disk(place.path)
@@ -334,7 +336,8 @@ class _Check:
             resumable = last.journal.tist if last is not None and last.resumable else None
         fixing = self.fix and resumable is None
         if fixing:
-            sweep_parts(self.archive.layout, {tist for tist, _ in self.leftovers if tist >= 0})
+            keep = left_parts(self.archive.config.work_path)
+            sweep_parts(self.archive.layout, {tist for tist, _ in self.leftovers if tist >= 0}, keep)
         for (_, directory), count in sorted(self.leftovers.items()):
             message = f"{count} temporary {'file' if count == 1 else 'files'}"
             if resumable is not None:

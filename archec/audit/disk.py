@@ -173,7 +173,7 @@ def known_tists(catalogue: Catalogue | None) -> frozenset[int]:
 def under_way(layout: Layout) -> frozenset[int]:
     """The tists at which a run that is at work now may be writing; empty where there is none."""
     who = holder(layout)
-    if who is None or who.what != "gather":
+    if who is None or not who.is_run:
         return frozenset()
     last = last_run(layout)
     if last is None:

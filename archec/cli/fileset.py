@@ -11,6 +11,7 @@ from typing import BinaryIO
 import click
 import msgspec
 
+from archec.archive.budget import Budget
 from archec.cli.common import config_option, json_option, opened
 from archec.config import load
 from archec.errors import Exit, UsageError
@@ -108,7 +109,7 @@ def ingest(
 
         meter = stack.enter_context(meter_for())
         counter = run_ingest(
-            config, _lines(urls, source), options, meter, emit, jobs=jobs, wait=wait, max_time=seconds
+            config, _lines(urls, source), options, meter, emit, jobs=jobs, wait=wait, budget=Budget(seconds=seconds)
         )  # fmt: skip
     if to is not None and kept:
         with opened(config) as archive:

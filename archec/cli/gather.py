@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import click
 
+from archec.archive.budget import Budget
 from archec.archive.follow import last_run
 from archec.archive.report import Report
 from archec.cli.common import config_option, json_option, opened, warn_if_unknown
@@ -21,7 +22,7 @@ from archec.config import Config, load
 from archec.errors import DataSetError, Exit, UsageError, gravest
 from archec.export.units import Selection
 from archec.gather.dataset import Chosen
-from archec.gather.options import Budget, Options
+from archec.gather.options import Options
 from archec.gather.run import dry_run as run_dry
 from archec.gather.run import exit_code
 from archec.gather.run import gather as gather_run
@@ -31,6 +32,7 @@ from archec.terminal.output import echo, echo_json, note
 from archec.terminal.progress import meter_for
 from archec.tist import iso, parse_when
 from archec.units import parse_duration, parse_size
+from archec.web.outcome import Outcome
 
 _Limit = TypeVar("_Limit", int, float)
 
@@ -128,7 +130,7 @@ def gather(
         else:
             code = run(replace(options, file=chosen[0].path if chosen else None), meter)
         if (filesets or config.fileset.gather) and not (dry_run or no_fetch or code is Exit.BUDGET):
-            code = gravest([code, _ingest_due(config, meter, wait, budget.seconds, started)])
+            code = gravest([code, _ingest_due(config, meter, wait, _left(budget, line.report, started))])
     if codes := sorted(code for code in options.accept - {"all"} if code.isalnum()):
         with opened(config_file) as archive:
             for archive_code in codes:
@@ -136,18 +138,30 @@ def gather(
     context.exit(int(code))
 
 
-def _ingest_due(config: Config, meter: Meter, wait: bool, seconds: float, started: float) -> Exit:
-    """Ingests the data sets that are due, in a run of its own, in what is left of the time."""
+def _left(budget: Budget, report: Report | None, started: float) -> Budget | None:
+    """What a gathering has left of its budget; None where that is nothing."""
+    files = sum(report.fobis.get(outcome.value, 0) for outcome in Outcome) if report is not None else 0
+    received = report.fetched_bytes if report is not None else 0
+    left = Budget(budget.files - files, budget.bytes - received, budget.seconds - (time.monotonic() - started))
+    pairs = zip((budget.files, budget.bytes, budget.seconds), (left.files, left.bytes, left.seconds), strict=True)
+    if any(most and rest <= 0 for most, rest in pairs):
+        return None
+    return Budget(max(left.files, 0), max(left.bytes, 0), max(left.seconds, 0.0))
+
+
+def _ingest_due(config: Config, meter: Meter, wait: bool, budget: Budget | None) -> Exit:
+    """Ingests the data sets that are due, in a run of its own, with what is left of the budget."""
     # Imported here: loading all platforms takes as long as loading the rest of this command.
     from archec.fileset.run import due_requests, run_ingest
     from archec.fileset.status import Status
     from archec.fileset.work import IngestOptions
 
-    left = seconds - (time.monotonic() - started) if seconds else 0.0
-    lines = due_requests(config, int(time.time())) if left >= 0 else []
+    lines = due_requests(config, int(time.time()))
     if not lines:
         return Exit.DONE
-    counter = run_ingest(config, lines, IngestOptions(), meter, lambda result, file: None, wait=wait, max_time=left)
+    if budget is None:
+        return Exit.BUDGET
+    counter = run_ingest(config, lines, IngestOptions(), meter, lambda result, file: None, wait=wait, budget=budget)
     counts = ", ".join(f"{count:,} {status}" for status, count in sorted(counter.statuses.items()))
     note(f"data sets: {counts}")
     return Exit.BUDGET if Status.BUDGET.value in counter.statuses else Exit.DONE

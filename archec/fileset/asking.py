@@ -183,19 +183,4 @@ def _rest(pace: Pace, response: Response, most: float) -> None:
 def _http_error(url: str, error: Exception) -> PlatformHttpError:
     fault = fault_of(error)
     status = _STATUS.get(fault.outcome, Status.PLATFORM_HTTP_ERROR)
-    return PlatformHttpError(f"{public_url(url)[:300]}: {fault.message}", status=status)
-
-
-_SIGNATURES = ("x-amz-", "x-goog-", "signature", "awsaccesskeyid", "googleaccessid", "key-pair-id", "policy", "sig",
-               "token", "access_token", "expires", "response-content-")  # fmt: skip
-
-
-def public_url(url: str) -> str:
-    """A URL without user information, and without a query that signs it."""
-    bare = url.partition("#")[0]
-    head, mark, query = bare.partition("?")
-    if mark and any(part.lower().startswith(_SIGNATURES) for part in query.split("&")):
-        bare = head
-    scheme, colon, rest = bare.partition("://")
-    authority, slash, path = rest.partition("/")
-    return f"{scheme}{colon}{authority.rpartition('@')[2]}{slash}{path}" if colon else bare
+    return PlatformHttpError(f"{url[:300]}: {fault.message}", status=status)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from archec.archive.ledger import Download, Ledger
 from archec.catalogue.model import FilesetManifestFile
-from archec.fileset.asking import Asker, public_url
+from archec.fileset.asking import Asker
 from archec.fileset.checksums import Checksums, mismatch
-from archec.fileset.ledger import Download, Ledger
-from archec.fileset.platforms.base import FilesetPlatformHelper
+from archec.fileset.platforms.base import FilesetPlatformHelper, public_url
 from archec.fileset.problems import PlatformHttpError
 from archec.fileset.status import Status
 from archec.store.writer import Temp, Writer
@@ -58,8 +58,22 @@ class _Answer(NamedTuple):
     terminal_url: str
 
 
+class BudgetSpent(Exception):
+    """Nothing more may be fetched in this run; what has come of a file stays for the next one."""
+
+
+class Progress(Protocol):
+    """Whom a download tells how far it is; both methods may raise BudgetSpent."""
+
+    def begin(self) -> None:
+        """A file is asked for."""
+
+    def received(self, count: int) -> None:
+        """So many bytes came."""
+
+
 class Downloader:
-    """Downloads for one run. ``progress`` is called with the number of bytes that came."""
+    """Downloads for one run."""
 
     def __init__(
         self,
@@ -69,7 +83,7 @@ class Downloader:
         run: int,
         threads: Executor,
         retries: int,
-        progress: Callable[[int], None],
+        progress: Progress,
     ) -> None:
         self._asker, self._writer, self._ledger, self._run = asker, writer, ledger, run
         self._threads, self._retries, self._progress = threads, retries, progress
@@ -79,11 +93,16 @@ class Downloader:
     ) -> Fetched | NotFetched:
         """A file from ``url``, kept as the fobi ``obi``; at most ``most`` bytes, and no more than its manifest says.
 
-        What an earlier process left of it is gone on with. Raises StorageFull and StorageFailed.
+        What an earlier process left of it is gone on with, and so is what this one leaves when it is broken off. Raises
+        StorageFull, StorageFailed, BudgetSpent.
         """
+        self._progress.begin()
         transfer = _Transfer(self, file, url, obi, helper, most)
         try:
             return await transfer.run()
+        except (asyncio.CancelledError, BudgetSpent):
+            transfer.keep()
+            raise
         finally:
             transfer.end()
 
@@ -118,7 +137,7 @@ class _Transfer:
                 now = self._temp.size if self._temp is not None else 0
                 failures = 0 if now > before and self._validator else failures + 1
                 if failures > self._of._retries:
-                    self._is_kept = bool(self._validator and now)
+                    self.keep()
                     status = error.status if error.status is Status.BLOCKED_ADDRESS else Status.ERROR_PLATFORM_DOWNLOAD
                     return NotFetched(status, error.message)
 
@@ -151,7 +170,7 @@ class _Transfer:
             status = response.status_code
             if status == 416 or (status == 206 and not _continues(response, size)):
                 self._restart()
-                raise PlatformHttpError(f"{public_url(self._url)[:300]}: a range is answered with HTTP {status}")
+                raise PlatformHttpError(f"{self._url[:300]}: a range is answered with HTTP {status}")
             if status not in (200, 206):
                 return _refused(status, self._url)
             if status == 200 and size:
@@ -183,7 +202,7 @@ class _Transfer:
                 pieces.append(piece)
                 waiting += len(piece)
                 received += len(piece)
-                self._of._progress(len(piece))
+                self._of._progress.received(len(piece))
                 if received > most:
                     break
                 if waiting >= _BLOCK:
@@ -240,8 +259,14 @@ class _Transfer:
             self._temp.discard()
         self._temp, self._validator = None, ""
 
+    def keep(self) -> None:
+        """Another run goes on with what has come, where a range can be bound to it."""
+        if self._temp is not None and self._temp.size and self._validator and not self._is_kept:
+            self._temp.close()
+            self._is_kept = True
+
     def end(self) -> None:
-        """Discards what is of no use any more; what another run may go on with stays."""
+        """Discards what is of no use any more."""
         if self._temp is None or self._is_kept:
             return
         self._temp.discard()
@@ -260,7 +285,7 @@ def _validator(fields: Mapping[str, str]) -> str:
 
 
 def _refused(status: int, url: str) -> NotFetched:
-    message = f"{public_url(url)[:300]}: HTTP {status}"
+    message = f"{url[:300]}: HTTP {status}"
     if status in (401, 403, 451):
         return NotFetched(Status.PLATFORM_RESTRICTED, message)
     return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, message)

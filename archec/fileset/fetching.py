@@ -7,17 +7,15 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from archec.archive.ledger import Download
 from archec.catalogue.model import FilesetManifestFile, Obi
 from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
-from archec.fileset.asking import public_url
 from archec.fileset.checksums import Checksums, mismatch
 from archec.fileset.download import Fetched, NotFetched
-from archec.fileset.fields import clean
 from archec.fileset.keeping import Body, file_item
-from archec.fileset.ledger import Download
 from archec.fileset.lookup import is_whole
-from archec.fileset.platforms.base import FilesetPlatformHelper
+from archec.fileset.platforms.base import FilesetPlatformHelper, public_text, public_url
 from archec.fileset.status import Status
 from archec.fileset.strategy import StrategyPolicy
 from archec.fileset.work import Work
@@ -159,8 +157,4 @@ def _whole_file(
 
 
 def _failed(file: FilesetManifestFile, status: Status, message: str) -> FilesetManifestFile:
-    return replace(file, status=status.value, extra={**(file.extra or {}), "error": clean(message)[:500]})
-
-
-def _public(url: str | None) -> str | None:
-    return None if url is None else public_url(url)
+    return replace(file, status=status.value, extra={**(file.extra or {}), "error": public_text(message)[:500]})

@@ -16,6 +16,7 @@ from archec.fileset.platforms.base import (
     Question,
     item_name,
     manifest_file,
+    public_url,
 )
 from archec.fileset.problems import (
     FilesetProblem,
@@ -98,7 +99,7 @@ def _direct(work: Work, found: Found) -> FilesetPlatformItem:
     if not work.options.direct:
         raise NoPlatformMatch(f"{found.url[:300]}: is a file, not a page; --direct ingests it; {_tried(work)}")
     found.landing = None
-    path, _, query = url.partition("://")[2].partition("?")
+    path, _, query = public_url(url).partition("://")[2].partition("?")
     domain, _, work_id = path.partition("/")
     name = work_id.rpartition("/")[2] or domain
     return FilesetPlatformItem(

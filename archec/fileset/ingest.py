@@ -6,14 +6,14 @@ import asyncio
 
 from msgspec.structs import replace
 
+from archec.archive.ledger import Download
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
-from archec.fileset.asking import public_url
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
-from archec.fileset.ledger import Download
 from archec.fileset.lookup import is_whole, read_manifest
 from archec.fileset.manifest import prepared
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
+from archec.fileset.platforms.base import public_url
 from archec.fileset.problems import (
     EmptyManifest,
     FilesetProblem,

@@ -11,6 +11,7 @@ from archec.catalogue.model import FilesetManifestFile, Note, Obi, Version, Visi
 from archec.catalogue.records import ManifestNoted, ObiChange
 from archec.fileset.manifest import Manifest, encode, parts
 from archec.fileset.model import FilesetPlatformItem
+from archec.fileset.platforms.base import public_url
 from archec.history import History
 from archec.store.interface import HardLink, Placement, Stored
 from archec.store.writer import Writer
@@ -71,7 +72,7 @@ def manifest_of(
         order=item.order,
         published=item.published,
         title=item.title,
-        web_base_url=item.web_base_url,
+        web_base_url=public_url(item.web_base_url) if item.web_base_url else None,
         metadata=item.archiveorg_item_meta or {},
         bundle=bundle,
         manifest=tuple(files),

@@ -12,21 +12,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from archec import __version__
+from archec.archive.budget import NO_LIMIT, Budget, BudgetUse
 from archec.archive.commit import CommitItem, Committer, DryCommitter
 from archec.archive.follow import catch_up, last_run
 from archec.archive.interrupted import close_interrupted_run, totals
+from archec.archive.ledger import Ledger, left_parts
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunEnd, RunStart
 from archec.config import Config
-from archec.errors import ArchecError, Exit, LockHeld, StorageFailed, StorageFull, gravest
+from archec.errors import ArchecError, Exit, StorageFailed, StorageFull, gravest
 from archec.fileset.asking import Asker
-from archec.fileset.download import Downloader
+from archec.fileset.download import BudgetSpent, Downloader
 from archec.fileset.ingest import ingest
 from archec.fileset.items import Items, keys_of
 from archec.fileset.keeping import Body
-from archec.fileset.ledger import Ledger
 from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.problems import FilesetProblem, PlatformHttpError
@@ -38,13 +39,12 @@ from archec.fileset.work import IngestOptions, Work
 from archec.progress import Meter
 from archec.store.journal_writer import JournalWriter, tidy
 from archec.store.layout import open_store
-from archec.store.lock import RunLock, holder
+from archec.store.lock import run_lock
 from archec.store.writer import Writer, sweep_parts, sweep_runs
 from archec.tist import stamp
 from archec.web.door import Client, Policy, open_client
 
 KIND = "fileset"
-_LEDGER = "fileset.jsonl"
 _THREADS = 4
 _BATCH = (500, 5.0)
 """Items and seconds after which what was kept is committed."""
@@ -65,18 +65,29 @@ class Counter:
     """How far a run is: what its meter shows, and which statuses came."""
 
     meter: Meter
-    bytes: int = 0
+    use: BudgetUse
     statuses: dict[str, int] = field(default_factory=dict)
 
+    def begin(self) -> None:
+        """Counts a file that is asked for. Raises BudgetSpent where no more may be."""
+        if self.use.spent:
+            raise BudgetSpent
+        self.use.files += 1
+
     def received(self, count: int) -> None:
-        """Counts bytes that came."""
-        self.bytes += count
-        self.meter.at(self.bytes, f"{sum(self.statuses.values())} data sets")
+        """Counts bytes that came. Raises BudgetSpent where no more may come."""
+        self.use.bytes += count
+        self._show()
+        if self.use.exhausted:
+            raise BudgetSpent
 
     def ended(self, status: str) -> None:
         """Counts a result."""
         self.statuses[status] = self.statuses.get(status, 0) + 1
-        self.meter.at(self.bytes, f"{sum(self.statuses.values())} data sets")
+        self._show()
+
+    def _show(self) -> None:
+        self.meter.at(self.use.bytes, f"{self.use.files} files, {sum(self.statuses.values())} data sets")
 
 
 def exit_code(statuses: Iterable[str]) -> Exit:
@@ -98,39 +109,40 @@ def run_ingest(
     *,
     jobs: int = 1,
     wait: bool = False,
-    max_time: float = 0.0,
+    budget: Budget = NO_LIMIT,
 ) -> Counter:
     """Ingests all requests. Raises an ArchecError where the run has to stop; what was committed is kept.
 
-    ``max_time`` is seconds, 0 for no limit: what is not begun by then ends as ``budget``.
+    What is not over when the budget is used up ends as ``budget``; the next run goes on with it.
     """
-    counter = Counter(meter)
+    counter = Counter(meter, BudgetUse(budget))
+    counter.use.begin()
     meter.phase("bytes", None)
     with ExitStack() as stack:
         if options.dry_run:
-            asyncio.run(_dry(config, lines, options, counter, emit, jobs, max_time))
+            asyncio.run(_dry(config, lines, options, counter, emit, jobs, budget))
             return counter
         layout = open_store(config)
-        _lock(stack, layout, meter, wait=wait)
+        stack.enter_context(run_lock(layout, "fileset ingest", meter, wait=wait))
         catalogue = open_catalogue(config.database, base=config.base, create=True)
         stack.callback(catalogue.close)
         archive = Archive(config, layout, catalogue)
         tidy(layout)
         catch_up(layout, catalogue)
-        ledger = stack.enter_context(Ledger(config.work_path / _LEDGER))
+        ledger = stack.enter_context(Ledger(config.work_path))
         last = last_run(layout)
         if last is not None and not last.journal.finished:
             sweep_runs(layout)
-            sweep_parts(layout, {last.journal.tist}, ledger.temps)
+            sweep_parts(layout, {last.journal.tist}, left_parts(config.work_path))
             close_interrupted_run(archive, last)
         run = stamp(last.journal.tist if last is not None else None)
-        _run(stack, archive, ledger, run, lines, options, counter, emit, jobs, max_time)
+        _run(stack, archive, ledger, run, lines, options, counter, emit, jobs, budget)
     return counter
 
 
 def _run(
     stack: ExitStack, archive: Archive, ledger: Ledger, run: int, lines: Iterable[Line], options: IngestOptions,
-    counter: Counter, emit: Emit, jobs: int, max_time: float,
+    counter: Counter, emit: Emit, jobs: int, budget: Budget,
 ) -> None:  # fmt: skip
     config, catalogue = archive.config, archive.catalogue
     report = Report(run, 0, "none", "")
@@ -154,12 +166,12 @@ def _run(
         async with _platforms(config) as client, _items(config) as items:
             registry = Registry({one.name: one for one in config.fileset.platforms})
             asker = Asker(config.fetch, config.agent, client, registry.helpers)
-            downloader = Downloader(asker, writer, ledger, run, threads, config.fetch.retries, counter.received)
+            downloader = Downloader(asker, writer, ledger, run, threads, config.fetch.retries, counter)
             parts = Work(
                 archive, run, committer, writer, ledger, asker, downloader, registry, _policy(config), options,
                 items, kept,
             )  # fmt: skip
-            await _all(parts, lines, emit, counter, jobs, max_time)
+            await _all(parts, lines, emit, counter, jobs, budget)
 
     report.state = "done"
     try:
@@ -181,7 +193,7 @@ def _run(
 
 
 def _end(committer: Committer, archive: Archive, report: Report, counter: Counter, began: float) -> None:
-    report.fetched_bytes = counter.bytes
+    report.fetched_bytes = counter.use.bytes
     report.seconds["filesets"] = time.monotonic() - began
     value: dict[str, Any] = {**report.as_value(), "filesets": dict(sorted(counter.statuses.items()))}
     committer.note(RunEnd(report.run, report.state, value))
@@ -211,7 +223,7 @@ def _policy(config: Config) -> StrategyPolicy:
 
 async def _dry(
     config: Config, lines: Iterable[Line], options: IngestOptions, counter: Counter, emit: Emit, jobs: int,
-    max_time: float,
+    budget: Budget,
 ) -> None:  # fmt: skip
     """Asks, and keeps nothing; takes no lock."""
     layout = open_store(config)
@@ -224,16 +236,16 @@ async def _dry(
                 Archive(config, layout, catalogue), stamp(None), DryCommitter(), None, None, asker, None, registry,
                 _policy(config), options, items,
             )  # fmt: skip
-            await _all(work, lines, emit, counter, jobs, max_time)
+            await _all(work, lines, emit, counter, jobs, budget)
     finally:
         catalogue.close()
 
 
 async def _all(
-    work: Work, lines: Iterable[Line], emit: Emit, counter: Counter, jobs: int, max_time: float
+    work: Work, lines: Iterable[Line], emit: Emit, counter: Counter, jobs: int, budget: Budget
 ) -> None:
     """All requests, ``jobs`` of them at once, read as they are needed."""
-    deadline = time.monotonic() + max_time if max_time else None
+    deadline = time.monotonic() + budget.seconds if budget.seconds else None
     source: Iterator[Line] = iter(lines)
     lock = asyncio.Lock()
     loop = asyncio.get_running_loop()
@@ -245,7 +257,7 @@ async def _all(
             if line is None:
                 return
             try:
-                result = await _one(work, line, deadline)
+                result = await _one(work, line, counter.use, deadline)
             except (StorageFull, StorageFailed) as error:
                 if isinstance(line[1], IngestRequest):
                     emit(failure(line[1], line[0], error), None)
@@ -262,18 +274,16 @@ async def _all(
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-async def _one(work: Work, line: Line, deadline: float | None) -> IngestResult:
+async def _one(work: Work, line: Line, use: BudgetUse, deadline: float | None) -> IngestResult:
     text, request = line
     if isinstance(request, FilesetProblem):
         return failure(None, text, request)
-    left = None if deadline is None else deadline - time.monotonic()
-    over = PlatformHttpError("the time of the run is used up", status=Status.BUDGET)
-    if left is not None and left <= 0:
-        return failure(request, text, over)
     try:
-        return await asyncio.wait_for(ingest(work, request), left)
-    except asyncio.TimeoutError:
-        return failure(request, text, over)
+        if use.spent:
+            raise BudgetSpent
+        return await asyncio.wait_for(ingest(work, request), None if deadline is None else deadline - time.monotonic())
+    except (asyncio.TimeoutError, BudgetSpent):
+        return failure(request, text, PlatformHttpError("the budget of the run is used up", status=Status.BUDGET))
 
 
 def due_requests(config: Config, now: int) -> list[Line]:
@@ -284,20 +294,3 @@ def due_requests(config: Config, now: int) -> list[Line]:
     finally:
         catalogue.close()
     return [(url, IngestRequest(url, kind)) for _, url, kind in due]
-
-
-def _lock(stack: ExitStack, layout: Any, meter: Meter, *, wait: bool) -> None:
-    """Takes the run lock; with ``wait`` as soon as nobody else has it."""
-    said = ""
-    while True:
-        try:
-            stack.enter_context(RunLock(layout, "fileset ingest"))
-            return
-        except LockHeld:
-            if not wait:
-                raise
-            who = holder(layout)
-            if who is not None and who.what != said:
-                said = who.what
-                meter.phase(f"waiting for {said}", None)
-            time.sleep(0.05)

@@ -9,7 +9,6 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile
-from archec.fileset.asking import public_url
 from archec.fileset.checksums import Checksums
 from archec.fileset.fetching import fetch_all, fetch_one
 from archec.fileset.interior import BROKEN, Bounds, interior
@@ -17,7 +16,7 @@ from archec.fileset.items import ItemFile, differing
 from archec.fileset.lookup import is_whole, open_file, read_manifest
 from archec.fileset.manifest import overall, same_files, with_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
-from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file
+from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file, public_url
 from archec.fileset.problems import PlatformRestrictedError, UploadFailed
 from archec.fileset.status import Status
 from archec.fileset.strategy import StrategyPolicy

@@ -5,18 +5,19 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from msgspec.structs import replace
+
 from archec.archive.commit import CommitItem
 from archec.archive.lookup import held_at
 from archec.catalogue.model import FilesetManifestFile, Ingest
 from archec.catalogue.records import IngestDone
 from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
-from archec.fileset.asking import public_url
 from archec.fileset.fields import clean
 from archec.fileset.keeping import Body, file_item, manifest_of, unkept_items
 from archec.fileset.model import IngestRequest
 from archec.fileset.pages import meta_of
-from archec.fileset.platforms.base import PlatformAnswer
+from archec.fileset.platforms.base import PlatformAnswer, public_body, public_text, public_url
 from archec.fileset.problems import FilesetProblem
 from archec.fileset.result import FilesetBundle, FilesetFile, IngestResult
 from archec.fileset.status import Status
@@ -35,12 +36,12 @@ def _keep_answer(work: Work, answer: PlatformAnswer) -> tuple[str, int, Body, Di
         obi = normalise_url(public_url(answer.url))
     except BadName:
         return None
-    digests = Digests(sha1=True)
-    digests.update(answer.body)
-    stored = work.writer.put(work.run, obi, answer.body)
+    digests, data = Digests(sha1=True), public_body(answer.body)
+    digests.update(data)
+    stored = work.writer.put(work.run, obi, data)
     known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
     headers = tuple((name, value[:1024]) for name, value in answer.headers.items() if name in _KEPT)
-    kind = sniff(answer.body[:4096], answer.headers.get("content-type", ""))
+    kind = sniff(data[:4096], answer.headers.get("content-type", ""))
     body = Body(stored.sha256, stored.md5, stored.size, kind, answer.status, headers, "", stored.temp)
     item, tist = file_item(known, obi, body, work.run)
     if item.placement is None:
@@ -64,7 +65,7 @@ def finish(
         landing = _keep_answer(work, found.landing) if found.landing is not None else None
         own = [answer for answer in found.answers if answer is not found.landing]
         answers = [kept for answer in own if (kept := _keep_answer(work, answer)) is not None]
-    before = work.archive.catalogue.ingest(request.ingest_type, request.base_url)
+    before = work.archive.catalogue.ingest(request.ingest_type, _public(request.base_url))
     if is_existing and (before is None or not before.landing):
         others = (one for one in work.archive.catalogue.ingests() if one.state == found.state and one.landing)
         before = next(others, before)
@@ -78,24 +79,33 @@ def finish(
     strategy = found.strategy.value if found.strategy is not None else ""
     preferred = found.preferred.value if found.preferred is not None else ""
     due = due or _due(work, status)
+    held = before if before is not None and before.fileset and not found.state else None
+    state = found.state or _note_files(work, found, fileset)
     record = Ingest(
-        ingest_type=request.ingest_type, base_url=request.base_url, tist=work.run, status=status.value,
+        ingest_type=request.ingest_type, base_url=_public(request.base_url), tist=work.run, status=status.value,
         platform_name=name or "", platform_domain=domain or "", platform_id=(item.platform_id if item else "") or "",
         platform_base_url=public_url(found.url), ingest_strategy=strategy, ingest_strategy_preferred=preferred,
-        fileset=fileset if found.state else "", state=found.state or _note_files(work, found, fileset),
+        fileset=fileset if found.state else "", state=state,
         file_count=len(counted) if item else None, total_size=size if item else None,
         archiveorg_item_name=found.item_name or "",
         archiveorg_bundle_path=found.bundle_path or "", landing=landing_id,
         web_bundle_url=(found.bundle.platform_url or "") if found.bundle is not None else "",
         web_bundle_dt=(found.bundle.terminal_dt or "") if found.bundle is not None else "",
         answers=_ids(answers, before),
-        message=clean(message)[:1000], due=due,
+        message=public_text(message)[:1000], due=due,
     )  # fmt: skip
+    if held is not None:  # what failed now does not take away what is held
+        record = replace(record, fileset=held.fileset, state=state or held.state)
+        if item is None:
+            record = replace(
+                record, platform_name=held.platform_name, platform_domain=held.platform_domain,
+                platform_id=held.platform_id,
+            )  # fmt: skip
     if not work.options.dry_run:
         work.commits.add(CommitItem(IngestDone(record)))
         work.commits.commit()
     result = IngestResult(
-        hit=status.is_hit, status=status.value, message=clean(message) or None, request=_given(request),
+        hit=status.is_hit, status=status.value, message=public_text(message) or None, request=_given(request),
         ingest_type=request.ingest_type,
         manifest=found.files or None, platform_name=name or None, platform_domain=domain,
         platform_id=item.platform_id if item else None, platform_base_url=public_url(found.url) or None,
@@ -135,7 +145,14 @@ def _name(found: Found) -> str | None:
 
 
 def _given(request: IngestRequest) -> Any:
-    return dict(request.given) or {"ingest_type": request.ingest_type, "base_url": request.base_url}
+    given = dict(request.given) or {"ingest_type": request.ingest_type, "base_url": request.base_url}
+    return given | {"base_url": _public(request.base_url)} if _public(request.base_url) != request.base_url else given
+
+
+def _public(base_url: str) -> str:
+    """What was asked for as it was, if it holds no secret."""
+    public = public_url(base_url)
+    return base_url if public == base_url.partition("#")[0] else public
 
 
 _PASSING = frozenset({
@@ -235,7 +252,8 @@ def failure(request: IngestRequest | None, line: str, problem: ArchecError) -> I
     status = problem.status if isinstance(problem, FilesetProblem) else Status.ERROR_STORAGE
     given: Any = _given(request) if request is not None else clean(line)[:1000]
     kind = request.ingest_type if request is not None else None
-    return IngestResult(hit=False, status=status.value, message=clean(str(problem)), request=given, ingest_type=kind)
+    message = public_text(str(problem))
+    return IngestResult(hit=False, status=status.value, message=message, request=given, ingest_type=kind)
 
 
 def _ids(answers: list[tuple[str, int, Body, Digests]] | None, before: Ingest | None) -> tuple[str, ...]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from archec.archive.commit import CommitItem, Commits
+from archec.archive.ledger import Ledger
 from archec.archive.opening import Archive
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.asking import Asker
 from archec.fileset.download import Downloader
 from archec.fileset.items import Items
 from archec.fileset.keeping import Body
-from archec.fileset.ledger import Ledger
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,

@@ -11,6 +11,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from archec.archive.budget import Budget, BudgetUse
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.opening import Archive
 from archec.archive.report import Report
@@ -20,7 +21,6 @@ from archec.errors import ArchecError, BadName
 from archec.gather.backoff import HostTable, is_silent
 from archec.gather.bodies import MANY, Bodies, SharedBodies, declared, tags_of
 from archec.gather.file_losses import is_lost
-from archec.gather.options import Budget, BudgetUse
 from archec.gather.plan import Feeder
 from archec.gather.received import Received
 from archec.gather.underway import Active, UnderWay, VisitLog

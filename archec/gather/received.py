@@ -17,6 +17,7 @@ from types import TracebackType
 import msgspec
 
 from archec.archive.follow import LastRun
+from archec.archive.ledger import left_parts
 from archec.config import Config
 from archec.errors import StorageFailed
 from archec.store.layout import Layout
@@ -92,7 +93,8 @@ def received(work: Path, run: int) -> list[Hop]:
 
 
 def sweep(config: Config, layout: Layout, last: LastRun) -> None:
-    """Removes the temporary files and the scratch space that a killed run left."""
+    """Removes the temporary files and the scratch space that a killed run left, but downloads of data
+    sets, with which the next ingest goes on."""
     sweep_runs(layout)
     shutil.rmtree(config.work_path / str(last.journal.tist), ignore_errors=True)
     with suppress(OSError):
@@ -101,4 +103,4 @@ def sweep(config: Config, layout: Layout, last: LastRun) -> None:
         tists = {last.journal.tist}
         if last.start is not None and last.start.data_set:
             tists.add(last.start.data_set)
-        sweep_parts(layout, tists)
+        sweep_parts(layout, tists, left_parts(config.work_path))

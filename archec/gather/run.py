@@ -21,7 +21,7 @@ from archec.archive.runs import recounted
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
-from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, LockHeld, UsageError, gravest
+from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, UsageError, gravest
 from archec.gather.clock import check_clock, read_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
 from archec.gather.options import Options
@@ -38,8 +38,8 @@ from archec.redif.source import open_source
 from archec.store.interface import CommitResult
 from archec.store.journal_reader import journals, read_batches
 from archec.store.journal_writer import JournalWriter, tidy
-from archec.store.layout import Layout, open_store
-from archec.store.lock import RunLock, holder
+from archec.store.layout import open_store
+from archec.store.lock import run_lock
 from archec.store.writer import Writer
 from archec.tist import stamp
 from archec.workers.child import RARE_COLLECTIONS
@@ -70,7 +70,7 @@ def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ig
     options = replace(options, template_files=config.template_files)
     with ExitStack() as stack:
         stack.enter_context(_rare_collections())
-        _lock(stack, layout, meter, wait=options.wait)
+        stack.enter_context(run_lock(layout, "gather", meter, wait=options.wait))
         catalogue = open_catalogue(config.database, base=config.base, create=True)
         stack.callback(catalogue.close)
         archive = Archive(config, layout, catalogue)
@@ -239,23 +239,6 @@ def _announce(committer: Committer, report: Report, options: Options, chosen: Ch
     )
     committer.add(CommitItem(start))
     committer.commit()
-
-
-def _lock(stack: ExitStack, layout: Layout, meter: Meter, *, wait: bool) -> None:
-    """Takes the run lock; with ``wait`` as soon as nobody else has it."""
-    waiting_for = ""
-    while True:
-        try:
-            stack.enter_context(RunLock(layout, "gather"))
-            return
-        except LockHeld:
-            if not wait:
-                raise
-            who = holder(layout)
-            if who is not None and who.what != waiting_for:
-                waiting_for = who.what
-                meter.phase(f"waiting for {who.what}", None)
-            time.sleep(0.02)
 
 
 def _record_stop(committer: Committer, report: Report, error: ArchecError | KeyboardInterrupt) -> None:

@@ -127,7 +127,7 @@ def runs(archive: Archive, *, before: int = MAX_TIST + 1) -> Iterator[RunView]:
     files = journals(archive.layout)
     newest = files[-1] if files else None
     who = holder(archive.layout)
-    working = who is not None and who.what == "gather"
+    working = who is not None and who.is_run
     for run in newest_first(archive.catalogue, before):
         view = _view(run)
         if newest is not None and run.tist == newest.tist and not newest.finished and run.state in UNFINISHED:

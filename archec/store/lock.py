@@ -13,9 +13,12 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from archec.errors import LockHeld
+from archec.progress import Meter
 from archec.store.durable import failure, storage_errors
 from archec.store.layout import Layout
 from archec.tist import MAX_TIST, iso
@@ -23,6 +26,7 @@ from archec.tist import MAX_TIST, iso
 LOCK = "lock"
 _MOST_BYTES = 4096
 _TRIES = 200
+_NO_RUNS = frozenset({"check", "rebuild", "repair"})
 _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -33,6 +37,11 @@ class Holder(NamedTuple):
     host: str
     since: int
     what: str
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it writes a journal."""
+        return self.what not in _NO_RUNS
 
     def __str__(self) -> str:
         since = iso(self.since) if 0 <= self.since <= MAX_TIST else "?"
@@ -82,6 +91,26 @@ class RunLock:
         if fd >= 0:
             fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
+
+
+@contextmanager
+def run_lock(layout: Layout, what: str, meter: Meter, *, wait: bool) -> Iterator[None]:
+    """Holds the run lock; with ``wait`` as soon as nobody else has it. Raises :class:`LockHeld` without."""
+    waiting_for = ""
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(RunLock(layout, what))
+                break
+            except LockHeld:
+                if not wait:
+                    raise
+                who = holder(layout)
+                if who is not None and who.what != waiting_for:
+                    waiting_for = who.what
+                    meter.phase(f"waiting for {who.what}", None)
+                time.sleep(0.02)
+        yield
 
 
 def holder(layout: Layout) -> Holder | None:

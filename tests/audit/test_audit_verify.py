@@ -12,6 +12,7 @@ from audit_support import World, checked, clone, codes, flip, rewrite, tree, ver
 from gather_site import Site, pdf
 from gather_support import Member, archec_cli, killing, make, run, start_cli, tarball, template, until
 
+from archec.archive.budget import Budget
 from archec.audit import fixity as fixity_module
 from archec.audit.memory import Checked, Memory, fixity, memory_path
 from archec.audit.opening import opened_for_audit
@@ -19,7 +20,6 @@ from archec.audit.verify import Scope, Summary, verify
 from archec.cli.main import cli
 from archec.config import Config
 from archec.errors import ArchecError, LockHeld, UsageError
-from archec.gather.options import Budget
 from archec.progress import Silent
 from archec.store.journal_reader import journals
 from archec.store.layout import open_layout

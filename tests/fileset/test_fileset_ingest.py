@@ -27,6 +27,7 @@ from archec.errors import Exit
 from archec.fileset.run import due_requests, exit_code
 from archec.gather.plan import due_files
 from archec.monitor.metrics import metrics_of
+from archec.monitor.runs import runs
 from archec.monitor.status import Due, status
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
@@ -291,6 +292,22 @@ def test_signatures_of_redirect_targets_are_kept_nowhere(filesets: Filesets, pla
     result = filesets.ingest(url)[0]
     assert result.status == "success-file"
     assert (result.manifest or [])[0].terminal_url == f"{platform.url}/bucket/p"
+    other = zenodo(platform, 9, {"q": 10}, concept=8)
+    platform.redirects["/api/records/9"] = f"{platform.url}/api/signed?sig=SECRET&v=1"
+    platform.bodies["/api/signed"] = 500
+    broken = zenodo(platform, 11, {"r": 10}, concept=10)
+    platform.bodies["/api/records/11"]["files"][0]["links"]["self"] += "?token=SECRET"
+    platform.redirects["/api/records/11/files/r/content?token=SECRET"] = f"{platform.url}/bucket/r?Signature=SECRET"
+    platform.bodies["/bucket/r"] = 500
+    platform.files["/direct"] = b"a,b\n"
+    direct = f"{platform.url.replace('//', '//user:SECRET@')}/direct?x=1&X-Amz-Signature=SECRET"
+    results = filesets.ingest(other, broken, direct, f"{platform.url}/page?access_token=SECRET", direct=True)
+    assert [one.status for one in results] == [
+        "platform-http-error", "error-platform-download", "success-file", "success", "no-platform-match",
+    ]  # fmt: skip
+    assert results[0].message == f"{platform.url}/api/signed?v=1: HTTP 500: so it is"
+    assert results[2].platform_base_url == f"{platform.url}/direct?x=1"
+    assert "SECRET" not in repr(results)
     everything = "".join(json.dumps(line) for line in filesets.dump())
     for path in Path(filesets.config.base).rglob("*"):
         if path.is_file():
@@ -316,7 +333,8 @@ def test_a_dry_run_keeps_nothing(filesets: Filesets, platform: Platform) -> None
     url = zenodo(platform, 7, {"p": 10, "q": 20})
     (result,) = filesets.ingest(url, dry_run=True)
     assert (result.status, result.file_count, result.ingest_strategy) == ("not-processed", 2, "web-fileset")
-    assert filesets.dump() == [{"collection": "state", "id": "position", "run": 0, "batch": 0, "head": "", "stamp": 0}]
+    (position,) = filesets.dump()
+    assert (position["id"], position["run"], position["batch"]) == ("position", 0, 0)
 
 
 def test_several_at_once_and_the_worst_counts(filesets: Filesets, platform: Platform) -> None:
@@ -396,6 +414,34 @@ def test_gather_ingests_what_is_due(filesets: Filesets, platform: Platform) -> N
     assert due_requests(filesets.config, now) == []
     (line,) = due_requests(filesets.config, now + 8 * 86400)
     assert line[1].base_url == url  # type: ignore[union-attr]
+
+
+def data_set(filesets: Filesets) -> None:
+    """A data set of one archive."""
+    folder = filesets.config.data_path / "aaa"
+    folder.mkdir(parents=True)
+    (folder / "aaaarch.rdf").write_text("Template-Type: ReDIF-Archive 1.0\nHandle: RePEc:aaa\nName: A\n")
+
+
+@pytest.mark.parametrize("limit", [("--max-files", "3"), ("--max-bytes", "250kB")])
+def test_gathering_and_its_filesets_have_one_budget(
+    folder: Path, platform: Platform, limit: tuple[str, str]
+) -> None:
+    filesets = make_archive(folder, platform, fetch={"revisit_min": "0s", "revisit_max": "0s", "concurrency": 1})
+    data_set(filesets)
+    url = zenodo(platform, 7, {f"p{n}": 100_000 for n in range(6)})
+    platform.behaviours["/api/records/7/files/p2/content"] = lambda handler, data: handler.answer(503, b"")
+    assert filesets.ingest(url)[0].status == "success-partial"
+    platform.behaviours.clear()
+    platform.sent.clear()
+    zenodo(platform, 7, {f"p{n}": 100_001 for n in range(6)})
+    done = archec_inline(filesets.config, "gather", "--filesets", *limit)
+    assert (done.code, "1 budget" in done.err) == (5, True), done.err
+    assert 200_000 < sum(platform.sent.values()) <= 400_000
+    before = sum(platform.sent.values())
+    assert archec_inline(filesets.config, "gather", "--filesets").code == 0
+    assert sum(platform.sent.values()) - before < 600_006
+    assert sum(platform.sent.values()) <= 700_000, "what was whole is not fetched again"
 
 
 def test_a_full_disk_is_the_status_and_what_was_whole_is_kept(filesets: Filesets, platform: Platform) -> None:
@@ -478,8 +524,15 @@ def test_what_was_part_goes_on_after_a_kill(filesets: Filesets, platform: Platfo
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and not any(part.stat().st_size > 1_000_000 for part in parts):
         parts = list(Path(filesets.config.store_path).rglob("*.part"))
+    with filesets.archive() as archive:
+        assert [view.state for view in runs(archive)] == ["running"]
     process.kill()
     process.communicate()
+    data_set(filesets)
+    assert archec_inline(filesets.config, "gather", "--no-fetch").code == 0
+    assert archec_inline(filesets.config, "check", "--fix").code == 0
+    with filesets.archive() as archive:
+        assert [view.state for view in runs(archive)] == ["done", "interrupted"]
     platform.behaviours.clear()
     platform.sent.clear()
     result = filesets.ingest(url)[0]

@@ -16,7 +16,7 @@ from msgspec import Struct
 from archec.config.platforms import PlatformConfig
 from archec.fileset import fields
 from archec.fileset.checksums import Checksums
-from archec.fileset.fields import Field
+from archec.fileset.fields import Field, clean
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.problems import (
     PlatformError,
@@ -29,6 +29,17 @@ from archec.fileset.problems import (
 MOST_FILES = 100_000
 """Files of a manifest; a platform that lists more is not read on."""
 _ITEM_NAME = re.compile("[^A-Za-z0-9_.-]+")
+_URL = re.compile(r"https?://[^\s'\"<>]+")
+_SIGNED = re.compile(
+    rb"((?:[?&;]|\\u0026)(?:x-(?:amz|goog)-[a-z0-9-]{1,40}|signature|sig|awsaccesskeyid|googleaccessid|key-pair-id|"
+    rb"""(?:access_?|auth_?|api_?)?token|api_?key)=)[^&;"'\s<>\\]+""",
+    re.I,
+)
+_SECRET = re.compile(
+    "x-(?:amz|goog)-.*|response-(?:content-.*|cache-control|expires)|signature|sig|awsaccesskeyid|googleaccessid|"
+    "key-pair-id|policy|expires|s[eiprtv]|spr|sk[a-z]{1,3}|(?:access_?|auth_?|api_?)?token|api_?key|private_link"
+)
+"""Names in a query that are of a signature (of S3, Google, CloudFront, Azure) or a token."""
 
 
 class Question(Struct, frozen=True):
@@ -172,6 +183,27 @@ def host_of(url: str) -> str:
         return ""
     host = parts.hostname or ""
     return f"{host}:{port}" if port and port != {"http": 80, "https": 443}.get(parts.scheme) else host
+
+
+def public_url(url: str) -> str:
+    """A URL without its fragment, user information and what of its query signs it or is a token."""
+    bare, mark, query = url.partition("#")[0].partition("?")
+    scheme, colon, rest = bare.partition("://")
+    authority, slash, path = rest.partition("/")
+    if colon:
+        bare = f"{scheme}{colon}{authority.rpartition('@')[2]}{slash}{path}"
+    kept = "&".join(part for part in query.split("&") if not _SECRET.fullmatch(unquote(part.partition("=")[0]).lower()))
+    return f"{bare}?{kept}" if kept or (mark and not query) else bare
+
+
+def public_text(text: str) -> str:
+    """A message whose URLs are public."""
+    return _URL.sub(lambda found: public_url(found[0]), clean(text))
+
+
+def public_body(body: bytes) -> bytes:
+    """An answer as it came, but for the values of signatures and tokens in its URLs."""
+    return _SIGNED.sub(rb"\1", body)
 
 
 def path_of(url: str) -> str:

@@ -25,6 +25,7 @@ from archec.fileset.platforms.base import (
     host_of,
     item_name,
     manifest_file,
+    public_url,
 )
 from archec.fileset.problems import NoPlatformMatch, PlatformError
 from archec.units import parse_size
@@ -78,9 +79,10 @@ class GenericHelper(FilesetPlatformHelper):
         if not files:
             raise NoPlatformMatch(f"{url[:300]}: no platform's, and the page lists no files of a data set")
         name = (data["name"].text_or_none() if data is not None else None) or ""
-        domain, work = host_of(url).removeprefix("www."), urlsplit(url).path.strip("/") or "-"
-        if urlsplit(url).query:
-            work += "?" + urlsplit(url).query
+        parts = urlsplit(public_url(url))
+        domain, work = host_of(url).removeprefix("www."), parts.path.strip("/") or "-"
+        if parts.query:
+            work += "?" + parts.query
         about = data if data is not None else Field(None)
         version, published = about["version"].raw, about["datePublished"]
         return FilesetPlatformItem(

@@ -1,12 +1,13 @@
 """The ledger of downloads that are under way: what a killed ingest left, so that the next one goes on with it.
 
-One JSON object a line in the work directory. It is no record: what it says is checked against the bytes before it is
-believed, and losing it costs downloads only.
+One JSON object a line in the work directory. Temporary files that it names are not swept (:func:`left_parts`). It is
+no record: what it says is checked against the bytes before it is believed, and losing it costs downloads only.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from msgspec import Struct
 from archec.errors import StorageFailed
 from archec.store.durable import failure
 
+_NAME = "fileset.jsonl"
 _MOST = 200_000
 
 
@@ -44,40 +46,23 @@ _decoder = msgspec.json.Decoder(Download)
 class Ledger:
     """See the module's docstring. Only the holder of the run lock has one; a context manager."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._open: dict[str, Download] = {}
+    def __init__(self, work: Path) -> None:
+        self._path = path = work / _NAME
+        self._open = _left(work)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            for line in path.read_bytes().splitlines() if path.exists() else ():
-                try:
-                    found = _decoder.decode(line)
-                except msgspec.MsgspecError:
-                    continue  # the last line of a killed process
-                self._note(found)
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             self._append(b"\n")
         except OSError as error:
             raise failure(error, path) from error
 
-    def _note(self, found: Download) -> None:
-        if found.over:
-            self._open.pop(found.url, None)
-        elif len(self._open) < _MOST:
-            self._open[found.url] = found
-
     def left(self, url: str) -> Download | None:
         """What an earlier process left of a download."""
         return self._open.get(url)
 
-    @property
-    def temps(self) -> set[str]:
-        """The temporary files that are not to be swept."""
-        return {one.temp for one in self._open.values()}
-
     def note(self, download: Download) -> None:
         """Notes how far a download has come."""
-        self._note(download)
+        _note(self._open, download)
         self._append(msgspec.json.encode(download) + b"\n")
 
     def _append(self, data: bytes) -> None:
@@ -92,3 +77,30 @@ class Ledger:
         os.close(self._fd)
         if not self._open:
             self._path.unlink(missing_ok=True)
+
+
+def left_parts(work: Path) -> set[str]:
+    """The temporary files, by their paths in the obi store, with which the next ingest goes on."""
+    return {one.temp for one in _left(work).values()}
+
+
+def _left(work: Path) -> dict[str, Download]:
+    path = work / _NAME
+    found: dict[str, Download] = {}
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return found
+    except OSError as error:
+        raise failure(error, path) from error
+    for line in lines:
+        with suppress(msgspec.MsgspecError):  # the last line of a killed process
+            _note(found, _decoder.decode(line))
+    return found
+
+
+def _note(found: dict[str, Download], download: Download) -> None:
+    if download.over:
+        found.pop(download.url, None)
+    elif len(found) < _MOST:
+        found[download.url] = download
