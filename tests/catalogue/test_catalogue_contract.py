@@ -410,7 +410,7 @@ def test_lists_of_what_happened(catalogue: Catalogue) -> None:
     assert [*catalogue.lost("tobi"), *catalogue.lost("fobi"), *catalogue.returned("tobi")] == []
 
 
-@pytest.mark.parametrize("count", [1999, 2000, 4001])
+@pytest.mark.parametrize("count", [1999, 2000, pytest.param(4001, marks=pytest.mark.slow)])
 def test_pages_of_lists_neither_skip_nor_double(catalogue: Catalogue, count: int) -> None:
     ids = [f"{i:05d}" for i in range(count)]
     gone = [bare("fobi", i, {1 + int(i) % 3: i, 9: None}) for i in ids]

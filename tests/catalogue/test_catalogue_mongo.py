@@ -28,6 +28,7 @@ from archec.errors import CatalogueError, CatalogueGone
 from archec.history import History
 
 
+@pytest.mark.slow
 def test_acknowledged_lots_survive_kill_9_of_the_server(own_mongod: Mongod) -> None:
     """Thrice: lots are written until the server is killed; what was acknowledged is there again."""
     acknowledged = 0
@@ -66,6 +67,7 @@ def test_acknowledged_lots_survive_kill_9_of_the_server(own_mongod: Mongod) -> N
         catalogue.close()
 
 
+@pytest.mark.slow
 def test_a_lot_cut_off_by_the_server_is_finished_by_writing_it_again(own_mongod: Mongod, tmp_path: Path) -> None:
     changes = lot(1, *[tobi(f"{i:05d}", 1, 2) for i in range(8000)], mentioned=["u"], runs=[Run(1)])
     catalogue = MongoCatalogue(own_mongod.url("cut"), create=True)
@@ -239,6 +241,7 @@ def all_of(catalogue: Catalogue) -> list[object]:
     return [list(dump(catalogue, everything=True)), catalogue.referring(urls, 9), lists, list(catalogue.due(100))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("halfway", [False, True])
 def test_a_lot_cut_off_between_any_two_writes(
     catalogue: MongoCatalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halfway: bool
@@ -267,6 +270,7 @@ def test_a_lot_cut_off_between_any_two_writes(
     assert all_of(catalogue) == expected
 
 
+@pytest.mark.slow
 def test_a_batch_is_folded_again_after_a_cut(
     catalogue: MongoCatalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

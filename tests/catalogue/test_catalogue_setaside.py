@@ -79,6 +79,7 @@ def test_a_value_that_no_database_keeps(engine: tuple[Catalogue, Refuser]) -> No
     assert [obi.id for obi in catalogue.all("tobi")] == ["a", "c"]
 
 
+@pytest.mark.slow
 def test_a_thousand_file_urls_in_a_hundred_versions(engine: tuple[Catalogue, Refuser]) -> None:
     """All that a template may name, changing every time: no document grows with it."""
     catalogue, _ = engine

@@ -135,7 +135,7 @@ def ends_well(config: Config, world: World, seed: int, kills: int, *, resume: bo
     world.assert_whole(config, resumed=resume)
 
 
-@pytest.mark.parametrize("resume", [True, False])
+@pytest.mark.parametrize("resume", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_200_urls_20_hosts(memory_folder: Callable[[], Path], resume: bool) -> None:
     with ExitStack() as stack:
         world = World(stack, 20, 200)
@@ -155,9 +155,10 @@ def test_2000_urls_20_hosts_10_kills(tmp_path: Path, seed: int) -> None:
 
 
 POINTS = ["store.mid-rename:80", "store.after-fsync-dir:2", "journal.mid-append:4", "catalogue.before-write:4"]
+SOME = [POINTS[0], *(pytest.param(point, marks=pytest.mark.slow) for point in POINTS[1:])]
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", SOME)
 def test_killed_at_a_step_of_the_file_phase(memory_folder: Callable[[], Path], point: str) -> None:
     with ExitStack() as stack:
         world = World(stack, 4, 60)

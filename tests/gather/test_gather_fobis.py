@@ -121,19 +121,19 @@ def test_too_many(config: Config, site: Site) -> None:
 def test_a_long_chain_whose_every_hop_is_in_the_plan(config: Config, site: Site) -> None:
     """Each URL is judged by its own chain, in whatever order the hops come in."""
     config = change(config, {"fetch.max_redirects": 3, "fetch.per_host": 4})
-    for n in range(100):
+    for n in range(72):
         site[f"/{n}"] = moved(f"/{n + 1}")
-    site["/100"] = page("far away")
-    write_papers(config, [site.url(f"/{n}") for n in range(101)])
+    site["/72"] = page("far away")
+    write_papers(config, [site.url(f"/{n}") for n in range(73)])
     run(config)
     found = outcomes(config)
-    assert [found[site.url(f"/{n}")] for n in range(97)] == ["too-many-redirects"] * 97
-    assert [found[site.url(f"/{n}")] for n in range(97, 101)] == ["new"] * 4
-    assert all(site.count(f"/{n}") == 1 for n in range(101))
+    assert [found[site.url(f"/{n}")] for n in range(69)] == ["too-many-redirects"] * 69
+    assert [found[site.url(f"/{n}")] for n in range(69, 73)] == ["new"] * 4
+    assert all(site.count(f"/{n}") == 1 for n in range(73))
     check(config)
     run(config)
     found = outcomes(config)
-    assert [found[site.url(f"/{n}")] for n in range(90, 101)] == ["too-many-redirects"] * 7 + ["same"] * 4
+    assert [found[site.url(f"/{n}")] for n in range(62, 73)] == ["too-many-redirects"] * 7 + ["same"] * 4
     check(config)
 
 

@@ -186,6 +186,7 @@ def test_losses_that_were_held_back_are_told_after_a_kill(folder: Path, resume: 
         check(config)
 
 
+@pytest.mark.slow
 def test_a_directory_that_was_read_in_part_is_read_anew_at_another_tist(folder: Path) -> None:
     """What the killed run noted stays; it is no data set, so what it lacked is not lost then."""
     config = make(folder / "a", {"max_loss": "100%", "workers": 1})

@@ -79,7 +79,11 @@ def gather_killed_at(config: Config, point: str) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
-@pytest.mark.parametrize("point", ["store.after-fsync-dir:2", "catalogue.after-write:4", "catalogue.before-write:4"])
+POINTS = ["catalogue.after-write:4", "store.after-fsync-dir:2", "catalogue.before-write:4"]
+SOME = [POINTS[0], *(pytest.param(point, marks=pytest.mark.slow) for point in POINTS[1:])]
+
+
+@pytest.mark.parametrize("point", SOME)
 @pytest.mark.parametrize("resume", [True, False])
 def test_the_visits_of_a_killed_attempt_count(config: Config, site: Site, point: str, resume: bool) -> None:
     config = change(config, {"fetch.delay": "50ms"})

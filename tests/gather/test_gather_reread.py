@@ -213,6 +213,7 @@ def histories(config: Config) -> list[tuple[object, ...]]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.lists(EDITS, max_size=3), min_size=3, max_size=7))
 def test_histories_are_those_of_a_full_reading(nights: list[list[tuple[Any, ...]]]) -> None:

@@ -41,6 +41,7 @@ def test_any_rows_come_by_id(lots: list[list[str]], most: int) -> None:
         db.close()
 
 
+@pytest.mark.slow
 def test_more_repeats_of_an_id_than_a_block_holds(tmp_path: Path) -> None:
     with Spool(tmp_path / "spool") as spool:
         for n in range(0, 130_000, 10_000):

@@ -23,7 +23,7 @@ from archec.store.layout import open_layout
 from archec.store.reader import open_obi
 
 
-@pytest.mark.parametrize("examples", [25, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [12, pytest.param(200, marks=pytest.mark.slow)])
 def test_any_world(memory_folder: Callable[[], Path], examples: int) -> None:
     """What fails is made small: its data sets, and what happens to them."""
 
@@ -83,6 +83,7 @@ def check_texts(config: Config) -> None:
         catalogue.close()
 
 
+@pytest.mark.slow
 def test_every_order_of_four(memory_folder: Callable[[], Path]) -> None:
     """One world in which everything happens to one handle, in all orders."""
     paper = HANDLES[2]
