@@ -10,7 +10,8 @@ _HOOKED = os.pathsep.join(map(str, (_TESTS / "hooks", _TESTS.parent)))
 
 
 def killed_at(point: str) -> dict[str, str]:
-    """What a child's environment needs in order to die at ``name``, or at its N-th hit: ``name:N``.
+    """What a child's environment needs in order to die at ``name``, or at its N-th hit: ``name:N``; by SIGKILL, or by
+    another signal: ``name:N:SIGNAL``.
 
     A ``sitecustomize`` on its PYTHONPATH arms the fail point; archec itself reads no such variable.
     """

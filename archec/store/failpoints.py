@@ -10,13 +10,14 @@ import signal
 
 _armed: dict[str, int] = {}
 """How many hits each armed fail point still takes; process-wide, as the death that it stands for."""
+_signals: dict[str, int] = {}
 
 
-def arm(name: str, times: int = 1) -> None:
-    """Makes the ``times``-th ``hit(name)`` from now on kill this process."""
+def arm(name: str, times: int = 1, number: int = signal.SIGKILL) -> None:
+    """Makes the ``times``-th ``hit(name)`` from now on kill this process, or send it another signal."""
     if times < 1:
         raise ValueError(f"a fail point is hit once or more, not {times} times")
-    _armed[name] = times
+    _armed[name], _signals[name] = times, number
 
 
 def armed(name: str) -> bool:
@@ -25,8 +26,8 @@ def armed(name: str) -> bool:
 
 
 def hit(name: str) -> None:
-    """Dies here, by SIGKILL, if this fail point is armed and its time has come."""
+    """Dies here, by the signal of this fail point, if it is armed and its time has come."""
     if name in _armed:
         _armed[name] -= 1
         if _armed[name] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), _signals[name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import signal
@@ -170,6 +171,49 @@ def test_killed_at_a_step_of_the_file_phase(memory_folder: Callable[[], Path], p
         assert done.code == 0, done.err
         run(config)
         world.assert_whole(config, resumed=True)
+
+
+def orphans(config: Config) -> int:
+    """What ``archec check`` counts of files that no journal names."""
+    done = archec_cli(config, "check", "--json")
+    assert done.code == 0, done.err
+    return int(json.loads(done.out.splitlines()[-1])["by_code"].get("orphan", 0))
+
+
+@pytest.mark.parametrize(
+    ("number", "point"), [(signal.SIGINT, "store.mid-rename:10"), (signal.SIGTERM, "store.after-fsync-dir:2")]
+)
+def test_a_signal_between_names_and_journal_waits(memory_folder: Callable[[], Path], number: int, point: str) -> None:
+    """The commit under way ends first: nothing on the disk is unknown, and the next run makes nothing twice."""
+    with Site() as site:
+        bodies = {f"/{n}": pdf(f"the {n}th") for n in range(8)}
+        site.answers.update(bodies)
+        config = make(memory_folder(), SETTINGS)
+        write_papers(config, [site.url(path) for path in bodies])
+        done = archec_cli(config, "gather", env=killed_at(f"{point}:{int(number)}"))
+        assert done.code == 130, done.err
+        assert "interrupted" in done.err
+        assert orphans(config) == 0
+        assert len(histories(config)) > 8, "the commit came to its end"
+        run(config)
+        files = Counter(store_files(open_layout(config.store_path)).values())
+        assert [files[hashlib.sha256(one.body).hexdigest()] for one in bodies.values()] == [1] * 8
+        check(config)
+
+
+def test_what_a_kill_leaves_is_counted(memory_folder: Callable[[], Path]) -> None:
+    """Where its answers are forgotten: they lie there, and under the next run's tist."""
+    with Site() as site:
+        site.answers.update({f"/{n}": pdf(f"the {n}th") for n in range(8)})
+        config = make(memory_folder(), SETTINGS)
+        write_papers(config, [site.url(f"/{n}") for n in range(8)])
+        done = archec_cli(config, "gather", env=killed_at("store.after-fsync-dir:2"))
+        assert done.code == -signal.SIGKILL, done.err
+        (left,) = config.work_path.glob("*.received")
+        left.unlink()
+        run(config)
+        assert orphans(config) == 8
+        check(config)
 
 
 # -- what was placed and not journalled, and is something else when the run carries on ---------------

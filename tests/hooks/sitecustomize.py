@@ -2,6 +2,7 @@
 clock is another one."""
 
 import os
+import signal
 import time
 
 if "ARCHEC_TEST_CLOCK" in os.environ:
@@ -11,5 +12,5 @@ if "ARCHEC_TEST_CLOCK" in os.environ:
 if "ARCHEC_TEST_FAILPOINT" in os.environ:
     from archec.store.failpoints import arm
 
-    _name, _, _times = os.environ["ARCHEC_TEST_FAILPOINT"].partition(":")
-    arm(_name, int(_times or 1))
+    _name, _times, _signal = (os.environ["ARCHEC_TEST_FAILPOINT"] + "::").split(":")[:3]
+    arm(_name, int(_times or 1), int(_signal or signal.SIGKILL))
