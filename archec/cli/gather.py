@@ -65,7 +65,7 @@ _Limit = TypeVar("_Limit", int, float)
 @click.option("--filesets", is_flag=True, help="Also ingest data sets that are due (fileset.gather does so always).")
 @click.option("--dry-run", is_flag=True, help="Report what would be done; change nothing, fetch nothing.")
 @click.option("--max-files", type=click.IntRange(1), metavar="N", help="Fetch at most this many files.")
-@click.option("--max-bytes", metavar="SIZE", help="Fetch at most this much, e.g. 20GB.")
+@click.option("--max-bytes", metavar="SIZE", help="Receive at most this much, e.g. 20GB.")
 @click.option("--max-time", metavar="DURATION", help="Stop fetching after this time, e.g. 6h.")
 @json_option
 @config_option

@@ -249,7 +249,7 @@ class Config:
     lost_grace: t.Duration = setting(7 * 86400.0, "Minimum time between the first and the last of them.", "7d")
     store_cosmetic: t.Flag = setting(False, "Also store files whose bytes changed and whose text did not.")
     max_files: t.Count = setting(0, "Maximum number of files to fetch in a run; 0: no limit.")
-    max_bytes: t.Size = setting(0, "Maximum number of bytes to fetch in a run; 0: no limit.")
+    max_bytes: t.Size = setting(0, "Maximum number of bytes to receive in a run, of headers too; 0: no limit.")
     max_time: t.Duration = setting(0.0, "Maximum time to fetch in a run; 0: no limit.", 0)
     min_free: t.Share = setting(0.01, "A run stops cleanly when a smaller share of the disk is free.", "1%")
     fetch: FetchConfig = group(FetchConfig, "Fetching files.")

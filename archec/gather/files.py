@@ -182,6 +182,8 @@ class FilePhase:
             self._report.requests += pool.requests - now.requests
             self._report.fetched_bytes += pool.received - now.received
             self._use.bytes += pool.received - now.received
+            if pool.spent:  # heads count, too
+                self._use.bytes = max(self._use.bytes, self._budget.bytes)
             now.requests, now.received = pool.requests, pool.received
         root = f"{self._layout.root}/"
         hops = [hop._replace(temp=hop.temp.removeprefix(root)) if hop.temp else hop for hop in hops]

@@ -82,9 +82,18 @@ class Proxies:
 
 
 class Connector:
-    """Makes connections whose other end the guard has checked. ``issuers`` fetches a certificate from a URL."""
+    """Makes connections whose other end the guard has checked. ``received`` is told of all bytes that come on them;
+    ``issuers`` fetches a certificate from a URL."""
 
-    def __init__(self, guard: Guard, resolver: Resolver, tuning: Tuning, tls: Tls | None = None) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        resolver: Resolver,
+        tuning: Tuning,
+        tls: Tls | None = None,
+        received: Callable[[int], None] | None = None,
+    ) -> None:
+        self._received = received
         self._guard = guard
         self._resolver = resolver
         self._tuning = tuning
@@ -162,7 +171,7 @@ class Connector:
     async def _to(self, address: str, port: int, host: str, context: ssl.SSLContext | None) -> H1Connection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            lambda: H1Connection(loop, self._tuning.header_bytes, self._tuning.header_count),
+            lambda: H1Connection(loop, self._tuning.header_bytes, self._tuning.header_count, self._received),
             address,
             port,
             ssl=context,

@@ -13,6 +13,7 @@ from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
 from archec.ids import host_of
 from archec.web.client import Attempt, Client, Flight
+from archec.web.h1 import AHEAD
 from archec.web.outcome import Outcome
 from archec.web.policy import Policy, Tuning
 from archec.web.politeness import GivenUp, HostQueues, Politeness, QueuedTask
@@ -37,8 +38,8 @@ class Fetcher:
     """Fetches one hop for each task; for use inside a running event loop.
 
     ``emit`` is called exactly once for every serial that was submitted, unless ``aclose`` comes first, but for hops
-    that are ``doubtful``, and unless ``max_bytes`` have come: then nothing is begun any more, and what is not whole is
-    dropped without a word.
+    that are ``doubtful``, and unless ``max_bytes`` have come (bodies, heads, whatever servers send): then nothing is
+    begun any more, what is not whole is dropped without a word, and it is ``spent``.
     ``fatal`` is called if the sink cannot write; no further request is started then.
     """
 
@@ -63,10 +64,10 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self._concurrency = concurrency or config.concurrency
         self._carriers = carriers or transports(
-            Policy.of(config, agent, "fetch"), self._tuning, self._concurrency
-        )
-        self._client = Client(config, self._tuning, agent, sink, self._carriers, self._count)
-        self._progress = progress or _no_op
+            Policy.of(config, agent, "fetch"), self._tuning, self._concurrency,
+            received=self._received if max_bytes else None,
+        )  # fmt: skip
+        self._client = Client(config, self._tuning, agent, sink, self._carriers, progress or _no_op)
         self._bytes_left = max_bytes or sys.maxsize
         self._robots = RobotsCache(self._client, agent, self._tuning, config.delay)
         self._hosts = HostQueues(
@@ -89,6 +90,11 @@ class Fetcher:
         """Number of tasks that are begun and not over: requests, bodies that are being written, answers whose
         connection was not looked at yet."""
         return len(self._runners) + len(self._held)
+
+    @property
+    def spent(self) -> bool:
+        """Whether ``max_bytes`` have come."""
+        return self._bytes_left <= 0
 
     def retune(self, concurrency: int) -> None:
         """Sets how many requests may be in flight."""
@@ -113,7 +119,8 @@ class Fetcher:
     def start(self) -> None:
         """Starts as many requests as are allowed now."""
         now = self._loop.time()
-        while self._open and len(self._flights) < self._concurrency:
+        most = min(self._concurrency, max(1, self._bytes_left // AHEAD))
+        while self._open and len(self._flights) < most:
             queued = self._hosts.take(now)
             if queued is None:
                 self._arm(now)
@@ -144,8 +151,7 @@ class Fetcher:
         await self._carriers.http.aclose()
         await self._carriers.ftp.aclose()
 
-    def _count(self, size: int, requests: int) -> None:
-        self._progress(size, requests)
+    def _received(self, size: int) -> None:
         self._bytes_left -= size
         if self._bytes_left <= 0 and self._open:
             self.drop_queued()

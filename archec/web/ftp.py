@@ -14,7 +14,7 @@ import ftplib
 import re
 import socket
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from email.utils import format_datetime
@@ -38,11 +38,21 @@ _DENIED = re.compile(r"permission|denied|not allowed|access", re.I)
 class FtpTransport(httpx.AsyncBaseTransport):
     """GET of ftp URLs. Uses the same extensions of a request as ``DirectTransport``.
 
-    ``idle`` is the longest silence of a server in seconds; ``contact`` is sent as the anonymous password.
+    ``idle`` is the longest silence of a server in seconds; ``contact`` is sent as the anonymous password; ``received``
+    is told of the bytes of files.
     """
 
-    def __init__(self, guard: Guard, resolver: Resolver, threads: int, idle: float, contact: str) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        resolver: Resolver,
+        threads: int,
+        idle: float,
+        contact: str,
+        received: Callable[[int], None] | None = None,
+    ) -> None:
         self._guard = guard
+        self._received = received
         self._resolver = resolver
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="ftp")
         self._idle = idle
@@ -86,7 +96,7 @@ class FtpTransport(httpx.AsyncBaseTransport):
         return httpx.Response(
             status,
             headers=headers,
-            stream=_FtpBody(self, session, self._threads),
+            stream=_FtpBody(self, session, self._threads, self._received),
             extensions={"http_version": b"FTP", "address": address, "message": message},
         )
 
@@ -101,14 +111,23 @@ class FtpTransport(httpx.AsyncBaseTransport):
 
 
 class _FtpBody(httpx.AsyncByteStream):
-    def __init__(self, transport: FtpTransport, session: _Session, threads: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        transport: FtpTransport,
+        session: _Session,
+        threads: ThreadPoolExecutor,
+        received: Callable[[int], None] | None,
+    ) -> None:
         self._transport = transport
+        self._received = received
         self._session = session
         self._threads = threads
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         while data := await loop.run_in_executor(self._threads, self._session.read):
+            if self._received is not None:
+                self._received(len(data))
             yield data
 
     async def aclose(self) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import re
 import select
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar, cast
@@ -24,6 +25,8 @@ T = TypeVar("T")
 
 _GOODBYE = re.compile(rb"HTTP/1\.[01] 408[ \r\n]")
 """What some servers say before they close a connection on which nothing was asked for long."""
+AHEAD = 1 << 18
+"""Bytes that a connection may have received before anybody reads them, where what is received is counted."""
 _HIGH_WATER = 1 << 18
 """Maximum number of buffered bytes of a body; with more, the socket is not read until they are taken."""
 
@@ -61,10 +64,20 @@ class Answer:
 
 
 class H1Connection(asyncio.Protocol):
-    """Use: ``exchange``, then ``read`` until it returns ``b""``, then ``reusable`` says whether to keep it."""
+    """Use: ``exchange``, then ``read`` until it returns ``b""``, then ``reusable`` says whether to keep it.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, max_bytes: int, max_count: int) -> None:
+    ``received`` is told of all bytes that come; little is then received ahead of time.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        max_bytes: int,
+        max_count: int,
+        received: Callable[[int], None] | None = None,
+    ) -> None:
         self._loop = loop
+        self._on_received = received
         self._max_bytes = max_bytes
         self._max_count = max_count
         self._transport: asyncio.Transport | None = None
@@ -269,8 +282,12 @@ class H1Connection(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is not None:
             self._poll.register(sock.fileno(), select.POLLIN)
+            if self._on_received is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, AHEAD // 2)  # Linux doubles it
 
     def data_received(self, data: bytes) -> None:
+        if self._on_received is not None:
+            self._on_received(len(data))
         parser = self._parser
         if parser is None or self._complete:  # nothing was asked for: it must not pass for the next answer
             if _GOODBYE.match(data):

@@ -105,9 +105,9 @@ class FetchPool:
         """Starts nothing yet.
 
         ``sink`` is the function (``module:name``) that gives a :class:`archec.web.task.Sink` in each worker, and its
-        arguments. A worker without a sign of life for ``silence`` seconds is killed. Once ``received`` has come to
-        ``max_bytes`` nothing is fetched any more, and nothing comes of tasks that were under way. Raises ConfigError
-        where a proxy of the configuration or environment is none.
+        arguments. A worker without a sign of life for ``silence`` seconds is killed. Once servers have sent
+        ``max_bytes`` (heads and all) nothing is fetched any more, nothing comes of tasks that were under way, and the
+        pool is ``spent``. Raises ConfigError where a proxy of the configuration or environment is none.
         """
         Proxies(config.proxy)
         self._deny = Deny(config.deny)
@@ -126,6 +126,7 @@ class FetchPool:
         self._error: StorageFull | StorageFailed | None = None
         self._serial = 0
         self._retuned = 0.0
+        self.spent = False
         self.requests = self.received = 0
         """Requests that were sent, robots.txt and repeats among them, and bytes of bodies that came in so far, those of
         unfinished and failed ones too; ``collect`` counts."""
@@ -311,6 +312,7 @@ class FetchPool:
         if isinstance(message, Hops):
             self.received += message.received
             self.requests += message.requests
+            self.spent = self.spent or message.spent
             seat.delivered += len(message.items)
             for serial, temp, hop in message.items:
                 if temp:

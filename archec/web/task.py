@@ -167,12 +167,14 @@ class Hops(msgspec.Struct, array_like=True, tag=4, frozen=True):
     """From a worker: hops, and what it sent and received since the last such message: requests, robots.txt and repeats
     among them, and bytes of bodies, wanted or not. An empty one is a sign of life.
 
-    With each hop come the serial number of its task and its ``temp``, as bytes since not every path is UTF-8.
+    ``spent``: nothing more comes, since what may be received has been. With each hop come the serial number of its task
+    and its ``temp``, as bytes since not every path is UTF-8.
     """
 
     items: Sequence[tuple[int, bytes, Hop]] = ()
     received: int = 0
     requests: int = 0
+    spent: bool = False
 
 
 class Fatal(msgspec.Struct, array_like=True, tag=5, frozen=True):

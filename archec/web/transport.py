@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -97,9 +97,10 @@ class DirectTransport(httpx.AsyncBaseTransport):
         key: object = plain_proxy or (scheme, netloc, exempt)
         # What must not be sent twice is not sent on a connection that may be closed already.
         plain = request.method in _PLAIN and _FRAMING.isdisjoint(request.headers)
+        kept = plain and "fresh" not in extensions
         while True:
             alone = key in self._distrusted
-            connection = await self._take(key) if plain and "fresh" not in extensions else None
+            connection = await self._take(key) if kept else None
             if connection is None:
                 if proxy is None:
                     connection = await self._connector.direct(scheme, host, port, timeout, exempt=exempt)
@@ -119,8 +120,8 @@ class DirectTransport(httpx.AsyncBaseTransport):
                     bodiless=request.method == "HEAD",
                     timeout=timeouts.get("read"),
                 )
-            except Stale:  # only a reused connection raises it, so this loop ends
-                continue
+            except Stale:  # only a kept connection raises it, and the next one is new: so this loop ends
+                kept = False
             except BaseException:
                 connection.abort()
                 raise
@@ -268,8 +269,14 @@ class Transports(NamedTuple):
             return ""
 
 
-def transports(policy: Policy, tuning: Tuning, concurrency: int, resolver: Resolver | None = None) -> Transports:
-    """The real transports under a policy, for so many requests at once."""
+def transports(
+    policy: Policy,
+    tuning: Tuning,
+    concurrency: int,
+    resolver: Resolver | None = None,
+    received: Callable[[int], None] | None = None,
+) -> Transports:
+    """The real transports under a policy, for so many requests at once; ``received`` is told of all bytes that come."""
     guard = Guard(policy.allow_networks)
     if resolver is None:
         resolver = SystemResolver(tuning.dns_threads, tuning.dns_ttl)
@@ -277,10 +284,10 @@ def transports(policy: Policy, tuning: Tuning, concurrency: int, resolver: Resol
     proxies = Proxies(policy.proxy)
     keep = max(2 * concurrency, min(_MAX_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
     tls = Tls(old=policy.old_tls, insecure_hosts=policy.insecure_hosts)
-    http = DirectTransport(Connector(guard, resolver, tuning, tls), proxies, keep, tuning)
+    http = DirectTransport(Connector(guard, resolver, tuning, tls, received), proxies, keep, tuning)
     if proxies.covers("ftp"):
         return Transports(http, http, whole_urls=False, resolver=resolver, proxies=proxies)
-    ftp = FtpTransport(guard, resolver, concurrency, policy.idle_timeout, policy.contact)
+    ftp = FtpTransport(guard, resolver, concurrency, policy.idle_timeout, policy.contact, received)
     return Transports(http, ftp, whole_urls=False, resolver=resolver, proxies=proxies)
 
 

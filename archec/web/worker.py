@@ -159,7 +159,7 @@ class _OrderServer(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         if not self._transport.is_closing():
-            self._send(Hops(self._hops, self._received, self._requests))
+            self._send(Hops(self._hops, self._received, self._requests, self._fetcher.spent))
         self._hops = []
         self._received = self._requests = 0
 
@@ -185,6 +185,6 @@ class _OrderServer(asyncio.Protocol):
 
     def _tick(self) -> None:
         """Reports the bytes of large bodies, and that this process is alive."""
-        if self._received or self._requests or self._loop.time() - self._sent >= self._beat:
+        if self._received or self._requests or self._fetcher.spent or self._loop.time() - self._sent >= self._beat:
             self._flush()
         self._loop.call_later(self._tuning.tick, self._tick)

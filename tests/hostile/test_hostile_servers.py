@@ -196,6 +196,48 @@ def test_an_answer_that_nobody_asked_for_becomes_no_fact(folder: Path, wait: flo
             assert hashlib.sha256(body).hexdigest() in str(held[url]), url
 
 
+BODIES = {
+    "robots.txt": 27, "ok/a": len(body_of("/ok/a")), "until-close": len(body_of("/until-close")), "chunked": 11,
+    "status/404": 8, "status/403": 8, "status/500": 8, "short": 10, "short-chunks": 5, "flaky": len(body_of("/flaky")),
+    "tagged": 6, "redirect?to=/ok/b": 5, "ok/b": len(body_of("/ok/b")), "identity": len(body_of("/identity")),
+    "interim": len(body_of("/interim")), "hang-up": 0, "gzip-content": 18, "evil-reason": 0,
+}  # fmt: skip
+"""Bytes of the body that each path sends, whole or not."""
+
+
+def test_the_report_counts_what_the_server_has_logged(folder: Path) -> None:
+    """Requests and bytes of bodies: those of robots.txt, redirects, failures, repeats, and bodies that break off."""
+    config = make(folder / "archive", {**SETTINGS, "fetch.robots": "obey", "fetch.retries": 1})
+    with hostile_server() as server:
+        server.robots = (200, b"User-agent: *\nDisallow: /x\n", "")
+        write_papers(config, [server.url(f"/{path}") for path in BODIES if path not in ("robots.txt", "ok/b")])
+        for number in range(2):
+            server.asked.clear()
+            server.counts.clear()
+            report = gathered(config)
+            targets = ((asked.path[1:], asked.query.get("to")) for asked in server.asked)
+            logged = [f"{path}?to={to}" if to else path for path, to in targets]
+            assert {path: logged.count(path) for path in ("robots.txt", "status/500", "short", "ok/b")} == {
+                "robots.txt": 1, "status/500": 2, "short": 2, "ok/b": 1,
+            }  # fmt: skip
+            assert logged.count("hang-up") <= 4, "twice, and each time once more where a connection was kept"
+            sent = sum(BODIES[path] for path in logged) - (BODIES["flaky"] - 100) - number * BODIES["tagged"]
+            assert (report["fetch"]["requests"], report["fetch"]["bytes"]) == (len(logged), sent)
+
+
+@pytest.mark.parametrize("path", ["sized/{n}?size=50000", "endless/{n}", "endless-header/{n}", "short/{n}"])
+def test_a_budget_bounds_what_servers_send(folder: Path, path: str) -> None:
+    """Bodies, whole or not, and heads: but for what one connection may have taken ahead of time."""
+    config = make(folder / "archive", SETTINGS)
+    with hostile_server(4) as server:
+        write_papers(config, [server.url("/" + path.format(n=n), host=1 + n % 4) for n in range(60)])
+        report = gathered(config, "--max-bytes", "1MB" if path[:5] != "short" else "1kB", code=5)
+        assert report["state"] == "budget"
+        assert report["fetch"]["bytes"] <= 1_000_000
+        assert server.sent <= (2_500_000 if path[:5] != "short" else 3_000)
+        check(config)
+
+
 @pytest.mark.slow
 def test_hundreds_of_files_that_redirect_one_to_the_next(config: Config, site: object) -> None:
     """Each is planned for itself and waits for the one after it: the end comes to all of them at once."""

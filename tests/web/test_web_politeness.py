@@ -116,9 +116,10 @@ def test_no_more_is_received_than_may_be(hostile: Hostile, tmp_path: Path, size:
     with FetchPool(settings(concurrency=8, per_host=8), "test", sink, QUICK, max_bytes=most) as pool:
         pool.submit([FetchTask(hostile.url(f"/sized/{n}?size={size}")) for n in range(100)])
         hops: list[Hop] = []
-        while pool.received < most:
+        while not pool.spent:
             hops += pool.collect(0.5)
         hops += pool.stop(drain=True)
-    assert most <= pool.received <= most + 8 * 262_144
-    assert 3 <= len(hops) <= 8
+    assert most - 2000 - size <= pool.received <= most
+    assert len(hops) in (4, 5)
+    assert len(hostile.asked) <= 8, "fewer at once, the less may still come"
     assert not leftovers(tmp_path, hops)

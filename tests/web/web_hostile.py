@@ -48,6 +48,8 @@ class Hostile:
 
     def __init__(self, hosts: int = 1, tls: ssl.SSLContext | None = None) -> None:
         self.asked: list[Asked] = []
+        self.sent = 0
+        """Bytes that it had a client take; up to 128 kB of a connection may not have been."""
         self.counts: Counter[str] = Counter()
         self.robots: tuple[int, bytes, str] = (404, b"", "")
         """Status, body and further header lines of /robots.txt."""
@@ -59,6 +61,8 @@ class Hostile:
         self._tls = tls
         self._loop = asyncio.new_event_loop()
         self._sockets, self.port = _listen(hosts)
+        for listener in self._sockets:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 15)
         self._tasks: set[asyncio.Task[None]] = set()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -99,6 +103,13 @@ class Hostile:
         self.connections += 1
         self.open += 1
         self.most_open = max(self.most_open, self.open)
+        write = writer.write
+
+        def counted(data: bytes) -> None:
+            self.sent += len(data)
+            write(data)
+
+        writer.write = counted  # type: ignore[method-assign, assignment]
         try:
             while await self._one(reader, writer):
                 pass
