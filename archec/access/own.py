@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import IO, Any
+from typing import IO
 from urllib.parse import unquote
 
 from anyio import to_thread
@@ -23,13 +23,12 @@ from archec.access.rules import Subject, subject_of
 from archec.access.sorted import LineList, SortedLines, ordered_rows
 from archec.access.sources import Errors
 from archec.access.stretches import URNS, Stretch
-from archec.archive.observing import record_of, state, states
+from archec.archive.observing import index_fields, mime_of, record_of, state, states
 from archec.archive.opening import Archive
 from archec.catalogue.model import Kind, Obi
 from archec.errors import ArchecError, BadName, UsageError
 from archec.ids import is_url, normalise, slash_variant, target_uri, urlkey
 from archec.warc.cdxj import timestamp
-from archec.warc.records import Observation, http_status, media_type
 
 TYPE = "archec"
 _PIECE = 1 << 18
@@ -187,7 +186,7 @@ def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
             continue
         works = archive.catalogue.referring([one], _MOST_WORKS).get(one, []) if kind == "fobi" else []
         newest = max(tist for tist, sha256 in obi.history if sha256 is not None)
-        mime = _mime(state(obi, newest, obi.history.at(newest) or ""))
+        mime = mime_of(state(obi, newest, obi.history.at(newest) or ""))
         handle = obi.id if kind == "tobi" else ""
         found.append(
             Subject(target_uri(obi.id), handle, mime, tuple(tobi.id for tobi in works), obi.history.found)
@@ -202,27 +201,7 @@ def _lines_of(obi: Obi) -> Iterator[bytes]:
     """A line for each state that was noted."""
     uri = target_uri(obi.id)
     for seen in states(obi):
-        yield made_line(urlkey(uri), timestamp(seen.tist), _fields(uri, seen))
-
-
-def _fields(uri: str, seen: Observation) -> dict[str, Any]:
-    status = {"status": str(http_status(seen))} if seen.kind in ("response", "redirect") else {}
-    return {
-        "url": uri,
-        "mime": _mime(seen),
-        **status,
-        "digest": f"sha256:{seen.sha256}",
-        "length": str(seen.size),
-        "obi": seen.id,
-        "tist": seen.tist,
-    }
-
-
-def _mime(seen: Observation) -> str:
-    if seen.kind == "resource":
-        return media_type(seen.type) or "application/octet-stream"
-    declared = next((value for name, value in seen.headers if name.lower() == "content-type"), "")
-    return media_type(declared.partition(";")[0].strip()) or media_type(seen.type) or "unk"
+        yield made_line(urlkey(uri), timestamp(seen.tist), index_fields(seen))
 
 
 async def _pieces(stream: IO[bytes]) -> AsyncIterator[bytes]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from warcio.recordloader import ArcWarcRecord
 
 from archec.catalogue.model import Obi
+from archec.ids import target_uri
 from archec.store.layout import Layout
 from archec.store.reader import open_obi
 from archec.warc import records
@@ -51,6 +53,30 @@ def record_of(layout: Layout, seen: Observation) -> tuple[ArcWarcRecord, Content
     head = records.http_head(seen)
     contents = records.contents_of(open_obi(layout, seen.at or seen.noted, seen.id), head.headers_buff)
     return records.response(seen, head, contents), contents
+
+
+def index_fields(seen: Observation) -> dict[str, Any]:
+    """The row of an observation in an index, but for its key and time: ``obi`` and ``tist`` lead to its bytes."""
+    status = {"status": str(records.http_status(seen))} if seen.kind in ("response", "redirect") else {}
+    return {
+        "url": target_uri(seen.id),
+        "mime": mime_of(seen),
+        **status,
+        "digest": f"sha256:{seen.sha256}",
+        "length": str(seen.size),
+        "obi": seen.id,
+        "tist": seen.tist,
+    }
+
+
+def mime_of(seen: Observation) -> str:
+    """The media type that an index states."""
+    if seen.kind == "revisit":
+        return "warc/revisit"
+    if seen.kind == "resource":
+        return records.media_type(seen.type) or "application/octet-stream"
+    declared = next((value for name, value in seen.headers if name.lower() == "content-type"), "")
+    return records.media_type(declared.partition(";")[0].strip()) or records.media_type(seen.type) or "unk"
 
 
 def _kind(url: str, target: str) -> RecordKind:

@@ -283,14 +283,14 @@ def export_sql(dialect: Dialect, config_file: Path | None) -> None:
 @json_option
 @config_option
 def candidates(code: str, as_json: bool, config_file: Path | None) -> None:
-    """List files that templates name and that are data sets of a known platform, by URL or DOI, not yet ingested.
+    """List data sets of a known platform at which templates point, by File-URL or DOI, not yet ingested.
 
     Without --json one URL a line, which 'archec fileset ingest' takes.
     """
     lines, config = LineWriter(), load(config_file)
     registry = Registry({one.name: one for one in config.fileset.platforms})
     with opened(config) as archive:
-        for found in find_candidates(archive.catalogue, registry, code.strip().lower().removeprefix("repec:")):
+        for found in find_candidates(archive, registry, code.strip().lower().removeprefix("repec:")):
             if as_json:
                 lines.json(found._asdict())
             else:

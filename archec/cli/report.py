@@ -13,6 +13,7 @@ from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, need_matplotlib, series_of
 from archec.monitor.runs import run_named, runs
 from archec.monitor.status import held_back
+from archec.report.coverage import coverage_of_filesets
 from archec.terminal.files import write_whole
 from archec.terminal.output import echo_json
 from archec.terminal.progress import meter_for
@@ -40,7 +41,8 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
         meter.phase("works and their files", archive.catalogue.counts().tobis_held or None)
         rows = coverage_by_archive(archive.catalogue, meter)
         waiting = tuple(held_back(archive.catalogue))
-        account = Account(archive.config.name, int(time.time()), view, series, tuple(rows), waiting)
+        filesets = coverage_of_filesets(archive.catalogue)
+        account = Account(archive.config.name, int(time.time()), view, series, tuple(rows), waiting, filesets)
     if as_json:
         echo_json(account.as_value())
     if output is not None:

@@ -1,16 +1,22 @@
-"""Candidates: files that templates name and that are data sets of a platform, not yet ingested."""
+"""Candidates: data sets of a platform at which templates point, by a File-URL or a DOI, not yet ingested."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
-from archec.catalogue.interface import Catalogue
+from archec.archive.opening import Archive
+from archec.catalogue.model import Obi
+from archec.errors import CorruptArchive, NotHeld
+from archec.fileset.lookup import key_of
 from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.resolve import identifier_of
 from archec.ids import archive_of
+from archec.store.reader import Reader
+from archec.tist import MAX_TIST
 
 _DOIS = (
     ("zenodo", re.compile(r"10\.5281/zenodo\.", re.I)),
@@ -24,8 +30,12 @@ _DOIS = (
 )
 
 
+_DOI = re.compile(rb"^(?:X-)?DOI:[ \t]*(\S+)", re.M | re.I)
+_PAGE = 500
+
+
 class Candidate(NamedTuple):
-    """A template that names a data set: its id, the URL, the platform that the URL or its DOI is of."""
+    """A template that points at a data set: its id, the URL or ``doi:...``, the platform that it is of."""
 
     id: str
     url: str
@@ -41,13 +51,32 @@ def platform_of(url: str, registry: Registry) -> str:
     return helper.name if helper is not None else ""
 
 
-def candidates(catalogue: Catalogue, registry: Registry, archive: str = "") -> Iterator[Candidate]:
-    """What templates (of one archive, or of all) name now, and no ingest has asked for, each URL once a template."""
-    prefix = f"RePEc:{archive}:" if archive else ""
-    for tobi in catalogue.tobi_files(prefix, f"RePEc:{archive};" if archive else ""):
-        if not tobi.held or (archive and archive_of(tobi.id) != archive):
-            continue
-        for url in tobi.files:
-            platform = platform_of(url, registry)
-            if platform and catalogue.ingest("dataset", url) is None:
-                yield Candidate(tobi.id, url, platform)
+def candidates(archive: Archive, registry: Registry, code: str = "") -> Iterator[Candidate]:
+    """The data sets that templates (of one archive, or of all) point at now, by a File-URL or a DOI, and that no ingest
+    has asked for, each once a template."""
+    catalogue = archive.catalogue
+    known = {key_of(one) for ingest in catalogue.ingests() for one in (ingest.base_url, ingest.platform_base_url)}
+    prefix = f"RePEc:{code}:" if code else ""
+    tobis = catalogue.tobi_files(prefix, f"RePEc:{code};" if code else "")
+    wanted = (tobi for tobi in tobis if tobi.held and (not code or archive_of(tobi.id) == code))
+    with Reader(archive.layout) as reader:
+        while page := list(islice(wanted, _PAGE)):
+            obis = catalogue.obis("tobi", [tobi.id for tobi in page])
+            for tobi in page:
+                named = dict.fromkeys((*tobi.files, *(_dois(reader, obis[tobi.id]) if tobi.id in obis else ())))
+                for url in named:
+                    platform = platform_of(url, registry)
+                    if platform and key_of(url) not in known:
+                        yield Candidate(tobi.id, url, platform)
+
+
+def _dois(reader: Reader, obi: Obi) -> list[str]:
+    """The DOIs of a template as it is now; none where its text cannot be read."""
+    entry = obi.history.entry_at(MAX_TIST)
+    try:
+        with reader.open(obi.bytes_at(entry[0] if entry is not None else 0), obi.id) as file:
+            text = file.read()
+    except (NotHeld, CorruptArchive):
+        return []
+    found = (identifier_of(match[1].decode("utf-8", "replace")) for match in _DOI.finditer(text))
+    return [f"doi:{one}" for one in found if one is not None]

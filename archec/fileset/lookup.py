@@ -60,14 +60,14 @@ def _names(catalogue: Catalogue, asked: str) -> tuple[str, str, str]:
     if is_fileset(asked):
         found = parse_fileset(asked)
         return found.obi, found.version, ""
-    wanted = _key(asked)
+    wanted = key_of(asked)
     for ingest in catalogue.ingests():
-        if ingest.fileset and wanted in (_key(ingest.base_url), _key(ingest.platform_base_url)):
+        if ingest.fileset and wanted in (key_of(ingest.base_url), key_of(ingest.platform_base_url)):
             return ingest.fileset, "", ingest.state
     return "", "", ""
 
 
-def _key(text: str) -> str:
+def key_of(text: str) -> str:
     """What a DOI, a handle or a URL has in common with its other spellings."""
     identifier = identifier_of(text)
     if identifier is not None:

@@ -67,6 +67,7 @@ class Counter:
     meter: Meter
     use: BudgetUse
     statuses: dict[str, int] = field(default_factory=dict)
+    under_way: list[Line] = field(default_factory=list)
 
     def begin(self) -> None:
         """Counts a file that is asked for. Raises BudgetSpent where no more may be."""
@@ -118,12 +119,26 @@ def run_ingest(
     counter = Counter(meter, BudgetUse(budget))
     counter.use.begin()
     meter.phase("bytes", None)
-    with ExitStack() as stack:
+    source = iter(lines)
+    try:
         if options.dry_run:
-            asyncio.run(_dry(config, lines, options, counter, emit, jobs, budget))
-            return counter
-        layout = open_store(config)
-        stack.enter_context(run_lock(layout, "fileset ingest", meter, wait=wait))
+            asyncio.run(_dry(config, source, options, counter, emit, jobs, budget))
+        else:
+            _locked(config, source, options, counter, emit, jobs, budget, wait=wait)
+    except (StorageFull, StorageFailed) as error:
+        for text, request in (*counter.under_way, *source):
+            emit(failure(request if isinstance(request, IngestRequest) else None, text, error), None)
+        raise
+    return counter
+
+
+def _locked(
+    config: Config, lines: Iterator[Line], options: IngestOptions, counter: Counter, emit: Emit, jobs: int,
+    budget: Budget, *, wait: bool,
+) -> None:  # fmt: skip
+    layout = open_store(config)
+    with ExitStack() as stack:
+        stack.enter_context(run_lock(layout, "fileset ingest", counter.meter, wait=wait))
         catalogue = open_catalogue(config.database, base=config.base, create=True)
         stack.callback(catalogue.close)
         archive = Archive(config, layout, catalogue)
@@ -137,11 +152,10 @@ def run_ingest(
             close_interrupted_run(archive, last)
         run = stamp(last.journal.tist if last is not None else None)
         _run(stack, archive, ledger, run, lines, options, counter, emit, jobs, budget)
-    return counter
 
 
 def _run(
-    stack: ExitStack, archive: Archive, ledger: Ledger, run: int, lines: Iterable[Line], options: IngestOptions,
+    stack: ExitStack, archive: Archive, ledger: Ledger, run: int, lines: Iterator[Line], options: IngestOptions,
     counter: Counter, emit: Emit, jobs: int, budget: Budget,
 ) -> None:  # fmt: skip
     config, catalogue = archive.config, archive.catalogue
@@ -222,7 +236,7 @@ def _policy(config: Config) -> StrategyPolicy:
 
 
 async def _dry(
-    config: Config, lines: Iterable[Line], options: IngestOptions, counter: Counter, emit: Emit, jobs: int,
+    config: Config, lines: Iterator[Line], options: IngestOptions, counter: Counter, emit: Emit, jobs: int,
     budget: Budget,
 ) -> None:  # fmt: skip
     """Asks, and keeps nothing; takes no lock."""
@@ -242,26 +256,22 @@ async def _dry(
 
 
 async def _all(
-    work: Work, lines: Iterable[Line], emit: Emit, counter: Counter, jobs: int, budget: Budget
+    work: Work, lines: Iterator[Line], emit: Emit, counter: Counter, jobs: int, budget: Budget
 ) -> None:
     """All requests, ``jobs`` of them at once, read as they are needed."""
     deadline = time.monotonic() + budget.seconds if budget.seconds else None
-    source: Iterator[Line] = iter(lines)
     lock = asyncio.Lock()
     loop = asyncio.get_running_loop()
 
     async def one_after_the_other() -> None:
         while True:
             async with lock:
-                line = await loop.run_in_executor(None, next, source, None)
+                line = await loop.run_in_executor(None, next, lines, None)
             if line is None:
                 return
-            try:
-                result = await _one(work, line, counter.use, deadline)
-            except (StorageFull, StorageFailed) as error:
-                if isinstance(line[1], IngestRequest):
-                    emit(failure(line[1], line[0], error), None)
-                raise
+            counter.under_way.append(line)
+            result = await _one(work, line, counter.use, deadline)
+            counter.under_way.remove(line)
             counter.ended(result.status)
             emit(result, file_result(result))
 

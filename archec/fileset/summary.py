@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from archec.catalogue.model import FilesetManifestFile, Ingest
 from archec.catalogue.records import IngestDone
 from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
+from archec.fileset.captures import capture_of
 from archec.fileset.fields import clean
 from archec.fileset.keeping import Body, file_item, manifest_of, unkept_items
 from archec.fileset.model import IngestRequest
@@ -22,14 +22,17 @@ from archec.fileset.problems import FilesetProblem
 from archec.fileset.result import FilesetBundle, FilesetFile, IngestResult
 from archec.fileset.status import Status
 from archec.fileset.work import Found, Work
-from archec.ids import FilesetId, normalise_url, urlkey
+from archec.ids import FilesetId, normalise_url
 from archec.text.sniff import sniff
 from archec.tist import MAX_TIST, iso
 from archec.warc.cdxj import timestamp
 
+Kept = tuple[str, int, Body, Digests]
+"""An answer that is kept: its id, the tist of its bytes, what they are."""
 
-def _keep_answer(work: Work, answer: PlatformAnswer) -> tuple[str, int, Body, Digests] | None:
-    """Keeps an answer as a fobi; its id, the tist of its bytes, what they are. None where it cannot be one."""
+
+def _keep_answer(work: Work, answer: PlatformAnswer) -> Kept | None:
+    """Keeps an answer as a fobi. None where it cannot be one."""
     if work.writer is None:
         return None
     try:
@@ -116,16 +119,18 @@ def finish(
         if item is not None and found.state else None,
         due=iso(due) if due else None,
     )  # fmt: skip
-    _add_landing(work, result, found, landing, landing_id)
+    page = _landing(work, found, landing, landing_id)
+    catalogue = work.archive.catalogue
+    if page is not None:
+        capture = capture_of(catalogue, page[0], work.run, page[1])
+        result.terminal, result.file_meta, result.cdx, result.revisit_cdx = capture
     if found.landing is not None:
         result.html_biblio = html_biblio(found.landing.body)
     if found.strategy is not None and found.strategy.is_file and found.state and found.files:
-        result.fileset_file = _file_part(found.files[0])
+        result.fileset_file = FilesetFile(**capture_of(catalogue, found.files[0], work.run)._asdict())
     if found.bundle is not None:
-        part = _file_part(found.bundle)
-        result.fileset_bundle = FilesetBundle(
-            file_meta=part.file_meta, cdx=part.cdx, terminal=part.terminal, archiveorg_bundle_path=found.bundle_path
-        )
+        capture = capture_of(catalogue, found.bundle, work.run)
+        result.fileset_bundle = FilesetBundle(**capture._asdict(), archiveorg_bundle_path=found.bundle_path)
     return result
 
 
@@ -172,65 +177,32 @@ def _due(work: Work, status: Status) -> int:
     return 0
 
 
-def _add_landing(
-    work: Work, result: IngestResult, found: Found, kept: tuple[str, int, Body, Digests] | None, obi: str
-) -> None:
-    """What the result says of the landing page: of this ingest's, or of the one that is held."""
+def _landing(work: Work, found: Found, kept: Kept | None, obi: str) -> tuple[FilesetManifestFile, int] | None:
+    """The landing page, of this ingest or as it is held, and the status of its answer."""
     if kept is not None:
         url, tist, body, digests = kept
-        md5, sha1, sha256, size, status = body.md5, digests.sha1, body.sha256, body.size, body.status
-        mimetype, terminal = body.mimetype, found.landing.url if found.landing is not None else url
-    elif obi:
-        known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
-        version = known.version_at(MAX_TIST) if known is not None else None
-        if known is None or version is None:
-            return
-        tist = known.history.last or 0
-        note = known.notes.get(tist)
-        with suppress(NotHeld, CorruptArchive):
-            digests = Digests(sha1=True)
-            with held_at(work.archive, known, MAX_TIST).open(work.archive.layout) as stream:
-                while data := stream.read(1 << 20):
-                    digests.update(data)
-            md5, sha1, sha256, size = version.md5, digests.sha1, version.sha256, version.size
-            mimetype, terminal, url, status = version.type, obi, obi, note.status if note is not None else 200
-    else:
-        return
-    result.terminal = {
-        "terminal_url": public_url(terminal), "terminal_dt": timestamp(tist), "terminal_status_code": status,
-        "terminal_sha1hex": sha1,
-    }  # fmt: skip
-    result.file_meta = {
-        "size_bytes": size, "md5hex": md5, "sha1hex": sha1, "sha256hex": sha256, "mimetype": mimetype,
-    }  # fmt: skip
-    result.cdx = cdx_row(url, tist, mimetype, status, sha256, size)
-
-
-def cdx_row(url: str, tist: int, mimetype: str, status: int, sha256: str, size: int) -> dict[str, Any]:
-    """A row of an index, for one state of a fobi."""
-    return {
-        "urlkey": urlkey(url), "timestamp": timestamp(tist), "url": url, "mime": mimetype, "status": str(status),
-        "digest": f"sha256:{sha256}", "length": str(size), "obi": url, "tist": tist,
-    }  # fmt: skip
-
-
-def _file_part(file: FilesetManifestFile) -> FilesetFile:
-    """What a result says of the only file of a data set."""
-    url, moment = file.platform_url or "", file.terminal_dt or ""
-    return FilesetFile(
-        file_meta={
-            "size_bytes": file.size, "md5hex": file.md5, "sha1hex": file.sha1, "sha256hex": file.sha256,
-            "mimetype": file.mimetype,
-        },
-        terminal={
-            "terminal_url": file.terminal_url or url, "terminal_dt": moment, "terminal_status_code": 200,
-            "terminal_sha1hex": file.sha1,
-        },
-        cdx={
-            "urlkey": urlkey(normalise_url(url)), "timestamp": moment, "url": normalise_url(url), "mime": file.mimetype,
-            "status": "200", "digest": f"sha256:{file.sha256}", "length": str(file.size), "obi": normalise_url(url),
-        },
-    )  # fmt: skip
+        terminal = public_url(found.landing.url) if found.landing is not None else url
+        return FilesetManifestFile(
+            "", body.size, body.md5, digests.sha1, body.sha256, body.mimetype, platform_url=url, terminal_url=terminal,
+            terminal_dt=timestamp(tist),
+        ), body.status  # fmt: skip
+    known = work.archive.catalogue.obis("fobi", [obi]).get(obi) if obi else None
+    version = known.version_at(MAX_TIST) if known is not None else None
+    if known is None or version is None:
+        return None
+    digests = Digests(sha1=True)
+    try:
+        with held_at(work.archive, known, MAX_TIST).open(work.archive.layout) as stream:
+            while data := stream.read(1 << 20):
+                digests.update(data)
+    except (NotHeld, CorruptArchive):
+        return None
+    tist = known.history.last or 0
+    note = known.notes.get(tist)
+    return FilesetManifestFile(
+        "", version.size, version.md5, digests.sha1, version.sha256, version.type, platform_url=obi,
+        terminal_dt=timestamp(tist),
+    ), note.status if note is not None else 200  # fmt: skip
 
 
 def file_result(result: IngestResult) -> IngestResult | None:
@@ -240,7 +212,8 @@ def file_result(result: IngestResult) -> IngestResult | None:
     part = result.fileset_file
     return IngestResult(
         hit=True, status=Status.SUCCESS.value, request=result.request, ingest_type=f"{result.ingest_type}-file",
-        terminal=part.terminal, file_meta=part.file_meta, cdx=part.cdx, platform_name=result.platform_name,
+        terminal=part.terminal, file_meta=part.file_meta, cdx=part.cdx, revisit_cdx=part.revisit_cdx,
+        platform_name=result.platform_name,
         platform_domain=result.platform_domain, platform_id=result.platform_id,
         platform_base_url=result.platform_base_url, ingest_strategy=result.ingest_strategy, fileset=result.fileset,
         archiveorg_item_name=result.archiveorg_item_name,
@@ -256,7 +229,7 @@ def failure(request: IngestRequest | None, line: str, problem: ArchecError) -> I
     return IngestResult(hit=False, status=status.value, message=message, request=given, ingest_type=kind)
 
 
-def _ids(answers: list[tuple[str, int, Body, Digests]] | None, before: Ingest | None) -> tuple[str, ...]:
+def _ids(answers: list[Kept] | None, before: Ingest | None) -> tuple[str, ...]:
     """The fobis of the platform's answers: of these, or of those that are kept already."""
     if answers is not None:
         return tuple(answer[0] for answer in answers)

@@ -36,7 +36,7 @@ figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; } figcapt
 @dataclass(frozen=True, slots=True)
 class Account:
     """What a page shows: of the archive ``name`` at the tist ``now``, one run, and all runs up to it.
-    ``held_back`` are the losses that await a decision now."""
+    ``held_back`` are the losses that await a decision now; ``filesets`` are the figures of all of them together."""
 
     name: str
     now: int
@@ -44,6 +44,7 @@ class Account:
     series: Series
     coverage: tuple[CoverageRow, ...]
     held_back: tuple[HeldBack, ...] = ()
+    filesets: CoverageRow | None = None
 
     @property
     def hosts(self) -> tuple[HostFigures, ...]:
@@ -63,6 +64,7 @@ class Account:
             **self.series.as_value(),
             "hosts": [item._asdict() for item in self.hosts],
             "coverage": [asdict(row) for row in self.coverage],
+            "filesets": asdict(self.filesets) if self.filesets is not None else None,
             "held_back": [asdict(item) for item in self.held_back],
         }
 
@@ -110,12 +112,15 @@ def _sections(account: Account) -> Iterator[str]:
         shown = account.coverage[:_MOST_BARS]
         caption = f"Archives with the most works: {len(shown)} of {len(account.coverage)}."
         yield _figure(coverage_plot(shown, "c"), caption)
-        head = ("archive", "works", "with a file", "files", "held", "PDF", "lost", "unreachable", "forbidden", "never")
+    rows_of = [(row.archive, row) for row in account.coverage]
+    if account.filesets is not None and account.filesets.works:
+        rows_of.append(("filesets", account.filesets))
+    if rows_of:
         yield _table(
-            head,
+            ("archive", "works", "with a file", "files", "held", "PDF", "lost", "unreachable", "forbidden", "never"),
             (
-                (r.archive, r.works, r.with_file, r.files, r.held, r.pdfs, r.lost, r.unreachable, r.forbidden, r.never)
-                for r in account.coverage
+                (name, r.works, r.with_file, r.files, r.held, r.pdfs, r.lost, r.unreachable, r.forbidden, r.never)
+                for name, r in rows_of
             ),
         )
     else:

@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from click.testing import CliRunner
@@ -18,17 +19,22 @@ from fileset_platform import Handler, Platform, broken_at_quarters, bytes_of, ze
 from fileset_support import Filesets, make_archive
 from gather_support import archec_inline
 
+from archec.access.own import OwnSource
+from archec.access.query import arguments, parse_query
+from archec.access.rows import as_json
+from archec.access.sources import Errors
 from archec.archive.follow import rebuild
 from archec.archive.lookup import find, held_at
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
-from archec.errors import Exit
+from archec.errors import Exit, StorageFull
 from archec.fileset.run import due_requests, exit_code
 from archec.gather.plan import due_files
 from archec.monitor.metrics import metrics_of
 from archec.monitor.runs import runs
 from archec.monitor.status import Due, status
+from archec.store.durable import Disk
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
 
@@ -67,8 +73,31 @@ def test_a_data_set_is_kept_with_its_manifest_page_and_answers(filesets: Fileset
     assert result.terminal is not None
     assert result.terminal["terminal_url"] == url
     assert (result.file_meta or {})["mimetype"] == "text/html"
-    assert (result.cdx or {})["url"] == url
+    assert (result.cdx, result.revisit_cdx) == (row_of_the_access_layer(filesets, url), None)
     assert result.html_biblio == {"title": "Prices 7", "contrib_names": ["Doe, J."]}
+
+
+def row_of_the_access_layer(filesets: Filesets, url: str) -> dict[str, Any]:
+    with filesets.archive() as archive:
+        query = parse_query(arguments(urlencode({"url": url, "output": "json"}).encode()))
+        (rows,) = OwnSource("own", archive).parts(query, Errors())
+        (row,) = (json.loads(as_json(row)) for row in rows)
+    return {name: value for name, value in row.items() if not name.startswith("source")}
+
+
+def test_what_is_fetched_again_and_is_the_same_is_a_revisit(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    (first, _) = filesets.ingest(url)
+    (again, file) = filesets.ingest(url, force=True)
+    assert first.fileset_file is not None
+    assert again.fileset_file is not None
+    assert again.cdx == first.cdx
+    where = f"{platform.url}/api/records/7/files/p/content"
+    assert again.fileset_file.cdx == first.fileset_file.cdx == row_of_the_access_layer(filesets, where)
+    for part in (again, again.fileset_file, file):
+        cdx, revisit = part.cdx or {}, part.revisit_cdx or {}
+        assert (revisit["mime"], revisit["digest"]) == ("warc/revisit", cdx["digest"])
+        assert revisit["timestamp"] > cdx["timestamp"]
 
 
 def test_a_second_time_the_platform_is_asked_once_and_nothing_is_fetched(
@@ -452,9 +481,41 @@ def test_a_full_disk_is_the_status_and_what_was_whole_is_kept(filesets: Filesets
     process = ingesting(filesets, second)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 1, err
+    (result,) = map(json.loads, out.splitlines())
+    assert (result["status"], result["request"]["base_url"]) == ("error-storage", second)
     filesets.config.file.write_text(text)
     assert filesets.ingest(first)[0].status == "success-existing"
     assert filesets.ingest(second)[0].status == "success-file"
+
+
+def test_a_disk_that_fills_within_a_file(
+    filesets: Filesets, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = zenodo(platform, 7, {"p": 1000, "q": 3_000_000, "r": 1000})
+    write = Disk.write
+
+    def full(self: Disk, fd: int, data: bytes, where: str) -> None:
+        if len(data) > 100_000:
+            raise StorageFull(f"{where}: No space left on device")
+        write(self, fd, data, where)
+
+    found: list[str] = []
+    monkeypatch.setattr(Disk, "write", full)
+    with pytest.raises(StorageFull):
+        filesets.run([url], lambda result, file: found.append(result.status))
+    monkeypatch.undo()
+    assert found == ["error-storage"]
+    assert not list(Path(filesets.config.store_path).rglob("*.part"))
+    platform.sent.clear()
+    assert filesets.ingest(url)[0].status == "success"
+    assert platform.sent["/api/records/7/files/q/content"] == 3_000_000
+
+
+def test_two_requests_for_one_data_set_at_once_fetch_it_once(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {f"p{n}": 1000 for n in range(20)})
+    results = filesets.ingest(url, f"{url}?download=1", jobs=2)
+    assert sorted(result.status for result in results) == ["success", "success-existing"]
+    assert set(platform.sent.values()) == {1000}
 
 
 # -- kills ----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from fileset_platform import Platform, bytes_of, zenodo
 from fileset_support import Filesets
+from msgspec.structs import replace
 from rocrate.rocrate import ROCrate
 
 from archec.archive.commit import CommitItem, Committer
@@ -28,6 +29,11 @@ from archec.cli.fileset import fileset
 from archec.cli.get import get
 from archec.errors import ArchecError, NotHeld, UsageError
 from archec.fileset.lookup import find_fileset
+from archec.monitor.page import Account, page
+from archec.monitor.plots import series_of
+from archec.monitor.runs import runs
+from archec.report.coverage import coverage_of_filesets
+from archec.store.interface import Placement
 from archec.store.journal_writer import JournalWriter
 from archec.store.layout import open_store
 from archec.store.writer import Writer
@@ -132,6 +138,11 @@ def test_coverage_counts_filesets_apart(one: Filesets, platform: Platform) -> No
     assert (filesets["of"], everything["of"], everything["works"]) == ("filesets", "all", 0)
     names = ("works", "with_file", "files", "held", "other", "unreachable", "lost")
     assert [filesets[name] for name in names] == [2, 2, 6, 4, 1, 1, 0]
+    with one.archive() as archive:
+        view = next(runs(archive))
+        account = Account("a", 1, view, series_of([view]), (), filesets=coverage_of_filesets(archive.catalogue))
+    assert "<td>filesets</td>" in page(account)
+    assert account.as_value()["filesets"]["works"] == 2
     platform.bodies["/api/records/9"] = 410
     one.ingest(url)
     assert [last_two()[0][name] for name in names] == [2, 1, 6, 3, 1, 1, 1]
@@ -259,11 +270,14 @@ def test_candidates_are_data_sets_that_templates_name(filesets: Filesets, platfo
         committer = Committer(writer, journal, catalogue, run=100)
         committer.add(CommitItem(RunStart(100)))
         for handle in ("RePEc:aaa:s:1", "RePEc:bbb:s:1"):
-            change = ObiChange("tobi", handle, handle, {100: "0" * 64}, (), version, {100: Note(100, "new")})
-            committer.add(CommitItem(change))
+            text = writer.put(100, handle, b"Template-Type: ReDIF-Paper 1.0\nDOI: https://doi.org/10.3886/E7V1\n")
+            change = ObiChange("tobi", handle, handle, {100: text.sha256}, (), replace(version, sha256=text.sha256),
+                               {100: Note(100, "new")})  # fmt: skip
+            committer.add(CommitItem(change, Placement(text.temp, 100, handle, text.sha256)))
         committer.commit()
     found = [(row["id"], row["platform"]) for row in rows(filesets, "candidates", "--archive", "aaa")]
-    assert found == [("RePEc:aaa:s:1", "zenodo"), ("RePEc:aaa:s:1", "dataverse")]
-    assert len(rows(filesets, "candidates")) == 4
+    assert found == [("RePEc:aaa:s:1", "zenodo"), ("RePEc:aaa:s:1", "dataverse"), ("RePEc:aaa:s:1", "openicpsr")]
+    names.insert(2, "doi:10.3886/E7V1")
+    assert len(rows(filesets, "candidates")) == 6
     filesets.ingest(url)
-    assert [row["url"] for row in rows(filesets, "candidates", "--archive", "aaa")] == [names[1]]
+    assert [row["url"] for row in rows(filesets, "candidates", "--archive", "aaa")] == names[1:3]
