@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections import Counter
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from archec.archive.follow import last_run
 from archec.archive.ledger import left_parts
-from archec.audit.comparison import Comparison, report_differences
-from archec.audit.disk import judge, report_unknown_files, under_way, walk
+from archec.audit.comparison import Comparison, Differences, report_differences
+from archec.audit.disk import MOST, DiskName, judge, report_unknown_files, under_way, walk
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.journals import KEPT, Journals, check_names, size_of
 from archec.audit.opening import Audited
+from archec.audit.quarantine import set_aside
 from archec.audit.refold import compare_whole
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import EVERY_KIND
 from archec.catalogue.records import DataSetRead, ObiChange, RunStart, decode
 from archec.config import Config
-from archec.errors import CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
+from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.progress import Meter
 from archec.redif.problems import shown
 from archec.store.directories import Directories
@@ -32,6 +34,9 @@ from archec.store.journal_writer import tidy
 from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, open_store
 from archec.store.lock import holder
 from archec.store.writer import sweep_parts
+
+_JOURNALS = ("journal-damaged", "journal-missing", "journal-chain", "journal-misnamed", "journal-line")
+"""Findings after which it is not known for sure what no journal names."""
 
 
 @dataclass(slots=True)
@@ -106,8 +111,10 @@ class _Check:
     """One check: what it works with, and what it has seen so far.
 
     ``leftovers`` are numbers of temporary files by tist (-1: none) and directory, ``runs`` those that have a journal,
-    ``tists`` those at which obis are noted, ``unread`` whether a journal is missing or cannot be read to its end,
-    ``unlisted`` the directories that cannot be listed.
+    ``tists`` those at which obis are noted (``open_tists``: by a run that has not finished), ``unread`` whether a
+    journal is missing or cannot be read to its end, ``unlisted`` the directories that cannot be listed. ``stray`` is
+    what lies where no obi does, ``judged`` what is wrong with links, special files and modes, both by path: told when
+    it is known what journals name.
     """
 
     archive: Audited
@@ -120,8 +127,11 @@ class _Check:
     leftovers: Counter[tuple[int, str]] = field(default_factory=Counter)
     runs: set[int] = field(default_factory=set)
     tists: set[int] = field(default_factory=set)
+    open_tists: set[int] = field(default_factory=set)
     unread: bool = False
     unlisted: set[str] = field(default_factory=set)
+    stray: dict[str, Finding] = field(default_factory=dict)
+    judged: dict[str, Finding] = field(default_factory=dict)
 
     def go(self) -> None:
         layout, catalogue = self.archive.layout, self.archive.catalogue
@@ -132,7 +142,7 @@ class _Check:
         self._notice()
         if self.fix:
             self._tidy()
-        temporary = check_names(layout, self.report) + _temporary_in(layout.root)
+        temporary = check_names(layout, self.report, self._out_of_place) + _temporary_in(layout.root)
         if temporary:
             self.leftovers[-1, RUNS] = temporary
         # The walk comes before the journals: a file is written before it is named, and must not seem unknown.
@@ -177,27 +187,40 @@ class _Check:
         self.meter.phase("walking the store", None)
         going_on = left_parts(self.archive.config.work_path)
         with Directories(layout) as directories:
-            for place in walk(layout, self._out_of_place):
+            for place in walk(layout, self._out_of_place, modes=not self.quick):
                 if place.kind == "temp":
                     if place.tist not in passed_over and place.path not in going_on:
                         self.leftovers[place.tist, place.directory] += 1
                     continue
-                self.comparison.on_disk(place.path)
+                self.comparison.on_disk(place.path, link=place.kind == "link")
                 if place.kind == "link":
                     wrong = judge(directories, place.path)
                     if wrong is not None:
-                        self.report(Finding(wrong[0], shown(place.path), wrong[1]))
+                        self._keep(self.judged, place.path, Finding(wrong[0], shown(place.path), wrong[1]))
                 elif place.kind == "other":
-                    self.report(Finding("not-a-file", shown(place.path), "is neither a file nor a link"))
+                    finding = Finding("not-a-file", shown(place.path), "is neither a file nor a link")
+                    self._keep(self.judged, place.path, finding)
+                elif place.mode >= 0 and place.tist not in passed_over and place.mode & 0o7733 != 0o400:
+                    message = f"its mode is {stat.S_IMODE(place.mode):04o}, not 0444"
+                    self._keep(self.judged, place.path, Finding("mode", shown(place.path), message))
                 if not self.comparison.names & 1023:
                     self.meter.at(self.comparison.names)
         self.summary.names = self.comparison.names
 
-    def _out_of_place(self, finding: Finding) -> None:
-        """Reports what the walk finds besides names; remembers the directories that it could not list."""
-        if finding.code == "unreadable":
-            self.unlisted.add(finding.path)
+    def _out_of_place(self, finding: Finding, path: str) -> None:
+        """Takes what the walk finds besides names; remembers the directories that it could not list."""
+        if finding.code == "unexpected":
+            self._keep(self.stray, path, finding)
+            return
+        self.unlisted.add(path)
         self.report(finding)
+
+    def _keep(self, where: dict[str, Finding], path: str, finding: Finding) -> None:
+        """Keeps a finding until all is known, while there is room."""
+        if len(where) < MOST:
+            where[path] = finding
+        else:
+            self.report(finding)
 
     def _journals(self, at_work: bool) -> None:
         """Reads every journal, each line of it. While a run is at work its journal is longer than what was followed."""
@@ -248,7 +271,10 @@ class _Check:
                     self.report(Finding("journal-misnamed", path, message))
                     self.unread = True
                 self.runs.add(journal.tist)
-                self.tists |= {record.tist, record.data_set}
+                tists = {record.tist, record.data_set}
+                self.tists |= tists
+                if not journal.finished:
+                    self.open_tists |= tists
             elif isinstance(record, DataSetRead):
                 self.tists.add(record.data_set.tist)
 
@@ -302,14 +328,55 @@ class _Check:
         if self.unread:
             message = "what lies there, and the catalogue, are not compared with journals that cannot be read"
             self.report(Finding("not-compared", ".", message))
-        else:
+        why_not = self._unmovable(found)
+        if not self.unread:
+
+            def unknown(finding: Finding, place: DiskName) -> None:
+                self.judged.pop(place.path, None)
+                self._set_aside(finding, place.path, why_not or self._may_be_needed(place))
+
             others = passed_over | under_way(layout)
-            report_unknown_files(
-                layout, found.unknown, known=self.tists, passed_over=others, report=self.report, judged=True
-            )
+            report_unknown_files(layout, found.unknown, known=self.tists, passed_over=others, report=unknown)
+        for path, finding in self.stray.items():
+            self._set_aside(finding, path, why_not)
+        for finding in self.judged.values():
+            self.report(finding)
         if found.more:
             self.report(Finding("not-compared", ".", f"{found.more} more differences like these are not reported"))
         return not found.catalogue
+
+    # -- what belongs nowhere ---------------------------------------------------------------------
+
+    def _unmovable(self, found: Differences) -> str:
+        """Why nothing at all is set aside; empty where it may be: what no journal names must be known for sure."""
+        if not self.fix:
+            return "-"
+        if self.unread or any(self.summary.tally.by_code[code] for code in _JOURNALS):
+            return "not set aside, as something is wrong with the journals"
+        if len(found.missing) > found.present:
+            return "not set aside, as more is missing than is there: is layout.json that of this archive?"
+        return ""
+
+    def _may_be_needed(self, place: DiskName) -> str:
+        """Why something at the place of an obi stays: a run may still want it, or its journal may be missing."""
+        if place.tist > max(self.tists, default=0):
+            return "not set aside, as it is newer than all journals: are some missing?"
+        if place.tist in self.open_tists:
+            return "not set aside, as its run has not finished"
+        return ""
+
+    def _set_aside(self, finding: Finding, path: str, why_not: str) -> None:
+        """Reports what belongs nowhere; with ``--fix`` moves it to quarantine first. Orphans stay."""
+        if self.fix and finding.code != "orphan":
+            if why_not:
+                finding = replace(finding, message=f"{finding.message}; {why_not}")
+            else:
+                try:
+                    moved = set_aside(self.archive.layout, path, finding)
+                    finding = replace(finding, fixed=f"set aside as {shown(moved or path)}")
+                except ArchecError as error:
+                    finding = replace(finding, message=f"{finding.message}; not set aside: {error.message}")
+        self.report(finding)
 
     # -- leftovers --------------------------------------------------------------------------------
 

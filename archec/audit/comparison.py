@@ -105,18 +105,24 @@ _JOURNALS, _DISK, _CATALOGUE = 0, 1, 2
 _WIDTH = KEY + 1 + 32
 _HELD, _IMPLIED, _LOST, _DROPPED = b"h", b"i", b"l", b"d"
 _HELD_LATER, _IMPLIED_LATER = b"H", b"I"  # not in the history: the catalogue has not followed the journals so far, say
+_LINK, _LINK_LATER = b"r", b"R"  # held, by way of a link to where the URL redirected
 _NOTED = b"n"  # in the history, and its bytes lie elsewhere
 _NO_STATE = bytes(32)
+_TAGS = {(True, True): _LINK, (True, False): _HELD, (False, True): _LINK_LATER, (False, False): _HELD_LATER}
+_AS_LINK, _AS_FILE = b"l", b"f"
 
 
 @dataclass(slots=True)
 class Differences:
-    """Keys of what does not agree, at most some of each kind, and how many more there are."""
+    """Keys of what does not agree, at most some of each kind, and how many more there are; ``exchanged`` are links in
+    place of a file, and files in place of a link; ``present`` is how much of what the journals name is there."""
 
     missing: set[bytes] = field(default_factory=set)
     unknown: set[bytes] = field(default_factory=set)
     twice: set[bytes] = field(default_factory=set)
     catalogue: set[bytes] = field(default_factory=set)
+    exchanged: set[bytes] = field(default_factory=set)
+    present: int = 0
     more: int = 0
 
     def add(self, kind: set[bytes], keys: set[bytes]) -> None:
@@ -131,7 +137,7 @@ class Comparison:
 
     def __init__(self, layout: Layout, scratch: Path) -> None:
         self._layout = layout
-        self._diff = PartitionedDiff(scratch, (_WIDTH, KEY, _WIDTH))
+        self._diff = PartitionedDiff(scratch, (_WIDTH, KEY + 1, _WIDTH))
         self.names = 0
 
     # -- the sides --------------------------------------------------------------------------------
@@ -160,7 +166,8 @@ class Comparison:
                 if implied and self._found_by_variant(tist, record.id):
                     records += (key, _IMPLIED if followed else _IMPLIED_LATER, sha256)
                 else:
-                    records += (key, _HELD if followed else _HELD_LATER, sha256)
+                    links = bool(target) and not implied
+                    records += (key, _TAGS[followed, links], sha256)
         for tist, state in (record.kept or {}).items():
             if record.put.get(tist) != state:
                 records += (key_of(layout.path(tist, record.id)), _HELD_LATER, _sha256(state))
@@ -175,10 +182,10 @@ class Comparison:
             return False
         return True
 
-    def on_disk(self, path: str) -> None:
-        """A name that lies in the store."""
+    def on_disk(self, path: str, *, link: bool) -> None:
+        """A name that lies in the store, and whether it is a link."""
         self.names += 1
-        self._diff.add(_DISK, key_of(path))
+        self._diff.add(_DISK, key_of(path) + (_AS_LINK if link else _AS_FILE))
 
     def catalogued(self, obi: str, history: History) -> None:
         """What the catalogue says; raises ValueError where its values make no sense."""
@@ -197,8 +204,12 @@ class Comparison:
         """How the sides differ."""
         found = Differences()
         for journalled, there, catalogued in self._diff.parts():
-            held, implied, history, twice = self._replayed(journalled)
-            names = set(there)
+            held, implied, history, twice, links = self._replayed(journalled)
+            names = {record[:KEY] for record in there}
+            linked = {record[:KEY] for record in there if record[KEY:] == _AS_LINK}
+            present = held.keys() & names
+            found.present += len(present)
+            found.add(found.exchanged, present & (linked ^ links))
             found.add(found.twice, twice)
             found.add(found.missing, held.keys() - names)
             found.add(found.unknown, names - held.keys() - implied)
@@ -209,12 +220,13 @@ class Comparison:
 
     def _replayed(
         self, records: list[bytes]
-    ) -> tuple[dict[bytes, bytes], set[bytes], dict[bytes, bytes], set[bytes]]:
-        """What the journals say in the end: sha256s by path, paths that need no name, states, contradictions."""
+    ) -> tuple[dict[bytes, bytes], set[bytes], dict[bytes, bytes], set[bytes], set[bytes]]:
+        """What the journals say in the end: sha256s by path, paths that need no name, states, contradictions, links."""
         held: dict[bytes, bytes] = {}
         history: dict[bytes, bytes] = {}
         implied: set[bytes] = set()
         twice: set[bytes] = set()
+        links: set[bytes] = set()
         for record in records:
             key, what, sha256 = record[:KEY], record[KEY : KEY + 1], record[KEY + 1 :]
             if what == _DROPPED:
@@ -224,9 +236,11 @@ class Comparison:
                 implied.add(key)
             elif what not in (_LOST, _NOTED) and held.setdefault(key, sha256) != sha256:
                 twice.add(key)
-            if what not in (_HELD_LATER, _IMPLIED_LATER):
+            if what in (_LINK, _LINK_LATER):
+                links.add(key)
+            if what not in (_HELD_LATER, _IMPLIED_LATER, _LINK_LATER):
                 history[key] = _LOST + sha256 if what == _LOST else _HELD + sha256
-        return held, implied, history, twice
+        return held, implied, history, twice, links
 
     def close(self) -> None:
         """Removes what lies in scratch space."""
@@ -239,8 +253,8 @@ def report_differences(
     """Reads the journals again, and the catalogue where that is needed, to name what does not agree. What lies in
     directories that are ``unlisted`` is not known to be missing."""
     hidden = tuple(f"{directory}/" for directory in unlisted)
-    missing, twice, differing = set(found.missing), set(found.twice), set(found.catalogue)
-    if missing or twice or differing:
+    missing, twice, differing, exchanged = map(set, (found.missing, found.twice, found.catalogue, found.exchanged))
+    if missing or twice or differing or exchanged:
         for entry, state in _read_again(layout):
             path = layout.path(entry.tist, entry.id)
             key = key_of(path)
@@ -249,6 +263,10 @@ def report_differences(
                 missing.discard(key)
                 if not path.startswith(hidden):
                     report(_about("missing", *about, "is not there"))
+            if key in exchanged:
+                exchanged.discard(key)
+                what = "a file, where the URL redirected" if entry.target else "a link, where the bytes should be"
+                report(_about("exchanged", *about, what))
             if key in twice and state is not None:
                 message = f"a journal says {entry.sha256}, and another line something else"
                 report(_about("two-contents", *about, message))

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Literal, NamedTuple
 
 from archec.archive.follow import last_run
 from archec.audit.expected import key_of
-from archec.audit.findings import Finding, Reporter
+from archec.audit.findings import Finding
+from archec.audit.quarantine import QUARANTINE
 from archec.catalogue.interface import Catalogue
 from archec.errors import ArchecError, BadName, StorageFailed
 from archec.ids import file_name
@@ -24,9 +25,6 @@ from archec.store.layout import DESCRIPTOR, NAMASTE, RUNS, Layout
 from archec.store.lock import LOCK, holder
 from archec.store.reader import follow, id_of_name
 from archec.tist import tist_of_path
-
-QUARANTINE = "quarantine"
-"""The directory in the archive folder where a bad file goes before a good copy takes its place."""
 
 MOST = 100_000
 """Maximum number of differences of a kind that are reported, so that memory stays flat; the rest is counted."""
@@ -40,13 +38,19 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NameKind = Literal["file", "link", "temp", "other"]
 
 
+OutOfPlace = Callable[[Finding, str], None]
+"""Called with what lies where no obi does, and its relative path as it is on the disk."""
+
+
 class DiskName(NamedTuple):
-    """A name where obis lie: its tist, its directory (relative), its name, what it is."""
+    """A name where obis lie: its tist, its directory (relative), its name, what it is, the mode of a file (-1: not
+    asked for)."""
 
     tist: int
     directory: str
     name: str
     kind: NameKind
+    mode: int = -1
 
     @property
     def path(self) -> str:
@@ -54,29 +58,32 @@ class DiskName(NamedTuple):
         return f"{self.directory}/{self.name}"
 
 
-def walk(layout: Layout, report: Reporter) -> Iterator[DiskName]:
-    """All names at the depth of obis, directory by directory; what lies elsewhere is reported.
+def walk(layout: Layout, report: OutOfPlace, *, modes: bool = False) -> Iterator[DiskName]:
+    """All names at the depth of obis, directory by directory, files with their ``modes`` if asked; what lies elsewhere
+    is reported.
 
     A directory that the disk refuses to list is reported as ``unreadable``, and what is in it passed over.
     """
     root = open_root(layout)
     try:
-        yield from _descend(layout, root, "", 0, report)
+        yield from _descend(layout, root, "", 0, report, modes)
     finally:
         os.close(root)
 
 
-def _descend(layout: Layout, fd: int, directory: str, depth: int, report: Reporter) -> Iterator[DiskName]:
+def _descend(
+    layout: Layout, fd: int, directory: str, depth: int, report: OutOfPlace, modes: bool
+) -> Iterator[DiskName]:
     if depth == layout.depth:
         try:
-            yield from _places(layout, fd, directory)
+            yield from _places(layout, fd, directory, modes)
         except StorageFailed as error:
-            report(_unreadable(directory, error))
+            report(_unreadable(directory, error), directory)
         return
     try:
         names = _names(layout, fd, directory)
     except StorageFailed as error:
-        report(_unreadable(directory, error))
+        report(_unreadable(directory, error), directory)
         return
     for name in names:
         path = f"{directory}/{name}" if directory else name
@@ -85,15 +92,15 @@ def _descend(layout: Layout, fd: int, directory: str, depth: int, report: Report
         try:
             wrong = _misfit(layout, fd, name, path, depth)
             if wrong is not None:
-                report(Finding(wrong[0], shown(path), wrong[1]))
+                report(Finding(wrong[0], shown(path), wrong[1]), path)
                 continue
             with storage_errors(f"{layout.root}/{path}"):
                 inner = os.open(name, _DIRECTORY, dir_fd=fd)
         except StorageFailed as error:
-            report(_unreadable(path, error))
+            report(_unreadable(path, error), path)
             continue
         try:
-            yield from _descend(layout, inner, path, depth + 1, report)
+            yield from _descend(layout, inner, path, depth + 1, report, modes)
         finally:
             os.close(inner)
 
@@ -132,14 +139,14 @@ def _kind(mode: int) -> str:
     return "a directory" if stat.S_ISDIR(mode) else "a file" if stat.S_ISREG(mode) else "a device, pipe or socket"
 
 
-def _places(layout: Layout, fd: int, directory: str) -> Iterator[DiskName]:
+def _places(layout: Layout, fd: int, directory: str, modes: bool) -> Iterator[DiskName]:
     tist = tist_of_path("/".join(directory.split("/")[:3]))
     with storage_errors(f"{layout.root}/{directory}"), os.scandir(fd) as entries:
         for entry in entries:
             name = entry.name
             if entry.is_file(follow_symlinks=False):
                 kind: NameKind = "temp" if name.startswith(".+") and is_temp(name) else "file"
-                yield DiskName(tist, directory, name, kind)
+                yield DiskName(tist, directory, name, kind, entry.stat(follow_symlinks=False).st_mode if modes else -1)
             elif entry.is_symlink():
                 yield DiskName(tist, directory, name, "link")
             else:
@@ -187,22 +194,18 @@ def report_unknown_files(
     *,
     known: Collection[int],
     passed_over: Collection[int],
-    report: Reporter,
-    judged: bool = False,
+    report: Callable[[Finding, DiskName], None],
 ) -> None:
     """Walks the store and reports every name whose key is among ``keys``, with what it looks like.
 
-    ``known`` are the tists of runs and data sets; those in ``passed_over`` belong to a run at work. ``judged``: what
-    is wrong with links, and what is neither file nor link, has been reported already.
+    ``known`` are the tists of runs and data sets; those in ``passed_over`` belong to a run at work.
     """
     if not keys:
         return
     with Directories(layout) as directories:
-        for place in walk(layout, lambda finding: None):
+        for place in walk(layout, lambda finding, path: None):
             if place.kind != "temp" and place.tist not in passed_over and key_of(place.path) in keys:
-                finding = _unknown(layout, directories, place, known)
-                if not judged or not (finding.code.startswith("link-") or place.kind == "other"):
-                    report(finding)
+                report(_unknown(layout, directories, place, known), place)
 
 
 def _unknown(layout: Layout, directories: Directories, place: DiskName, known: Collection[int]) -> Finding:

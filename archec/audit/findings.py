@@ -32,6 +32,8 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "orphan": Code("an obi that no journal names, as a run that was killed leaves it", wrong=False),
         "misnamed": Code("its name or its directory is not that of an id"),
         "directory-link": Code("a link or a file in place of a directory of the store"),
+        "exchanged": Code("a link in place of a file, or a file in place of a link"),
+        "mode": Code("its mode is not that of a file that is only to be read", wrong=False),
         "link-escapes": Code("a link that leads out of the store, or to where no obi can be"),
         "link-dangling": Code("a link that leads to nothing, or in a circle"),
         "leftover": Code("temporary files that a killed run left", wrong=False),

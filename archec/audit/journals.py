@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from archec.archive.follow import not_of_this_store
+from archec.audit.disk import OutOfPlace
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
@@ -139,8 +140,9 @@ class Journals:
         return list(found.values())
 
 
-def check_names(layout: Layout, report: Reporter) -> int:
-    """Reports what lies beside the journals and should not; the number of temporary files."""
+def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> int:
+    """Reports what is wrong with the journals' names, and what lies beside them and should not; the number of temporary
+    files."""
     temporary = 0
     try:
         names = sorted(os.listdir(layout.runs))
@@ -155,7 +157,7 @@ def check_names(layout: Layout, report: Reporter) -> int:
         if is_temp(name):
             temporary += 1
         elif match is None:
-            report(Finding("unexpected", path, "is not the name of a journal"))
+            out_of_place(Finding("unexpected", path, "is not the name of a journal"), f"{RUNS}/{name}")
         elif (layout.runs / name).is_symlink() or not (layout.runs / name).is_file():
             report(Finding("journal-damaged", path, "is not a file"))
         elif not match[2] and f"{name}.gz" in names:

@@ -1,6 +1,6 @@
 """Repair: what is missing or bad is put back from a second copy, where the copy's sha256 fits.
 
-What was bad is never overwritten: it goes to ``quarantine/`` under its own path, before good bytes take its place.
+What was bad is never overwritten: it goes to quarantine before good bytes take its place.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from archec.archive.opening import Archive
-from archec.audit.disk import QUARANTINE, judge
+from archec.audit.disk import judge
 from archec.audit.expected import Entry
 from archec.audit.findings import Finding
+from archec.audit.quarantine import set_aside
 from archec.catalogue.model import Position, Run
 from archec.catalogue.records import RunEnd, RunStart, decode
 from archec.errors import ArchecError, CorruptArchive, CorruptJournal, NotHeld, StorageFailed, StorageFull
 from archec.ids import is_url
 from archec.store.directories import Directories
-from archec.store.durable import Disk, failure, open_directory, storage_errors, temporary_file
+from archec.store.durable import Disk, open_directory, storage_errors, temporary_file
 from archec.store.interface import Link, Placement
 from archec.store.journal_reader import JournalBatch, read_batches
-from archec.store.layout import RUNS, Layout
+from archec.store.layout import RUNS
 from archec.store.lock import RunLock
 from archec.store.reader import locate
 from archec.store.writer import Writer
@@ -61,12 +61,23 @@ class Repair:
         if finding.code not in _BY_COPY:
             return replace(finding, message=f"{finding.message} (no copy of the files helps: 'archec rebuild')")
         try:
+            self._clear_way(entry)
             done = self._link(entry, finding) if entry.target else None
             return replace(finding, fixed=done or self._file(entry, finding))
         except StorageFull:
             raise
         except ArchecError as error:
             return replace(finding, message=f"{finding.message}; not repaired: {error.message}")
+
+    def _clear_way(self, entry: Entry) -> None:
+        """Sets aside what stands in the place of one of the directories above an entry: a link, a file."""
+        directory = self._layout.directory(entry.tist, entry.id)
+        parts = directory.split("/")
+        for path in ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1)):
+            where = self._layout.root / path
+            if os.path.lexists(where) and (where.is_symlink() or not where.is_dir()):
+                why = Finding("directory-link", path, "no directory stands in the place of a directory of the store")
+                set_aside(self._layout, path, why, self._disk)
 
     def _link(self, entry: Entry, finding: Finding) -> str | None:
         """Makes a redirect's link again; None where the bytes that it led to are not known to be held."""
@@ -111,7 +122,7 @@ class Repair:
         path = self._layout.path(entry.tist, entry.id)
         if self._leads_to_bad_bytes(entry, path, finding):
             raise CorruptArchive("it is a link to other bytes that are bad, and must be repaired first")
-        return _moved_to(quarantine(self._layout, path, self._disk))
+        return _moved_to(set_aside(self._layout, path, finding, self._disk))
 
     def _leads_to_bad_bytes(self, entry: Entry, path: str, finding: Finding) -> bool:
         """Whether a sound link stands there, and the bytes it leads to are at fault, not the link."""
@@ -130,8 +141,8 @@ class Repair:
 
     # -- journals ---------------------------------------------------------------------------------
 
-    def journal(self, tist: int, ours: Path | None) -> str:
-        """Puts a run's journal in place of ``ours`` (None: it is not there); what was done.
+    def journal(self, tist: int, ours: Path | None, why: Finding) -> str:
+        """Puts a run's journal in place of ``ours`` (None: it is not there), because of ``why``; what was done.
 
         Raises an ArchecError that says why it could not be. Only within :meth:`at_work`.
         """
@@ -142,12 +153,13 @@ class Repair:
             with tempfile.TemporaryDirectory(prefix="audit-", dir=self._archive.work) as scratch:
                 candidate = fetch_journal(self._copy, tist, Path(scratch))
                 run = next((run for run in self._catalogue.runs() if run.tist == tist), None)
-                objection = journal_objection(candidate, ours, tist, run, self._catalogue.position())
+                like = None if why.code == "journal-misnamed" else ours
+                objection = journal_objection(candidate, like, tist, run, self._catalogue.position())
                 if objection:
                     raise CorruptArchive(f"the copy's journal does not fit: {objection}")
-                return self._placed(candidate, ours)
+                return self._placed(candidate, ours, why)
 
-    def _placed(self, candidate: Path, ours: Path | None) -> str:
+    def _placed(self, candidate: Path, ours: Path | None, why: Finding) -> str:
         runs, disk = self._layout.runs, self._disk
         with open_directory(runs) as dir_fd:
             with temporary_file(disk, dir_fd, str(runs)) as (fd, temp):
@@ -156,7 +168,7 @@ class Repair:
                         disk.write(fd, data, str(runs / temp))
                 os.fchmod(fd, 0o444 if candidate.suffix == ".gz" else 0o644)
                 disk.fsync(fd, str(runs / temp))
-                moved = quarantine(self._layout, f"{RUNS}/{ours.name}", disk) if ours is not None else None
+                moved = set_aside(self._layout, f"{RUNS}/{ours.name}", why, disk) if ours is not None else None
                 if disk.rename_noreplace(temp, dir_fd, candidate.name, dir_fd, str(runs / candidate.name)) != "done":
                     raise CorruptArchive(f"{runs / candidate.name}: is there already")
             disk.fsync_dir(dir_fd, str(runs))
@@ -165,44 +177,6 @@ class Repair:
 
 def _moved_to(path: str | None) -> str:
     return f"; what was there is in {path}" if path else ""
-
-
-def quarantine(layout: Layout, path: str, disk: Disk) -> str | None:
-    """Moves what lies at a relative path to quarantine, durably; its new path, None where there was nothing.
-
-    Where something was moved from this path before, ``again-2``, ``again-3`` ... stand before the path.
-    Only while holding the run lock.
-    """
-    directory, _, name = path.rpartition("/")
-    with Directories(layout, disk) as directories:
-        old_fd = directories.make(directory)
-        try:
-            os.lstat(name, dir_fd=old_fd)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise failure(error, f"{layout.root}/{path}") from error
-        for number in count(1):
-            goal = f"{QUARANTINE}/{directory}" if number == 1 else f"{QUARANTINE}/again-{number}/{directory}"
-            new_fd = directories.make(goal)
-            done = disk.rename_noreplace(name, old_fd, name, new_fd, f"{layout.root}/{goal}/{name}")
-            if done == "exists":
-                continue
-            if done == "gone":
-                raise StorageFailed(f"{layout.root}/{path}: disappeared while it was to be moved to quarantine")
-            _sync(layout, directories, disk, goal)
-            disk.fsync_dir(old_fd, f"{layout.root}/{directory}")
-            return f"{goal}/{name}"
-    raise AssertionError("count() has no end")
-
-
-def _sync(layout: Layout, directories: Directories, disk: Disk, directory: str) -> None:
-    """Makes a directory and those above it durable: they may be new."""
-    while True:
-        disk.fsync_dir(directories.make(directory), f"{layout.root}/{directory}")
-        if not directory:
-            return
-        directory = directory.rpartition("/")[0]
 
 
 def journal_objection(copy: Path, ours: Path | None, tist: int, run: Run | None, position: Position) -> str:

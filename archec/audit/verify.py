@@ -292,7 +292,7 @@ class _Verification:
                 ours = there.get(path)
                 run = int(path.removeprefix(f"{RUNS}/").partition(".")[0])
                 try:
-                    fixed = repair.journal(run, ours.path if ours is not None else None)
+                    fixed = repair.journal(run, ours.path if ours is not None else None, finding)
                 except ArchecError as error:
                     unread[path] = replace(finding, message=f"{finding.message}; not repaired: {error.message}")
                     continue
@@ -316,7 +316,7 @@ class _Verification:
             return
         self.meter.phase("comparing names", None)
         number = 0
-        places = walk(layout, self._report)
+        places = walk(layout, lambda finding, path: self._report(finding))
         while some := list(islice(places, _AT_ONCE)):
             self.names.add(_THERE, b"".join(key_of(place.path) for place in some if place.kind != "temp"))
             number += len(some)
@@ -326,4 +326,6 @@ class _Verification:
             unknown.update(islice(set(there).difference(expected), MOST - len(unknown)))
         now = known_tists(self.archive.catalogue)
         passed_over = passed_over | under_way(layout) | (now - known)
-        report_unknown_files(layout, unknown, known=now, passed_over=passed_over, report=self._report)
+        report_unknown_files(
+            layout, unknown, known=now, passed_over=passed_over, report=lambda finding, place: self._report(finding)
+        )

@@ -330,6 +330,19 @@ def atomic_write(path: str | Path, data: bytes, *, disk: Disk | None = None) -> 
         disk.fsync_dir(dir_fd, folder)
 
 
+def append_durably(path: str | Path, data: bytes, *, disk: Disk | None = None) -> None:
+    """Appends to a small file, which is made where it is not there. A kill may leave a part of ``data``."""
+    disk, where = disk or Disk(), os.fspath(path)
+    with storage_errors(where):
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        disk.write(fd, data, where)
+        disk.fsync(fd, where)
+    finally:
+        os.close(fd)
+    fsync_dir(os.path.dirname(where) or ".", disk=disk)
+
+
 @contextmanager
 def atomic_stream(path: str | Path, *, mode: int | None = None, disk: Disk | None = None) -> Iterator[BinaryIO]:
     """A file of any size that takes the place of ``path`` durably at the end of the block, and not at all after an

@@ -92,7 +92,7 @@ def clone(world: World, folder: Path) -> World:
 
 
 def tree(root: Path) -> dict[str, str]:
-    """All that lies below a folder but the lock: relative path -> what it is."""
+    """All that lies below a folder but the lock and the record of quarantine: relative path -> what it is."""
     found: dict[str, str] = {}
     for folder, directories, names in os.walk(root):
         for name in [*names, *(d for d in directories if Path(folder, d).is_symlink())]:
@@ -105,6 +105,7 @@ def tree(root: Path) -> dict[str, str]:
             else:
                 found[relative] = "neither"
     found.pop("lock", None)
+    found.pop("quarantine/moved.jsonl", None)
     return found
 
 

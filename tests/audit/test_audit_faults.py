@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from archec.audit.expected import Entry
 from archec.audit.findings import Finding
 from archec.audit.fixity import Inspector, ReadPace
 from archec.audit.verify import Scope
+from archec.store.journal_reader import journals
 
 Damage = Callable[[World], None]
 
@@ -335,7 +337,7 @@ STRANGE: dict[str, tuple[str, str]] = {
     "{template}%zz": ("misnamed", "misnamed"),
     "{template} with blanks": ("misnamed", "misnamed"),
     "{template}ü": ("misnamed", "misnamed"),
-    "999/999/9999/RePEc%3Aaaa%3Asss%3A1": ("unexpected", "unexpected"),
+    "999/999/999/RePEc%3Aaaa%3Asss%3A1": ("unexpected", "unexpected"),
     "stray": ("unexpected", "unexpected"),
     "032/stray": ("unexpected", "unexpected"),
     "032/184/x/y": ("unexpected", "unexpected"),
@@ -345,16 +347,32 @@ STRANGE: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_what_nobody_put_there(name: str, world: World) -> None:
+    """check --fix sets it aside, with a record of where it lay; an orphan stays, and is no fault."""
     relative = name.format(template=world.places["template"])
     path = world.config.store_path / relative
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("something")
     before = tree(world.config.store_path)
     by_verify, by_check = STRANGE[name]
-    for (summary, findings), code in ((verified(world), by_verify), (checked(world, fix=True), by_check)):
+    for (summary, findings), code in ((verified(world), by_verify), (checked(world), by_check)):
         assert codes(findings) == ([code] if code else [])
         assert summary.clean == (code in ("", "orphan"))
     assert tree(world.config.store_path) == before
+    summary, (finding,) = checked(world, fix=True)
+    assert (finding.code, summary.clean, bool(finding.fixed)) == (by_check, True, by_check != "orphan")
+    after = tree(world.config.store_path)
+    if by_check == "orphan":
+        assert after == before
+        return
+    moved = finding.fixed.removeprefix("set aside as ")
+    assert moved == f"quarantine/{finding.path}"
+    assert relative.startswith(finding.path)
+    after[relative] = after.pop(f"quarantine/{relative}")
+    assert after == before
+    lines = (world.config.store_path / "quarantine/moved.jsonl").read_text().splitlines()
+    record = [json.loads(line) for line in lines]
+    assert [(one["path"], one["moved"], one["finding"]) for one in record] == [(finding.path, moved, by_check)]
+    assert checked(world)[1] == []
 
 
 def test_a_link_that_nobody_put_there(world: World) -> None:
@@ -365,9 +383,56 @@ def test_a_link_that_nobody_put_there(world: World) -> None:
         assert findings[0].path == str(path.relative_to(world.config.store_path))
         assert not summary.clean
     assert path.is_symlink()
+    assert checked(world, fix=True)[0].clean
+    assert not path.is_symlink()
+    assert checked(world)[1] == []
 
 
-def test_a_directory_that_leads_away(world: World, tmp_path: Path) -> None:
+def test_what_is_not_set_aside(world: World) -> None:
+    """Where a journal is missing, where more is missing than there, and where a journal may yet come."""
+    before = tree(world.config.store_path)
+    stray = world.config.store_path / "stray"
+    stray.write_text("something")
+    aside = world.path("journal").rename(world.config.base / "aside")
+    assert not checked(world, fix=True)[0].clean
+    aside.rename(world.path("journal"))
+    descriptor = world.config.store_path / "layout.json"
+    text = descriptor.read_bytes()
+    rewrite(descriptor, text.replace(b'"fanout": 0', b'"fanout": 256'))
+    assert "layout.json" in " ".join(str(finding) for finding in checked(world, fix=True)[1])
+    rewrite(descriptor, text)
+    stray.unlink()
+    later = world.config.store_path / world.layout.path(journals(world.layout)[-1].tist + 9, "x")
+    later.parent.mkdir(parents=True)
+    later.write_text("perhaps of a run whose journal is not here")
+    summary, (finding,) = checked(world, fix=True)
+    assert (finding.code, "newer than all journals" in finding.message, summary.clean) == ("unexpected", True, False)
+    later.unlink()
+    assert tree(world.config.store_path) == before
+
+
+def test_links_files_and_modes_that_were_exchanged(world: World, pristine: World) -> None:
+    """A link to the same bytes in place of a file, a file in place of a link, other modes: each is named once."""
+    held, link = world.path("pdf"), world.path("link")
+    data = link.read_bytes()
+    link.unlink()
+    link.write_bytes(data)
+    link.chmod(0o444)
+    early = world.path("early")
+    other = world.path("template").with_name("other")
+    held.rename(other)
+    held.symlink_to("other")
+    early.chmod(0o644)
+    summary, findings = checked(world)
+    assert sorted((finding.code, finding.path) for finding in findings) == sorted([
+        ("exchanged", world.places["link"]), ("exchanged", world.places["pdf"]), ("mode", world.places["early"]),
+        ("mode", world.places["restated"]), ("orphan", str(other.relative_to(world.config.store_path))),
+    ])  # fmt: skip
+    assert not summary.clean
+    assert "mode" not in codes(checked(world, quick=True)[1])
+
+
+def test_a_directory_that_leads_away(world: World, pristine: World, tmp_path: Path) -> None:
     directory = world.path("template").parent
     shutil.copytree(directory, tmp_path / "elsewhere", symlinks=True)
     shutil.rmtree(directory)
@@ -375,7 +440,11 @@ def test_a_directory_that_leads_away(world: World, tmp_path: Path) -> None:
     _, findings = verified(world)
     assert {"directory-link", "missing"} == set(codes(findings))
     _, findings = checked(world)
-    assert {"directory-link", "missing", "link-dangling"} >= set(codes(findings)) >= {"directory-link", "missing"}
+    assert {"directory-link", "link-dangling"} >= set(codes(findings)), "what lies in it is not told"
+    assert codes(findings).count("directory-link") == 1
+    assert not checked(world, fix=True)[0].clean, "a copy is needed"
+    assert verified(world, copy=pristine.config.store_path)[0].clean
+    assert checked(world)[1] == []
 
 
 def test_leftovers_are_swept_and_nothing_else(world: World) -> None:
