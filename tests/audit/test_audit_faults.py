@@ -232,7 +232,9 @@ def test_journals_that_are_not_those_of_the_store(
 ) -> None:
     copy, other = clone(world, tmp_path / "copy"), make(memory_folder() / "other")
     member = Member("bbb/sss/1.rdf", template("RePEc:bbb:sss:1").encode())
-    run(other, tarball(tmp_path / "RePEc_1999-01-01.tar", [member]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("archec.gather.run.stamp", lambda *_: 1_000_000_007)  # not by chance that of a run of the world
+        run(other, tarball(tmp_path / "RePEc_1999-01-01.tar", [member]))
     shutil.rmtree(world.layout.runs)
     if swapped:
         shutil.copytree(other.store_path / "runs", world.layout.runs)
