@@ -107,7 +107,8 @@ class HostTable:
         if hop.wait < _NOTED or (state is not None and until - state.until < _NOTED):
             return None
         fails = state.fails if state is not None else 0
-        return self._note(HostState(host, self._run, int(until) + 1, fails, f"HTTP {hop.status} with Retry-After"))
+        what = f"HTTP {hop.status}" if hop.status else "robots.txt"
+        return self._note(HostState(host, self._run, int(until) + 1, fails, f"{what} with Retry-After"))
 
     def _note(self, state: HostState) -> HostState:
         self._states[state.host] = state

@@ -261,7 +261,9 @@ class Fetcher:
         """The hop of a task that robots.txt keeps from being fetched, None if it may be fetched."""
         url = queued.task.url
         if isinstance(robots, Unknown):
-            return failure(url, robots.outcome, robots.message, deferred=not robots.lasting)
+            if robots.wait:
+                self._hosts.ease(queued.host)
+            return failure(url, robots.outcome, robots.message, deferred=not robots.lasting)._replace(wait=robots.wait)
         if not robots.allows(url):
             return failure(url, Outcome.ROBOTS, "robots.txt disallows it")
         if robots.delay > self._config.max_delay:
@@ -302,6 +304,8 @@ class Fetcher:
             self._emit(queued.serial, hop)
             return True
         now = self._loop.time()
+        if hop.wait or attempt.slow_down:
+            self._hosts.ease(host)
         if hop.wait > self._config.max_delay:
             reason = GivenUp(outcome, f"{host.key} asks to come back in {hop.wait:.0f} s")
             self._defer(self._hosts.give_up(host, reason), reason)

@@ -2,7 +2,8 @@
 
 A host (name and port, as they stand in the URL) has at most ``per_host`` requests in flight, starts them
 at least its delay apart, is slowed down when it says so, and is given up for this run after
-``host_failures`` faults in a row. Hosts of one address have at most ``per_address`` requests in flight together. Hosts
+``host_failures`` faults in a row. Hosts of one address have at most ``per_address`` requests in flight together, and
+one at a time once one of them has asked for time: thousands of names may share an address, so the others go on. Hosts
 that may start a request take turns.
 """
 
@@ -52,8 +53,9 @@ class QueuedTask:
 
 @dataclass(slots=True, eq=False)
 class _Address:
-    """What the hosts of one address share."""
+    """What the hosts of one address share: ``most`` requests in flight."""
 
+    most: int
     active: int = 0
     waiting: deque[HostQueue] = field(default_factory=deque)
     """Hosts that have something to start, and wait until another one's request is over."""
@@ -140,7 +142,7 @@ class HostQueues:
             host.listed = False
             if not host.tasks or host.active >= self._politeness.per_host:
                 continue
-            if host.address is not None and host.address.active >= self._politeness.per_address:
+            if host.address is not None and host.address.active >= host.address.most:
                 host.listed = True
                 host.address.waiting.append(host)
                 continue
@@ -175,18 +177,18 @@ class HostQueues:
         """Says where a host is, empty where only a proxy knows; its requests in flight count there from now on."""
         host.located = True
         if address:
-            host.address = self._addresses.setdefault(address, _Address())
+            host.address = self._addresses.setdefault(address, _Address(self._politeness.per_address))
             host.address.active += host.active
 
     def crowded(self, host: HostQueue) -> bool:
         """Whether more requests are in flight to the host's address than may be."""
-        return host.address is not None and host.address.active > self._politeness.per_address
+        return host.address is not None and host.address.active > host.address.most
 
     def _leave(self, address: _Address | None) -> None:
         if address is None:
             return
         address.active -= 1
-        while address.waiting and address.active < self._politeness.per_address:
+        while address.waiting and address.active < address.most:
             host = address.waiting.popleft()
             host.listed = False
             if host.tasks:
@@ -212,6 +214,11 @@ class HostQueues:
         """The host says that it gets too many requests, but not how long to wait."""
         host.penalty = min(max(2 * host.penalty, self._politeness.penalty), self._politeness.max_delay)
         self.pause(host, now + host.penalty)
+
+    def ease(self, host: HostQueue) -> None:
+        """The host asks for time: its address gets one request at a time from now on."""
+        if host.address is not None:
+            host.address.most = 1
 
     def failed(self, host: HostQueue, reason: GivenUp) -> list[QueuedTask]:
         """Counts a fault; the tasks that are dropped if this was one too many."""

@@ -6,7 +6,7 @@ The policy, written down because it decides what is asked of other people's serv
 * 4xx: there are no rules, everything may be fetched. (But 408, 421, 425 and 429 say "not now", and 407
   comes from a proxy: they count as no answer.)
 * 5xx, no answer, more than five redirects: nothing is known, so nothing of the origin is fetched
-  in this run. Never treated as permission.
+  in this run. Never treated as permission. A Retry-After of its 429 or 503 binds the host like that of a file.
 * An address that the guard refuses: the origin's files are refused the same way.
 * Crawl-delay (and Request-rate) are kept up to ``fetch.max_delay``; a host that asks for more waits for
   the next run.
@@ -17,16 +17,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 from protego import Protego
 
 from archec.errors import BadName
-from archec.ids import normalise_url
+from archec.ids import host_of, normalise_url
 from archec.web.client import Client, Flight, close
-from archec.web.headers import raw_headers, unpack
+from archec.web.headers import raw_headers, unpack, wait_asked
 from archec.web.location import location_of
 from archec.web.outcome import EXPECTED, Outcome, fault_of, of_status
 from archec.web.policy import Tuning
@@ -63,12 +64,13 @@ class Rules:
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """The rules of an origin are not available. ``again``: a second try may get them; ``lasting``: not even the next
-    run will (a refused address)."""
+    run will (a refused address). ``wait``: seconds for which the host asks not to be asked."""
 
     outcome: Outcome
     message: str
     lasting: bool = False
     again: bool = True
+    wait: float = 0.0
     size: int = _PER_ORIGIN
 
 
@@ -131,10 +133,12 @@ class RobotsCache:
         return robots
 
     async def _follow(self, url: str) -> Robots:
-        timeout, seen = self._tuning.robots_timeout, {url}
+        timeout, host, seen = self._tuning.robots_timeout, host_of(url), {url}
         try:
             for _ in range(self._tuning.robots_redirects + 1):
                 found = await asyncio.wait_for(self._request(url), timeout)
+                if isinstance(found, Unknown) and host_of(url) != host:
+                    found = replace(found, wait=0.0)  # it is another host that asks
                 if not isinstance(found, str):
                     return found
                 url = normalise_url(found)
@@ -166,16 +170,18 @@ class RobotsCache:
             return location_of(url, fields["location"])
         outcome = of_status(status)
         if outcome in (Outcome.SERVER_ERROR, Outcome.UNREACHABLE) or status == 304:
-            return Unknown(Outcome.SERVER_ERROR, f"robots.txt is not available: HTTP {status}")
+            wait = wait_asked(fields, time.time()) if status in (429, 503) else 0.0
+            text = f"robots.txt is not available: HTTP {status}"
+            return Unknown(Outcome.SERVER_ERROR, text, again=not wait, wait=wait)
         if not 200 <= status < 300:
             return ALLOW_ALL
-        text = unpack(content, fields.get("content-encoding", ""), self._tuning.robots_size)
-        if text is None:
+        body = unpack(content, fields.get("content-encoding", ""), self._tuning.robots_size)
+        if body is None:
             return Unknown(Outcome.SERVER_ERROR, "robots.txt came in an encoding that was not asked for")
-        if len(text) >= self._tuning.robots_size:  # a rule that is cut would forbid more, or allow more
-            text = text[: max(text.rfind(b"\n"), text.rfind(b"\r")) + 1]
+        if len(body) >= self._tuning.robots_size:  # a rule that is cut would forbid more, or allow more
+            body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
         try:
-            return parse(text, self._token)
+            return parse(body, self._token)
         except ValueError:
             return Unknown(Outcome.SERVER_ERROR, "robots.txt cannot be read")
 

@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(304)
             self.end_headers()
             return
-        self.send_response(found.status)
+        (self.send_response_only if "Date" in found.headers else self.send_response)(found.status)
         for name, value in found.headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(found.body) + (10 if found.fault == "short" else 0)))

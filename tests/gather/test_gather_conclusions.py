@@ -85,6 +85,20 @@ def test_retry_after_binds_the_host(config: Config, site: Site, status: int) -> 
     check(config)
 
 
+def test_retry_after_of_robots_txt_binds_the_host(config: Config, site: Site) -> None:
+    """By its answer's own date, whatever the clock here says."""
+    config = change(config, {"fetch.robots": "obey"})
+    dates = {"Date": "Thu, 01 Jan 2037 00:00:00 GMT", "Retry-After": "Sat, 03 Jan 2037 00:00:00 GMT"}
+    site["/robots.txt"] = page("busy", 503, **dates)
+    write_papers(config, [site.url(f"/{n}") for n in range(8)])
+    for _ in range(2):
+        report = run(config)
+        assert ([path for path, _ in site.asked], report.hosts_deferred) == (["/robots.txt"], 8)
+    (state,) = hosts(config)
+    assert abs(int(str(state["until"])) - report.run - 2 * DAY) < 60
+    check(config)
+
+
 def test_nobody_binds_a_host_for_longer_than_a_month(config: Config, site: Site) -> None:
     site["/a"] = page("busy", 503, **{"Retry-After": "99999999"})
     write_papers(config, [site.url("/a")])

@@ -12,8 +12,8 @@ from archec.web.task import FetchTask
 DOWN = GivenUp(Outcome.UNREACHABLE, "down")
 
 
-def queues(per_host: int = 2, delay: float = 0.0, host_failures: int = 3) -> HostQueues:
-    return HostQueues(Politeness(per_host, 100, delay, 60.0, host_failures, 1.0))
+def queues(per_host: int = 2, delay: float = 0.0, host_failures: int = 3, per_address: int = 100) -> HostQueues:
+    return HostQueues(Politeness(per_host, per_address, delay, 60.0, host_failures, 1.0))
 
 
 def fill(hosts: HostQueues, *keys: str, rank: int = 0) -> list[QueuedTask]:
@@ -86,6 +86,22 @@ def test_a_host_is_given_up_after_so_many_faults_in_a_row() -> None:
     assert "a was given up for this run after 3 faults in a row; the last: down" in host.given_up.message
     assert hosts.take(1000.0) is jobs[4]
     assert hosts.take(1000.0) is None
+
+
+def test_an_address_gets_one_request_at_a_time_once_a_host_has_asked_for_time() -> None:
+    hosts = queues(per_address=3)
+    jobs = fill(hosts, *"abcd")
+    for name in "abcd":
+        hosts.locate(hosts.host(name), "192.0.2.1")
+    begun = [hosts.take(0.0) for _ in range(4)]
+    assert (begun, hosts.crowded(jobs[0].host)) == ([*jobs[:3], None], False)
+    hosts.ease(jobs[0].host)
+    assert hosts.crowded(jobs[0].host)
+    hosts.done(jobs[0].host)
+    hosts.done(jobs[1].host)
+    assert hosts.take(0.0) is None
+    hosts.done(jobs[2].host)
+    assert hosts.take(0.0) is jobs[3]
 
 
 def test_a_slow_down_grows_and_eases() -> None:
