@@ -200,7 +200,8 @@ class Api:
         errors = Errors()
         loaded = await load(collection, query, viewer, errors, asked)
         exchange.note["source"] = loaded.row.origin.source
-        return answer_record(loaded, errors, self._links(exchange, collection, loaded.row.url))
+        packed = Arguments(exchange.arguments).one("compress") == "gzip"
+        return answer_record(loaded, errors, self._links(exchange, collection, loaded.row.url), packed=packed)
 
     def _query(self, exchange: Exchange, viewer: Viewer, asked: Asked) -> Query:
         """The query of the parameters. A request with a body is indexed under a key of its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -26,6 +27,7 @@ WARC = "application/warc-record"
 _NOT_FOUND = "No Resource Found"
 _MAX_CDX = 2000
 _MAX_ORIGINALS = 10
+_END = b"\r\n\r\n"
 _GET = Asked()
 _FRAMING = ("transfer-encoding", "content-encoding", "content-length")
 
@@ -221,8 +223,8 @@ class RecordAnswer(Response):
             await self._record.close()
 
 
-def answer_record(loaded: Loaded, errors: Errors, links: str) -> Response:
-    """A record as the resource API gives it. ``links`` is the header ``Link``."""
+def answer_record(loaded: Loaded, errors: Errors, links: str, *, packed: bool = False) -> Response:
+    """A record as the resource API gives it, also ``packed`` by gzip. ``links`` is the header ``Link``."""
     row, record = loaded
     cdx = as_cdxj(row).decode("utf-8", "replace").strip()
     headers = [
@@ -236,8 +238,20 @@ def answer_record(loaded: Loaded, errors: Errors, links: str) -> Response:
     ]
     if errors:
         headers.append(("ResErrors", error_header(errors)))
+    if packed:
+        headers.append(("Content-Encoding", "gzip"))
     made = answer(200, b"", WARC, [(name, header_value(value)) for name, value in headers])
-    return RecordAnswer(record.head + record.http, record, b"\r\n\r\n", made)
+    if packed:
+        return RecordAnswer(b"", Record((), b"", -1, _packed(record), record.close), b"", made)
+    return RecordAnswer(record.head + record.http, record, _END, made)
+
+
+async def _packed(record: Record) -> AsyncIterator[bytes]:
+    packer = zlib.compressobj(1, wbits=31)
+    yield packer.compress(record.head + record.http)
+    async for piece in record.body:
+        yield await to_thread.run_sync(packer.compress, piece)
+    yield packer.compress(_END) + packer.flush()
 
 
 def nearest_first(query: Query, stamp: str) -> Query:

@@ -1,4 +1,4 @@
-"""A server that behaves as other archives do, and as they should not."""
+"""A server that behaves as other archives do, and as they should not. ``lines`` are an index of ``warcs``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from access_support import line
@@ -40,8 +41,11 @@ class Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         query = parse_qs(parts.query)
         path = unquote(parts.path)
-        if path in ("/pywb/all-cdx", "/ia/cdx/search/cdx", "/lies-cdx"):
+        if path in ("/pywb/all-cdx", "/ia/cdx/search/cdx", "/lies-cdx", "/cdx", "/all-cdx", "/path/to/cdx/server"):
             rows = [line(U, stamp) for stamp in STAMPS]
+            if path.startswith("/path"):
+                rows = list(server.lines)
+            rows = [row for row in rows if query["url"][0].rstrip("/") in row.decode("latin-1")]
             if path.startswith("/ia"):
                 rows = [f"org,a)/ {stamp} {U} text/html 200 AAAA 10".encode() for stamp in STAMPS]
             if path == "/lies-cdx":
@@ -61,6 +65,8 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif path.startswith("/fails"):
             self._send(500, b"no")
+        elif path.startswith("/wayback/") and "a.org" not in path:
+            self._send(404, b"")
         elif path.startswith("/wayback/timemap/link/"):
             links = [f'<{U}>; rel="original"']
             links += [f'<http://x/{s}/{U}>; rel="memento"; datetime="{DATES[s]}"' for s in STAMPS]
@@ -101,9 +107,8 @@ class Archives(ThreadingHTTPServer):
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         self.released = threading.Event()
         self.other = ""
-        from pathlib import Path
-
         self.warcs = Path()
+        self.lines: list[bytes] = []
 
     @property
     def url(self) -> str:

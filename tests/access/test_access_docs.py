@@ -7,38 +7,11 @@ import socket
 import time
 from pathlib import Path
 
-import pytest
 from access_support import READER, configured, give_tokens, serving, write_index
 from click.testing import CliRunner
 from warc_files import Crawl
 
 from archec.cli.access import access
-from archec.config import parse
-
-DOCS = (Path(__file__).parents[2] / "docs" / "access.md").read_text(encoding="utf-8")
-
-
-def blocks(kind: str) -> list[str]:
-    return [part.partition("```")[0] for part in DOCS.split(f"```{kind}\n")[1:]]
-
-
-@pytest.mark.parametrize("number", range(len(blocks("yaml"))))
-def test_examples_of_configurations_are_accepted(number: int, tmp_path: Path) -> None:
-    config = parse(blocks("yaml")[number], tmp_path / "config.yaml")
-    assert config.collections or config.access.rules
-
-
-def test_examples_of_commands_are_accepted() -> None:
-    lines = [line for block in blocks("sh") for line in block.splitlines()]
-    commands = [line.split() for line in lines if line.startswith("archec access")]
-    assert len(commands) >= 6
-    for command in commands:
-        words = [word for word in command[2:] if not word.startswith("#")]
-        depth = 2 if words[0] == "token" else 1
-        run = CliRunner().invoke(access, [*words[:depth], "--help"])
-        assert run.exit_code == 0
-        for option in (word for word in words if word.startswith("--")):
-            assert option in run.output
 
 
 def test_what_is_under_way_ends_soon_after_its_token(tmp_path: Path) -> None:

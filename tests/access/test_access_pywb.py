@@ -1,11 +1,13 @@
 """Stock pywb as a client of ours (CDX, Memento, groups, sequences), and as a source of ours.
 
-pywb (GPL-3.0) is a peer in an environment of its own and no part of archec: ``ARCHEC_TEST_PYWB`` names the Python of an
-environment into which it was installed with pip. Without it these tests are skipped.
+pywb (GPL-3.0) is a peer in an environment of its own and no part of archec. So is cdxj-indexer, which needs packages
+under the AGPL. ``ARCHEC_TEST_PYWB`` names the Python of an environment into which both were installed with pip; without
+it these tests are skipped.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -17,7 +19,10 @@ from pathlib import Path
 import httpx
 import pytest
 from access_support import READER, client, configured, give_tokens, rows, serving, write_index
+from click.testing import CliRunner
 from warc_files import Crawl
+
+from archec.cli.access import access
 
 pytestmark = pytest.mark.slow
 
@@ -127,3 +132,27 @@ def test_the_same_queries_have_the_same_rows(pywb: str, tmp_path: Path) -> None:
             ours = rows(get.get(f"/a/index?output=json&{query}").text)
             other = rows(httpx.get(f"{there}/a/index?output=json&{query}").text)
             assert [{k: v for k, v in row.items() if k != "source_type"} for row in ours] == other, query
+
+
+def test_the_index_agrees_with_that_of_cdxj_indexer(pywb: str, tmp_path: Path) -> None:
+    program = [pywb, "-c", "from cdxj_indexer.main import main; main()"]
+    if subprocess.run([*program, "--help"], capture_output=True, check=False).returncode:
+        pytest.skip("cdxj-indexer is not installed beside pywb")
+    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
+    first = crawl.response("http://www.a.org/Path?b=2&a=1", STAMPS[0], b"first")
+    crawl.revisit("http://www.a.org/Path?b=2&a=1", STAMPS[1], first)
+    crawl.response("http://a.org/moved", STAMPS[0], b"", status="301 Moved", headers={"Location": "/x"})
+    crawl.close()
+    assert CliRunner().invoke(access, ["index", str(tmp_path / "w")]).exit_code == 0
+    theirs = ["-s", "-o", str(tmp_path / "other.cdxj"), str(tmp_path / "w" / "a.warc.gz")]
+    subprocess.run([*program, *theirs], check=True)
+
+    def known(path: Path) -> list[tuple[str, ...]]:
+        found = [one.split(" ", 2) for one in path.read_text().splitlines()]
+        names = ("url", "mime", "offset", "length", "digest", "filename")
+        return [(key, stamp, *(json.loads(value)[name] for name in names)) for key, stamp, value in found]
+
+    def plain(values: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        return [tuple(value.rpartition("sha1:")[2] for value in row) for row in values]
+
+    assert plain(known(tmp_path / "w.cdxj")) == plain(known(tmp_path / "other.cdxj"))

@@ -112,6 +112,8 @@ def test_a_record_with_headers_that_say_where_it_is_from(get: httpx.Client) -> N
     assert headers["warcserver-type"] == "warc"
     assert headers["warcserver-cdx"].startswith("org,a)/ 20140101000000 {")
     assert int(headers["content-length"]) == len(answer.content)
+    packed = get.get("/c/resource?url=http://a.org/&compress=gzip")
+    assert (packed.headers["content-encoding"], packed.content) == ("gzip", answer.content)
     for part in ('<http://a.org/>; rel="original"', "/c/http://a.org/>; rel=\"timegate\"", 'rel="timemap"'):
         assert part in headers["link"]
     head = get.head("/c/resource?url=http://a.org/")
@@ -289,3 +291,21 @@ def test_stretches_of_the_own_archive(own: tuple[str, Config]) -> None:
         whole = get.get("/cdx/search/cdx?url=urn:x-repec:*&gzip=false").text
         assert f"{one}\n{rest}" == whole
         assert get.get("/own/resource", params={"url": tobi.handle}).status_code == 200
+
+
+def test_a_loss_is_told_by_timemap_and_timegate(own: tuple[str, Config]) -> None:
+    url, config = own
+    with opened(config) as archive:
+        lost = [one for kind in ("tobi", "fobi") for one in archive.catalogue.lost(kind)]
+        assert lost
+        held = next(obi.id for obi in archive.catalogue.all("tobi") if obi.history.held)
+    with client(url) as get:
+        for moment in lost:
+            uri = target_uri(moment.id)
+            told = get.get(f"/own/timemap/json/{uri}").json()["archec.lost"]
+            assert told["from"] == moment.tist
+            assert 0 < told["seen"] < moment.tist
+            link = get.get(f"/own/{uri}").headers["link"]
+            assert f'; rel="archec.lost"; seen="{told["seen"]}"; from="{told["from"]}"' in link
+            assert all(row["tist"] < moment.tist for row in rows(get.get(f"/own/index?url={uri}&output=json").text))
+        assert "archec.lost" not in get.get(f"/own/timemap/json/{target_uri(held)}").json()

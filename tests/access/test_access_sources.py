@@ -184,27 +184,6 @@ def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
         assert "cut.warc: is cut in the record at 0" in run.stderr
 
 
-def test_the_index_agrees_with_that_of_cdxj_indexer(tmp_path: Path) -> None:
-    indexer = pytest.importorskip("cdxj_indexer.main")
-    crawl = Crawl(tmp_path / "w" / "a.warc.gz")
-    first = crawl.response("http://www.a.org/Path?b=2&a=1", STAMPS[0], b"first")
-    crawl.revisit("http://www.a.org/Path?b=2&a=1", STAMPS[1], first)
-    crawl.response("http://a.org/moved", S, b"", status="301 Moved", headers={"Location": "/x"})
-    crawl.close()
-    assert CliRunner().invoke(access, ["index", str(tmp_path / "w")]).exit_code == 0
-    indexer.main(["-s", "-o", str(tmp_path / "other.cdxj"), str(tmp_path / "w" / "a.warc.gz")])
-
-    def known(path: Path) -> list[tuple[str, ...]]:
-        found = [one.split(" ", 2) for one in path.read_text().splitlines()]
-        names = ("url", "mime", "offset", "length", "digest", "filename")
-        return [(key, stamp, *(json.loads(value)[name] for name in names)) for key, stamp, value in found]
-
-    def plain(values: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-        return [tuple(value.rpartition("sha1:")[2] for value in row) for row in values]
-
-    assert plain(known(tmp_path / "w.cdxj")) == plain(known(tmp_path / "other.cdxj"))
-
-
 def test_explain_says_which_rule_decides(tmp_path: Path) -> None:
     config = configured(
         tmp_path,

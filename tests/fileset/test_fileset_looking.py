@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import io
 import json
 import shutil
 import sqlite3
@@ -14,19 +16,23 @@ from typing import Any
 import bagit
 import msgspec
 import pytest
+from access_support import client, give_tokens, serving
 from click.testing import CliRunner
 from fileset_platform import Platform, bytes_of, zenodo
 from fileset_support import Filesets
 from msgspec.structs import replace
 from rocrate.rocrate import ROCrate
+from warcio.archiveiterator import ArchiveIterator
 
 from archec.archive.commit import CommitItem, Committer
+from archec.archive.opening import opened
 from archec.catalogue.model import Note, Refipo, Version
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunStart
 from archec.cli.coverage import coverage
 from archec.cli.fileset import fileset
 from archec.cli.get import get
+from archec.config import parse
 from archec.errors import ArchecError, NotHeld, UsageError
 from archec.fileset.lookup import find_fileset
 from archec.monitor.page import Account, page
@@ -281,3 +287,19 @@ def test_candidates_are_data_sets_that_templates_name(filesets: Filesets, platfo
     assert len(rows(filesets, "candidates")) == 6
     filesets.ingest(url)
     assert [row["url"] for row in rows(filesets, "candidates", "--archive", "aaa")] == names[1:3]
+
+
+def test_files_of_filesets_are_rows_of_the_own_archive(one: Filesets, platform: Platform) -> None:
+    collections = parse("collections: {own: $archive}", one.config.file).collections
+    server = dataclasses.replace(one.config.server, port=0, access_log="")
+    config = dataclasses.replace(one.config, collections=collections, server=server)
+    give_tokens(config)
+    (shown,) = rows(one, "show", "10.5281/zenodo.7")
+    with opened(config) as archive, serving(config, archive) as url, client(url) as get:
+        for file in shown["manifest"]:
+            asked = {"url": file["platform_url"], "output": "json"}
+            (row,) = [json.loads(line) for line in get.get("/own/index", params=asked).text.splitlines()]
+            record = next(iter(ArchiveIterator(io.BytesIO(get.get("/own/resource", params=asked).content))))
+            assert record.content_stream().read() == bytes_of(file["path"], SIZES[file["path"]])
+        below = get.get("/own/index", params={"url": f"{platform.url}/*", "output": "json"}).text
+        assert len(below.splitlines()) >= len(SIZES)

@@ -1,0 +1,63 @@
+"""'archec serve' with collections alone: no archive is needed, and none is made."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from access_support import client, configured, give_tokens, line, write_index
+
+S = "20140101000000"
+
+
+@contextmanager
+def served(folder: Path, *options: str) -> Iterator[tuple[str, list[str]]]:
+    """The base URL of a server, and what it said when it started."""
+    command = [sys.executable, "-m", "archec", "serve", "--port", "0", *options]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said: list[str] = []
+        try:
+            for text in process.stderr:
+                said.append(text.strip())
+                if found := re.search("serving (http://[^/]*)/", text):
+                    break
+            assert found, said
+            yield found[1], said
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.stderr.read()
+
+
+def test_a_server_needs_no_archive(tmp_path: Path) -> None:
+    write_index(tmp_path / "in" / "a.cdxj", [line("http://a.org/", S)])
+    give_tokens(configured(tmp_path, "collections: {a: ./in, none: ./missing}"))
+    before = sorted(path for path in tmp_path.rglob("*"))
+    with served(tmp_path) as (url, said), client(url) as get:
+        assert len([text for text in said if "no archive" in text]) == 1
+        assert [httpx.get(f"{url}/oai{path}").status_code for path in ("", "?verb=Identify", "/x")] == [503] * 3
+        assert httpx.post(f"{url}/oai", data={"verb": "Identify"}).status_code == 503
+        assert get.get("/a/index?url=a.org").text
+        assert get.get("/none/index?url=a.org").headers["reserrors"]
+        assert httpx.get(f"{url}/healthz").status_code == 200
+    assert sorted(path for path in tmp_path.rglob("*")) == before
+
+
+def test_a_configuration_of_pywb_is_served(tmp_path: Path) -> None:
+    write_index(tmp_path / "collections" / "one" / "indexes" / "a.cdxj", [line("http://a.org/", S)])
+    (tmp_path / "pywb.yaml").write_text("collections: {every: $all}\ndebug: true\nframed_replay: true\n")
+    (tmp_path / "empty").mkdir()
+    config = configured(tmp_path, "access: {open: metadata}")
+    with served(tmp_path / "empty", "--pywb", "../pywb.yaml", "--config", str(config.file)) as (url, said):
+        assert [text for text in said if "debug" in text] == [text for text in said if "framed_replay" in text]
+        assert len([text for text in said if "debug" in text]) == 1
+        for coll in ("one", "every"):
+            assert httpx.get(f"{url}/{coll}/index?url=a.org").text
+    assert os.listdir(tmp_path / "empty") == []
