@@ -18,6 +18,7 @@
      |    +-- CatalogueGone         exit 1   the database server went away in mid-run
      +-- DataSetError               exit 1   a tarball or directory that cannot be read at all
      |    +-- DamagedDataSet        exit 8   a data set that is not whole: nothing of it is noted
+     |    +-- RetractedDataSet      exit 2   a data set that the operator has retracted
      +-- BadName                    exit 2   what was given is not a handle, a URL or a date
      +-- NotHeld                    exit 7   the archive holds no bytes of this obi at that time
 
@@ -47,6 +48,7 @@ __all__ = [
     "LockHeld",
     "NotHeld",
     "Occupied",
+    "RetractedDataSet",
     "StdoutFailed",
     "StorageFailed",
     "StorageFull",
@@ -180,6 +182,12 @@ class DamagedDataSet(DataSetError):
     """
 
     exit_code = Exit.DAMAGED
+
+
+class RetractedDataSet(DataSetError):
+    """A data set that was retracted: it is not gathered again."""
+
+    exit_code = Exit.USAGE
 
 
 class BadName(ArchecError):

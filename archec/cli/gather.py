@@ -99,8 +99,8 @@ def gather(
     never tried come first, then the longest overdue.
 
     Several data sets (-f A -f B, or -f A B ..., a folder stands for the tarballs in it) are replayed oldest first, each
-    in a run of its own; files are fetched after the last. One that is damaged or no tarball does not stop the others.
-    --resume goes on where such a command stopped.
+    in a run of its own; files are fetched after the last. One that is damaged, retracted or no tarball does not stop
+    the others. --resume goes on where such a command stopped.
     """
     started = time.monotonic()
     line = begin(context.meta)
@@ -200,19 +200,24 @@ def _each(run: _Run, chosen: Sequence[Chosen], options: Options, meter: Meter) -
     to_read = [(one, False) for one in chosen]
     if options.resume:
         with opened(run.config) as archive:
-            to_read = list(still_to_read(chosen, last_run(archive.layout), archive.catalogue.data_sets()))
+            to_read = list(still_to_read(chosen, last_run(archive.layout), archive.catalogue.data_sets(), meter))
         note(f"{len(chosen) - len(to_read):,} of {len(chosen):,} data sets were read before")
     overall = OverallMeter(meter, [one.path.stat().st_size if one.form == "tarball" else 0 for one, _ in to_read])
     codes = {Exit.DONE}
     for number, (one, resume) in enumerate(to_read, 1):
         overall.next()
         last = number == len(to_read)
+        message = ""
         try:
-            codes.add(run(replace(options, file=one.path, resume=resume, fetch=options.fetch and last), overall))
+            code = run(replace(options, file=one.path, resume=resume, fetch=options.fetch and last), overall)
         except DataSetError as error:
             note(error)
-            codes.add(error.exit_code)
-    return gravest(codes)
+            code, message = error.exit_code, str(error)
+        codes.add(code)
+        if not last:
+            click.echo(run.line.next(int(code), message), err=True)
+    worst = gravest(codes - {Exit.USAGE})
+    return worst if worst is not Exit.DONE else max(codes)  # one that was retracted, and nothing else
 
 
 def _begun(line: RunLine, report: Report) -> None:

@@ -1,6 +1,7 @@
 """The report of a run: a table for people, and the last line that ``archec gather`` writes on stderr for programs.
 
-That line is ``archec-run`` and a JSON object, however the run ended; docs/operations.md lists its keys.
+That line is ``archec-run`` and a JSON object, however the run ended; docs/formats.md lists its keys. A command with
+several runs writes one after each.
 """
 
 from __future__ import annotations
@@ -138,6 +139,13 @@ class RunLine:
         return self.report
 
 
+    def next(self, code: int, message: str) -> str:
+        """The line of this run, which ends with ``code``; from now on this object is that of the next."""
+        line = _line(self, code, message)
+        self.began, self.report, self.over = time.monotonic(), None, False
+        return line
+
+
 def begin(meta: dict[str, Any]) -> RunLine:
     """Puts the line of a new run into a command's context."""
     found = meta[_META] = RunLine()
@@ -155,7 +163,10 @@ def last_line(meta: Mapping[str, Any], code: int, message: str) -> str | None:
     known = cast("RunLine | None", meta.get(_META))
     if known is None and code == Exit.DONE:
         return None
-    known = known or RunLine()
+    return _line(known or RunLine(), code, message)
+
+
+def _line(known: RunLine, code: int, message: str) -> str:
     value: dict[str, Any] = {"run": None, "state": _state(known, code), "exit": code, "time": iso(int(time.time()))}
     value["seconds"] = round(time.monotonic() - known.began, 3)
     value["version"] = __version__

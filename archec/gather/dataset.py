@@ -9,7 +9,7 @@ from pathlib import Path
 
 from archec.catalogue.interface import Catalogue
 from archec.config import Config
-from archec.errors import DamagedDataSet, DataSetError, UsageError
+from archec.errors import DamagedDataSet, DataSetError, RetractedDataSet, UsageError
 from archec.gather.reading import Reading
 from archec.progress import Meter
 from archec.tist import date_in_name, iso
@@ -113,10 +113,10 @@ def refuse_damaged(chosen: Chosen, reading: Reading, *, salvage: bool) -> None:
 
 
 def refuse_retracted(chosen: Chosen, catalogue: Catalogue) -> None:
-    """UsageError where this very data set was retracted."""
+    """RetractedDataSet where this very data set was retracted."""
     for item in catalogue.data_sets() if chosen.sha256 else ():
         if item.retracted and (item.tist, item.sha256) == (chosen.tist, chosen.sha256):
-            raise UsageError(
+            raise RetractedDataSet(
                 f"{chosen.path}: this data set was retracted: {item.retracted}",
                 hint=f"'archec retract {item.run} --undo' makes it count again",
             )

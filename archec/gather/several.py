@@ -11,7 +11,7 @@ from archec.archive.follow import LastRun
 from archec.catalogue.model import DataSet
 from archec.config import Config
 from archec.errors import BadName, DataSetError, UsageError
-from archec.gather.dataset import Chosen, choose, printable
+from archec.gather.dataset import Chosen, choose, hashed
 from archec.progress import Meter
 from archec.tist import MAX_TIST, stamp
 from archec.units import human_duration
@@ -54,22 +54,30 @@ def _tarballs_in(path: Path) -> Sequence[Path]:
 
 
 def still_to_read(
-    chosen: Sequence[Chosen], last: LastRun | None, known: Sequence[DataSet]
+    chosen: Sequence[Chosen], last: LastRun | None, known: Sequence[DataSet], meter: Meter
 ) -> Iterator[tuple[Chosen, bool]]:
     """What a resumed command has left to do: the data sets that were not read to their end, and whether to resume.
 
-    ``last`` is the last run, ``known`` are the data sets that the archive has read. Raises UsageError where the run to
-    resume reads something else.
+    ``last`` is the last run, ``known`` are the data sets that the archive has read: a tarball is known by its date and
+    its sha256, for which one that may be known is read. Raises UsageError where the run to resume reads something else.
     """
     stopped = last.start.source if last is not None and last.start is not None and last.resumable else ""
     if last is not None and stopped and stopped not in {one.source for one in chosen}:
         raise UsageError(f"the run to resume, {last.journal.tist}, reads {stopped}, which is none of these data sets")
-    done = {(one.tist, one.name) for one in known if one.whole}
     for one in chosen:
         if one.source == stopped:
             yield one, True
-        elif one.form == "directory" or (one.tist, printable(Path(one.path.name))) not in done:
+        elif not _is_known(one, known, meter):
             yield one, False
+
+
+def _is_known(one: Chosen, known: Sequence[DataSet], meter: Meter) -> bool:
+    """Whether the archive has read this very tarball to its end. One whose members tell its date may have any."""
+    known_as = {item.sha256 for item in known if item.whole and item.sha256 and one.tist in (0, item.tist)}
+    try:
+        return bool(known_as) and hashed(one, meter).sha256 in known_as
+    except DataSetError:
+        return False  # whoever reads it says so
 
 
 class OverallMeter:

@@ -94,6 +94,32 @@ def test_one_that_is_no_tarball_does_not_stop_the_others(config: Config, days: l
     assert f"{days[1]} cannot be read as a tarball" in done.err
 
 
+def test_one_that_was_retracted_does_not_stop_the_others(config: Config, days: list[Path]) -> None:
+    assert archec_inline(config, "gather", "-f", days[0], "--no-fetch").code == 0
+    (run,) = (row["run"] for row in rows(archec_inline(config, "runs", "--json").out))
+    assert archec_inline(config, "retract", run, "--reason", "not RePEc").code == 0
+    done = archec_inline(config, "gather", *days, "--no-fetch", "--json")
+    assert (done.code, read(done.out)) == (2, [path.name for path in days[1:]])
+    assert "was retracted: not RePEc" in done.err
+    said = [json.loads(line.partition(" ")[2]) for line in done.err.splitlines() if line.startswith("archec-run ")]
+    assert [(line["state"], line["exit"], line["run"] is None) for line in said] == [
+        ("usage", 2, True), ("done", 0, False), ("done", 2, False),
+    ]  # fmt: skip
+    days[1].write_text("<html>503</html>")
+    assert archec_inline(config, "gather", *days, "--no-fetch").code == 1
+
+
+def test_what_was_read_is_known_by_its_bytes(config: Config, days: list[Path]) -> None:
+    """Whatever its name is now; another file of that name is read."""
+    first, second = days[:2]
+    assert archec_inline(config, "gather", first, second, "--no-fetch").code == 0
+    renamed = first.rename(first.with_name("RePEc-2001-01-01.tar.gz"))
+    second.write_bytes(gzip.compress(gzip.decompress(second.read_bytes()), mtime=7))
+    done = archec_inline(config, "gather", renamed, second, "--no-fetch", "--resume", "--json")
+    assert (done.code, read(done.out)) == (0, [second.name])
+    assert "1 of 2 data sets were read before" in done.err
+
+
 def test_a_damaged_one_notes_nothing_and_does_not_stop_the_others(config: Config, days: list[Path]) -> None:
     good = days[1].read_bytes()
     os.truncate(days[1], len(good) - 9)
