@@ -10,8 +10,10 @@ one is added, superseded or retracted.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from archec.archive.evidence import Evidence, Look, Unknown, hides
 from archec.catalogue.model import Claim, DataSet
@@ -82,7 +84,8 @@ def said(claims: Sequence[Claim], evidence: Evidence, data_set: DataSet, new: Cl
 def again(claim: Claim, data_set: DataSet) -> Claim:
     """The same claim, made by another data set; its bytes lie where they lay."""
     at = claim.bytes_at
-    return Claim(*data_set.key, claim.state, claim.place, claim.line, claim.encoding, 0 if at == data_set.tist else at)
+    tist, run = data_set.key
+    return replace(claim, tist=tist, run=run, at=0 if at == tist else at)
 
 
 def merged(claims: Sequence[Claim], added: Sequence[Claim]) -> tuple[Claim, ...]:
@@ -130,23 +133,25 @@ def verdict_after(
 ) -> Verdict:
     """The verdict as of the date of ``group``, which are the data sets of one date that speak.
 
-    The greatest sha256 counts. A copy that would have lost to the one that was believed before counts only where it is
-    known that this one is no longer there.
+    A malformed handle counts less than a good one, then the greatest sha256 counts. A copy that would have lost to the
+    one that was believed before counts only where it is known that this one is no longer there.
     """
+    malformed = {claim.state for claim in claims if claim.malformed}
     looks = [evidence.look(item) for item in group]
     shown = [(look, claim) for look in looks if (claim := claim_of(claims, look.data_set, look)) is not None]
     why: Unknown | None = None
     believed: list[Claim] = []
     for look, claim in shown:
         hidden = None
-        if before.state is not None and claim.place != before.place and _rank(handle, claim) < _rank(handle, before):
-            hidden = hides(look.coverage, before.place)
+        if before.state is not None and claim.place != before.place:
+            less = _rank(handle, claim, malformed) < _rank(handle, before, malformed)
+            hidden = hides(look.coverage, before.place) if less else None
         if hidden is None:
             believed.append(claim)
         else:
             why = Unknown("elsewhere", hidden.by)
     if believed:
-        best = max(believed, key=lambda claim: (claim.state or "", claim.place))
+        best = max(believed, key=lambda claim: (not claim.malformed, claim.state or "", claim.place))
         return Verdict(best.state, best.place, None, best)
     if before.state is None or shown:
         return Verdict(before.state, before.place, why)
@@ -157,8 +162,9 @@ def verdict_after(
     return Verdict(before.state, before.place, why)
 
 
-def _rank(handle: str, seen: Claim | Verdict) -> tuple[bool, bytes]:
-    return own(handle, f"RePEc/{seen.place}"), seen.place.encode("utf-8", "surrogatepass")
+def _rank(handle: str, seen: Claim | Verdict, malformed: Collection[str | None]) -> tuple[bool, bool, bytes]:
+    place = seen.place
+    return seen.state not in malformed, own(handle, f"RePEc/{place}"), place.encode("utf-8", "surrogatepass")
 
 
 def _same(one: Claim | None, other: Claim | None) -> bool:

@@ -85,7 +85,8 @@ class Claim(Struct, frozen=True, array_like=True, omit_defaults=True):
 
     ``state`` is the sha256 of the template that counts in it, None where it has none. ``place`` is the path of that
     template's file below the root of RePEc, ``line`` its line there, ``encoding`` how the file was read. ``at`` is the
-    tist under which the bytes lie, 0 for the data set's.
+    tist under which the bytes lie, 0 for the data set's. ``malformed``: its handle differs from the id in more than
+    case, so that it counts less than any that does not.
 
     A claim holds until the next one, for all data sets that would show a template kept at its place
     (:func:`archec.archive.evidence.shows`); data sets that say nothing else have no claim of their own.
@@ -98,6 +99,7 @@ class Claim(Struct, frozen=True, array_like=True, omit_defaults=True):
     line: int = 0
     encoding: str = ""
     at: int = 0
+    malformed: bool = False
 
     @property
     def key(self) -> tuple[int, int]:
@@ -501,12 +503,14 @@ class Position(NamedTuple):
 
 class Refused(NamedTuple):
     """Something of a journal batch that the database would not take: what it is, the batch, and what the database
-    said. Everything else of the batch is there."""
+    said. Everything else of the batch is there. ``id`` and ``state`` are those of a tobi by its newest claim."""
 
     what: str
     run: int
     batch: int
     message: str
+    id: str = ""
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)

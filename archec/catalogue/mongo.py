@@ -178,6 +178,7 @@ class MongoCatalogue:
             removed["claims"] += [DeleteOne({"obi": obi.id, "tist": tist, "run": run}) for tist, run in was.claims]
             removed["versions"] += [DeleteOne({**own, "sha256": state}) for state in was.versions]
         self._bulk("refs", refs)  # first, as they follow from the versions that are still to be replaced
+        self._forget_unnamed({one for obi in obis if obi.id in old for one in gone(old[obi.id], obi).names})
         self._bulk("versions", [_content_write(kind, content) for parts in new for content in parts.contents])
         self._bulk("entries", [_entry_write(kind, entry) for parts in new for entry in parts.entries])
         self._bulk("claims", [_claim_write(obi.id, claim) for obi in obis for claim in obi.claims])
@@ -185,6 +186,15 @@ class MongoCatalogue:
             self._bulk(name, writes)
         heads = [_replace({"_id": obi.id}, _head(obi, parts.head)) for obi, parts in zip(obis, new, strict=True)]
         self._bulk(COLLECTION[kind], heads)
+
+    def _forget_unnamed(self, urls: Collection[str]) -> None:
+        """Removes those of ``urls`` that were never visited and that nothing names any more."""
+        rest = iter(sorted(urls))
+        while part := list(islice(rest, _OBI_PAGE)):
+            needed = set(self._db.refs.distinct("url", {"url": {"$in": part}}))
+            needed.update(self._db.visits.distinct("_id", {"_id": {"$in": part}}))
+            unnamed = [url for url in part if url not in needed]
+            self._db.mo.delete_many({"_id": {"$in": unnamed}, "due": 0, "last": None})
 
     def _put_visits(self, visits: Sequence[Visited]) -> None:
         self._bulk("visits", [_replace({"_id": obi}, plain(visit)) for obi, visit, _ in visits])
@@ -394,7 +404,7 @@ class MongoCatalogue:
     def refused(self) -> list[Refused]:
         """What this database would not take."""
         found = self._pages.page("refused", {}, ("run", "batch", "what"), 0)
-        return [Refused(d["what"], d["run"], d["batch"], d["message"]) for d in found]
+        return [Refused(*(document[key] for key in Refused._fields)) for document in found]
 
     def hosts(self) -> Iterator[HostState]:
         """The hosts against which something is known, by name."""

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Changes, Refused
+from archec.catalogue.model import Changes, Obi, Refused
 from archec.errors import CatalogueRefused
 
 _LONGEST = 600
@@ -40,7 +40,9 @@ def _write_in_parts(catalogue: Catalogue, changes: Changes) -> list[Refused]:
             if len(items) == 1:
                 name, item = items[0]
                 what = f"{name} {_name(item)}"[:_LONGEST]
-                refused.append(Refused(what, changes.position.run, changes.position.batch, error.message[:_LONGEST]))
+                tobi = (item.id, item.claims[-1].state or "") if isinstance(item, Obi) and item.claims else ("", "")
+                position = changes.position
+                refused.append(Refused(what, position.run, position.batch, error.message[:_LONGEST], *tobi))
                 return
             half = len(items) // 2
             put(items[:half])

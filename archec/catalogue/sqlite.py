@@ -130,8 +130,9 @@ CREATE TABLE runs (tist INTEGER PRIMARY KEY, doc TEXT NOT NULL);
 CREATE TABLE data_sets (tist INTEGER, run INTEGER, doc TEXT NOT NULL, PRIMARY KEY (tist, run)) WITHOUT ROWID;
 CREATE TABLE hosts (host TEXT PRIMARY KEY, doc TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE sets (key TEXT PRIMARY KEY, data BLOB NOT NULL);
-CREATE TABLE refused (what TEXT, run INTEGER, batch INTEGER, message TEXT, PRIMARY KEY (run, batch, what))
-    WITHOUT ROWID;
+CREATE TABLE refused (
+    what TEXT, run INTEGER, batch INTEGER, message TEXT, id TEXT, state TEXT, PRIMARY KEY (run, batch, what)
+) WITHOUT ROWID;
 CREATE TABLE held (run INTEGER, kind TEXT, doc TEXT NOT NULL, PRIMARY KEY (run, kind)) WITHOUT ROWID;
 """
 
@@ -239,7 +240,7 @@ class SQLiteCatalogue(Database):
             clear, noted = parted(changes.hosts)
             db.executemany("DELETE FROM hosts WHERE host = ?", ((host.host,) for host in clear))
             db.executemany("REPLACE INTO hosts VALUES (?, ?)", ((host.host, _doc(host)) for host in noted))
-            db.executemany("REPLACE INTO refused VALUES (?, ?, ?, ?)", changes.refused)
+            db.executemany("REPLACE INTO refused VALUES (?, ?, ?, ?, ?, ?)", changes.refused)
             held = ((item.run, item.kind, _doc(item)) for item in changes.held_back)
             db.executemany("REPLACE INTO held VALUES (?, ?, ?)", held)
             db.execute("REPLACE INTO position VALUES (1, ?, ?, ?, ?, ?)", changes.position)
@@ -465,7 +466,7 @@ class SQLiteCatalogue(Database):
 
     def refused(self) -> list[Refused]:
         """What this database would not take."""
-        rows = self.fetch("SELECT what, run, batch, message FROM refused ORDER BY run, batch, what")
+        rows = self.fetch("SELECT what, run, batch, message, id, state FROM refused ORDER BY run, batch, what")
         return [Refused(*row) for row in rows]
 
     def hosts(self) -> Iterator[HostState]:
@@ -593,13 +594,19 @@ def _history(last: int | None, state: bytes | None, h: str | None) -> History:
 
 
 def _remove(db: sqlite3.Connection, before: Obi, after: Obi) -> None:
-    """Removes the entries, versions and references that an obi no longer has."""
+    """Removes the entries, versions and references that an obi no longer has, and files that were never visited and
+    that nothing names any more."""
     own, old = (before.id, before.kind), gone(before, after)
     tists = [(*own, tist) for tist in old.tists]
     db.executemany("DELETE FROM entries WHERE id = ? AND kind = ? AND tist = ?", tists)
     states = [(*own, bytes.fromhex(sha256)) for sha256 in old.versions]
     db.executemany("DELETE FROM versions WHERE id = ? AND kind = ? AND sha256 = ?", states)
     db.executemany("DELETE FROM refs WHERE url = ? AND id = ?", [(url, before.id) for url in old.names])
+    db.executemany(
+        "DELETE FROM mo WHERE id = ? AND due = 0 AND last IS NULL"
+        " AND NOT EXISTS (SELECT 1 FROM refs WHERE url = mo.id) AND NOT EXISTS (SELECT 1 FROM visits WHERE id = mo.id)",
+        [(url,) for url in sorted(old.names)]
+    )  # fmt: skip
     claims = [(before.id, *key) for key in old.claims]
     db.executemany("DELETE FROM claims WHERE id = ? AND tist = ? AND run = ?", claims)
 

@@ -25,6 +25,7 @@ from archec.gather.spool import Loss, SeenRow, Spool
 from archec.gather.writing import Job, Written, writing
 from archec.ids import archive_of
 from archec.progress import Meter
+from archec.redif.handles import is_well_formed
 from archec.redif.items import Source
 from archec.redif.problems import Problem
 from archec.store.interface import Placement
@@ -143,6 +144,8 @@ class _Merging:
         self._phase, self._evidence, self._data_set, self._newest = phase, evidence, data_set, newest
         self._report, self._spool, self._committer = phase.report, phase.spool, phase.committer
         self._waiting: dict[str, News] = {}
+        refused = phase.archive.catalogue.refused() if newest else []
+        self._refused = {item.id: item.state for item in refused}
         self._losses: list[Loss] = []
         self._same_date = [
             item for item in evidence.data_sets if item.tist == data_set.tist and item.run != data_set.run
@@ -189,6 +192,9 @@ class _Merging:
                 self._absent(obi, merge)
                 continue
             row = rows[case.found.row]
+            if self._refused.get(case.id) == case.found.sha256.hex():
+                self._report.tobis["same"] += 1  # it is in the journals, and the database does not take it
+                continue
             job = self._present(obi, case.found.sha256.hex(), row)
             if job is not None:
                 jobs.append(job)
@@ -197,7 +203,8 @@ class _Merging:
     def _present(self, obi: Obi, sha256: str, row: SeenRow) -> Job | None:
         """Decides about a template of the data set; gives it where it is to be written, else commits it."""
         data_set, tist = self._data_set, self._data_set.tist
-        new = Claim(tist, data_set.run, sha256, row.place, row.line, row.encoding)
+        malformed = not is_well_formed(row.handle, obi.id)
+        new = Claim(tist, data_set.run, sha256, row.place, row.line, row.encoding, malformed=malformed)
         added = said(obi.claims, self._evidence, data_set, new)
         held = {claim.bytes_at for claim in obi.claims if claim.state == sha256}
         writes = bool(added) and tist not in held and not (held and obi.history.at(tist) == sha256)

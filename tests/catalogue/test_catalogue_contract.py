@@ -434,6 +434,8 @@ def test_who_refers_to_a_file(catalogue: Catalogue) -> None:
     assert [len(found) for found in catalogue.referring(asked, 1).values()] == [1, 1]
     catalogue.write(lot(3, bare("tobi", "a"), tobi("b", 1)))
     assert catalogue.referring(asked, 9) == {asked[0]: [tobi("b", 1), names["c"]], asked[1]: [names["c"]]}
+    catalogue.write(lot(4, bare("tobi", "c"), bare("tobi", "b")))
+    assert [one.id for one in catalogue.all("fobi")] == ["http://h/all"], "what was never visited, and nothing names"
     catalogue.clear()
     assert catalogue.referring(asked, 9) == {}
 

@@ -14,7 +14,7 @@ from gather_support import check, histories, lines, make, run
 from gather_worlds import Act, World, oracle, some_world, write
 
 from archec.config import Config
-from archec.errors import UsageError
+from archec.errors import RetractedDataSet, UsageError
 from archec.gather.retract import retract
 from archec.gather.run import exit_code
 from archec.store import failpoints
@@ -47,7 +47,7 @@ class Player:
     def _gather(self, number: int, *, salvage: bool, resume: bool = False) -> None:
         options = {"complete": self.world.sets[number].complete, "accept": ["all"], "salvage": salvage}
         if number in self.out:
-            with pytest.raises(UsageError, match="--undo"):
+            with pytest.raises(RetractedDataSet, match="--undo"):
                 run(self.config, self.tarballs[number], **options)
             return
         report = run(self.config, self.tarballs[number], resume=resume, **options)

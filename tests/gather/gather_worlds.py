@@ -32,15 +32,17 @@ LINK = -1
 
 @dataclass(frozen=True)
 class Template:
-    """One template: ``shout`` writes its handle in capitals, which is the same handle."""
+    """One template: ``shout`` writes its handle in capitals, which is the same handle; ``markup`` puts a tag behind it,
+    which is the same handle, malformed."""
 
     handle: str
     version: int
     shout: bool = False
+    markup: bool = False
 
     @property
     def text(self) -> str:
-        handle = self.handle.upper() if self.shout else self.handle
+        handle = (self.handle.upper() if self.shout else self.handle) + ("<br />" if self.markup else "")
         return f"Template-Type: ReDIF-Paper 1.0\nTitle: Version {self.version}\nHandle: {handle}\n"
 
 
@@ -109,18 +111,18 @@ def history(handle: str, speaking: dict[int, list[DataSet]]) -> dict[int, str | 
     """The states of one handle, by the date from which on they are true."""
     states: dict[int, str | None] = {}
     text: str | None = None
-    place = ""
+    place, last = "", Copy("", "", good=False)
     before: list[DataSet] = []
     for day, there in speaking.items():
         copies = [(one, copy) for one in there if (copy := winner(one, handle)) is not None]
         believed = [
             copy
             for one, copy in copies
-            if text is None or copy.place == place or outranks(handle, copy.place, place) or not may_be_at(one, place)
+            if text is None or copy.place == place or copy.rank(handle) > last.rank(handle) or not may_be_at(one, place)
         ]
         if believed:
-            best = max(believed, key=lambda copy: (copy.sha256, copy.place))
-            now, place = best.sha256, best.place
+            last = max(believed, key=lambda copy: (copy.good, copy.sha256, copy.place))
+            now, place = last.sha256, last.place
         elif text is not None and not copies and any(is_absent(one, handle, place, before) for one in there):
             now = None
         else:
@@ -135,6 +137,10 @@ def history(handle: str, speaking: dict[int, list[DataSet]]) -> dict[int, str | 
 class Copy(NamedTuple):
     sha256: str
     place: str
+    good: bool
+
+    def rank(self, handle: str) -> tuple[bool, bool, str]:
+        return self.good, is_own(handle, self.place), self.place
 
 
 def visible(one: DataSet) -> list[File]:
@@ -144,14 +150,16 @@ def visible(one: DataSet) -> list[File]:
 
 
 def winner(one: DataSet, handle: str) -> Copy | None:
-    """The copy that counts: in its own directory before elsewhere, then by path, then the last in its file."""
-    best: tuple[tuple[bool, str, int], Copy] | None = None
+    """The copy that counts: a good handle before a malformed one, in its own directory before elsewhere, then by path,
+    then the last in its file."""
+    best: tuple[tuple[bool, bool, str, int], Copy] | None = None
     for file in visible(one):
         if file.spoilt is None:
             for number, item in enumerate(file.templates):
-                rank = (is_own(handle, file.place), file.place, number)
+                copy = Copy(hashlib.sha256(item.text.encode()).hexdigest(), file.place, not item.markup)
+                rank = (*copy.rank(handle), number)
                 if item.handle == handle and (best is None or rank > best[0]):
-                    best = rank, Copy(hashlib.sha256(item.text.encode()).hexdigest(), file.place)
+                    best = rank, copy
     return best[1] if best is not None else None
 
 
@@ -161,10 +169,6 @@ def is_own(handle: str, place: str) -> bool:
         return False
     folders = place.split("/")[:-1]
     return folders[0] == parts[1] and (len(parts) < 4 or (len(folders) > 1 and folders[1] == parts[2]))
-
-
-def outranks(handle: str, place: str, other: str) -> bool:
-    return (is_own(handle, place), place) > (is_own(handle, other), other)
 
 
 def archives(one: DataSet) -> set[str]:
@@ -232,7 +236,7 @@ def some_file(chance: random.Random) -> File:
     texts = []
     for _ in range(chance.randint(1, 4)):
         handle = chance.choice(own if chance.random() < 0.75 else HANDLES)
-        texts.append(Template(handle, chance.randrange(3), chance.random() < 0.5))
+        texts.append(Template(handle, chance.randrange(3), chance.random() < 0.5, chance.random() < 0.15))
     return File(path, tuple(texts))
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -137,6 +139,57 @@ def test_a_retraction_and_its_undoing(config: Config, folder: Path) -> None:
     assert archec_inline(config, "retract", str(number), "--undo").code == 0
     assert lines(config) == lines(fresh)
     assert before != lines(config)
+    check(config)
+
+
+def test_what_only_a_retracted_data_set_names_is_not_due(config: Config, folder: Path) -> None:
+    urls = ["http://127.0.0.1:9/a", "http://127.0.0.1:9/b"]
+    first = tar(folder, 1, Member("RePEc/aaa/sss/1.rdf", template(PAPER, "one", urls[:1]).encode()))
+    wrong = tar(folder, 2, Member("RePEc/aaa/sss/1.rdf", template(PAPER, "wrong", urls).encode()))
+    number = [run(config, file).run for file in (first, wrong)][1]
+
+    def due() -> int:
+        return int(json.loads(archec_inline(config, "status", "--json").out)["due"]["now"])
+
+    assert due() == 2
+    assert archec_inline(config, "retract", number, "--reason", "not RePEc").code == 0
+    assert due() == 1
+    check(config)
+    assert archec_inline(config, "retract", number, "--undo").code == 0
+    assert due() == 2
+    check(config)
+
+
+def test_a_template_that_the_database_does_not_take_is_noted_once(config: Config) -> None:
+    papers_of = config.data_path / "aaa" / "sss" / "1.rdf"
+    papers_of.parent.mkdir(parents=True)
+    papers_of.write_text(template("RePEc:aaa:sss:2") + template(PAPER))
+    with closing(sqlite3.connect(config.base / "data" / "catalogue.sqlite")) as db:
+        run(config, fetch=False)
+        db.execute("DELETE FROM mi WHERE id = ?", [PAPER])
+        db.execute(
+            f"CREATE TRIGGER no BEFORE INSERT ON mi WHEN NEW.id = '{PAPER}' BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+        db.commit()
+    assert [run(config, fetch=False, reread=True).tobis["same"] for _ in range(3)] == [1, 2, 2]
+    papers_of.write_text(template("RePEc:aaa:sss:2") + template(PAPER, "Changed"))
+    assert [run(config, fetch=False, reread=True).tobis["same"] for _ in range(2)] == [1, 2]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_a_malformed_handle_counts_only_where_there_is_no_good_one(
+    config: Config, folder: Path, order: tuple[int, ...]
+) -> None:
+    good, bad = template(PAPER, "good"), template(PAPER, "malformed").replace(PAPER, f"{PAPER}<br />")
+    assert hashlib.sha256(good.encode()).hexdigest() < hashlib.sha256(bad.encode()).hexdigest(), "it would win"
+    files = [
+        tar(folder, 1, Member("RePEc/aaa/sss/1.rdf", good.encode())),
+        tar(folder, 1, Member("RePEc/aaa/sss/1.rdf", bad.encode()), name="_b"),
+        tar(folder, 2, Member("RePEc/aaa/sss/1.rdf", b"<html>"), Member("RePEc/aaa/sss/2.rdf", bad.encode())),
+    ]
+    for number in order:
+        run(config, files[number])
+    assert histories(config) == {PAPER: {T1: hashlib.sha256(good.encode()).hexdigest()}}
     check(config)
 
 
