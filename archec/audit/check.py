@@ -14,6 +14,7 @@ from typing import Any
 from archec.archive.follow import last_run
 from archec.archive.ledger import left_parts
 from archec.audit.comparison import Comparison, Differences, report_differences
+from archec.audit.descriptor import write_notice, wrong_notice
 from archec.audit.disk import MOST, DiskName, judge, report_unknown_files, under_way, walk
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.journals import KEPT, Journals, check_names, size_of
@@ -31,7 +32,7 @@ from archec.store.directories import Directories
 from archec.store.durable import failure, is_temp
 from archec.store.journal_reader import JournalBatch, JournalFile, journals
 from archec.store.journal_writer import tidy
-from archec.store.layout import DESCRIPTOR, NAMASTE, NOTICE, RUNS, open_store
+from archec.store.layout import DESCRIPTOR, RUNS, open_store
 from archec.store.lock import holder
 from archec.store.writer import sweep_parts
 
@@ -171,14 +172,10 @@ class _Check:
         return catalogue is None or self._at_work() or catalogue.position() != self.archive.position
 
     def _notice(self) -> None:
-        path = self.archive.layout.root / NAMASTE
-        try:
-            same = path.read_text(encoding="utf-8", errors="replace") == NOTICE
-        except OSError as error:
-            self.report(Finding("notice", NAMASTE, f"cannot be read: {error.strerror}"))
-            return
-        if not same:
-            self.report(Finding("notice", NAMASTE, "does not say what this archec writes there"))
+        wrong = wrong_notice(self.archive.layout)
+        if wrong is not None:
+            fixed = write_notice(self.archive.layout, wrong) if self.fix else ""
+            self.report(replace(wrong, fixed=fixed))
 
     # -- the three sides --------------------------------------------------------------------------
 
@@ -266,10 +263,6 @@ class _Check:
                 self.report(Finding("journal-line", path, f"batch {batch.n}: {error}"))
                 continue
             if isinstance(record, RunStart):
-                if journal.tist not in self.runs and record.tist != journal.tist:
-                    message = f"says that it is the journal of run {record.tist}"
-                    self.report(Finding("journal-misnamed", path, message))
-                    self.unread = True
                 self.runs.add(journal.tist)
                 tists = {record.tist, record.data_set}
                 self.tists |= tists

@@ -75,7 +75,7 @@ def open_copy(where: str, layout: Layout, config: Config) -> Iterator[Copy]:
     ``layout`` is that of the archive to be repaired, ``config`` says how the web is reached. Raises
     :class:`ConfigError` where there is no archive, and where it is this very one.
     """
-    if where.startswith(("http://", "https://")):
+    if _is_url(where):
         with open_blocking_client(Policy.of(config.fetch, config.agent, "remote")) as client:
             yield UrlCopy(where, layout, client)
         return
@@ -85,6 +85,29 @@ def open_copy(where: str, layout: Layout, config: Config) -> Iterator[Copy]:
     _same_layout(where, theirs.fanout, layout)
     with closing(DirectoryCopy(theirs)) as copy:
         yield copy
+
+
+def fanout_in(where: str, config: Config) -> int:
+    """The fan-out of the copy at a path or an http(s) URL. Raises :class:`ConfigError` where there is no archive."""
+    if not _is_url(where):
+        return open_layout(Path(where)).fanout
+    with open_blocking_client(Policy.of(config.fetch, config.agent, "remote")) as client:
+        return _fanout_at(where.rstrip("/"), client)
+
+
+def _is_url(where: str) -> bool:
+    return where.startswith(("http://", "https://"))
+
+
+def _fanout_at(where: str, client: BlockingClient) -> int:
+    try:
+        descriptor = _at_most(_get(client, where, DESCRIPTOR), _MOST_DESCRIPTOR)
+    except ArchecError as error:
+        raise ConfigError(
+            f"{where}: is not the URL of an archive folder: {error.message}",
+            hint=f"its {DESCRIPTOR} must be there to be fetched",
+        ) from error
+    return fanout_of(descriptor, f"{where}/{DESCRIPTOR}")
 
 
 def _same_layout(where: str, fanout: int, layout: Layout) -> None:
@@ -149,14 +172,7 @@ class UrlCopy:
     def __init__(self, url: str, layout: Layout, client: BlockingClient) -> None:
         self._layout, self._client = layout, client
         self.where = url.rstrip("/")
-        try:
-            descriptor = _at_most(self._get(DESCRIPTOR), _MOST_DESCRIPTOR)
-        except ArchecError as error:
-            raise ConfigError(
-                f"{self.where}: is not the URL of an archive folder: {error.message}",
-                hint=f"its {DESCRIPTOR} must be there to be fetched",
-            ) from error
-        _same_layout(self.where, fanout_of(descriptor, f"{self.where}/{DESCRIPTOR}"), layout)
+        _same_layout(self.where, _fanout_at(self.where, client), layout)
 
     def size(self, tist: int, id: str) -> int | None:  # noqa: A002
         """See :class:`Copy`."""
@@ -175,18 +191,18 @@ class UrlCopy:
     def runs(self) -> list[int] | None:
         """See :class:`Copy`: what the page names that the server makes of the folder, where it makes one."""
         try:
-            page = _at_most(self._get(f"{RUNS}/"), _MOST_LISTING)
+            page = _at_most(_get(self._client, self.where, f"{RUNS}/"), _MOST_LISTING)
         except (NotHeld, StorageFailed):
             return None
         return sorted({int(name) for name in _LISTED.findall(page)}) or None
 
     def obi(self, tist: int, id: str) -> Iterator[bytes]:  # noqa: A002
         """See :class:`Copy`."""
-        return self._get(self._layout.path(tist, id))
+        return _get(self._client, self.where, self._layout.path(tist, id))
 
     def journal(self, name: str) -> Iterator[bytes]:
         """See :class:`Copy`."""
-        return self._get(f"{RUNS}/{name}")
+        return _get(self._client, self.where, f"{RUNS}/{name}")
 
     def _head(self, path: str) -> Response | None:
         """The answer to HEAD, None where nothing is there."""
@@ -201,17 +217,19 @@ class UrlCopy:
             raise StorageFailed(f"{url}: HTTP status {response.status_code}")
         return response
 
-    def _get(self, path: str) -> Iterator[bytes]:
-        url = f"{self.where}/{quote(path)}"
-        try:
-            with self._client.stream("GET", url, extensions=named(self.where)) as response:
-                if response.status_code in (404, 410):
-                    raise NotHeld(f"{url}: is not held")
-                if response.status_code != 200:
-                    raise StorageFailed(f"{url}: HTTP status {response.status_code}")
-                yield from response.iter_raw()
-        except EXPECTED as error:
-            raise StorageFailed(f"{url}: {fault_of(error).message}") from error
+
+def _get(client: BlockingClient, where: str, path: str) -> Iterator[bytes]:
+    """The bytes at a path below the URL of a copy."""
+    url = f"{where}/{quote(path)}"
+    try:
+        with client.stream("GET", url, extensions=named(where)) as response:
+            if response.status_code in (404, 410):
+                raise NotHeld(f"{url}: is not held")
+            if response.status_code != 200:
+                raise StorageFailed(f"{url}: HTTP status {response.status_code}")
+            yield from response.iter_raw()
+    except EXPECTED as error:
+        raise StorageFailed(f"{url}: {fault_of(error).message}") from error
 
 
 def _at_most(parts: Iterable[bytes], limit: int) -> bytes:

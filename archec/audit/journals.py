@@ -15,6 +15,7 @@ from archec.archive.follow import not_of_this_store
 from archec.audit.disk import OutOfPlace
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
+from archec.catalogue.records import RunStart, decode
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
 from archec.redif.problems import shown
 from archec.store.durable import failure, is_temp, storage_errors
@@ -24,6 +25,8 @@ from archec.store.layout import RUNS, Layout
 
 _NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
 
+
+_RUN = b'{"type":"run"'
 
 KEPT = ("journal-damaged", "journal-missing", "journal-chain")
 """Codes of what :class:`Journals` keeps, also where it came up in opening the archive."""
@@ -90,6 +93,11 @@ class Journals:
             for batch in scanner.batches():
                 if last is not None and batch.n > last:
                     return
+                if batch.n == 1 and (told := _run_in(batch)) not in (0, journal.tist):
+                    self._replaced.pop(path, None)
+                    message = f"says that it is the journal of run {told}"
+                    self.unread[path] = Finding("journal-misnamed", path, message)
+                    return
                 prev, head, n = prev or batch.prev, batch.sha256, batch.n
                 if (journal.tist, n) == (position.run, position.batch):
                     self._compare(path, batch)
@@ -138,6 +146,15 @@ class Journals:
                 found[path] = Finding("journal-chain", path, f"{message}: a journal is missing or was replaced")
             head, before = ends.head, f"batch {ends.batches} of run {journal.tist}"
         return list(found.values())
+
+
+def _run_in(batch: JournalBatch) -> int:
+    """The run of which a journal's first batch says that it is its journal; 0 where it does not say so."""
+    for line in batch.lines:
+        if line.startswith(_RUN):
+            record = decode(line, f"batch {batch.n}")
+            return record.tist if isinstance(record, RunStart) else 0
+    return 0
 
 
 def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> int:

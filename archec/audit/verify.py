@@ -12,6 +12,7 @@ from typing import Any
 
 from archec.archive.follow import not_of_this_store
 from archec.audit.comparison import KEY, PartitionedDiff
+from archec.audit.descriptor import write_notice, wrong_notice
 from archec.audit.disk import MOST, known_tists, report_unknown_files, under_way, walk
 from archec.audit.expected import key_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
@@ -135,6 +136,10 @@ class _Verification:
         for run in self.memory.runs() - there:
             self.memory.forget_run(run)
         self.reader.find_missing()
+        wrong = wrong_notice(self.archive.layout) if self.repair is not None else None
+        if wrong is not None and self.repair is not None:
+            with self.repair.at_work():
+                self._report(replace(wrong, fixed=write_notice(self.archive.layout, wrong)))
         self._known_bad()
         self._pass()
         if self.repair is not None and self._repair_journals(self.repair):
@@ -297,6 +302,7 @@ class _Verification:
                     unread[path] = replace(finding, message=f"{finding.message}; not repaired: {error.message}")
                     continue
                 self.reader.forget(run, path)
+                self.memory.forget_run(run)
                 self._report(replace(finding, fixed=fixed))
                 repaired = True
             if repaired:

@@ -9,6 +9,7 @@ import click
 
 from archec.archive.opening import Archive
 from archec.audit.check import CheckSummary
+from archec.audit.descriptor import write_descriptor
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import opened_for_audit
 from archec.audit.repair import Repair
@@ -67,8 +68,11 @@ def verify(
     sealed = _check_seals(config, seal_files, as_json=as_json)
     if seal_files and not (everything or sample is not None or max_time is not None or copy is not None):
         context.exit(Exit.DONE if sealed else Exit.CORRUPT)
+    rewritten = write_descriptor(config, copy) if copy is not None else None
     with opened_for_audit(config, writable=copy is not None) as archive:
         repair = None
+        if rewritten is not None:
+            archive.findings.append(rewritten)
         if copy is not None:
             if archive.catalogue is None:
                 raise CatalogueError(archive.findings[-1].message, hint="a repair needs the catalogue")

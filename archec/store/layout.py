@@ -88,9 +88,13 @@ def create(root: str | Path, *, fanout: int = 0) -> Layout:
             )
         _make(root / RUNS, disk)
     atomic_write(root / NAMASTE, NOTICE.encode(), disk=disk)
-    text = json.dumps({**_FIXED, "fanout": fanout}, indent=2, sort_keys=True) + "\n"
-    atomic_write(root / DESCRIPTOR, text.encode(), disk=disk)
+    atomic_write(root / DESCRIPTOR, descriptor_of(fanout), disk=disk)
     return Layout(root, fanout)
+
+
+def descriptor_of(fanout: int) -> bytes:
+    """The bytes of the descriptor of a store with this fan-out."""
+    return f"{json.dumps({**_FIXED, 'fanout': fanout}, indent=2, sort_keys=True)}\n".encode()
 
 
 def _harmless(name: str) -> bool:

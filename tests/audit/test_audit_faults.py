@@ -476,7 +476,7 @@ def test_layout_and_notice(world: World) -> None:
     assert codes(told) == ["layout"]
 
 
-def test_two_journals_exchanged(world: World) -> None:
+def test_two_journals_exchanged(world: World, pristine: World) -> None:
     one, two = world.path("journal"), world.path("last journal")
     aside = one.with_name("aside")
     one.rename(aside)
@@ -485,6 +485,32 @@ def test_two_journals_exchanged(world: World) -> None:
     structure, findings = checked(world)
     assert not structure.clean
     assert codes(findings).count("journal-misnamed") == 2
+    summary, findings = verified(world, copy=pristine.config.store_path)
+    assert (summary.clean, codes(findings)) == (True, ["journal-misnamed"] * 2)
+    assert checked(world)[1] == verified(world)[1] == []
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, empty, lambda path: rewrite(path, b"{}")], ids=["gone", "empty", "{}"])
+def test_what_the_tree_is_is_written_again(
+    damage: Callable[[Path], None], world: World, pristine: World, served: str, folder: Path
+) -> None:
+    """layout.json and 0=archec_1.0 come back; a copy of another layout is refused before a byte is written."""
+    root, good = world.config.store_path, tree(pristine.config.store_path)
+    damage(root / "layout.json")
+    before = tree(root)
+    other = make(folder / "other", fanout=256)
+    refused = archec_inline(world.config, "verify", "--repair-from", other.store_path)
+    assert (refused.code, "fan-out" in refused.err, tree(root)) == (1, True, before)
+    damage(root / "0=archec_1.0")
+    done = archec_inline(world.config, "verify", "--repair-from", served, "--json")
+    told = {value["finding"]: value for value in map(json.loads, done.out.splitlines()) if "finding" in value}
+    assert done.code == 0, done
+    assert set(told) == {"layout", "notice"}
+    assert all(value["fixed"] for value in told.values())
+    assert {path: what for path, what in tree(root).items() if not path.startswith("quarantine/")} == good
+    damage(root / "0=archec_1.0")
+    assert codes(checked(world, fix=True)[1]) == ["notice"]
+    assert {path: what for path, what in tree(root).items() if not path.startswith("quarantine/")} == good
 
 
 # -- copies behind a web server -------------------------------------------------------------------
