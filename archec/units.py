@@ -23,14 +23,14 @@ def parse_size(text: str | int) -> int:
 
 
 def parse_duration(text: str | int | float) -> float:
-    """Seconds from ``90``, ``1h30m``, ``7d``, ``250ms``; UsageError if it is none."""
-    if isinstance(text, (int, float)) and not isinstance(text, bool) and text >= 0:
-        return float(text)
+    """Seconds from ``90s``, ``1h30m``, ``7d``, ``250ms`` or 0; UsageError if it is none. Only 0 needs no unit."""
     bare = str(text).strip().replace(" ", "")
+    if re.fullmatch(r"0+(\.0+)?", bare):
+        return 0.0
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", bare):
-        return float(bare)
+        raise UsageError(f"{text!r} is a duration without a unit", hint=f"write {bare}s, {bare}m, {bare}h or {bare}d")
     if not bare or _PART.sub("", bare):
-        raise UsageError(f"{text!r} is not a duration", hint="write 90, 90s, 15m, 2h30m, 7d")
+        raise UsageError(f"{text!r} is not a duration", hint="write 90s, 15m, 2h30m, 7d")
     return sum(float(n) * _SECONDS[unit.lower()] for n, unit in _PART.findall(bare))
 
 

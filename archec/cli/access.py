@@ -32,16 +32,21 @@ _LEVELS = {Level.NOTHING: "nothing", Level.METADATA: "metadata", Level.CONTENT: 
 
 @click.group()
 def access() -> None:
-    """Who may read the collections, and the indexes of collections.
+    """Make tokens for readers, and indexes of WARC files.
 
     Collections are served by 'archec serve'; without a token nobody sees anything of them, unless the configuration
     says so.
+
+    Example: archec access index warcs
     """
 
 
 @access.group()
 def token() -> None:
-    """Tokens: who may see what of which collections."""
+    """Tokens: who may see what of which collections.
+
+    Example: archec access token list
+    """
 
 
 @token.command()
@@ -56,9 +61,12 @@ def token() -> None:
 @click.option("--until", metavar="DATE", help="It is valid until this moment.")
 @config_option
 def create(name: str, rights: str, collections: tuple[str, ...], until: str | None, config_file: Path | None) -> None:
-    """Make a token for NAME, and print it: this once, for only its hash is kept.
+    """Make a token for NAME and print it.
 
-    It goes into requests as 'Authorization: Bearer TOKEN', or as the password of HTTP Basic.
+    It is printed this once, for only its hash is kept. It goes into requests as 'Authorization: Bearer TOKEN', or
+    as the password of HTTP Basic.
+
+    Example: archec access token create reader --rights metadata
     """
     config = load(config_file)
     wanted = [right.strip() for right in rights.split(",") if right.strip()]
@@ -75,7 +83,10 @@ def create(name: str, rights: str, collections: tuple[str, ...], until: str | No
 @json_option
 @config_option
 def list_tokens(as_json: bool, config_file: Path | None) -> None:
-    """Show the tokens: their names, rights, collections and ends."""
+    """Show the tokens: their names, rights, collections and ends.
+
+    Example: archec access token list
+    """
     for one in _tokens(load(config_file)):
         if as_json:
             until = iso(one.until) if one.until else None
@@ -92,7 +103,12 @@ def list_tokens(as_json: bool, config_file: Path | None) -> None:
 @click.argument("name")
 @config_option
 def revoke(name: str, config_file: Path | None) -> None:
-    """Make the token of NAME invalid, at once; what is being sent with it ends within seconds."""
+    """Make the token of NAME invalid at once.
+
+    What is being sent with it ends within seconds.
+
+    Example: archec access token revoke reader
+    """
     config = load(config_file)
     known = _tokens(config)
     kept = tuple(one for one in known if one.name != name)
@@ -106,9 +122,12 @@ def revoke(name: str, config_file: Path | None) -> None:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @json_option
 def sort(files: tuple[Path, ...], as_json: bool) -> None:
-    """Put index files (CDXJ or CDX, also gzip) in byte order, as they must be to be searched.
+    """Sort index files (CDXJ or CDX) in byte order.
 
-    A whole new file takes the place of the old one; repeated lines are left out. Of a folder, its index files.
+    Files that are not sorted cannot be searched. They may be compressed with gzip. A whole new file takes the place
+    of the old one; repeated lines are left out. Of a folder, its index files.
+
+    Example: archec access sort warcs.cdxj
     """
     for path in [file for given in files for file in folder_files(given)]:
         done = sort_index(path)
@@ -124,10 +143,12 @@ def sort(files: tuple[Path, ...], as_json: bool) -> None:
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=click.Path(path_type=Path))
 @json_option
 def index(folders: tuple[Path, ...], as_json: bool) -> None:
-    """Index folders of WARC and ARC files, subfolders too; run it again to add what is new.
+    """Index folders of WARC and ARC files, with subfolders.
 
-    The index of FOLDER lies beside it, as FOLDER.cdxj; 'index: warc+FOLDER' serves it. A file that is damaged is
-    indexed up to the damage and named; the exit code is then 6.
+    Run it again to add what is new. The index of FOLDER lies beside it, as FOLDER.cdxj; 'index: warc+FOLDER' serves
+    it. A file that is damaged is indexed up to the damage and named; the exit code is then 6.
+
+    Example: archec access index warcs
     """
     damaged = False
     for folder in folders:
@@ -174,10 +195,12 @@ _files_argument = click.argument(
 @json_option
 @config_option
 def add(collection: str, files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
-    """Add lines of CDX or CDXJ, of files or stdin, to the index of a collection.
+    """Add lines of CDX or CDXJ to the index of a collection.
 
-    They go into its first index file, of a folder into 'added.cdxj'; a server sees them at once. Where one of them is
-    wrong nothing is added.
+    Lines of files, or of stdin. They go into its first index file, of a folder into 'added.cdxj'; a server sees them
+    at once. Where one of them is wrong nothing is added.
+
+    Example: archec access add local new.cdxj
     """
     path = _fed(config_file, collection)
     count = add_rows(path, _rows_of(files))
@@ -193,9 +216,12 @@ def add(collection: str, files: tuple[Path, ...], as_json: bool, config_file: Pa
 @json_option
 @config_option
 def remove(collection: str, files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
-    """Remove lines of CDX or CDXJ, of files or stdin, from the index of a collection.
+    """Remove lines of CDX or CDXJ from the index of a collection.
 
-    A row goes whose key, time, URL, file and offset are those of a line. Records in WARC files are not touched.
+    Lines of files, or of stdin. A row goes whose key, time, URL, file and offset are those of a line. Records in WARC
+    files are not touched.
+
+    Example: archec access remove local gone.cdxj
     """
     path = _fed(config_file, collection)
     count = remove_rows(path, _rows_of(files))
@@ -212,7 +238,10 @@ def remove(collection: str, files: tuple[Path, ...], as_json: bool, config_file:
 @json_option
 @config_option
 def explain(id: str, name: str | None, address: str, as_json: bool, config_file: Path | None) -> None:  # noqa: A002
-    """Say what anybody may see of a URL or handle, and which rule decides it."""
+    """Show what anybody may see of a URL or handle, and why.
+
+    Example: archec access explain RePEc:smp:wpaper:2024-01
+    """
     config = load(config_file)
     token = next((one for one in _tokens(config) if one.name == name), None) if name is not None else None
     if name is not None and token is None:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 
 import click
 
 from archec.archive.lookup import find
 from archec.archive.opening import Archive
-from archec.cli.common import config_option, json_option, opened
+from archec.catalogue.model import KINDS, Kind
+from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.errors import UsageError
+from archec.export.units import Selection, selection
 from archec.report import changes as incidences
-from archec.report.changes import Incident, text_diff
+from archec.report.changes import ChangesQuery, Incident, text_diff
 from archec.terminal.output import LineWriter, fit, note, shown, terminal_width
 from archec.tist import iso, parse_when
 
 
 @click.command()
 @click.option("--since", metavar="RUN|DATE", help="Only since this date, or since this run (its tist, or 'last').")
+@click.option("--until", metavar="DATE", help="Only before this date.")
+@click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates name.")
+@click.option("--kind", type=click.Choice(["tobi", "fobi"]), help="Only templates, or only files.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N.")
 @click.option("--diff", "obi", metavar="ID", help="Show what changed in the text of this template.")
 @click.option("--from", "from_when", metavar="WHEN", help="With --diff: the older state; default: the one before.")
 @click.option("--to", "to_when", metavar="WHEN", help="With --diff: the newer state; default: the newest.")
@@ -26,6 +33,10 @@ from archec.tist import iso, parse_when
 @config_option
 def changes(
     since: str | None,
+    until: str | None,
+    archive: str | None,
+    kind: Kind | None,
+    limit: int | None,
     obi: str | None,
     from_when: str | None,
     to_when: str | None,
@@ -36,28 +47,38 @@ def changes(
 
     A DATE is that of the incidence: for a template, the date of the data set. With a RUN, incidences are listed in
     the order in which it and later runs noted them, whatever the date of their data sets.
+
+    Example: archec changes --since last
     """
     if obi is None and (from_when is not None or to_when is not None):
         raise UsageError("--from and --to require --diff")
-    if obi is not None and since is not None:
-        raise UsageError("--since and --diff exclude each other")
-    with opened(config_file) as archive:
+    selecting = {"--since": since, "--until": until, "--archive": archive, "--kind": kind, "--limit": limit}
+    if obi is not None and (given := [name for name, value in selecting.items() if value is not None]):
+        raise UsageError(f"{given[0]} and --diff exclude each other")
+    query = ChangesQuery(
+        until=parse_when(until) if until is not None else None,
+        kinds=(kind,) if kind is not None else KINDS,
+        archive=selection(archive, None).archive,
+    )
+    with opened(config_file) as of:
         if obi is not None:
-            _diff(archive, obi, from_when, to_when, as_json=as_json)
+            _diff(of, obi, from_when, to_when, as_json=as_json)
             return
-        run = incidences.first_run(archive.catalogue, since) if since is not None else None
+        warn_if_unknown(of.catalogue, Selection(query.archive))
+        run = incidences.first_run(of.catalogue, since) if since is not None else None
         if run is not None:
-            found = incidences.changes_of_runs(archive.catalogue, run)
+            found = incidences.changes_of_runs(of.catalogue, run, query)
         else:
-            found = incidences.changes(archive.catalogue, parse_when(since) if since is not None else 0)
+            query = query._replace(since=parse_when(since) if since is not None else 0)
+            found = incidences.changes(of.catalogue, query)
         width, lines = terminal_width(), LineWriter()
-        for one in found:
+        for one in islice(found, limit):
             if as_json:
                 lines.json(asdict(one) | {"time": iso(one.tist)})
             else:
                 lines.text(_line(one, width))
-        if not lines.any and width is not None:
-            note("no incidences")
+        if not lines.any and not as_json:
+            note("there are no such incidences")
 
 
 def _line(one: Incident, width: int | None) -> str:

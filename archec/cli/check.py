@@ -25,10 +25,12 @@ from archec.units import human_duration
 def check(context: click.Context, fix: bool, quick: bool, as_json: bool, config_file: Path | None) -> None:
     """Check that journals, names, links and catalogue agree.
 
-    The journals are folded anew in scratch space, and all that the catalogue says is compared with what comes of it;
-    with --quick its histories only. Does not read the contents of files: 'archec verify' does. Without --fix nothing is
-    changed at all; with it nothing that has a final name is removed, and no run can start meanwhile. Exits with 6 if
-    something is wrong.
+    The journals are folded anew in scratch space, and all that the catalogue says is compared with what comes of
+    it; with --quick its histories only. Does not read the contents of files: 'archec verify' does. Without --fix
+    nothing is changed at all; with it nothing that has a final name is removed, and no run can start meanwhile.
+    Exits with 6 if something is wrong.
+
+    Example: archec check --quick
     """
     config = load(config_file)
     report = printer(as_json=as_json)

@@ -29,6 +29,8 @@ def check_tarball(context: click.Context, files: tuple[Path, ...], as_json: bool
     why, which archives and how many templates it has, and which files would not count. Writes nothing and needs no
     archive. The exit code is 8 if a FILE is damaged, 1 if one is no tarball. With --json an object per file that
     would not count, {"type": "other", ...}, then one for the tarball, {"type": "tarball", ...}.
+
+    Example: archec check-tarball data/tarballs/RePEc_2024-06-30.tar.gz
     """
     config = load(config_file) if config_file or Path(DEFAULT_FILE).exists() else Config()
     codes: set[Exit] = set()

@@ -18,6 +18,9 @@ from archec.terminal.output import note
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+COMPLETE = "_ARCHEC_COMPLETE"
+"""The environment variable by which a shell asks for completions."""
+
 
 def config_option(function: _F) -> _F:
     """``--config FILE``, on every command."""

@@ -26,12 +26,13 @@ from archec.units import human_duration
 @config_option
 @click.pass_context
 def compare(context: click.Context, copy: str, heads: bool, as_json: bool, config_file: Path | None) -> None:
-    """Compare this archive with a copy of it: a folder, or a web server that serves one.
+    """Compare this archive with a copy of it.
 
-    Finds the last batch of the journals that both have, and from there which of them has gone on; or, where both have,
-    what each noted since. Then names and sizes of all files that both should have; no file is read. Both must be
-    sound, which 'archec check' and 'archec verify' say. Exits with 6 if the copies went different ways, or a file is
-    missing or of another size; one that is only older is in order.
+    The copy is a folder, or a URL at which a web server serves one. Finds the last batch of the journals that both
+    have, and from there which of them has gone on; or, where both have, what each noted since. Then names and sizes
+    of all files that both should have; no file is read. Both must be sound, which 'archec check' and 'archec verify'
+    say. Exits with 6 if the copies went different ways, or a file is missing or of another size; one that is only
+    older is in order.
 
     Example: archec compare /mnt/copy/archec
     """

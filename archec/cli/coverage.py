@@ -42,6 +42,8 @@ def coverage(archive: str | None, series: str | None, as_json: bool, config_file
     was last seen in the newest data set that has read its directory. Rows appear as the catalogue is read; the last
     one is the total. Data sets kept by 'archec fileset ingest' have a row of their own before it, which it does not
     count.
+
+    Example: archec coverage --archive smp
     """
     wanted = selection(archive, series)
     with opened(config_file) as opened_archive:

@@ -22,6 +22,8 @@ def demo(directory: Path | None) -> None:
 
     The site runs on this machine (127.0.0.1); nothing else is contacted. The archive is created in DIRECTORY
     (default: a new temporary folder) and is kept.
+
+    Example: archec demo my-demo
     """
     folder = directory or Path(tempfile.mkdtemp(prefix="archec-demo-"))
     config = make_archive(folder)

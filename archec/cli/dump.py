@@ -20,6 +20,8 @@ def dump(everything: bool, as_json: bool, config_file: Path | None) -> None:
 
     One document per obi, sorted. The same from either engine, and for any order in which the same data sets were
     replayed. The output is JSON lines with or without --json.
+
+    Example: archec dump --all
     """
     with opened(config_file) as archive:
         out = sys.stdout.buffer

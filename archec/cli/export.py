@@ -22,6 +22,8 @@ def export() -> None:
     """Export what the archive holds in other formats.
 
     'archec export warc' writes a vault of WARC files with a CDXJ index for each series.
+
+    Example: archec export warc vault
     """
 
 
@@ -50,6 +52,8 @@ def warc(
 
     There is one of each for each series. Records that the indexes of the vault name are not written again. What is
     missing from the obi store, or has the wrong bytes, is reported and left out; the exit code is then 6.
+
+    Example: archec export warc vault --archive smp
     """
     wanted = selection(archive, series)
     first = parse_when(since) if since is not None else 0

@@ -37,14 +37,22 @@ from archec.units import human_size, parse_duration, parse_size
 
 @click.group()
 def fileset() -> None:
-    """Keep data sets behind landing pages: Zenodo, Dataverse, Figshare, openICPSR and others."""
+    """Keep data sets behind landing pages, of Zenodo for example.
+
+    Also of Dataverse, Figshare, openICPSR and others.
+
+    Example: archec fileset ingest doi:10.5281/zenodo.3904280
+    """
 
 
 @fileset.command()
 @click.argument("urls", nargs=-1, metavar="[URL|DOI|HANDLE]...")
 @click.option("--requests", metavar="FILE", help="Read requests from FILE (- is stdin): one JSON object a line.")
 @click.option(
-    "--strategy", type=click.Choice([one.value for one in IngestStrategy]), help="Rather than what the limits say."
+    "--strategy",
+    type=click.Choice([one.value for one in IngestStrategy]),
+    metavar="STRATEGY",
+    help=f"Rather than what the limits say: {', '.join(IngestStrategy)}.",
 )
 @click.option("--force", is_flag=True, help="Fetch again what is held already.")
 @click.option("--direct", is_flag=True, help="A URL that is itself a data file is ingested, too.")
@@ -83,8 +91,10 @@ def ingest(
 ) -> None:
     """Ingest data sets: one result a line on stdout, as JSON.
 
-    The manifest comes from the platform's API; every file is fetched, verified and kept in the obi store. What is held
-    already is not fetched again, and what was broken off is gone on with.
+    The manifest comes from the platform's API; every file is fetched, verified and kept in the obi store. What is
+    held already is not fetched again, and what was broken off is gone on with.
+
+    Example: archec fileset ingest doi:10.5281/zenodo.3904280
     """
     if not urls and requests is None:
         raise UsageError("there is nothing to ingest", hint="name URLs or DOIs, or requests with --requests FILE")
@@ -164,7 +174,10 @@ def _output(stack: ExitStack, name: str) -> BinaryIO:
 @json_option
 @config_option
 def list_(as_json: bool, config_file: Path | None) -> None:
-    """List all filesets: id, title, versions, files, size."""
+    """List all filesets: id, title, versions, files, size.
+
+    Example: archec fileset list
+    """
     lines = LineWriter()
     with opened(config_file) as archive:
         for row in all_filesets(archive):
@@ -185,6 +198,8 @@ def show(name: str, as_json: bool, config_file: Path | None) -> None:
     """Show one fileset: its files, with checksums and statuses.
 
     ID is a DOI, a URL that was ingested, or fileset:PLATFORM:DOMAIN:WORK, also with @VERSION.
+
+    Example: archec fileset show doi:10.5281/zenodo.3904280
     """
     with opened(config_file) as archive:
         held = find_fileset(archive, name)
@@ -213,9 +228,11 @@ def show(name: str, as_json: bool, config_file: Path | None) -> None:
 @config_option
 @click.pass_context
 def verify(context: click.Context, name: str, as_json: bool, config_file: Path | None) -> None:
-    """Read all files of a fileset that are held and compare them with its manifest.
+    """Compare the files held of a fileset with its manifest.
 
-    Exits with 6 where one is not as it was.
+    Reads all of them. Exits with 6 where one is not as it was.
+
+    Example: archec fileset verify doi:10.5281/zenodo.3904280
     """
     lines, wrong = LineWriter(), 0
     with opened(config_file) as archive:
@@ -237,7 +254,12 @@ def verify(context: click.Context, name: str, as_json: bool, config_file: Path |
 @json_option
 @config_option
 def changes(name: str, as_json: bool, config_file: Path | None) -> None:
-    """List what changed from version to version: files added, removed, changed; losses and returns."""
+    """List what changed from version to version of a fileset.
+
+    Files added, removed and changed; losses and returns of the fileset.
+
+    Example: archec fileset changes doi:10.5281/zenodo.3904280
+    """
     lines = LineWriter()
     with opened(config_file) as archive:
         for change in changes_of(archive, find_fileset(archive, name).obi):
@@ -249,14 +271,19 @@ def changes(name: str, as_json: bool, config_file: Path | None) -> None:
 
 @fileset.command()
 @click.argument("name", metavar="ID")
-@click.option("--as", "form", type=click.Choice(list(WRITERS)), required=True, help="The form of the export.")
+@click.option(
+    "--as", "form", type=click.Choice(list(WRITERS)), required=True, metavar="FORM", help=f"{', '.join(WRITERS)}."
+)
 @click.option("--fetch", is_flag=True, help="Of a bag: fetch.txt instead of the data.")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 @config_option
 def export(name: str, form: str, fetch: bool, folder: Path, config_file: Path | None) -> None:
-    """Write a fileset into the new or empty folder DIR: as a bag, an RO-Crate, a Data Package, with Croissant, plain.
+    """Write a fileset into a folder, as a bag for example.
 
-    Files get their safe paths, and each is verified while it is copied.
+    DIR is new or empty. --as says in which form: a BagIt bag, an RO-Crate, a Data Package, one with Croissant, or a
+    plain folder. Files get their safe paths, and each is verified while it is copied.
+
+    Example: archec fileset export doi:10.5281/zenodo.3904280 bag --as bagit
     """
     if fetch and form != "bagit":
         raise UsageError("--fetch is for --as bagit")
@@ -269,7 +296,12 @@ def export(name: str, form: str, fetch: bool, folder: Path, config_file: Path | 
 @click.option("--dialect", type=click.Choice(["postgresql", "sqlite"]), required=True, help="Whose SQL it is to be.")
 @config_option
 def export_sql(dialect: Dialect, config_file: Path | None) -> None:
-    """Print the results of all ingests as SQL: the table ingest_fileset_platform, filled or brought up to date."""
+    """Print the results of all ingests as SQL.
+
+    They fill the table ingest_fileset_platform, or bring it up to date.
+
+    Example: archec fileset export-sql --dialect sqlite
+    """
     lines = LineWriter()
     with opened(config_file) as archive:
         lines.text("BEGIN;")
@@ -283,9 +315,12 @@ def export_sql(dialect: Dialect, config_file: Path | None) -> None:
 @json_option
 @config_option
 def candidates(code: str, as_json: bool, config_file: Path | None) -> None:
-    """List data sets of a known platform at which templates point, by File-URL or DOI, not yet ingested.
+    """List data sets of known platforms, not ingested yet.
 
-    Without --json one URL a line, which 'archec fileset ingest' takes.
+    They are those at which templates point, by File-URL or DOI, and that were not ingested yet. Without --json one
+    URL a line, which 'archec fileset ingest' takes.
+
+    Example: archec fileset candidates --archive smp
     """
     lines, config = LineWriter(), load(config_file)
     registry = Registry({one.name: one for one in config.fileset.platforms})

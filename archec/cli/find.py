@@ -43,11 +43,11 @@ _Wanted = tuple[Checksum, str]
 def find(
     file: Path | None, sha256: str | None, md5: str | None, text: Path | None, as_json: bool, config_file: Path | None
 ) -> None:
-    """Say which obis hold or held the bytes of FILE, and from when to when.
+    """Show who holds or held the bytes of FILE, and when.
 
     Or those with a checksum, or those with the text of a file. Exits with 7 if there are none.
 
-    Example: archec find paper.pdf
+    Example: archec find paper.redif
     """
     if sum(one is not None for one in (file, sha256, md5, text)) != 1:
         raise UsageError("give one of FILE, --sha256, --md5 and --text")

@@ -24,11 +24,12 @@ from archec.tist import iso
 @json_option
 @config_option
 def fork(reason: str, seal_file: Path | None, as_json: bool, config_file: Path | None) -> None:
-    """Go on after an older copy of the archive was restored, because the newer one is lost for good.
+    """Go on after an older copy of the archive was restored.
 
-    Until then the catalogue, which knows of batches that are not there any more, makes runs and 'archec rebuild' exit
-    with 6. This journals what is lost, and the reason, and makes the catalogue anew. 'archec verify --seal' tells such
-    a fork from one that nobody declared. A newer copy is better: restore that one if there is any.
+    For where the newer one is lost for good. Until then the catalogue, which knows of batches that are not there any
+    more, makes runs and 'archec rebuild' exit with 6. This journals what is lost, and the reason, and makes the
+    catalogue anew. 'archec verify --seal' tells such a fork from one that nobody declared. A newer copy is better:
+    restore that one if there is any.
 
     Example: archec fork --reason "disk lost on 3 May, restored from the backup of 2 May"
     """

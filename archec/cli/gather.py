@@ -101,6 +101,8 @@ def gather(
     Several data sets (-f A -f B, or -f A B ..., a folder stands for the tarballs in it) are replayed oldest first, each
     in a run of its own; files are fetched after the last. One that is damaged, retracted or no tarball does not stop
     the others. --resume goes on where such a command stopped.
+
+    Example: archec gather --max-time 6h
     """
     started = time.monotonic()
     line = begin(context.meta)

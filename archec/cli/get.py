@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -19,7 +20,7 @@ from archec.fileset.interior import open_member
 from archec.fileset.lookup import find_fileset, open_file
 from archec.ids import is_fileset, is_url, parse_fileset
 from archec.terminal.files import open_whole
-from archec.terminal.output import note
+from archec.terminal.output import TextOnly, Writable, note
 from archec.tist import MAX_TIST, iso, parse_when
 from archec.units import human_size
 
@@ -32,16 +33,18 @@ from archec.units import human_size
     "--output",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     metavar="FILE",
-    help="Write to this file, atomically; - is stdout, the default.",
+    help="Write to this file, atomically; default: stdout, on a terminal text only; -: anything.",
 )
 @config_option
 def get(obi: str, when: str | None, output: Path | None, config_file: Path | None) -> None:
     """Write the bytes of ID as of WHEN.
 
-    ID is a handle or a URL in any spelling; URL!/PATH is a file in a bundle, DOI!/PATH one of a data set. The id of a
-    fileset gives its manifest, with @VERSION that of this version. Redirects are followed. Prints on stderr which tist
-    they are of. Exits with 7 if nothing was held then, and with 6 if the bytes are not those that were noted; FILE is
-    then not written.
+    ID is a handle or a URL in any spelling; URL!/PATH is a file in a bundle, DOI!/PATH one of a data set. The id of
+    a fileset gives its manifest, with @VERSION that of this version. Redirects are followed. Prints on stderr which
+    tist they are of. Exits with 7 if nothing was held then, and with 6 if the bytes are not those that were noted;
+    FILE is then not written.
+
+    Example: archec get RePEc:smp:wpaper:2024-01 --at 2024-07-01 -o paper.redif
     """
     tist = parse_when(when) if when is not None else None
     version = parse_fileset(obi.partition("!/")[0]).version if is_fileset(obi) else ""
@@ -63,11 +66,8 @@ def get(obi: str, when: str | None, output: Path | None, config_file: Path | Non
         if tist is None:  # runs that follow each other within a second have tists in the future
             tist = max(int(time.time()), found.history.last or 0)
         held = held_at(archive, found, tist)
-        if output is None or str(output) == "-":
-            give(archive.layout, held, sys.stdout.buffer.write)
-        else:
-            with open_whole(output) as target:
-                give(archive.layout, held, target.write)
+        with _target(output) as target:
+            give(archive.layout, held, target.write)
         note(
             f"{held.id} noted {held.tist} ({iso(held.tist)}), sha256 {held.sha256}, {human_size(held.size)}, "
             f"{held.located.path}"
@@ -88,5 +88,16 @@ def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | N
             bundle = held_at(archive, find(archive.catalogue, name), tist if tist is not None else MAX_TIST)
             whole = stack.enter_context(bundle.open(archive.layout))
             stream = cast(BinaryIO, stack.enter_context(open_member(whole, path)))
-        target = sys.stdout.buffer if output is None or str(output) == "-" else stack.enter_context(open_whole(output))
-        shutil.copyfileobj(stream, target)
+        shutil.copyfileobj(stream, stack.enter_context(_target(output)))
+
+
+@contextmanager
+def _target(output: Path | None) -> Iterator[Writable]:
+    """Where the bytes go: a file, or stdout; on a terminal text only, unless ``-`` was asked for."""
+    if output is not None and str(output) != "-":
+        with open_whole(output) as target:
+            yield target
+    elif output is None and sys.stdout.isatty():
+        yield TextOnly(sys.stdout.buffer)
+    else:
+        yield sys.stdout.buffer

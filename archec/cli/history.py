@@ -34,6 +34,8 @@ def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: P
     ID is a handle or a URL in any spelling. For each: tist, time, what happened, sha256, size, path in the obi
     store, redirects, HTTP status and type. A handle was last seen in the newest data set that shows its last
     state, a URL at the last visit that saw contents.
+
+    Example: archec history RePEc:smp:wpaper:2024-01
     """
     with opened(config_file) as archive:
         found = find(archive.catalogue, obi)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -35,6 +36,8 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
 
     Writes config.yaml, the empty obi store archive/ with its descriptor, and data/ with tarballs/ and current/.
     What exists already is left unchanged; an existing archive is refused.
+
+    Example: archec init my-archive
     """
     path = config_file or directory / DEFAULT_FILE
     try:
@@ -57,7 +60,7 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
     click.echo(f"A new archive in {directory.absolute()}.")
     click.echo(f"  {path}: set fetch.contact, so that webmasters can reach you")
     click.echo(f"  {config.data_path}: put the RePEc data set here, or a link to it")
-    click.echo(f"Then: archec gather --config {path}")
+    click.echo(f"Then: archec gather --config {quote(str(path))}")
 
 
 def _make_catalogue(config: Config) -> None:

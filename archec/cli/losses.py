@@ -29,10 +29,13 @@ _ACCEPT = "accept"
 def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> None:
     """List the losses that are held back, or let them through.
 
-    'archec losses' lists what awaits a decision, as it was journalled: by the run whose data set lacks it, the archive
-    (or the archive's directory) that would lose too much at once, and the handle; for files by the run that found them
-    gone, their host, and the URL. 'archec losses accept RUN' lets all of a run through, or those of the archives, hosts
-    and ids that follow; nothing is gathered. What a later data set or visit has shown to be back is not lost.
+    'archec losses' lists what awaits a decision, as it was journalled: by the run whose data set lacks it, the
+    archive (or the archive's directory) that would lose too much at once, and the handle; for files by the run that
+    found them gone, their host, and the URL. 'archec losses accept RUN' lets all of a run through, or those of the
+    archives, hosts and ids that follow; nothing is gathered. What a later data set or visit has shown to be back is
+    not lost.
+
+    Example: archec losses
     """
     if words and words[0] == _ACCEPT:
         _accept(words[1:], config_file, as_json=as_json)

@@ -48,6 +48,8 @@ def lost(
 
     For each: when it was lost and why, when it was last seen and last noted, and the path of the copy that is held.
     For a file also the works that name it, and whether another rendering of the same work is held.
+
+    Example: archec lost --kind fobi --since 2026-01-01
     """
     wanted = selection(archive, None)
     query = LostQuery(
@@ -71,8 +73,8 @@ def lost(
             else:
                 for line in _lines(one, query.now, width):
                     lines.text(line)
-        if not lines.any and width is not None:
-            note("nothing has come back" if came_back else "nothing is lost")
+        if not lines.any and not as_json:
+            note("there are no such returns" if came_back else "there are no such losses")
 
 
 def _value(one: Lost | Returned, now: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
@@ -11,8 +12,10 @@ from importlib import import_module
 from typing import NoReturn
 
 import click
+from click.shell_completion import shell_complete
 
 from archec import __version__
+from archec.cli.common import COMPLETE
 from archec.cli.runreport import can_be_resumed, last_line
 from archec.errors import ArchecError, Exit
 from archec.terminal.output import ReaderGone, guard, note
@@ -20,13 +23,16 @@ from archec.terminal.output import ReaderGone, guard, note
 _EPILOG = """\b
 Exit codes: 0 done; 1 operator error; 2 usage; 3 done, but losses are held
 back; 4 another run holds the lock; 5 stopped by its budget, resumable;
-6 corrupted archive; 7 not held then; 8 damaged data set; 9 no network; 130 interrupted, state kept."""
+6 corrupted archive; 7 not held then; 8 damaged data set; 9 no network;
+130 interrupted, state kept.
+
+Example: archec init my-archive"""
 
 
 _COMMANDS = (
     "init", "gather", "demo", "history", "get", "find", "dump", "rebuild", "redif", "check-tarball", "serve", "access",
     "verify", "check", "compare", "seal", "prove", "fork", "export", "losses", "retract", "lost", "changes", "coverage",
-    "runs", "status", "report", "metrics", "fileset",
+    "runs", "status", "report", "metrics", "completion", "man", "fileset",
 )  # fmt: skip
 """Each is a function in a module of this package, both of the command's name (with ``_`` for ``-``)."""
 
@@ -72,6 +78,8 @@ def _terminate(number: int, frame: object) -> None:
 
 def main() -> NoReturn:
     """Runs the command line. Every error that archec raises on purpose becomes one message and an exit code."""
+    if COMPLETE in os.environ:
+        sys.exit(shell_complete(cli, {}, "archec", COMPLETE, os.environ[COMPLETE]))
     signal.signal(signal.SIGTERM, _terminate)
     guard()
     code: int | None = None

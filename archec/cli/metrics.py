@@ -22,6 +22,8 @@ def metrics(output: Path | None, as_json: bool, config_file: Path | None) -> Non
     """Print the archive's figures for Prometheus.
 
     In its text format, for node_exporter's textfile collector. With --json one object per line.
+
+    Example: archec metrics -o archec.prom
     """
     with opened(config_file) as archive:
         found = metrics_of(status(archive))

@@ -47,13 +47,14 @@ def prove(
     as_json: bool,
     config_file: Path | None,
 ) -> None:
-    """Prove that the state of ID was recorded by the time of a seal, or check such a proof.
+    """Prove what was recorded by the time of a seal, or check it.
 
-    The proof holds the line of the journal, with its sha256, and needs no archive: anyone checks it with --check, and
-    with CONTENT that these bytes are meant. It says 'recorded by then', not 'is so now'. With --since it proves instead
-    that everything sealed earlier is in the later seal. A proof that fails is exit 6.
+    Without --check the state of ID is proved. The proof holds the line of the journal, with its sha256, and needs
+    no archive: anyone checks it with --check, and with CONTENT that these bytes are meant. It says 'recorded by
+    then', not 'is so now'. With --since it proves instead that everything sealed earlier is in the later seal. A
+    proof that fails is exit 6.
 
-    Example: archec prove RePEc:aaa:sss:1 --seal seal.txt -o 1.tlog-proof
+    Example: archec prove RePEc:smp:wpaper:2024-01 --seal seal.txt -o 1.tlog-proof
     """
     if proof_file is not None:
         if seal_file or when or older or output or len(arguments) > 1:

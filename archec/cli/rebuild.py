@@ -33,6 +33,8 @@ def rebuild(database: str | None, until: int | None, as_json: bool, config_file:
 
     With --until RUN and --database URL a catalogue is made that says what the archive believed when this run had ended.
     Commands that read work with it (ARCHEC_DATABASE=URL archec history ...); those that would add to it refuse.
+
+    Example: archec rebuild
     """
     config = load(config_file)
     if until and not database:

@@ -45,9 +45,12 @@ def redif(
 ) -> None:
     """Parse ReDIF files and print their templates and problems.
 
-    Every problem with file and line; - is stdin. Reads whatever FILE it is given, whatever its name. Needs no archive.
-    A FILE that cannot be opened is reported, the others are read, and the exit code is 1. With --json one object per
-    line: {"type": "template", ...} with its problems, {"type": "problem", ...}, at the end {"type": "summary", ...}.
+    Every problem with file and line; - is stdin. Reads whatever FILE it is given, whatever its name. Needs no
+    archive. A FILE that cannot be opened is reported, the others are read, and the exit code is 1. With --json one
+    object per line: {"type": "template", ...} with its problems, {"type": "problem", ...}, at the end {"type":
+    "summary", ...}.
+
+    Example: archec redif --quiet data/current/smp/wpaper/2024.redif
     """
     if report is not None and report.suffix.lower() not in (".html", ".md"):
         raise UsageError(f"{report}: a report is HTML or Markdown", hint="name it FILE.html or FILE.md")

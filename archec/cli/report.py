@@ -30,6 +30,8 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
     RUN is a software tist, or 'last', which is the default. Incidences over time, growth, hosts by outcome and
     coverage by archive, as plots and as tables, in one HTML file without scripts or external parts. With --json the
     same figures on stdout. Coverage is as of now.
+
+    Example: archec report -o report.html
     """
     if output is None and not as_json:
         raise UsageError("no output was given", hint="use -o report.html, or --json")

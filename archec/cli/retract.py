@@ -25,14 +25,17 @@ from archec.tist import iso
 def retract(
     data_set: str, visits: bool, reason: str | None, undo: bool, as_json: bool, config_file: Path | None
 ) -> None:
-    """Make a data set not count, because it turned out wrong: misdated, or not RePEc.
+    """Make a data set that turned out wrong not count.
 
-    It is named by the run that read it, or by the sha256 of its file (eight digits are enough). The histories of
-    templates become those of an archive that never saw it; bytes stay, and so do visits to files.
+    It was misdated, say, or is not RePEc. It is named by the run that read it, or by the sha256 of its file (eight
+    digits are enough). The histories of templates become those of an archive that never saw it; bytes stay, and so
+    do visits to files.
 
     With --visits it is what a run concluded of files that does not count: its clock was wrong, or a login page of the
     network answered for every host. Histories of files become those of an archive that did not make these visits;
     bytes stay, and the files are due at once.
+
+    Example: archec retract 1352481230 --reason "misdated"
     """
     if not (reason or undo):
         raise UsageError("a retraction needs a reason", hint="give one with --reason")

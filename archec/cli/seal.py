@@ -28,11 +28,11 @@ from archec.tist import iso
 )  # fmt: skip
 @config_option
 def seal(output: Path | None, key_file: Path | None, config_file: Path | None) -> None:
-    """Make a seal: a small statement of all that the journals say now.
+    """Make a seal: a small statement of all that is recorded.
 
-    It shows later that everything is still there, unaltered ('archec verify --seal'), and proves of each obi what was
-    recorded of it by then ('archec prove'). Deposit it elsewhere. It is a checkpoint as of transparency logs, signed
-    where seal.key is set. A run may be at work.
+    It shows later that everything is still there, unaltered ('archec verify --seal'), and proves of each obi what
+    was recorded of it by then ('archec prove'). Deposit it elsewhere. It is a checkpoint as of transparency logs,
+    signed where seal.key is set. A run may be at work.
 
     Example: archec seal -o seal.txt
     """

@@ -40,6 +40,8 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
     OAI-PMH at /oai and the collections of the configuration, besides /healthz and /metrics. Only reads the archive;
     runs may take place at the same time, and what they commit is served seconds later. With collections alone no
     archive is needed. Stops gracefully on SIGTERM and SIGINT. Put a web server with TLS in front of it.
+
+    Example: archec serve --port 8080
     """
     config = load(config_file) if pywb_file is None else _with_pywb(config_file, pywb_file)
     server = dataclasses.replace(

@@ -26,6 +26,8 @@ def status(as_json: bool, config_file: Path | None) -> None:
     """Show the state of the archive on one screen.
 
     What it holds, its last run, what is due, what needs attention.
+
+    Example: archec status
     """
     with opened(config_file) as archive:
         found = look(archive)

@@ -53,9 +53,11 @@ def verify(
 
     These are the journals and the catalogue. Remembers what was checked when, and continues from there; what is
     known to be bad comes first. With --repair-from, what is missing or bad is restored if the copy's sha256
-    matches; a bad file is moved to archive/quarantine, never overwritten. With --seal the journals are compared with
-    seals ('archec seal'), and files are read only if --all, --sample or --max-time says so. Exits with 6 if something
-    is wrong and was not repaired.
+    matches; a bad file is moved to archive/quarantine, never overwritten. With --seal the journals are compared
+    with seals ('archec seal'), and files are read only if --all, --sample or --max-time says so. Exits with 6 if
+    something is wrong and was not repaired.
+
+    Example: archec verify --max-time 2h --rate 50MB
     """
     if sum((everything, sample is not None, max_time is not None)) > 1:
         raise UsageError("--all, --sample and --max-time exclude each other")

@@ -179,7 +179,8 @@ def _sources_and_resources(where: str, label: str, given: Mapping[str, Any]) -> 
 
 def _timeout(where: str, value: Any) -> float:
     try:
-        seconds = parse_duration(value)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        seconds = float(value) if is_number else parse_duration(value)  # pywb gives seconds
     except (ValueError, ArchecError) as error:
         raise Misfit(f"{where}: index_timeout: {error}") from error
     if seconds <= 0:

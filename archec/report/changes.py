@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import difflib
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import NamedTuple
 
 from archec.archive.lookup import Held, held_at
 from archec.archive.opening import Archive
@@ -14,6 +16,8 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import KINDS, START, Kind, Moment, Obi
 from archec.errors import CorruptArchive, NotHeld, UsageError
 from archec.history import Incidence
+from archec.ids import archive_of
+from archec.report.naming import named_by, naming
 from archec.store.layout import Layout
 from archec.tist import iso
 
@@ -46,25 +50,52 @@ class Incident:
     reason: str = ""
 
 
-def changes(catalogue: Catalogue, since: int = 0) -> Iterator[Incident]:
-    """All incidences from the tist ``since`` on, by (tist, id)."""
-    after = Moment(since, "") if since > 0 else START
-    for kind, moments in chunks_in_time({kind: catalogue.incidences(kind, after) for kind in KINDS}):
-        obis = catalogue.obis(kind, [moment.id for moment in moments])
+class ChangesQuery(NamedTuple):
+    """Which incidences are asked for: ``since`` <= tist < ``until``, of these kinds of obis, of an archive (for a file:
+    of a template that names it)."""
+
+    since: int = 0
+    until: int | None = None
+    kinds: tuple[Kind, ...] = KINDS
+    archive: str = ""
+
+
+def changes(catalogue: Catalogue, query: ChangesQuery = ChangesQuery()) -> Iterator[Incident]:  # noqa: B008
+    """Incidences by (tist, id)."""
+    after = Moment(query.since, "") if query.since > 0 else START
+    streams = {kind: takewhile(_before(query), catalogue.incidences(kind, after)) for kind in query.kinds}
+    for kind, moments in chunks_in_time(streams):
+        obis = catalogue.obis(kind, _wanted(catalogue, kind, [moment.id for moment in moments], query.archive))
         for tist, obi in moments:
             found = obis.get(obi)
             if found is not None:
                 yield from (one for one in _incidents(found) if one.tist == tist)
 
 
-def changes_of_runs(catalogue: Catalogue, run: int) -> Iterator[Incident]:
+def changes_of_runs(catalogue: Catalogue, run: int, query: ChangesQuery = ChangesQuery()) -> Iterator[Incident]:  # noqa: B008
     """What this run and those after it have noted, in the order in which they last touched an obi.
 
     A replay of an old data set notes what is old: by their tists one would not find its incidences together.
     """
-    streams = [_changed(catalogue, kind, run) for kind in KINDS]
+    streams = [_changed(catalogue, kind, run, query.archive) for kind in query.kinds]
+    before = _before(query)
     for _, _, incidents in heapq.merge(*streams, key=lambda entry: entry[:2]):
-        yield from (one for one in incidents if one.run >= run)
+        yield from (one for one in incidents if one.run >= run and before(one))
+
+
+def _before(query: ChangesQuery) -> Callable[[Moment | Incident], bool]:
+    until = query.until
+    return (lambda one: True) if until is None else (lambda one: one.tist < until)
+
+
+def _wanted(catalogue: Catalogue, kind: Kind, ids: Sequence[str], archive: str) -> list[str]:
+    """Those of ``ids`` that are of an archive; all of them where none is asked for."""
+    if not archive:
+        return list(ids)
+    if kind == "tobi":
+        return [obi for obi in ids if archive_of(obi) == archive]
+    named = naming(catalogue, ids)
+    return [url for url in ids if named_by(archive, url, named, catalogue)]
 
 
 def first_run(catalogue: Catalogue, text: str) -> int | None:
@@ -99,11 +130,13 @@ def _tagged(kind: Kind, stream: Iterator[Moment]) -> Iterator[tuple[Moment, Kind
     return ((moment, kind) for moment in stream)
 
 
-def _changed(catalogue: Catalogue, kind: Kind, run: int) -> Iterator[tuple[int, str, list[Incident]]]:
+def _changed(catalogue: Catalogue, kind: Kind, run: int, archive: str) -> Iterator[tuple[int, str, list[Incident]]]:
     stamp, obi = run - 1, _LAST
     while page := catalogue.changed(kind, stamp, obi, _PAGE):
+        wanted = set(_wanted(catalogue, kind, [found.id for found in page], archive))
         for found in page:
-            yield found.stamp, found.id, list(_incidents(found))
+            if found.id in wanted:
+                yield found.stamp, found.id, list(_incidents(found))
         stamp, obi = page[-1].stamp, page[-1].id
 
 

@@ -19,11 +19,8 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import START, Kind, Moment, Obi
 from archec.ids import archive_of
 from archec.report.changes import chunks_in_time
+from archec.report.naming import MOST_WORKS, named_by, naming
 
-MOST_WORKS = 10
-"""Maximum number of works listed for one file: some URLs stand in thousands of templates."""
-_MOST_REFERRING = 10_000
-"""Maximum number of templates that name a file, searched for one of the archive asked for."""
 _SMALL = 10_000
 """Maximum number of templates of an archive whose lost files are found by way of them."""
 
@@ -103,12 +100,12 @@ def lost(archive: Archive, query: LostQuery) -> Iterator[Lost]:
     for kind, moments in chunks_in_time(streams):
         ids = [moment.id for moment in moments]
         obis = catalogue.obis(kind, ids)
-        named = catalogue.referring(ids, MOST_WORKS + 1) if kind == "fobi" else {}
+        named = naming(catalogue, ids) if kind == "fobi" else {}
         for obi in (obis[i] for i in ids if i in obis):
             when = obi.history.lost
             if not when or not _wanted(query, _reason(obi, when)):
                 continue
-            if kind == "tobi" or _of_archive(query, obi.id, named, catalogue):
+            if kind == "tobi" or not query.archive or named_by(query.archive, obi.id, named, catalogue):
                 yield _lost(archive, obi, when, last_seen(obi, evidence) or 0, named.get(obi.id, []))
 
 
@@ -119,12 +116,12 @@ def returned(archive: Archive, query: LostQuery) -> Iterator[Returned]:
     for kind, moments in chunks_in_time(streams):
         ids = [moment.id for moment in moments]
         obis = catalogue.obis(kind, ids)
-        named = catalogue.referring(ids, MOST_WORKS + 1) if kind == "fobi" and query.archive else {}
+        named = naming(catalogue, ids) if kind == "fobi" and query.archive else {}
         for tist, obi in moments:
             found = obis.get(obi)
             if found is None or (kind == "tobi" and query.archive and archive_of(obi) != query.archive):
                 continue
-            if kind == "fobi" and not _of_archive(query, obi, named, catalogue):
+            if kind == "fobi" and query.archive and not named_by(query.archive, obi, named, catalogue):
                 continue
             one = _returned(archive, found, tist)
             if one is not None and _wanted(query, one.reason) and tist - one.lost >= query.at_least:
@@ -187,19 +184,6 @@ def _reason(obi: Obi, tist: int) -> str:
 
 def _wanted(query: LostQuery, reason: str) -> bool:
     return query.reason.lower() in reason.lower()
-
-
-def _of_archive(query: LostQuery, url: str, named: dict[str, list[Obi]], catalogue: Catalogue) -> bool:
-    """Whether a template of the archive that is asked for names this file."""
-    if not query.archive:
-        return True
-    tobis = named.get(url, [])
-    if any(archive_of(tobi.id) == query.archive for tobi in tobis):
-        return True
-    if len(tobis) <= MOST_WORKS:
-        return False
-    every = catalogue.referring([url], _MOST_REFERRING).get(url, [])
-    return any(archive_of(tobi.id) == query.archive for tobi in every)
 
 
 def _noted(obi: Obi, before: int) -> int:

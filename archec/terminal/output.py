@@ -15,13 +15,15 @@ import shutil
 import sys
 import textwrap
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
-from archec.errors import StdoutFailed
+from archec.errors import StdoutFailed, UsageError
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
+_LOOK_AT = 1 << 16
 _MIN_WIDTH = 12
 _FLUSH_AFTER = 0.05
 """Seconds."""
@@ -99,6 +101,26 @@ class LineWriter:
     def json(self, value: object) -> None:
         """One line of JSON."""
         self.text(json_line(value))
+
+
+class Writable(Protocol):
+    """What bytes can be written to."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+
+class TextOnly:
+    """Writes text to a terminal. Raises UsageError, and writes nothing, where the first bytes are binary: they could do
+    anything to a terminal."""
+
+    def __init__(self, target: Writable) -> None:
+        self._target, self._checked = target, False
+
+    def write(self, data: bytes, /) -> int:
+        if not self._checked and _BINARY.search(data[:_LOOK_AT]):
+            raise UsageError("this is binary, and stdout is a terminal", hint="use -o FILE, or -o - all the same")
+        self._checked = True
+        return self._target.write(data)
 
 
 class ReaderGone(BrokenPipeError):

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _REDRAW = 0.05
 """Seconds between two changes of the bar."""
+_WIDE = 100
+"""Columns from which on there is room for a bar."""
 
 
 @contextmanager
@@ -64,39 +66,39 @@ class LogMeter:
 
 
 class BarMeter:
-    """A bar with rate and time left."""
+    """A bar (on a wide terminal) with figures, rate and time left; what a note has no room for is cut off."""
 
     def __init__(self, stream: TextIO) -> None:
         # Imported here: rich takes a while to import, and under cron there is no bar.
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich.markup import escape
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.table import Column
 
+        console = Console(file=stream)
+        whole = Column(no_wrap=True)
+        self._escape = escape
         self._progress = Progress(
-            TextColumn("{task.description:<22}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]:>10}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=Console(file=stream),
+            TextColumn("{task.description}", table_column=whole),
+            *([BarColumn(bar_width=20)] if console.width >= _WIDE else []),
+            TextColumn("{task.fields[count]}", table_column=whole),
+            TextColumn("{task.fields[rate]}", table_column=whole),
+            TimeRemainingColumn(table_column=whole),
+            TextColumn("{task.fields[note]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+            console=console,
             refresh_per_second=4,
+            expand=True,
         )
         self._progress.start()
         self._task: TaskID | None = None
+        self._total: int | None = None
         self._began = self._drawn = 0.0
 
     def phase(self, name: str, total: int | None) -> None:
         self._end_bar()
         self._began = time.monotonic()
-        self._task = self._progress.add_task(name, total=total, rate="", note="")
+        self._total = total
+        self._task = self._progress.add_task(name, total=total, count="", rate="", note="")
 
     def at(self, done: int, note: str = "", total: int | None = None) -> None:
         now = time.monotonic()
@@ -104,8 +106,11 @@ class BarMeter:
             return
         self._drawn = now
         rate = f"{done / max(now - self._began, 1e-9):,.0f}/s"
-        # A total of None leaves the one that the bar has.
-        self._progress.update(self._task, total=total, completed=done, rate=rate, note=note)
+        self._total = self._total if total is None else total
+        count = f"{done:,}" if self._total is None else f"{done:,} of {self._total:,}"
+        self._progress.update(
+            self._task, total=self._total, completed=done, count=count, rate=rate, note=self._escape(note)
+        )
 
     def close(self) -> None:
         """Stops drawing; the last bar stays on the screen."""

@@ -17,7 +17,7 @@ def test_sizes(text: str | int, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("90s", 90), ("1h30m", 5400), ("7d", 604800), ("250ms", 0.25), (3, 3)]
+    ("text", "seconds"), [("0", 0), (0, 0), (0.0, 0), ("90s", 90), ("1h30m", 5400), ("7d", 604800), ("250ms", 0.25)]
 )
 def test_durations(text: str | int, seconds: float) -> None:
     assert parse_duration(text) == seconds

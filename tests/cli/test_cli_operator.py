@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import json
 import os
 import pty
@@ -28,6 +29,8 @@ from gather_support import (
 )
 
 from archec.config import Config
+from archec.errors import UsageError
+from archec.terminal.output import TextOnly
 
 
 @pytest.fixture
@@ -221,11 +224,23 @@ def test_tables_fit_a_narrow_terminal(filled: Config) -> None:
             ]  # fmt: skip
 
 
-def test_nothing_to_tell_is_said_on_a_terminal(filled: Config) -> None:
-    assert on_terminal(filled, "lost", columns=80) == ("", "archec: nothing is lost\n")
-    assert on_terminal(filled, "lost", "--returned", columns=80) == ("", "archec: nothing has come back\n")
-    assert on_terminal(filled, "changes", "--since", "2999-01-01", columns=80) == ("", "archec: no incidences\n")
-    assert archec_inline(filled, "lost").err == ""
+def test_nothing_to_tell_is_said(filled: Config) -> None:
+    assert on_terminal(filled, "lost", columns=80) == ("", "archec: there are no such losses\n")
+    assert archec_inline(filled, "lost", "--returned").err == "archec: there are no such returns\n"
+    assert archec_inline(filled, "changes", "--since", "2999-01-01").err == "archec: there are no such incidences\n"
+    assert archec_inline(filled, "lost", "--json").err == ""
+
+
+def test_binary_is_not_written_to_a_terminal(filled: Config) -> None:
+    target = b"%PDF-1.4\n\x00\x01\x1b[2J"
+    for first, asked in ((b"text: \xc3\xa4\n\t", True), (target, False)):
+        written = io.BytesIO()
+        with contextlib.nullcontext() if asked else pytest.raises(UsageError, match="use -o FILE"):
+            assert TextOnly(written).write(first) == len(first)
+        assert written.getvalue() == (first if asked else b"")
+    text, err = on_terminal(filled, "get", "RePEc:aaa:sss:0", columns=80)
+    assert text.startswith("Template-Type:")
+    assert "RePEc:aaa:sss:0 noted" in err
 
 
 # -- what is unknown --------------------------------------------------------------------------------

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import io
 import json
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -69,6 +71,16 @@ def one(filesets: Filesets, platform: Platform) -> Filesets:
     platform.bodies["/api/handles/10.5281/zenodo.7"] = {"values": [{"type": "URL", "data": {"value": url}}]}
     assert filesets.ingest("doi:10.5281/zenodo.7")[0].status == "success"
     return filesets
+
+
+def test_examples_of_the_help_run(one: Filesets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, found in fileset.commands.items():
+        example = inspect.cleandoc(found.help or "").rpartition("Example: archec fileset ")[2]
+        words = shlex.split(example.replace("zenodo.3904280", "zenodo.7"))
+        assert words[0] == name
+        code, out = command(one, *words)
+        assert code == 0, (example, out)
 
 
 def test_list_and_show(one: Filesets, platform: Platform) -> None:

@@ -7,7 +7,7 @@ from report_data import file, lot, version_of, work
 
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
-from archec.report.changes import changes, changes_of_runs, first_run
+from archec.report.changes import ChangesQuery, changes, changes_of_runs, first_run
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def test_in_the_order_of_time(world: Catalogue) -> None:
         (40, "s:1", "lost", ""),
         (50, "s:1", "returned", ""),
     ]
-    assert [one.tist for one in changes(world, 30)] == [30, 30, 35, 40, 50]
-    assert list(changes(world, 51)) == []
+    assert [one.tist for one in changes(world, ChangesQuery(30))] == [30, 30, 35, 40, 50]
+    assert list(changes(world, ChangesQuery(51))) == []
 
 
 def test_what_is_told(world: Catalogue) -> None:
@@ -68,3 +68,18 @@ def test_many_at_one_tist(catalogue: Catalogue) -> None:
     found = [(one.tist, one.id) for one in changes(catalogue)]
     assert found == sorted(set(found))
     assert len(found) == 5000
+
+
+def test_a_part_is_asked_for(world: Catalogue) -> None:
+    world.write(lot(2, obis=[work("RePEc:b:s:1", {12: ["http://h/9"]}, stamp=2003), file("http://h/9", {16: "z"})]))
+
+    def told(query: ChangesQuery) -> list[tuple[int, str]]:
+        return [(one.tist, one.id[-3:]) for one in changes(world, query)]
+
+    assert told(ChangesQuery(12, 20)) == [(12, "s:1"), (15, "h/1"), (16, "h/9")]
+    assert told(ChangesQuery(kinds=("fobi",))) == [(15, "h/1"), (16, "h/9"), (35, "h/1")]
+    assert told(ChangesQuery(archive="b")) == [(12, "s:1"), (16, "h/9")]
+    assert told(ChangesQuery(archive="a", until=16)) == [(5, "s:2"), (10, "s:1"), (15, "h/1")]
+    of_runs = changes_of_runs(world, 1500, ChangesQuery(until=30, archive="a"))
+    assert [(one.tist, one.id[-3:]) for one in of_runs] == [(15, "h/1"), (5, "s:2")]
+    assert not list(changes_of_runs(world, 1500, ChangesQuery(archive="b", kinds=("tobi",), until=12)))
