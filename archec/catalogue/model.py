@@ -126,7 +126,7 @@ class Visit(Struct, frozen=True, omit_defaults=True):
     of visits in a row that came to nothing; ``checked`` the last tist at which contents were seen
     or confirmed, ``read`` when they were last received, and not only confirmed, by the clock; ``etag`` and ``modified``
     go into conditional requests. ``unnamed`` is the number of visits in a row at which no template named the URL any
-    more, ``tags`` what robots tags say of keeping it (``noarchive``).
+    more, ``tags`` what robots tags say of keeping it (``noarchive``), ``tls`` what TLS needed beyond what is usual.
 
     Tists of runs go on by seconds where one was ahead of the clock. ``clock`` is when the visit was made, and
     ``gone_clock`` when the first one in a row found it gone, where that is not the tist.
@@ -148,6 +148,7 @@ class Visit(Struct, frozen=True, omit_defaults=True):
     tags: str = ""
     clock: int = 0
     gone_clock: int = 0
+    tls: str = ""
 
     @property
     def when(self) -> int:

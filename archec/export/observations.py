@@ -26,7 +26,7 @@ from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import Layout
 from archec.store.sorting import SortedLines
 from archec.warc.cdxj import prefix
-from archec.warc.records import Observation
+from archec.warc.records import TLS_FIELD, Observation
 
 _CHUNK = 500
 _MAX_HOPS = 64
@@ -35,16 +35,20 @@ _MAX_KNOWN = 1_000_000
 _FOBI = b'{"type":"obi","kind":"fobi"'
 _SAME = (b'"outcome":"same"', b'"outcome":"not-modified"')
 _NO_TARGET = "0" * 16
-_WIDTH = 16 + 12 + 1 + 16 + 1
-"""Length of a line: hash of the URL, tist, ``m`` (304) or ``s``, hash of the redirect target, line end."""
+_TLS = 32
+_WIDTH = 16 + 12 + 1 + 16 + _TLS + 1
+"""Length of a line: hash of the URL, tist, ``m`` (304) or ``s``, hash of the redirect target, what TLS needed
+(with blanks behind it), line end."""
 
 
 class Unchanged(NamedTuple):
-    """A visit that found a file unchanged: its tist, whether by 304, and the hash of the redirect target or ``""``."""
+    """A visit that found a file unchanged: its tist, whether by 304, the hash of the redirect target or ``""``, and
+    what TLS needed."""
 
     tist: int
     not_modified: bool
     target: str
+    tls: str = ""
 
 
 class Visits:
@@ -70,7 +74,8 @@ class Visits:
                 high = middle
         while low < self._count and (line := self._map[low * _WIDTH : (low + 1) * _WIDTH]).startswith(key):
             target = line[29:45].decode()
-            yield Unchanged(int(line[16:28]), line[28:29] == b"m", "" if target == _NO_TARGET else target)
+            tls = line[45:-1].decode().rstrip()
+            yield Unchanged(int(line[16:28]), line[28:29] == b"m", "" if target == _NO_TARGET else target, tls)
             low += 1
 
     def close(self) -> None:
@@ -162,7 +167,8 @@ def of_fobi(fobi: Obi, visits: Visits | None, since: int) -> Iterator[Observatio
         if _same_way(noted, visit):
             referred.add(noted.tist)
             by_server = visit.not_modified and noted.kind != "redirect"
-            yield noted._replace(kind="revisit", tist=visit.tist, unchanged=by_server, headers=())
+            headers = ((TLS_FIELD, visit.tls),) if visit.tls else ()
+            yield noted._replace(kind="revisit", tist=visit.tist, unchanged=by_server, headers=headers)
     for tist, sha256 in fobi.history:
         if sha256 is not None and (tist >= since or tist in referred):
             yield state(fobi, tist, sha256)
@@ -191,7 +197,8 @@ def _add(found: SortedLines, record: object) -> None:
     if isinstance(record, ObiChange) and visit is not None and visit.outcome in ("same", "not-modified"):
         flag = "m" if visit.outcome == "not-modified" else "s"
         target = hash_of(visit.target) if visit.target else _NO_TARGET
-        found.add(f"{hash_of(record.id)}{visit.tist:012d}{flag}{target}".encode())
+        tls = f"{visit.tls:{_TLS}.{_TLS}}"
+        found.add(f"{hash_of(record.id)}{visit.tist:012d}{flag}{target}{tls}".encode("ascii", "replace"))
 
 
 def _round(

@@ -15,7 +15,7 @@ from archec.catalogue.records import ObiChange
 from archec.config import Config
 from archec.gather.schedule import next_due
 from archec.text.sniff import is_page_instead_of_pdf
-from archec.web.headers import http_date
+from archec.web.headers import TLS_FIELD, http_date
 from archec.web.task import Hop
 
 _AHEAD = 60
@@ -97,6 +97,7 @@ def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unna
         unnamed=(before.unnamed if before is not None else 0) + 1 if unnamed else 0,
         tags=seen.tags,
         clock=at.clock,
+        tls=seen.hop.header(TLS_FIELD),
     )
     if seen.outcome:
         return _failed(config, fobi, seen, first)

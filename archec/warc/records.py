@@ -10,6 +10,7 @@ import os
 import re
 import uuid
 from typing import BinaryIO, Literal, NamedTuple
+from urllib.parse import quote
 
 from warcio.recordbuilder import RecordBuilder
 from warcio.recordloader import ArcWarcRecord
@@ -35,6 +36,7 @@ _TEMPLATE = "text/plain; charset=utf-8"
 _HTTP = "application/http; msgtype=response"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,100}/[A-Za-z0-9!#$&^_.+-]{1,100}")
+_PRINTABLE = "".join(map(chr, range(32, 127)))
 _IN_MEMORY = 8 << 20
 _CHUNK = 1 << 20
 
@@ -146,7 +148,7 @@ def http_head(seen: Observation) -> StatusAndHeaders:
     size = "0" if seen.kind == "redirect" else str(seen.size)
     headers: list[tuple[str, str]] = []
     for name, value in seen.headers:
-        if name == _TLS:
+        if name == TLS_FIELD:
             continue
         value = _CONTROL.sub(" ", value).strip()
         if name.lower() == "content-length" and value != size and size != "-1":
@@ -160,11 +162,15 @@ def http_head(seen: Observation) -> StatusAndHeaders:
     status = http_status(seen)
     line = f"{status} {http.client.responses.get(status, '')}".rstrip()
     head = StatusAndHeaders(line, headers, protocol="HTTP/1.1")
-    head.compute_headers_buffer()
+    try:
+        head.compute_headers_buffer()
+    except UnicodeEncodeError:  # a parameter whose very name is not ASCII
+        head.headers = [(name, quote(value, safe=_PRINTABLE)) for name, value in headers]
+        head.compute_headers_buffer()
     return head
 
 
-_TLS = "archec-tls"
+TLS_FIELD = "archec-tls"
 """The field among recorded headers that is not the server's: what TLS needed beyond what is usual."""
 _SHA256 = "WARC-X-Archec-SHA256"
 """The header with what archec identifies the contents by; WARC digests are SHA-1, as other tools expect."""
@@ -230,7 +236,7 @@ def revisit(seen: Observation, digest: str) -> ArcWarcRecord:
 
 def _headers(seen: Observation, payload: str, block: str) -> dict[str, str]:
     kind = "response" if seen.kind == "redirect" else seen.kind
-    needed = dict(seen.headers).get(_TLS)
+    needed = dict(seen.headers).get(TLS_FIELD)
     return ({"WARC-X-Archec-TLS": needed} if needed else {}) | {
         "WARC-Record-ID": record_id(seen.tist, seen.id, kind),
         "WARC-Date": iso(seen.tist),

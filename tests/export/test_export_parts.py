@@ -181,10 +181,10 @@ def test_visits_are_looked_up(tmp_path: Path) -> None:
         for url in (URL, "http://h.example/b", "http://h.example/c")
         for tist, flag, target in ((5, "s", "0" * 16), (1_352_481_230, "m", hash_of("http://t.example/")))
     ]
-    lines = sorted(f"{hash_of(url)}{tist:012d}{flag}{target}\n" for url, tist, flag, target in rows)
+    lines = sorted(f"{hash_of(url)}{tist:012d}{flag}{target}{'old':32}\n" for url, tist, flag, target in rows)
     (tmp_path / "visits").write_text("".join(lines), encoding="ascii")
     with Visits(tmp_path / "visits") as found:
-        wanted = [Unchanged(5, False, ""), Unchanged(1_352_481_230, True, hash_of("http://t.example/"))]
+        wanted = [Unchanged(5, False, "", "old"), Unchanged(1_352_481_230, True, hash_of("http://t.example/"), "old")]
         assert list(found.of(URL)) == wanted
         assert list(found.of("http://h.example/none")) == []
     (tmp_path / "none").touch()

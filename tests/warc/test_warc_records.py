@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archec.errors import CorruptArchive
@@ -54,6 +54,7 @@ def test_a_redirect_always_says_where_to() -> None:
 
 
 @given(st.text(max_size=40), st.integers(0, 999))
+@example(";\x80=0", 200)
 def test_no_header_value_breaks_out(value: str, status: int) -> None:
     found = head(status=status, headers=(("server", value),))
     assert found.count(b"\r\n") == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import socket
 import ssl
@@ -12,7 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gather_support import archec_inline, check, lines, make, run, write_papers
+from warcio.archiveiterator import ArchiveIterator
 from web_hostile import Hostile, answer, behaviour, hostile_server
+from web_oldtls import answer_once
 from web_support import fetch_one, settings
 
 from archec.web.headers import TLS_FIELD
@@ -114,6 +118,30 @@ def test_an_old_server_is_asked_once_more_in_its_own_way(
     assert refused.outcome is Outcome.UNREACHABLE
 
 
+def test_what_was_needed_is_kept_with_every_visit(authority: Authority, folder: Path) -> None:
+    """Also with one that finds nothing new; and it is in the WARC record of either."""
+    authority.make("leaf", "root", "CA:FALSE", HERE)
+    context = authority.server("leaf")
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    with pytest.warns(DeprecationWarning, match="TLS"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    config = make(folder / "archive")
+    with over(context) as url:
+        write_papers(config, [url])
+        reports = [run(config, trust_clock=True), run(config, trust_clock=True)]
+    assert [dict(report.fobis) for report in reports] == [{"new": 1}, {"same": 1}]
+    visits = [json.loads(line) for line in lines(config, everything=True) if '"visit":' in line]
+    assert [one["visit"]["tls"] for one in visits] == ["old (TLSv1.1)"]
+    assert archec_inline(config, "export", "warc", folder / "vault").code == 0
+    found = {}
+    for path in (folder / "vault").rglob("*.warc.gz"):
+        with path.open("rb") as file:
+            found |= {one.rec_type: one.rec_headers.get_header("WARC-X-Archec-TLS") for one in ArchiveIterator(file)}
+    assert found == {"warcinfo": None, "resource": None, "response": "old (TLSv1.1)", "revisit": "old (TLSv1.1)"}
+    check(config)
+
+
 def test_an_old_server_that_says_so(authority: Authority, tmp_path: Path) -> None:
     """By an alert; the one above closes the connection."""
     authority.make("leaf", "root", "CA:FALSE", HERE)
@@ -136,6 +164,30 @@ def test_an_old_server_that_says_so(authority: Authority, tmp_path: Path) -> Non
         hop = fetch_one(tmp_path, f"https://127.0.0.1:{listener.getsockname()[1]}/x", settings(retries=0))
         thread.join(10)
     assert (hop.kind, needed(hop)) == ("body", "old (TLSv1)")
+
+
+def test_a_server_without_secure_renegotiation(authority: Authority, tmp_path: Path) -> None:
+    """Of before RFC 5746: the first handshake is broken off by this end, for that reason."""
+    authority.make("leaf", "root", "CA:FALSE", HERE)
+    key, told = authority.folder / "leaf.key", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+    served: list[bool] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            for _ in range(3):
+                connection, _ = listener.accept()
+                served.append(answer_once(connection, key, authority.der("leaf"), told))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}/x"
+        hop = fetch_one(tmp_path, url, settings(retries=0))
+        refused = fetch_one(tmp_path, url, settings(retries=0, old_tls=False))
+        thread.join(10)
+    assert (hop.kind, needed(hop)) == ("body", "old (TLSv1.2)"), hop.message
+    assert served == [False, True, False]
+    assert refused.outcome is Outcome.UNREACHABLE
+    assert "UNSAFE_LEGACY_RENEGOTIATION_DISABLED" in refused.message
 
 
 def test_a_chain_is_completed_where_it_says(authority: Authority, hostile: Hostile, tmp_path: Path) -> None:
