@@ -116,9 +116,10 @@ def _first(obi: Obi, sha256: str) -> int | None:
 
 
 class Gone(NamedTuple):
-    """What an obi consisted of and no longer does: tists of entries, sha256 of versions, URLs that it named,
-    data sets that said something of it."""
+    """What the obi with this ``id`` consisted of and no longer does: tists of entries, sha256 of versions, URLs that
+    it named, data sets that said something of it."""
 
+    id: str
     tists: set[int]
     versions: set[str]
     names: set[str]
@@ -128,6 +129,7 @@ class Gone(NamedTuple):
 def gone(before: Obi, after: Obi) -> Gone:
     """What is to be removed when ``after`` takes the place of ``before``."""
     return Gone(
+        before.id,
         set(before.history.tists).difference(after.history.tists),
         before.versions.keys() - after.versions.keys(),
         before.names - after.names,

@@ -57,6 +57,7 @@ from archec.catalogue.model import (
     Visited,
 )
 from archec.catalogue.rows import (
+    Gone,
     Parts,
     gone,
     is_text,
@@ -266,10 +267,7 @@ class SQLiteCatalogue(Database):
         db.executemany("REPLACE INTO claims VALUES (?, ?, ?, ?)", claims)
         refs = [(url, parts.head.id) for parts in new for url in parts.names]
         db.executemany("INSERT OR IGNORE INTO refs VALUES (?, ?)", sorted(refs))
-        for obi in obis:
-            before = old.get(obi.id)
-            if before is not None:
-                _remove(db, before, obi)
+        _remove(db, kind, [gone(old[obi.id], obi) for obi in obis if obi.id in old])
 
     def _put_visits(self, db: sqlite3.Connection, visits: Sequence[Visited]) -> None:
         due = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, ?) ON CONFLICT (id) DO UPDATE SET due = excluded.due"
@@ -593,21 +591,20 @@ def _history(last: int | None, state: bytes | None, h: str | None) -> History:
     return History() if last is None else History((last,), (None if state is None else state.hex(),))
 
 
-def _remove(db: sqlite3.Connection, before: Obi, after: Obi) -> None:
-    """Removes the entries, versions and references that an obi no longer has, and files that were never visited and
-    that nothing names any more."""
-    own, old = (before.id, before.kind), gone(before, after)
-    tists = [(*own, tist) for tist in old.tists]
+def _remove(db: sqlite3.Connection, kind: Kind, olds: Sequence[Gone]) -> None:
+    """Removes the entries, versions, references and claims that obis no longer have, and files that were never visited
+    and that nothing names any more."""
+    tists = [(old.id, kind, tist) for old in olds for tist in old.tists]
     db.executemany("DELETE FROM entries WHERE id = ? AND kind = ? AND tist = ?", tists)
-    states = [(*own, bytes.fromhex(sha256)) for sha256 in old.versions]
+    states = [(old.id, kind, bytes.fromhex(sha256)) for old in olds for sha256 in old.versions]
     db.executemany("DELETE FROM versions WHERE id = ? AND kind = ? AND sha256 = ?", states)
-    db.executemany("DELETE FROM refs WHERE url = ? AND id = ?", [(url, before.id) for url in old.names])
+    db.executemany("DELETE FROM refs WHERE url = ? AND id = ?", [(url, old.id) for old in olds for url in old.names])
     db.executemany(
         "DELETE FROM mo WHERE id = ? AND due = 0 AND last IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM refs WHERE url = mo.id) AND NOT EXISTS (SELECT 1 FROM visits WHERE id = mo.id)",
-        [(url,) for url in sorted(old.names)]
-    )  # fmt: skip
-    claims = [(before.id, *key) for key in old.claims]
+        [(url,) for url in sorted({url for old in olds for url in old.names})],
+    )
+    claims = [(old.id, *key) for old in olds for key in old.claims]
     db.executemany("DELETE FROM claims WHERE id = ? AND tist = ? AND run = ?", claims)
 
 
