@@ -58,7 +58,7 @@ _name = attrgetter("name")
 
 def open_memory(config: Config, options: Options, catalogue: Catalogue) -> DirectoryMemory:
     """The memory of ReDIF_directory. One that cannot be used, or is not of this archive, is begun anew."""
-    path = config.work_path.parent / "reading.sqlite"
+    path = _path(config)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return DirectoryMemory(path, config, options, catalogue)
@@ -68,11 +68,26 @@ def open_memory(config: Config, options: Options, catalogue: Catalogue) -> Direc
         return DirectoryMemory(path, config, options, catalogue)
 
 
-class DirectoryMemory(Database):
-    """See the module's docstring. What is written counts from :meth:`keep` on; closing takes back what came after."""
+def memory_to_read(config: Config, options: Options, catalogue: Catalogue) -> DirectoryMemory | None:
+    """The same for a dry run, which writes nothing; None where it is of no use."""
+    try:
+        return DirectoryMemory(_path(config), config, options, catalogue, read_only=True)
+    except StorageFailed:
+        return None
 
-    def __init__(self, path: Path, config: Config, options: Options, catalogue: Catalogue) -> None:
-        super().__init__(path, _ROLE)
+
+def _path(config: Config) -> Path:
+    return config.work_path.parent / "reading.sqlite"
+
+
+class DirectoryMemory(Database):
+    """See the module's docstring. What is written counts from :meth:`keep` on; closing takes back what came after. One
+    that is ``read_only`` writes nothing; StorageFailed where it would be begun anew."""
+
+    def __init__(
+        self, path: Path, config: Config, options: Options, catalogue: Catalogue, *, read_only: bool = False
+    ) -> None:
+        super().__init__(path, _ROLE, create=not read_only, read_only=read_only)
         self._root, self._max_file, self._catalogue = config.data_path, config.max_template_file, catalogue
         self._counts = template_names(options.template_files)
         self._began = time.time_ns()
@@ -81,8 +96,9 @@ class DirectoryMemory(Database):
         self._digest = ""
         try:
             with self.translated():
-                self.connection.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {_SCHEMA}")
-                self.connection.execute("BEGIN IMMEDIATE")
+                if not read_only:
+                    self.connection.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {_SCHEMA}")
+                self.connection.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
                 about = {
                     "version": f"{_VERSION} {__version__}",
                     "root": f"{os.fsencode(self._root).hex()} {self._root.stat().st_dev}",
@@ -95,6 +111,8 @@ class DirectoryMemory(Database):
                 if options.reread or not same or self._about("run") not in known:
                     since = 0
                 if not now - config.reread_after < since <= now:
+                    if read_only:
+                        raise StorageFailed(f"{path}: {_ROLE.name} is of another reading")
                     self.connection.execute("DELETE FROM files")
                     self.connection.execute("DELETE FROM about")
                     self._tell(**about, since=str(now))
@@ -141,7 +159,7 @@ class DirectoryMemory(Database):
         """What was found in a file that was read, whole."""
         path = found.files[0].path if len(found.files) == 1 else b""
         status = self._pending.pop(os.fsdecode(path), None)
-        if status is not None:
+        if status is not None and not self.read_only:
             with self.translated():
                 self.connection.execute(
                     "INSERT OR REPLACE INTO files VALUES (?,?,?)", (path, status, msgspec.msgpack.encode(found))
@@ -183,6 +201,8 @@ class DirectoryMemory(Database):
 
     def keep(self, report: Report) -> None:
         """The run has merged the data set: what it has read counts from now on."""
+        if self.read_only:
+            return
         known = sorted(self._catalogue.data_sets(), key=lambda item: (item.tist, item.run))
         settled: dict[str, object] = {}
         if self._digest and _found_nothing_new(report, known):

@@ -28,7 +28,7 @@ from archec.gather.options import Options
 from archec.gather.phases import Phases
 from archec.gather.plan import due_files
 from archec.gather.received import received, sweep
-from archec.gather.remembered import DirectoryMemory, open_memory
+from archec.gather.remembered import DirectoryMemory, memory_to_read, open_memory
 from archec.gather.spool import Spool
 from archec.gather.visits import RunTime, run_time
 from archec.progress import Meter, Silent
@@ -283,7 +283,6 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
     chosen = choose(config, options.file, options.as_of, run)
     report = Report(run, chosen.tist, chosen.form, chosen.source, state="dry-run")
     with ExitStack() as stack:
-        source = stack.enter_context(_source(config, chosen, options))
         spool = stack.enter_context(_scratch(config, run))
         if known:
             next(read_batches(known[-1].path), None)  # refuses journals of another version, which no run would follow
@@ -292,8 +291,12 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
             catalogue = open_catalogue("sqlite:///catalogue.sqlite", base=spool.folder, create=True)
         stack.callback(catalogue.close)
         refuse_past(catalogue)
+        memory = None
+        if chosen.form == "directory" and options.file is None and (memory := memory_to_read(config, options, catalogue)):
+            stack.callback(memory.close)
+        source = stack.enter_context(_source(config, chosen, options, memory))
         archive = Archive(config, layout, catalogue)
-        phases = Phases(archive, DryCommitter(), spool, report, meter, options, RunTime(run))
+        phases = Phases(archive, DryCommitter(), spool, report, meter, options, RunTime(run), memory)
         phases.read_templates(chosen, source, dated=lambda chosen: None, dry=True)
         report.stored_bytes = 0
         if options.fetch:

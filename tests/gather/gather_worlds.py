@@ -23,7 +23,7 @@ HANDLES = (
 SPOILT = (b"", b"<!DOCTYPE html><html><body>Not found</body></html>\n", b"%PDF-1.4\n\0\0\0\n", b"\n \n")
 PLACES = ("arch.rdf", "seri.redif", "sss/1.rdf", "sss/2.redif", "ttt/1.rdf", "sss/sub/3.rdf")
 POINTS = (
-    *("store.mid-rename", "store.after-rename", "store.after-fsync-dir", "journal.after-write"),
+    *("store.mid-rename", "store.after-rename", "store.after-fsync-dir", "journal.after-append"),
     *("catalogue.before-write", "catalogue.after-write"),
 )
 LINK = -1

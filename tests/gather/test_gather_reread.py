@@ -12,14 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gather_support import archec_inline, change, make, run, template
+from gather_support import archec_inline, change, check, make, run, template
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.gather import remembered
+from archec.gather.options import Options
+from archec.gather.run import dry_run
+from archec.progress import Silent
 from archec.redif import source
+from archec.store import failpoints
+
+POINTS = (
+    ("store.mid-rename", 1), ("store.after-fsync-dir", 1), ("journal.after-append", 1), ("journal.after-append", 2),
+    ("journal.mid-append", 3), ("catalogue.before-write", 2), ("catalogue.after-write", 3),
+    ("journal.after-finish-rename", 1),
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -158,6 +168,48 @@ def test_everything_is_read_after_a_while_and_where_rules_change(config: Config,
     assert len(night(config, read)[1]) == 4
 
 
+def test_a_dry_run_reads_what_changed_only_and_remembers_nothing(config: Config, read: list[str]) -> None:
+    filled(config)
+    night(config, read)
+    write(config, "RePEc/aaa/sss/1.rdf", template("RePEc:aaa:sss:1", "News"))
+    for _ in range(2):
+        read.clear()
+        report = dry_run(config, Options(), Silent())
+        counts = {kind: count for kind, count in report.tobis.items() if count}
+        assert (counts, read) == ({"same": 4, "changed": 1, "lost": 1}, ["RePEc/aaa/sss/1.rdf"])
+    assert night(config, read)[0] == counts
+    night(config, read)
+    read.clear()
+    assert (dict(dry_run(config, Options(), Silent()).tobis)["same"], read) == (5, [])
+    read.clear()
+    dry_run(config, Options(reread=True), Silent())
+    assert len(read) == 3
+
+
+def test_a_run_that_is_killed_remembers_nothing_false(config: Config, read: list[str]) -> None:
+    """Wherever it dies: what the next run concludes is what a full reading would."""
+    filled(config)
+    night(config, read)
+    for number, (point, hits) in enumerate(POINTS):
+        write(config, f"RePEc/aaa/sss/{number % 3}.rdf", template(f"RePEc:aaa:sss:{number % 3}", f"News {number}"))
+        child = os.fork()
+        if not child:
+            try:
+                failpoints.arm(point, hits)
+                run(config, fetch=False)
+            finally:
+                os._exit(0)
+        assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), point
+        night(config, read)
+        before = newest(config)
+        assert night(config, read, reread=True)[0].keys() == {"same"}
+        assert newest(config) == before
+    assert all(title in str(archec_inline(config, "get", f"RePEc:aaa:sss:{n}").out) for n, title in enumerate(
+        ("News 6", "News 7", "News 5")
+    ))  # fmt: skip
+    check(config)
+
+
 # -- histories are those of a full reading ------------------------------------------------------------
 
 FILES = ("RePEc/aaa/sss/1.rdf", "RePEc/aaa/sss/2.rdf", "RePEc/bbb/sss/1.rdf", "RePEc/all/x.rdf")
@@ -211,6 +263,11 @@ def histories(config: Config) -> list[tuple[object, ...]]:
         for row in rows
         if row["collection"] == "mi"
     ]
+
+
+def newest(config: Config) -> dict[str, object]:
+    rows = [json.loads(line) for line in archec_inline(config, "dump").out.splitlines()]
+    return {row["id"]: row["s"][max(row["s"])] for row in rows if row["collection"] == "mi"}
 
 
 @pytest.mark.slow
