@@ -291,8 +291,9 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
             catalogue = open_catalogue("sqlite:///catalogue.sqlite", base=spool.folder, create=True)
         stack.callback(catalogue.close)
         refuse_past(catalogue)
-        memory = None
-        if chosen.form == "directory" and options.file is None and (memory := memory_to_read(config, options, catalogue)):
+        is_current = chosen.form == "directory" and options.file is None
+        memory = memory_to_read(config, options, catalogue) if is_current else None
+        if memory is not None:
             stack.callback(memory.close)
         source = stack.enter_context(_source(config, chosen, options, memory))
         archive = Archive(config, layout, catalogue)

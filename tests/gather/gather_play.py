@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,11 +39,11 @@ class Player:
         elif act.what == "kill" and number not in self.out:
             self._kill(act)
         elif act.what == "retract" and number in self.read - self.out:
-            retract(self.config, str(self._runs[number]), "it is not RePEc")
-            self.out.add(number)
+            self._retract(number)
+        elif act.what == "kill-retract" and number in self.read:
+            self._kill_retraction(act)
         elif act.what == "undo" and number in self.out:
-            retract(self.config, str(self._runs[number]), "it is", undo=True)
-            self.out.remove(number)
+            self._retract(number)
 
     def _gather(self, number: int, *, salvage: bool, resume: bool = False) -> None:
         options = {"complete": self.world.sets[number].complete, "accept": ["all"], "salvage": salvage}
@@ -55,21 +56,25 @@ class Player:
         self.read.add(number)
         self._runs.setdefault(number, report.run)
 
+    def _retract(self, number: int) -> None:
+        """Retracts a data set, or undoes that."""
+        retract(self.config, str(self._runs[number]), "it is not RePEc", undo=number in self.out)
+        self.out ^= {number}
+
     def _kill(self, act: Act) -> None:
-        """A gathering in another process, which dies by itself; or does not come so far, and ends."""
-        child = os.fork()
-        if not child:
-            try:
-                failpoints.arm(act.point, act.hits)
-                options = {"complete": self.world.sets[act.number].complete, "accept": ["all"]}
-                run(self.config, self.tarballs[act.number], **options)
-            finally:
-                os._exit(0)
-        status = os.waitpid(child, 0)[1]
-        if os.WIFSIGNALED(status):
-            assert os.WTERMSIG(status) == signal.SIGKILL
-            if act.resume:
-                self._resume(act.number)
+        options = {"complete": self.world.sets[act.number].complete, "accept": ["all"]}
+        if _dies(act, lambda: run(self.config, self.tarballs[act.number], **options)) and act.resume:
+            self._resume(act.number)
+
+    def _kill_retraction(self, act: Act) -> None:
+        """The next run finishes what was decided; that this one was, is seen by its repetition being refused."""
+        _dies(act, lambda: self._retract(act.number))
+        try:
+            self._retract(act.number)
+        except UsageError:
+            self.out ^= {act.number}
+            self._retract(act.number)
+            self._retract(act.number)
 
     def _resume(self, number: int) -> None:
         with suppress(UsageError):  # it died before its journal had a line, or after its last one
@@ -77,6 +82,20 @@ class Player:
 
     def believed(self) -> list[int]:
         return sorted(self.read - self.out)
+
+
+def _dies(act: Act, work: Callable[[], object]) -> bool:
+    """Work in another process, which dies by itself; or does not come so far, and ends."""
+    child = os.fork()
+    if not child:
+        try:
+            failpoints.arm(act.point, act.hits)
+            work()
+        finally:
+            os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    assert not os.WIFSIGNALED(status) or os.WTERMSIG(status) == signal.SIGKILL
+    return os.WIFSIGNALED(status)
 
 
 def play(folder: Path, world: World) -> None:

@@ -21,6 +21,8 @@ HANDLES = (
     "loose:1",
 )
 SPOILT = (b"", b"<!DOCTYPE html><html><body>Not found</body></html>\n", b"%PDF-1.4\n\0\0\0\n", b"\n \n")
+DIRECTORIES = ("", "/sss", "/sss/sub")
+"""Directories of an archive in whose place there may be a link."""
 PLACES = ("arch.rdf", "seri.redif", "sss/1.rdf", "sss/2.redif", "ttt/1.rdf", "sss/sub/3.rdf")
 POINTS = (
     *("store.mid-rename", "store.after-rename", "store.after-fsync-dir", "journal.after-append"),
@@ -64,6 +66,11 @@ class File:
     def place(self) -> str:
         return self.path.partition("/")[2]
 
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is a link in place of a directory."""
+        return not self.path.endswith((".rdf", ".redif"))
+
 
 @dataclass(frozen=True)
 class DataSet:
@@ -84,7 +91,8 @@ class DataSet:
 class Act(NamedTuple):
     """Something that is done with a data set, by its number: ``gather``, ``refused`` (a damaged one is gathered),
     ``salvage``, ``retract``, ``undo``; ``kill``: a gathering is killed at the ``hits``-th hit of a fail point, and
-    carried on with if ``resume``, else abandoned."""
+    carried on with if ``resume``, else abandoned; ``kill-retract``: a retraction, or its undoing, is killed so, and
+    repeated."""
 
     what: str
     number: int
@@ -175,8 +183,8 @@ def archives(one: DataSet) -> set[str]:
     """The archives' directories that were listed to their end."""
     if one.cut is not None:
         return set()
-    there = {file.place.split("/")[0] for file in one.files} | set(one.directories)
-    return there | ({*CODES, "all"} if one.complete else set())
+    there = {file.place.split("/")[0] for file in one.files if "/" in file.place} | set(one.directories)
+    return (there | ({*CODES, "all"} if one.complete else set())) - unreadable(one).keys()
 
 
 def unreadable(one: DataSet) -> dict[str, str]:
@@ -192,7 +200,9 @@ def unreadable(one: DataSet) -> dict[str, str]:
 
 def may_be_at(one: DataSet, place: str) -> bool:
     """Whether a template could be at its place although the data set does not show it there."""
-    return place.split("/")[0] not in archives(one) or place in unreadable(one)
+    parts = place.split("/")
+    above = {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
+    return parts[0] not in archives(one) or bool(above & unreadable(one).keys())
 
 
 def is_absent(one: DataSet, handle: str, place: str, before: Iterable[DataSet]) -> bool:
@@ -227,9 +237,15 @@ class World(NamedTuple):
     acts: list[Act]
 
 
+def some_path(chance: random.Random) -> str:
+    return f"RePEc/{chance.choice((*CODES, 'all'))}/{chance.choice(PLACES)}"
+
+
 def some_file(chance: random.Random) -> File:
-    code = chance.choice((*CODES, "all"))
-    path = f"RePEc/{code}/{chance.choice(PLACES)}"
+    path = some_path(chance)
+    code = path.split("/")[1]
+    if chance.random() < 0.05:
+        return File(f"RePEc/{code}{chance.choice(DIRECTORIES)}", spoilt=LINK)
     if chance.random() < 0.12:
         return File(path, spoilt=chance.choice((LINK, *range(len(SPOILT)))))
     own = [h for h in HANDLES if h.split(":")[1] == code] or list(HANDLES)
@@ -262,16 +278,16 @@ def change(files: list[File], chance: random.Random) -> None:
         return
     number = chance.randrange(len(files))
     file, what = files[number], chance.randrange(5)
-    if what == 0:
+    if what == 0 or file.is_directory:
         del files[number]
     elif what == 1:
         files[number] = File(file.path, spoilt=chance.choice((LINK, *range(len(SPOILT)))))
     elif what == 2:
-        files[number] = replace(file, path=some_file(chance).path)
+        files[number] = replace(file, path=some_path(chance))
     elif what == 3 and len(file.templates) > 1:
         files[number] = replace(file, templates=file.templates[1:])
     else:
-        files[number] = replace(some_file(chance), path=file.path)
+        files[number] = some_file(chance)
 
 
 def some_world(chance: random.Random) -> World:
@@ -301,6 +317,8 @@ def some_acts(chance: random.Random, sets: Sequence[DataSet], kills: float = 0.1
             acts.insert(chance.randint(len(acts) - 1, len(acts)), Act("retract", chance.choice(order)))
         if chance.random() < 0.2:
             acts.append(Act("undo", chance.choice(order)))
+        if chance.random() < kills:
+            acts.append(Act("kill-retract", chance.choice(order), chance.choice(POINTS), chance.randint(1, 3)))
     return [act for act in acts if act.what != "gather" or sets[act.number].cut is None]
 
 

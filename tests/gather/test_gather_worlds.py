@@ -61,13 +61,14 @@ def test_the_worlds_are_not_dull() -> None:
             kinds.update({"repeated"} if len(found) > len(set(found)) else ())
             kinds.update({"empty"} if not one.files else ())
             kinds.update({"link"} if any(f.spoilt == LINK for f in one.files) else ())
+            kinds.update({"directory"} if any(f.is_directory for f in one.files) else ())
             kinds.update({"spoilt"} if any(f.spoilt not in (None, LINK) for f in one.files) else ())
         days = [one.day for one in world.sets]
         kinds.update({"one date"} if len(days) > len(set(days)) else ())
         kinds.update(act.what for act in world.acts)
     assert kinds == {
         *("changed", "lost", "returned", "repeated", "empty", "link", "spoilt", "one date"),
-        *("gather", "refused", "salvage", "retract", "undo", "kill"),
+        *("gather", "refused", "salvage", "retract", "undo", "kill", "kill-retract", "directory"),
     }
 
 
