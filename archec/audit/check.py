@@ -16,8 +16,10 @@ from archec.archive.ledger import left_parts
 from archec.audit.comparison import Comparison, Differences, report_differences
 from archec.audit.descriptor import write_notice, wrong_notice
 from archec.audit.disk import MOST, DiskName, judge, report_unknown_files, under_way, walk
+from archec.audit.expected import Amount, amount_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
-from archec.audit.journals import KEPT, Journals, check_names, size_of
+from archec.audit.journals import KEPT, Ends, Journals, check_names, size_of
+from archec.audit.memory import Structure, remember_structure
 from archec.audit.opening import Audited
 from archec.audit.quarantine import set_aside
 from archec.audit.refold import compare_whole
@@ -86,7 +88,9 @@ def check(
         report(finding)
 
     with closing(Comparison(archive.layout, archive.config.work_path)) as comparison:
-        _Check(archive, meter, reported, fix, quick, comparison, summary).go()
+        look = _Check(archive, meter, reported, fix, quick, comparison, summary)
+        look.go()
+    remember_structure(archive.config, Structure(quick, int(time.time()), summary.tally.wrong), look.named)
     summary.seconds = time.monotonic() - began
     return summary
 
@@ -115,7 +119,7 @@ class _Check:
     ``tists`` those at which obis are noted (``open_tists``: by a run that has not finished), ``unread`` whether a
     journal is missing or cannot be read to its end, ``unlisted`` the directories that cannot be listed. ``stray`` is
     what lies where no obi does, ``judged`` what is wrong with links, special files and modes, both by path: told when
-    it is known what journals name.
+    it is known what journals name; ``named`` is how much each finished journal names.
     """
 
     archive: Audited
@@ -133,6 +137,7 @@ class _Check:
     unlisted: set[str] = field(default_factory=set)
     stray: dict[str, Finding] = field(default_factory=dict)
     judged: dict[str, Finding] = field(default_factory=dict)
+    named: dict[int, tuple[Amount, Ends]] = field(default_factory=dict)
 
     def go(self) -> None:
         layout, catalogue = self.archive.layout, self.archive.catalogue
@@ -225,12 +230,15 @@ class _Check:
         self.meter.phase("reading journals", sum(map(size_of, files)) or None)
         done = behind = 0
         for journal in files:
-            path = f"{RUNS}/{journal.path.name}"
+            path, named = f"{RUNS}/{journal.path.name}", Amount()
             for batch in reader.batches(journal):
+                named += amount_of(list(filter(names_something, batch.lines)))
                 followed = self.archive.followed(journal.tist, batch.n)
                 behind += not followed
                 self._lines(journal, path, batch, followed=followed)
                 self.meter.at(done + min(batch.offset, size_of(journal)), f"{self.summary.lines:,} lines")
+            if journal.finished and journal.tist in reader.ends:
+                self.named[journal.tist] = named, reader.ends[journal.tist]
             torn = reader.torn.get(path, 0)
             if torn > 0 and not at_work:
                 self.report(Finding("journal-torn", path, f"its last {torn} bytes are not a whole batch"))

@@ -32,6 +32,7 @@ _NEW_TEMPLATE = re.compile(
 """A template that was new or had changed: by far the most lines, and four times as fast as parsing them. It matches
 what the journal's encoder writes and nothing else: keys in that order, an id without escapes, one entry, which is of
 the version beside it. Any other line is parsed, so a line that it does not match costs time only."""
+_SIZE = re.compile(rb'"version":\{"sha256":"[0-9a-f]{64}","md5":"[0-9a-f]{32}","size":([0-9]{1,18})')
 _OBI = b'{"type":"obi"'
 _TOBI = "RePEc:"
 _SCAN_SLACK = 2000
@@ -77,6 +78,27 @@ def names_something(line: bytes) -> bool:
     """Whether a line may put entries into a history, or bytes on the disk. Cheap; also true for lines that only state a
     loss."""
     return line.startswith(_OBI) and (b'"put":{"' in line or b'"kept":{' in line)
+
+
+class Amount(NamedTuple):
+    """So many lines that name something, and the bytes of what they name."""
+
+    objects: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: object) -> Amount:
+        """Both together."""
+        return Amount(self[0] + other[0], self[1] + other[1]) if isinstance(other, Amount) else NotImplemented
+
+    def __sub__(self, other: Amount) -> Amount:
+        """The rest."""
+        return Amount(max(0, self.objects - other.objects), max(0, self.bytes - other.bytes))
+
+
+def amount_of(lines: Collection[bytes]) -> Amount:
+    """How much these lines name, each of which names something."""
+    sizes = (found[1] for line in lines if (found := _SIZE.search(line)) is not None)
+    return Amount(len(lines), sum(map(int, sizes)))
 
 
 def statement_of(line: bytes, where: str) -> Statement | None:

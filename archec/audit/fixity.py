@@ -18,8 +18,10 @@ from archec.archive.conclusions import evidence_of
 from archec.archive.evidence import Evidence
 from archec.audit.disk import judge
 from archec.audit.expected import (
+    Amount,
     Entry,
     Objection,
+    amount_of,
     entry_at,
     histories,
     is_claimed,
@@ -270,19 +272,25 @@ class Tools(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Lines of batches ``first`` to ``last`` of the journal at ``path`` (relative); the last of them may go on in the
-    next chunk unless ``whole``. ``end``: a finished journal ends here. ``compare``: the catalogue has followed the
-    journal so far. ``weight`` is about how much work it is, a small file counting 1."""
+    """The lines ``first`` to ``last`` of those in the journal at ``path`` (relative) that name something, which are in
+    the batches of ``where``. ``end``: a finished journal ends here. ``compare``: the catalogue has followed the journal
+    so far. ``weight`` is about how much work it is, a small file counting 1."""
 
     path: str
     run: int
     first: int
     last: int
-    whole: bool
+    where: str
     end: bool
     compare: bool
     lines: list[bytes]
     weight: int
+
+    def cut(self, most: int) -> Chunk:
+        """At most so many of its lines."""
+        if len(self.lines) <= most:
+            return self
+        return self._replace(last=self.first + most - 1, lines=self.lines[:most], end=False)
 
 
 class Seen(NamedTuple):
@@ -309,16 +317,20 @@ def inspectors(tools: Tools, inspector: Inspector, workers: int) -> Pool[Chunk, 
 
 
 def chunks_of(part: Part, archive: Audited, reader: Journals, memory: Memory) -> Iterator[Chunk]:
-    """The lines of a part that name files, in chunks that are about as much work."""
+    """The lines of a part that name something, in chunks that are about as much work."""
     journal = part.journal
     path = f"{RUNS}/{journal.path.name}"
     gathered = _Gathered(path, journal.tist, part.first)
-    named = 0
-    for batch in reader.batches(journal, part.last):
+    named = Amount()
+    for batch in reader.batches(journal):
         lines = list(filter(names_something, batch.lines))
-        named += len(lines)
-        if batch.n >= part.first:
-            yield from gathered.add(batch, lines, compare=archive.followed(journal.tist, batch.n))
+        first, last = max(0, part.first - 1 - named.objects), len(lines)
+        if part.last is not None:
+            last = max(0, part.last - named.objects)
+        yield from gathered.add(batch, lines[first:last], compare=archive.followed(journal.tist, batch.n))
+        named += amount_of(lines)
+        if part.last is not None and named.objects >= part.last:
+            break
     end = part.last is None and journal.finished and path not in reader.unread
     if end:
         memory.know_journal(journal.tist, named, reader.ends[journal.tist])
@@ -329,36 +341,38 @@ class _Gathered:
     """Lines on their way to a chunk."""
 
     def __init__(self, path: str, run: int, first: int) -> None:
-        self._path, self._run = path, run
-        self._first, self._last = first, first - 1
+        self._path, self._run, self._first = path, run, first
         self._lines: list[bytes] = []
+        self._batches: list[int] = []
         self._weight = 0
         self._compare = True
 
     def add(self, batch: JournalBatch, lines: Sequence[bytes], *, compare: bool) -> Iterator[Chunk]:
-        """Adds the lines of the next batch; gives chunks that are full."""
-        if self._last >= self._first and compare != self._compare:
-            yield self._chunk(batch.n)
-        self._compare, self._last = compare, batch.n
+        """Adds lines of the next batch; gives chunks that are full."""
+        if self._lines and compare != self._compare:
+            yield self._chunk()
+        self._compare = compare
         for line in lines:
             if self._weight >= _WEIGHT:
-                yield self._chunk(batch.n, whole=False)
+                yield self._chunk()
+            self._batches = [*self._batches[:1], batch.n]
             self._lines.append(line)
             self._weight += _FOBI_WEIGHT if line.startswith(_FOBI) else 1
         if self._weight >= _WEIGHT // 2:
-            yield self._chunk(batch.n + 1)
+            yield self._chunk()
 
     def rest(self, *, end: bool) -> Iterator[Chunk]:
         """The last chunk, if there is anything to say; ``end``: it is the end of a finished journal."""
-        if end or self._last >= self._first:
-            yield self._chunk(self._last + 1, end=end)
+        if end or self._lines:
+            yield self._chunk(end=end)
 
-    def _chunk(self, following: int, *, whole: bool = True, end: bool = False) -> Chunk:
-        """What was gathered, as a chunk; the next one begins with batch ``following``."""
+    def _chunk(self, *, end: bool = False) -> Chunk:
+        last = self._first + len(self._lines) - 1
+        where = "batch " + " to ".join(str(n) for n in sorted(set(self._batches)))
         chunk = Chunk(
-            self._path, self._run, self._first, self._last, whole, end, self._compare, self._lines, self._weight
+            self._path, self._run, self._first, last, where, end, self._compare, self._lines, self._weight
         )
-        self._lines, self._first, self._weight = [], following, 0
+        self._lines, self._batches, self._first, self._weight = [], [], last + 1, 0
         return chunk
 
 
@@ -383,10 +397,9 @@ def inspect(chunk: Chunk, inspector: Inspector, tools: Tools) -> Seen:
     """Reads all that a chunk names, and compares."""
     findings: list[tuple[Entry | None, Finding]] = []
     entries: list[Entry] = []
-    where = f"batch {chunk.first}" + (f" to {chunk.last}" if chunk.last > chunk.first else "")
     for line in chunk.lines:
         try:
-            statement = statement_of(line, where)
+            statement = statement_of(line, chunk.where)
         except CorruptJournal as error:
             findings.append((None, Finding("journal-line", chunk.path, error.message)))
             continue

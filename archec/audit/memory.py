@@ -7,30 +7,36 @@ beginning to their end, so one time for each journal and a cursor say what was c
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from archec.audit.expected import Entry
+from archec.audit.expected import Amount, Entry
 from archec.audit.findings import Finding, Reporter
 from archec.audit.journals import Ends
 from archec.config import Config
 from archec.errors import StorageFailed
 from archec.sqlite import Database, Role, unwritable
 from archec.store.durable import storage_errors
-from archec.store.journal_reader import JournalFile
+from archec.store.journal_reader import JournalFile, journals
+from archec.store.layout import Layout
 
 _APPLICATION = 0x61726669
-_VERSION = 3
+_VERSION = 4
 _ROLE = Role("the memory of checks", StorageFailed, "move it away: checking then starts over")
 _PAGE = 500
 _SCHEMA = """
 CREATE TABLE checked (
-    run INTEGER PRIMARY KEY, whole INTEGER NOT NULL, cursor INTEGER NOT NULL, since INTEGER NOT NULL
+    run INTEGER PRIMARY KEY, whole INTEGER NOT NULL, cursor INTEGER NOT NULL, since INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
 );
 CREATE TABLE journal (
-    run INTEGER PRIMARY KEY, files INTEGER NOT NULL, prev TEXT NOT NULL, head TEXT NOT NULL, batches INTEGER NOT NULL
+    run INTEGER PRIMARY KEY, objects INTEGER NOT NULL, bytes INTEGER NOT NULL, prev TEXT NOT NULL, head TEXT NOT NULL,
+    batches INTEGER NOT NULL
 );
+CREATE TABLE structure (quick INTEGER PRIMARY KEY, at INTEGER NOT NULL, wrong INTEGER NOT NULL);
 CREATE TABLE bad (
     tist INTEGER, id TEXT, sha256 TEXT NOT NULL, size INTEGER NOT NULL, target TEXT NOT NULL, md5 TEXT NOT NULL,
     code TEXT NOT NULL, run INTEGER NOT NULL, seen INTEGER NOT NULL, PRIMARY KEY (tist, id)
@@ -39,13 +45,15 @@ CREATE TABLE bad (
 
 
 class Checked(NamedTuple):
-    """How far a journal was checked: batches 1 to ``cursor`` at ``since`` or later, those after them at ``whole`` or
-    later (tists; 0: never). Once its end is reached, ``whole`` is the time of all of it, and ``cursor`` is 0."""
+    """How far a journal was checked: of the objects that it names 1 to ``cursor``, which have so many ``bytes``, at
+    ``since`` or later, those after them at ``whole`` or later (tists; 0: never). Once its end is reached, ``whole`` is
+    the time of all of it, and ``cursor`` is 0."""
 
     run: int
     whole: int = 0
     cursor: int = 0
     since: int = 0
+    bytes: int = 0
 
     @property
     def oldest(self) -> int:
@@ -54,7 +62,7 @@ class Checked(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The batches ``first`` to ``last`` (None: the end) of a journal, last checked ``at``."""
+    """The objects ``first`` to ``last`` (None: the end) that a journal names, last checked ``at``."""
 
     journal: JournalFile
     first: int
@@ -88,26 +96,89 @@ def memory_path(config: Config) -> Path:
     return config.work_path.parent / "fixity.sqlite"
 
 
+class Structure(NamedTuple):
+    """A check of the structure, ``quick`` or whole: at which tist, and how much was wrong."""
+
+    quick: bool
+    at: int
+    wrong: int
+
+
+PERIODS = (30, 90, 365)
+"""Days within which it is told how much was checked."""
+
+
 class Fixity(NamedTuple):
-    """The tist of the oldest check that still counts (None: nothing was checked; what came into the archive since the
-    last check has none), and the number of entries known to be bad."""
+    """What is remembered of an archive's checks: the tist of the oldest one that still counts (None: nothing was
+    checked), and the number of entries known to be bad. ``whole`` is how much the journals name, ``within`` how much of
+    that was checked within so many days, ``never`` how much never; ``uncounted`` journals have come since these were
+    read last, and are in none of them. ``structures`` are the last checks of the structure. ``damaged`` is why what was
+    remembered cannot be read; empty where it can."""
 
     oldest: int | None = None
     bad: int = 0
     damaged: str = ""
-    """Why what was remembered cannot be read; empty where it can."""
+    whole: Amount = Amount()
+    within: tuple[tuple[int, Amount], ...] = ()
+    never: Amount = Amount()
+    uncounted: int = 0
+    structures: tuple[Structure, ...] = ()
+
+    def as_value(self) -> dict[str, Any]:
+        """As JSON values."""
+        value = self._asdict()
+        amounts = {str(days): amount for days, amount in self.within} | {"never": self.never, "whole": self.whole}
+        value["within"] = {name: amount._asdict() for name, amount in amounts.items() if name.isdigit()}
+        value |= {name: amounts[name]._asdict() for name in ("whole", "never")}
+        value["structures"] = [one._asdict() for one in self.structures]
+        return value
 
 
-def fixity(config: Config) -> Fixity:
-    """What is remembered of an archive's checks."""
-    path = memory_path(config)
+def fixity(config: Config, now: int | None = None) -> Fixity:
+    """What is remembered of an archive's checks, as of ``now``."""
+    path, runs = memory_path(config), {journal.tist for journal in journals(Layout(config.store_path))}
     if not path.exists():
-        return Fixity()
+        return Fixity(uncounted=len(runs))
     try:
         with Memory(path, read_only=bool(unwritable(path))) as memory:
-            return Fixity(memory.oldest(), memory.count_bad())
+            return _fixity(memory, runs, int(time.time()) if now is None else now)
     except StorageFailed as error:
-        return Fixity(damaged=error.message)
+        return Fixity(damaged=error.message, uncounted=len(runs))
+
+
+def _fixity(memory: Memory, runs: Set[int], now: int) -> Fixity:
+    checked, known = memory.checked(), memory.journals()
+    checks: list[tuple[int, Amount]] = []
+    for run in runs:
+        row = checked.get(run, Checked(run))
+        begun = Amount(row.cursor, row.bytes)
+        checks.append((row.since, begun))
+        if run in known:
+            checks.append((row.whole, known[run][0] - begun))
+
+    def amount(of: Iterable[Amount]) -> Amount:
+        return sum(of, Amount())
+
+    within = tuple((days, amount(some for at, some in checks if at >= now - days * 86400)) for days in PERIODS)
+    whole, never = amount(some for _, some in checks), amount(some for at, some in checks if not at)
+    structures = tuple(memory.structures())
+    return Fixity(
+        memory.oldest(), memory.count_bad(), "", whole, within, never, len(runs - known.keys()), structures
+    )
+
+
+def remember_structure(config: Config, structure: Structure, named: Mapping[int, tuple[Amount, Ends]]) -> None:
+    """Remembers a check of the structure, and how much finished journals name; nothing where that cannot be written,
+    or is damaged, which the next verification tells."""
+    path = memory_path(config)
+    if unwritable(path):
+        return
+    with suppress(StorageFailed), Memory(path) as memory:
+        known = memory.journals()
+        for run, (amount, ends) in named.items():
+            if run not in known:
+                memory.know_journal(run, amount, ends)
+        memory.structure_checked(structure)
 
 
 def open_memory(path: Path, report: Reporter) -> Memory:
@@ -176,41 +247,53 @@ class Memory(Database):
 
     def checked(self) -> dict[int, Checked]:
         """How far each journal was checked, by run."""
-        return {row[0]: Checked(*row) for row in self.fetch("SELECT run, whole, cursor, since FROM checked")}
+        return {row[0]: Checked(*row) for row in self.fetch("SELECT run, whole, cursor, since, bytes FROM checked")}
 
     def oldest(self) -> int | None:
         """The tist of the oldest check of what was ever checked; None where nothing was."""
         return min((checked.oldest for checked in self.checked().values()), default=None)
 
-    def advance(self, run: int, first: int, last: int, at: int, *, end: bool) -> None:
-        """The batches ``first`` to ``last`` of a run have been checked at ``at``.
+    def advance(self, run: int, first: int, last: int, at: int, *, end: bool, size: int = 0) -> None:
+        """The objects ``first`` to ``last`` of a run, ``size`` bytes of them, have been checked at ``at``.
 
         ``end``: they are the last ones of a finished journal. Where they do not continue what was checked before,
-        they are a new round over the journal, which begins with batch 1.
+        they are a new round over the journal, which begins with its first one.
         """
         with self.transaction() as db:
-            rows = db.execute("SELECT run, whole, cursor, since FROM checked WHERE run = ?", (run,)).fetchall()
+            rows = db.execute("SELECT run, whole, cursor, since, bytes FROM checked WHERE run = ?", (run,)).fetchall()
             known = Checked(*rows[0]) if rows else Checked(run)
-            since = known.since if known.cursor and first == known.cursor + 1 else at
-            new = Checked(run, since) if end else known._replace(cursor=last, since=since)
-            db.execute("REPLACE INTO checked VALUES (?, ?, ?, ?)", new)
+            going_on = bool(known.cursor) and first == known.cursor + 1
+            since, size = (known.since, known.bytes + size) if going_on else (at, size)
+            new = Checked(run, since) if end else known._replace(cursor=last, since=since, bytes=size)
+            db.execute("REPLACE INTO checked VALUES (?, ?, ?, ?, ?)", new)
 
     def complete(self, at: int) -> None:
         """Everything was checked at ``at`` or later. What is not known to be the end of its journal stays open."""
         with self.transaction() as db:
-            db.execute("UPDATE checked SET whole = ?, cursor = 0, since = 0 WHERE whole > 0", (at,))
+            db.execute("UPDATE checked SET whole = ?, cursor = 0, since = 0, bytes = 0 WHERE whole > 0", (at,))
 
     # -- journals ---------------------------------------------------------------------------------
 
-    def journals(self) -> dict[int, tuple[int, Ends]]:
-        """Of finished journals that were read to their end: about how many files they name, and their ends."""
-        rows = self.fetch("SELECT run, files, prev, head, batches FROM journal")
-        return {run: (files, Ends(*ends)) for run, files, *ends in rows}
+    def journals(self) -> dict[int, tuple[Amount, Ends]]:
+        """Of finished journals that were read to their end: how much they name, and their ends."""
+        rows = self.fetch("SELECT run, objects, bytes, prev, head, batches FROM journal")
+        return {run: (Amount(objects, size), Ends(*ends)) for run, objects, size, *ends in rows}
 
-    def know_journal(self, run: int, files: int, ends: Ends) -> None:
-        """A finished journal names about so many files, and has these ends."""
+    def know_journal(self, run: int, named: Amount, ends: Ends) -> None:
+        """A finished journal names so much, and has these ends."""
         with self.transaction() as db:
-            db.execute("REPLACE INTO journal VALUES (?, ?, ?, ?, ?)", (run, files, *ends))
+            db.execute("REPLACE INTO journal VALUES (?, ?, ?, ?, ?, ?)", (run, *named, *ends))
+
+    # -- the structure ----------------------------------------------------------------------------
+
+    def structure_checked(self, structure: Structure) -> None:
+        """The structure was checked, whole or ``quick``."""
+        with self.transaction() as db:
+            db.execute("REPLACE INTO structure VALUES (?, ?, ?)", structure)
+
+    def structures(self) -> list[Structure]:
+        """The last whole check of the structure, and the last quick one."""
+        return [Structure(bool(row[0]), *row[1:]) for row in self.fetch("SELECT quick, at, wrong FROM structure")]
 
     def forget_run(self, run: int) -> None:
         """Forgets all of a run: its journal is another one now, or has gone."""

@@ -14,7 +14,7 @@ from archec.archive.follow import not_of_this_store
 from archec.audit.comparison import KEY, PartitionedDiff
 from archec.audit.descriptor import write_notice, wrong_notice
 from archec.audit.disk import MOST, known_tists, report_unknown_files, under_way, walk
-from archec.audit.expected import key_of, names_something
+from archec.audit.expected import Amount, amount_of, key_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.fixity import Chunk, Inspector, ReadPace, Seen, Tools, chunks_of, inspectors
 from archec.audit.journals import KEPT, Journals
@@ -179,10 +179,10 @@ class _Verification:
     def _pass(self) -> None:
         """Checks what was not checked at or after ``now``, least recently checked first, until the scope is used up.
 
-        At least one batch is checked, so that every call gets on; none where the share is 0.
+        Something is checked, so that every call gets on; nothing where the share is 0.
         """
         files, share = journals(self.archive.layout), self.scope.share
-        counted = {run: named for run, (named, _) in self.memory.journals().items()}
+        counted = {run: named.objects for run, (named, _) in self.memory.journals().items()}
         if share is not None:
             counted |= self._survey([journal for journal in files if journal.tist not in counted])
         total = self._total(files, counted)
@@ -200,12 +200,14 @@ class _Verification:
         named = 0
         with inspectors(tools, self.inspector, count) as workers, closing(chunks):
             for chunk in chunks:
+                if most is not None:
+                    chunk = chunk.cut(most - named)
                 named += len(chunk.lines)
                 workers.submit(chunk, chunk.weight)
                 for done in workers.results(at_most=_AHEAD * count):
                     self._take(done.item, done.result(_HINT))
                 late = deadline is not None and time.monotonic() >= deadline
-                if chunk.whole and (late or (most is not None and named >= most)):
+                if late or (most is not None and named >= most):
                     break
             for done in workers.results(at_most=0):
                 self._take(done.item, done.result(_HINT))
@@ -216,8 +218,10 @@ class _Verification:
         counted: dict[int, int] = {}
         for number, journal in enumerate(files):
             self.meter.at(number)
-            named = sum(sum(map(names_something, batch.lines)) for batch in self.reader.batches(journal))
-            counted[journal.tist] = named
+            named = Amount()
+            for batch in self.reader.batches(journal):
+                named += amount_of(list(filter(names_something, batch.lines)))
+            counted[journal.tist] = named.objects
             if journal.finished and journal.tist in self.reader.ends:
                 self.memory.know_journal(journal.tist, named, self.reader.ends[journal.tist])
         return counted
@@ -242,9 +246,9 @@ class _Verification:
                 self.memory.remember_bad(Bad(entry, finding.code, chunk.run, 0 if self.repair else self.now))
                 if self.repair is None:
                     self._report(finding)
-        last = chunk.last if chunk.whole else chunk.last - 1
-        if last >= chunk.first or chunk.end:
-            self.memory.advance(chunk.run, chunk.first, last, self.now, end=chunk.end)
+        if chunk.last >= chunk.first or chunk.end:
+            size = amount_of(chunk.lines).bytes
+            self.memory.advance(chunk.run, chunk.first, chunk.last, self.now, end=chunk.end, size=size)
         self.meter.at(self.summary.files, f"{human_size(self.summary.read)}, run {chunk.run}")
 
     # -- repairing --------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from archec.audit.memory import fixity
 from archec.cli.common import config_option, json_option, opened, output_option
 from archec.errors import UsageError
 from archec.monitor.page import Account, page
@@ -44,7 +45,8 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
         rows = coverage_by_archive(archive.catalogue, meter)
         waiting = tuple(held_back(archive.catalogue))
         filesets = coverage_of_filesets(archive.catalogue)
-        account = Account(archive.config.name, int(time.time()), view, series, tuple(rows), waiting, filesets)
+        now, checks = int(time.time()), fixity(archive.config)
+        account = Account(archive.config.name, now, view, series, tuple(rows), waiting, checks, filesets)
     if as_json:
         echo_json(account.as_value())
     if output is not None:

@@ -55,7 +55,7 @@ def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     yield "due", _due(found)
     yield from _hosts(found)
     yield from _held_back(found.held_back)
-    yield "fixity", _fixity(found)
+    yield from _fixity(found)
     if found.refused:
         yield "catalogue", f"the database did not take {found.refused:,} documents: archec check"
 
@@ -118,9 +118,21 @@ def _disk(disk: DiskSpace, min_free: float) -> str:
     return f"{human_size(disk.free)} free of {human_size(disk.size)} ({disk.free / disk.size:.0%}){inodes}{low}"
 
 
-def _fixity(found: ArchiveStatus) -> str:
+def _fixity(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     fixity = found.fixity
     if fixity.damaged:
-        return f"what was checked is not known: {fixity.damaged}; archec verify starts over"
+        yield "fixity", f"what was checked is not known: {fixity.damaged}; archec verify starts over"
+        return
     oldest = f"the oldest check is of {iso(fixity.oldest)}" if fixity.oldest is not None else "nothing was checked yet"
-    return oldest + (f"; {fixity.bad:,} entries are BAD: archec verify" if fixity.bad else "")
+    yield "fixity", oldest + (f"; {fixity.bad:,} entries are BAD: archec verify" if fixity.bad else "")
+    if fixity.whole.objects:
+        parts = (f"{some.objects / fixity.whole.objects:.1%} within {days} days" for days, some in fixity.within)
+        never = f"{fixity.never.objects:,} objects ({human_size(fixity.never.bytes)}) never"
+        yield "", f"of {fixity.whole.objects:,} objects {', '.join(parts)}; {never}"
+    if fixity.uncounted:
+        yield "", f"{fixity.uncounted:,} journals are not counted there yet: archec check"
+    if not fixity.structures:
+        yield "structure", "not checked yet: archec check"
+    for one in fixity.structures:
+        wrong = f"{one.wrong:,} WRONG" if one.wrong else "nothing wrong"
+        yield "structure", f"{'quick' if one.quick else 'whole'} check {iso(one.at)}: {wrong}"

@@ -43,6 +43,18 @@ def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
     if status.fixity.oldest is not None:
         oldest = status.fixity.oldest
         _gauge(to, "archec_oldest_fixity_check_time_seconds", "The oldest check that counts.", oldest)
+    amounts = {f"{days}d": some for days, some in status.fixity.within}
+    amounts |= {"never": status.fixity.never, "all": status.fixity.whole}
+    objects = {checked: float(some.objects) for checked, some in amounts.items()}
+    _gauges(to, "archec_fixity_objects", "Objects by when their bytes were checked last.", "checked", objects)
+    sizes = {checked: float(some.bytes) for checked, some in amounts.items()}
+    _gauges(to, "archec_fixity_bytes", "Their bytes.", "checked", sizes)
+    uncounted = status.fixity.uncounted
+    _gauge(to, "archec_fixity_journals_uncounted", "Journals whose objects are not among them.", uncounted)
+    times = {"quick" if one.quick else "whole": float(one.at) for one in status.fixity.structures}
+    _gauges(to, "archec_last_check_time_seconds", "The last check of the structure.", "scope", times)
+    wrong = {"quick" if one.quick else "whole": float(one.wrong) for one in status.fixity.structures}
+    _gauges(to, "archec_last_check_wrong", "What it found wrong.", "scope", wrong)
     _gauge(to, "archec_catalogue_refused", "Documents that the database did not take.", status.refused)
     _gauge(to, "archec_fixity_bad", "Entries that are known to be bad.", status.fixity.bad)
     return to

@@ -8,11 +8,12 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from archec import __version__
 from archec.archive.hosts import HostFigures
+from archec.audit.memory import Fixity
 from archec.monitor.plots import KINDS, Series, coverage_plot, growth_plot, hosts_plot, incidences_plot
 from archec.monitor.runs import SHOWN, RunView
 from archec.monitor.status import HeldBack
@@ -36,7 +37,8 @@ figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; } figcapt
 @dataclass(frozen=True, slots=True)
 class Account:
     """What a page shows: of the archive ``name`` at the tist ``now``, one run, and all runs up to it.
-    ``held_back`` are the losses that await a decision now; ``filesets`` are the figures of all of them together."""
+    ``held_back`` are the losses that await a decision now; ``fixity`` is what was checked when; ``filesets`` are the
+    figures of all of them together."""
 
     name: str
     now: int
@@ -44,6 +46,7 @@ class Account:
     series: Series
     coverage: tuple[CoverageRow, ...]
     held_back: tuple[HeldBack, ...] = ()
+    fixity: Fixity = field(default_factory=Fixity)
     filesets: CoverageRow | None = None
 
     @property
@@ -66,6 +69,7 @@ class Account:
             "coverage": [asdict(row) for row in self.coverage],
             "filesets": asdict(self.filesets) if self.filesets is not None else None,
             "held_back": [asdict(item) for item in self.held_back],
+            "fixity": self.fixity.as_value(),
         }
 
 
@@ -107,6 +111,7 @@ def _sections(account: Account) -> Iterator[str]:
         yield "<h2>Losses that await a decision</h2>"
         rows = ((item.run, item.archive, item.losses) for item in account.held_back)
         yield _table(("run", "archive or host", "losses"), rows)
+    yield from _fixity(account.fixity)
     yield "<h2>Coverage by archive</h2>"
     if account.coverage:
         shown = account.coverage[:_MOST_BARS]
@@ -152,6 +157,19 @@ def _run(run: RunView) -> Iterator[str]:
             ((p.get("path"), p.get("line"), p.get("code"), p.get("message")) for p in problems if isinstance(p, dict)),
         )
         yield "</details>"
+
+
+def _fixity(fixity: Fixity) -> Iterator[str]:
+    yield "<h2>Fixity</h2>"
+    whole = fixity.whole
+    rows: list[tuple[object, ...]] = [
+        (name, some.objects, f"{some.objects / whole.objects:.1%}" if whole.objects else "", human_size(some.bytes))
+        for name, some in (
+            *((f"within {days} days", some) for days, some in fixity.within), ("never", fixity.never), ("all", whole)
+        )
+    ]  # fmt: skip
+    yield _table(("checked", "objects", "share", "size"), rows)
+    yield f"<p>Entries known to be bad: {fixity.bad:,}. Journals not counted here yet: {fixity.uncounted:,}.</p>"
 
 
 def _hosts(account: Account) -> Iterator[str]:

@@ -91,7 +91,7 @@ class ArchiveStatus:
         value = asdict(self)
         value["time"] = iso(self.now)
         value["obis"] = self.obis._asdict()
-        value["fixity"] = self.fixity._asdict()
+        value["fixity"] = self.fixity.as_value()
         value["newest"] = self.newest.as_value() if self.newest is not None else None
         value["last"] = self.last.as_value() if self.last is not None else None
         value["success"] = self.success.run if self.success is not None else None
@@ -125,7 +125,7 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
         held_back=tuple(held_back(archive.catalogue)),
         disk=_disk(archive.layout),
         min_free=config.min_free,
-        fixity=fixity(config),
+        fixity=fixity(config, moment),
         refused=len(archive.catalogue.refused()),
     )
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from archec.audit import expected
 from archec.audit.comparison import KEY, PartitionedDiff
-from archec.audit.expected import Entry, Statement, key_of, statement_of
+from archec.audit.expected import Amount, Entry, Statement, key_of, statement_of
 from archec.audit.fixity import ReadPace
 from archec.audit.journals import Ends
 from archec.audit.memory import Bad, Checked, Memory, Part, parts_of
@@ -94,8 +94,9 @@ def test_bad_entries(tmp_path: Path) -> None:
         assert memory.seen_bad(4, "RePEc:a:b:4") == 100
     with Memory(tmp_path / "new" / "fixity.sqlite") as memory:
         assert memory.count_bad() == 1199
-        memory.know_journal(9, 1200, Ends("0" * 64, "1" * 64, 4))
-        assert memory.journals() == {9: (1200, Ends("0" * 64, "1" * 64, 4))}
+        known = Amount(1200, 6000), Ends("0" * 64, "1" * 64, 4)
+        memory.know_journal(9, *known)
+        assert memory.journals() == {9: known}
         memory.forget_run(9)
         assert (memory.count_bad(), memory.journals(), memory.runs()) == (0, {}, set())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, tree, verified
 from gather_site import Site, pdf
-from gather_support import Member, archec_cli, killing, make, run, start_cli, tarball, template, until
+from gather_support import Member, archec_cli, archec_inline, killing, make, run, start_cli, tarball, template, until
 
 from archec.archive.budget import Budget
 from archec.audit import fixity as fixity_module
@@ -55,6 +55,37 @@ def test_goes_on_where_it_stopped(world: World) -> None:
     assert max(max(row.whole, row.since) for row in again.values()) > max(row.whole for row in rows.values())
     assert verified(world)[0].whole
     assert {(row.whole, row.cursor) for row in remembered(world.config).values()} == {(fixity(world.config).oldest, 0)}
+
+
+def test_what_was_checked_and_what_never_is_counted(world: World) -> None:
+    """A share is one of objects; check counts what there is, and is remembered itself."""
+    assert fixity(world.config).uncounted == 5
+    assert checked(world)[0].clean
+    assert not checked(world, quick=True)[0].tally.wrong
+    begun = fixity(world.config)
+    assert (begun.uncounted, begun.never, begun.oldest) == (0, begun.whole, None)
+    assert sorted((one.quick, one.wrong) for one in begun.structures) == [(False, 0), (True, 0)]
+    whole = begun.whole.objects
+    summary, _ = verified(world, scope=Scope(share=0.1))
+    tenth = -(-whole // 10)
+    assert tenth <= summary.files <= tenth + 1, "not a batch; what is stated again is in one line with what it follows"
+    now = max(max(row.whole, row.since) for row in remembered(world.config).values())
+    some = fixity(world.config, now)
+    assert some.never.objects == whole - tenth
+    assert {days: part.objects for days, part in some.within} == {30: tenth, 90: tenth, 365: tenth}
+    assert 0 < some.within[0][1].bytes < some.whole.bytes == begun.whole.bytes
+    later = fixity(world.config, now + 60 * 86400)
+    assert [part.objects for _, part in later.within] == [0, tenth, tenth]
+    verified(world)
+    assert fixity(world.config).never.objects == 0
+    flip(world.path("last journal"), 200)
+    assert not checked(world)[0].clean
+    assert {one.quick: bool(one.wrong) for one in fixity(world.config).structures} == {False: True, True: False}
+    done = archec_inline(world.config, "status")
+    assert (done.code, b"WRONG" in done.out, b"100.0% within 30 days" in done.out) == (0, True, True), done
+    metrics = archec_inline(world.config, "metrics").out.decode()
+    assert f'archec_fixity_objects{{checked="all"}} {whole}.0' in metrics
+    assert 'archec_last_check_wrong{scope="quick"} 0.0' in metrics
 
 
 def test_a_time_that_is_too_short_still_gets_on(world: World) -> None:
