@@ -158,6 +158,6 @@ def test_the_dump_of_everything(tmp_path: Path) -> None:
     assert data == {item.key: item.data.decode() for item in (COVERAGES[0], COVERAGES[3])}
     head = state("batch 3")
     assert documents[-1] == {
-        "batch": 3, "collection": "state", "id": "position", "run": 1000, "stamp": 2003, "head": head,
+        "batch": 3, "collection": "state", "id": "position", "run": 1000, "stamp": 2003, "head": head, "until": 0,
     }  # fmt: skip
     catalogue.close()
