@@ -11,12 +11,11 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
 from archec.catalogue.records import ObiChange, RunEnd, RunStart, decode
 from archec.errors import CatalogueError
-from archec.store.journal_reader import read_batches
+from archec.store.journal_reader import JournalBatch, JournalFile, read_batches
 from archec.tist import MAX_TIST
 
 _PAGE = 50
-_END = b'{"type":"end"'
-_COUNTED = (b'{"type":"obi"', _END)
+_COUNTED = (b'{"type":"obi"', b'{"type":"end"')
 
 
 def newest_first(catalogue: Catalogue, before: int = MAX_TIST + 1) -> Iterator[Run]:
@@ -52,50 +51,38 @@ def recounted(last: LastRun, start: RunStart) -> Report:
     report = Report(start.tist, start.data_set, start.form, start.source, merged=last.merged)
     if last.merged and last.report:
         report.restore(last.report)
-    _add_seconds(report, last)
-    ends = sum(isinstance(record, RunEnd) for record in _records(last))
-    for record in _records(last):
-        if isinstance(record, RunEnd):
-            ends -= 1
-        elif start.kind == "retract":
-            continue
-        elif record.kind == "fobi":
-            report.visited(record)
-            if not ends:
-                _add_bytes(report, record)
-        elif not last.merged:
-            _add_tobi(report, record)
-    return report
-
-
-def _add_seconds(report: Report, last: LastRun) -> None:
-    """The time that passed after the newest ``end`` line, by the stamps of the batches; what came before it has said
-    how long it took."""
-    since = until = 0
+    else:
+        report.seconds.update(last.report.get("seconds", {}))
+    since = until = requests = stored = 0
     for batch in read_batches(last.journal.path):
         until = batch.stamp
-        if not since or any(line.startswith(_END) for line in batch.lines):
-            since = batch.stamp
-    if not report.merged:
-        report.seconds.update(last.report.get("seconds", {}))
+        since = since or until
+        for record in _records(batch, last.journal):
+            if isinstance(record, RunEnd):
+                since, requests, stored = until, 0, 0
+            elif start.kind == "retract":
+                continue
+            elif record.kind == "fobi":
+                report.visited(record)
+                requests += 1
+                stored += kept_bytes(record)
+            elif not last.merged:
+                _add_tobi(report, record)
+    report.requests += requests
+    report.fetched_bytes += stored
+    report.stored_bytes += stored
     if until > since:
         phase = "files" if report.merged else "templates"
         report.seconds[phase] = report.seconds.get(phase, 0.0) + until - since
+    return report
 
 
-def _records(last: LastRun) -> Iterator[ObiChange | RunEnd]:
-    for batch in read_batches(last.journal.path):
-        for line in batch.lines:
-            if line.startswith(_COUNTED):
-                record = decode(line, f"{last.journal.path}, batch {batch.n}")
-                if isinstance(record, (ObiChange, RunEnd)):
-                    yield record
-
-
-def _add_bytes(report: Report, visit: ObiChange) -> None:
-    report.requests += 1
-    report.fetched_bytes += kept_bytes(visit)
-    report.stored_bytes += kept_bytes(visit)
+def _records(batch: JournalBatch, journal: JournalFile) -> Iterator[ObiChange | RunEnd]:
+    for line in batch.lines:
+        if line.startswith(_COUNTED):
+            record = decode(line, f"{journal.path}, batch {batch.n}")
+            if isinstance(record, (ObiChange, RunEnd)):
+                yield record
 
 
 def _add_tobi(report: Report, change: ObiChange) -> None:

@@ -181,7 +181,7 @@ class MongoCatalogue:
         self._forget_unnamed({one for obi in obis if obi.id in old for one in gone(old[obi.id], obi).names})
         self._bulk("versions", [_content_write(kind, content) for parts in new for content in parts.contents])
         self._bulk("entries", [_entry_write(kind, entry) for parts in new for entry in parts.entries])
-        self._bulk("claims", [_claim_write(obi.id, claim) for obi in obis for claim in obi.claims])
+        self._bulk("claims", [_claim_write(parts.head.id, claim) for parts in new for claim in parts.claims])
         for name, writes in removed.items():
             self._bulk(name, writes)
         heads = [_replace({"_id": obi.id}, _head(obi, parts.head)) for obi, parts in zip(obis, new, strict=True)]

@@ -58,6 +58,7 @@ class Parts(NamedTuple):
     head: Head
     entries: list[HistoryEntry]
     contents: list[Content]
+    claims: list[Claim]
     names: set[str]
 
 
@@ -67,6 +68,7 @@ def parts_of(obi: Obi) -> Parts:
     history, newest = obi.history, obi.newest
     state = history.states[-1] if history.states else None
     kind = newest.type if newest is not None else ""
+    first = _first_tists(obi)
     back = {i.tist for i in history.incidences() if i.kind == "returned"} if None in history.states else frozenset()
     return Parts(
         Head(
@@ -74,7 +76,8 @@ def parts_of(obi: Obi) -> Parts:
             obi.since if obi.kind == "tobi" else None, obi.settled or None,
         ),
         [HistoryEntry(obi.id, tist, tist in back, obi.notes.get(tist)) for tist in history.tists],
-        [Content(obi.id, version, _first(obi, sha256)) for sha256, version in obi.versions.items()],
+        [Content(obi.id, version, first.get(sha256)) for sha256, version in obi.versions.items()],
+        list(obi.claims),
         obi.names,
     )
 
@@ -87,9 +90,11 @@ def news_of(obi: Obi, before: Obi | None) -> Parts:
     old = parts_of(before)
     entries = {entry.tist: entry for entry in old.entries}
     contents = {content.version.sha256: content for content in old.contents}
+    claims = {claim.key: claim for claim in old.claims}
     return parts._replace(
         entries=[entry for entry in parts.entries if entries.get(entry.tist) != entry],
         contents=[content for content in parts.contents if contents.get(content.version.sha256) != content],
+        claims=[claim for claim in parts.claims if claims.get(claim.key) != claim],
         names=parts.names - old.names,
     )
 
@@ -106,13 +111,14 @@ def _check(obi: Obi) -> None:
                 raise CatalogueRefused(f"{obi.id[:200]!r}: {checksum[:80]!r} is not a checksum")
 
 
-def _first(obi: Obi, sha256: str) -> int | None:
+def _first_tists(obi: Obi) -> dict[str, int]:
+    """The first tist of each state that the obi held under its own name."""
+    first: dict[str, int] = {}
     for tist, state in obi.history:
-        if state == sha256:
-            note = obi.notes.get(tist)
-            if note is None or not note.target:
-                return tist
-    return None
+        note = obi.notes.get(tist)
+        if state is not None and (note is None or not note.target):
+            first.setdefault(state, tist)
+    return first
 
 
 class Gone(NamedTuple):

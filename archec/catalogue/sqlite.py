@@ -263,7 +263,7 @@ class SQLiteCatalogue(Database):
              None if c.version.text is None else bytes.fromhex(c.version.text), c.first, _doc(c.version))
             for c in contents
         ))  # fmt: skip
-        claims = ((obi.id, claim.tist, claim.run, _doc(claim)) for obi in obis for claim in obi.claims)
+        claims = ((p.head.id, claim.tist, claim.run, _doc(claim)) for p in new for claim in p.claims)
         db.executemany("REPLACE INTO claims VALUES (?, ?, ?, ?)", claims)
         refs = [(url, parts.head.id) for parts in new for url in parts.names]
         db.executemany("INSERT OR IGNORE INTO refs VALUES (?, ?)", sorted(refs))
