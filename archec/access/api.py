@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from urllib.parse import quote, unquote
 
 from anyio import to_thread
@@ -205,12 +204,14 @@ class Api:
 
     def _query(self, exchange: Exchange, viewer: Viewer, asked: Asked) -> Query:
         """The query of the parameters. A request with a body is indexed under a key of its own."""
-        query = parse_query(exchange.arguments)
-        exchange.note["url"] = query.url
-        key = key_of_request(query.url, asked)
-        if key:
-            query = parse_query(exchange.arguments, key=key)
-        return replace(query, may_live=viewer.allows("live"), may_push_limit=viewer.rules.are_trivial)
+        url = Arguments(exchange.arguments).one("url")
+        exchange.note["url"] = url
+        return parse_query(
+            exchange.arguments,
+            key=key_of_request(url, asked),
+            may_live=viewer.allows("live"),
+            may_push_limit=viewer.rules.are_trivial,
+        )
 
     async def _asked(self, exchange: Exchange) -> Asked:
         """The request to the API as one for what its ``url`` names."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,11 @@ import orjson
 
 from archec.errors import StorageFailed
 from archec.tist import iso
+
+
+@lru_cache(maxsize=1)
+def _shown(second: int) -> str:
+    return iso(second)
 
 
 class AuditLog:
@@ -27,7 +33,7 @@ class AuditLog:
         """Adds a line, in one write. A failure is shown by ``fault`` and so by ``/healthz``."""
         if self._descriptor < 0:
             return
-        line = orjson.dumps({"time": iso(int(now)), **fields}, option=orjson.OPT_APPEND_NEWLINE)
+        line = orjson.dumps({"time": _shown(int(now)), **fields}, option=orjson.OPT_APPEND_NEWLINE)
         try:
             os.write(self._descriptor, line)
             self.fault = ""

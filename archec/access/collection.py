@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -35,12 +35,20 @@ class Step:
     timeout: float
     grouped: bool
 
-    async def rows(self, query: Query, errors: Errors) -> Iterator[Row]:
+    async def answer(self, query: Query, errors: Errors, visible: Visible) -> Iterator[Row]:
+        """The rows that answer a query."""
+        if query.limit == 0:
+            return iter(())
+        return apply(visible(await self._rows(query, errors)), query)
+
+    async def _rows(self, query: Query, errors: Errors) -> Iterator[Row]:
         """The rows of all sources that answer in time, merged."""
         local = [one for one in self.local if not self.grouped or query.wants(one.name)]
         remote = [one for one in self.remote if not self.grouped or query.wants(one.name)]
-        if not remote and is_short(query) and all(one.is_ready() for one in local):
-            return merge_rows([part for one in local for part in one.parts(query, errors)], query)
+        if not remote and is_short(query):
+            at_once = [one.parts_at_once(query, errors) for one in local]
+            if None not in at_once:
+                return merge_rows([part for parts in at_once for part in parts or ()], query)
         answers = await asyncio.gather(
             *(self._in_time(one, query, errors) for one in local),
             *(one.ask(query, errors) for one in remote),
@@ -70,18 +78,12 @@ class Collection:
     async def rows(self, query: Query, errors: Errors, visible: Visible) -> Iterator[Row]:
         """The rows that answer a query, of the first step that has any. ``errors`` is complete when they have been
         read."""
-        async for _, rows in self.by_step(query, errors, visible):
+        for step in self.steps:
+            rows = await step.answer(query, errors, visible)
             first = await first_of(rows, query)
             if first is not None:
                 return chain([first], rows)
         return iter(())
-
-    async def by_step(
-        self, query: Query, errors: Errors, visible: Visible
-    ) -> AsyncIterator[tuple[Step, Iterator[Row]]]:
-        """The rows of each step in turn, which is asked when it is its turn."""
-        for step in self.steps if query.limit != 0 else ():
-            yield step, apply(visible(await step.rows(query, errors)), query)
 
     @property
     def sources(self) -> Iterable[Source]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,8 +45,16 @@ class FileSource:
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """See :class:`archec.access.sources.LocalSource`."""
+        return self._parts(self._named(errors), query, errors)
+
+    def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
+        """See :class:`archec.access.sources.LocalSource`."""
+        files = self._named(errors)
+        return self._parts(files, query, errors) if all(file.is_checked for _, file in files) else None
+
+    def _parts(self, files: Iterable[tuple[str, _AnyFile]], query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         found: list[Iterator[Row]] = []
-        for source, file in self._named(errors):
+        for source, file in files:
             try:
                 lines, read = file.opened()
                 rows = ordered_rows(lines, read, Origin(source, self.name, self.type), query)
@@ -54,10 +63,6 @@ class FileSource:
                 errors[source] = error.message
             self._keep(source, file)
         return found
-
-    def is_ready(self) -> bool:
-        """See :class:`archec.access.sources.LocalSource`."""
-        return all(file.is_checked for _, file in self._named(Errors()))
 
     def prepare(self) -> None:
         """Checks the files that have not been checked."""
@@ -95,7 +100,7 @@ class FileSource:
         except OSError as error:
             errors[self.name] = f"{self.name}: cannot be read: {error.strerror}"
             return []
-        if not os.path.isdir(self._path):
+        if not stat.S_ISDIR(status.st_mode):
             return [(self.name, self._files.setdefault("", self._file(self._path, self.name)))]
         if self._listed[0] != status.st_mtime_ns or self._listed[1] < status.st_mtime + _SETTLED:
             self._list(status)

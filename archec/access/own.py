@@ -59,9 +59,9 @@ class OwnSource:
             lines = Stretch(self._archive, query, _lines_of)
         return [ordered_rows(lines, cdxj_row, Origin(self.name, self.name, TYPE), query)]
 
-    def is_ready(self) -> bool:
-        """Never: a database may wait."""
-        return False
+    def parts_at_once(self, query: Query, errors: Errors) -> None:
+        """None: a database may wait."""
+        return
 
     def prepare(self) -> None:
         """Nothing is to be done."""

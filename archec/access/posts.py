@@ -53,7 +53,7 @@ def parse_request(data: Body) -> Asked:
 
 def key_of_request(url: str, asked: Asked) -> str:
     """The key of a request: of GET and HEAD that of the URL. Raises UsageError."""
-    if asked.method in ("GET", "HEAD"):
+    if asked.method in ("GET", "HEAD") or not url:
         return ""
     return key_of(url_of_request(url, asked))
 

@@ -127,10 +127,11 @@ class Arguments:
 
     def __init__(self, given: Sequence[Argument]) -> None:
         self._given = given
+        self._first = {name: value for name, value in reversed(given) if value}
 
-    def one(self, *names: str) -> str:
+    def one(self, name: str, alias: str = "") -> str:
         """The first value that is not empty."""
-        return next((value for name, value in self._given if name in names and value), "")
+        return self._first.get(name) or self._first.get(alias, "")
 
     def all(self, name: str) -> list[str]:
         """All values of a name."""
@@ -153,7 +154,9 @@ class Arguments:
         return text in ("1", "true")
 
 
-def parse_query(given: Sequence[Argument], *, key: str = "") -> Query:
+def parse_query(
+    given: Sequence[Argument], *, key: str = "", may_live: bool = False, may_push_limit: bool = False
+) -> Query:
     """The query of these parameters. ``key`` replaces that of the URL (a POST is indexed under one of its own).
 
     Raises UsageError, which names the parameter.
@@ -193,6 +196,8 @@ def parse_query(given: Sequence[Argument], *, key: str = "") -> Query:
         frozenset(name[1:] for name in wanted if name.startswith("!")),
         tuple(given),
         not take.flag("nosource"),
+        may_live,
+        may_push_limit,
     )
 
 

@@ -6,6 +6,7 @@ A ``*`` in the key of an index stands for all keys of that form.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -74,16 +75,13 @@ class RedisSource:
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """See :class:`archec.access.sources.LocalSource`."""
         try:
-            self._client.ping()
             keys = self._keys()
         except redis.RedisError as error:
             errors[self.name] = _reason(error)
             return ()
         origin = Origin(self.name, self.name, self.type)
-        return [
-            guarded(ordered_rows(RedisLines(self._client, key), any_row, origin, query), self.name, errors)
-            for key in keys
-        ]
+        found = (ordered_rows(RedisLines(self._client, key), any_row, origin, query) for key in keys)
+        return [_begun(guarded(rows, self.name, errors)) for rows in found]
 
     def _keys(self) -> list[bytes]:
         if "*" not in self._key:
@@ -95,9 +93,9 @@ class RedisSource:
                 break
         return sorted(found)
 
-    def is_ready(self) -> bool:
-        """Never: a server may wait."""
-        return False
+    def parts_at_once(self, query: Query, errors: Errors) -> None:
+        """None: a server may wait."""
+        return
 
     def prepare(self) -> None:
         """Nothing is to be done."""
@@ -105,6 +103,12 @@ class RedisSource:
     def faults(self) -> Iterable[str]:
         """None: what fails elsewhere is no fault here."""
         return ()
+
+
+def _begun(rows: Iterator[Row]) -> Iterator[Row]:
+    """The rows, of which the first ones were asked for here, in a thread, so that others need not wait for them."""
+    first = next(rows, None)
+    return iter(()) if first is None else chain([first], rows)
 
 
 class RedisResolver:

@@ -44,7 +44,8 @@ async def load(
 ) -> Loaded:
     """The first record that loads. Raises Refused: 451 or 403 if he may not have it, 404 if there is none."""
     refused: Refused | None = None
-    async for step, rows in collection.by_step(query, errors, viewer.visible):
+    for step in collection.steps:
+        rows = await step.answer(query, errors, viewer.visible)
         while (row := await _next(rows, query)) is not None:
             try:
                 viewer.check_content(row)
@@ -133,7 +134,8 @@ async def _original(
         filters=parse_filters(["!=mime:warc/revisit"]),
     )
     tried = 0
-    async for other, rows in collection.by_step(query, errors, viewer.visible):
+    for other in collection.steps:
+        rows = await other.answer(query, errors, viewer.visible)
         while tried < _MAX_ORIGINALS and (found := await _next(rows, query)) is not None:
             if digest and _digest(found.text("digest")) not in ("", "-", digest):
                 continue

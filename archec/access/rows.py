@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
@@ -61,13 +62,22 @@ NOWHERE = Origin("", "", "")
 
 class Row:
     """A capture. ``line`` is the line of the index without its end; ``fields`` are those after key and time, in the
-    order and with the types of the line. A row is never changed once it is made."""
+    order and with the types of the line. ``is_line``: the line is CDXJ and says just that. A row is never changed once
+    it is made."""
 
-    __slots__ = ("fields", "line", "origin", "timestamp", "urlkey")
+    __slots__ = ("fields", "is_line", "line", "origin", "timestamp", "urlkey")
 
-    def __init__(self, line: bytes, urlkey: str, timestamp: str, fields: Mapping[str, Any], origin: Origin) -> None:
+    def __init__(
+        self,
+        line: bytes,
+        urlkey: str,
+        timestamp: str,
+        fields: Mapping[str, Any],
+        origin: Origin,
+        is_line: bool = False,
+    ) -> None:
         self.line, self.urlkey, self.timestamp = line, urlkey, timestamp
-        self.fields, self.origin = fields, origin
+        self.fields, self.origin, self.is_line = fields, origin, is_line
 
     def with_fields(self, **more: Any) -> Row:
         """The row with other or further fields."""
@@ -110,7 +120,7 @@ class Row:
 
     def without_source(self) -> Row:
         """The row without what tells where it is from."""
-        return Row(self.line, self.urlkey, self.timestamp, self.fields, NOWHERE)
+        return Row(self.line, self.urlkey, self.timestamp, self.fields, NOWHERE, self.is_line)
 
 
 LineReader = Callable[[bytes, Origin], "Row | None"]
@@ -123,7 +133,7 @@ def cdxj_row(line: bytes, origin: Origin) -> Row | None:
     stamp, _, block = rest.partition(b" ")
     try:
         fields = orjson.loads(block)
-        return _row(line, key.decode("utf-8"), stamp.decode("ascii"), fields, origin)
+        return _row(line, key.decode("utf-8"), stamp.decode("ascii"), fields, origin, line.endswith(b"}"))
     except (ValueError, UnicodeDecodeError):
         return None
 
@@ -167,13 +177,14 @@ def made_line(key: str, stamp: str, fields: Mapping[str, Any]) -> bytes:
     return f"{key} {stamp} ".encode("utf-8", "replace") + orjson.dumps(fields, default=str)
 
 
-def _row(line: bytes, key: str, stamp: str, fields: Any, origin: Origin) -> Row | None:
+def _row(line: bytes, key: str, stamp: str, fields: Any, origin: Origin, is_line: bool = False) -> Row | None:
     if len(stamp) not in (14, 17) or not (stamp.isascii() and stamp.isdecimal()) or not isinstance(fields, dict):
         return None
     if "urlkey" in fields or "timestamp" in fields or "source" in fields:
         for name in ("urlkey", "timestamp", "source", "source-coll", "source_type"):
             fields.pop(name, None)
-    return Row(line, key, stamp, fields, origin)
+        is_line = False
+    return Row(line, key, stamp, fields, origin, is_line and bool(fields))
 
 
 _CDX = cdx_reader()
@@ -191,6 +202,8 @@ def as_json(row: Row, fields: Sequence[str] = ()) -> bytes:
 
 def as_cdxj(row: Row, fields: Sequence[str] = ()) -> bytes:
     """A row as a line of CDXJ; key and time stay outside the braces, whatever ``fields`` says."""
+    if row.is_line and not fields:
+        return row.line[:-1] + _source_of(row.origin)
     value = {**row.fields}
     if row.origin is not NOWHERE:
         value["source"], value["source-coll"], value["source_type"] = row.origin
@@ -198,6 +211,15 @@ def as_cdxj(row: Row, fields: Sequence[str] = ()) -> bytes:
         value = {name: item for name, item in value.items() if name in fields}
     head = f"{row.urlkey} {row.timestamp} ".encode("utf-8", "surrogatepass")
     return head + orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+
+
+@lru_cache(maxsize=1000)
+def _source_of(origin: Origin) -> bytes:
+    """The end of a line of CDXJ: where it is from."""
+    if origin is NOWHERE:
+        return b"}\n"
+    named = dict(zip(("source", "source-coll", "source_type"), origin, strict=True))
+    return b"," + orjson.dumps(named, option=orjson.OPT_APPEND_NEWLINE)[1:]
 
 
 def as_text(row: Row, fields: Sequence[str] = ()) -> bytes:

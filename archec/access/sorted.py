@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from typing import Any, Protocol
 
 from archec.access.query import Query
@@ -56,9 +55,8 @@ def ordered_rows(lines: SortedLines, read: LineReader, origin: Origin, query: Qu
     if order == "reverse":
         return _rows(lines.backward(start, end), read, origin)
     pivot = min(max(f"{query.key} {query.closest}".encode("utf-8", "surrogatepass"), start), end)
-    key = row_key(query)
     before = _runs(_rows(lines.backward(start, pivot), read, origin))
-    return heapq.merge(before, _rows(lines.forward(pivot, end), read, origin), key=key)
+    return _outwards(before, _rows(lines.forward(pivot, end), read, origin), seconds(query.closest))
 
 
 def sort_rows(rows: Iterator[Row], query: Query) -> Iterator[Row]:
@@ -97,7 +95,28 @@ def _rows(lines: Iterator[bytes], read: LineReader, origin: Origin) -> Iterator[
             yield row
 
 
+def _outwards(before: Iterator[Row], after: Iterator[Row], wanted: float) -> Iterator[Row]:
+    """The nearer one of the next row before a time and the next one after it; of two that are as near that before."""
+    right = next(after, None)
+    ahead = seconds(right.timestamp) - wanted if right is not None else 0.0
+    for left in before:
+        behind = wanted - seconds(left.timestamp)
+        while right is not None and ahead < behind:
+            yield right
+            right = next(after, None)
+            ahead = seconds(right.timestamp) - wanted if right is not None else 0.0
+        yield left
+    if right is not None:
+        yield right
+        yield from after
+
+
 def _runs(rows: Iterator[Row]) -> Iterator[Row]:
     """Rows that come backwards: those of one time, whose distance is the same, forwards."""
-    for _, run in groupby(rows, key=lambda row: row.timestamp):
-        yield from reversed(list(run))
+    run: list[Row] = []
+    for row in rows:
+        if run and run[0].timestamp != row.timestamp:
+            yield from reversed(run)
+            run = []
+        run.append(row)
+    yield from reversed(run)

@@ -47,8 +47,8 @@ class LocalSource(Source, Protocol):
         """As ``ask``."""
         ...
 
-    def is_ready(self) -> bool:
-        """Whether a few rows of it are read faster than a thread would take over."""
+    def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
+        """As ``parts`` where a few rows are read faster than a thread would take over, else None."""
         ...
 
     def prepare(self) -> None:
@@ -73,9 +73,9 @@ class NoSource:
         errors[self.name] = self._reason
         return ()
 
-    def is_ready(self) -> bool:
-        """It is."""
-        return True
+    def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """As ``parts``."""
+        return self.parts(query, errors)
 
     def prepare(self) -> None:
         """Nothing is to be done."""

@@ -50,9 +50,9 @@ class WaczSource:
             return ()
         return files.parts(query, errors)
 
-    def is_ready(self) -> bool:
-        """Never: it may have to be unpacked."""
-        return False
+    def parts_at_once(self, query: Query, errors: Errors) -> None:
+        """None: it may have to be unpacked."""
+        return
 
     def prepare(self) -> None:
         """Unpacks and checks the index."""
