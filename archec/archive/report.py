@@ -113,17 +113,18 @@ class Report:
         return {**self.seconds, self.phase: self.seconds.get(self.phase, 0.0) + lasted}
 
     def visited(self, record: ObiChange, times: int = 1) -> None:
-        """Counts a visit to a file (outcome, host, whether a template names it), and what was noted of it. -1 times
-        takes it back."""
+        """Counts a visit to a file (outcome, host, whether a template names it), and what was noted of it. One that
+        came back is ``returned`` and not also ``new``. -1 times takes it back."""
         if record.visit is not None:
             outcome = record.visit.outcome
-            self.fobis[outcome] += times
+            back = outcome == "new" and any(note.kind == "returned" for note in record.notes.values())
+            self.fobis["returned" if back else outcome] += times
             if record.visit.unnamed:
                 self.fobis["unnamed"] += times
             self.hosts.visited(host_of(record.id), outcome, times)
         for note in record.notes.values():
-            if note.kind == "lost" or (note.kind == "returned" and record.visit is not None):
-                self.fobis[note.kind] += times
+            if note.kind == "lost":
+                self.fobis["lost"] += times
             if note.suspect:
                 self.fobis["suspect"] += times
 

@@ -47,7 +47,8 @@ class Version(Struct, frozen=True, omit_defaults=True):
     """One content of an obi, identified by the sha256 of its bytes.
 
     ``size`` is in bytes, ``text`` the md5 of its text (None: it has none). ``type`` is a tobi's template type as
-    written, a fobi's sniffed media type. ``title`` and ``refs`` are what a template says.
+    written, a fobi's sniffed media type. ``title`` and ``refs`` are what a template says; ``bad_urls`` is how many of
+    its File-URLs the archive cannot keep.
     """
 
     sha256: str
@@ -57,6 +58,7 @@ class Version(Struct, frozen=True, omit_defaults=True):
     type: str = ""
     title: str = ""
     refs: tuple[Refipo, ...] = ()
+    bad_urls: int = 0
 
 
 class Note(Struct, frozen=True, omit_defaults=True):
@@ -307,8 +309,8 @@ START = Moment(-1, "")
 
 class TobiFiles(NamedTuple):
     """A tobi that was ever held: the tist of its newest entry, whether it is held now, its template type as written,
-    the ids of the fobis that its newest version names, each once, in their order, and those that only older
-    versions name."""
+    the ids of the fobis that its newest version names, each once, in their order, those that only older
+    versions name, and how many File-URLs of the newest version are bad."""
 
     id: str
     last: int
@@ -316,6 +318,7 @@ class TobiFiles(NamedTuple):
     type: str
     files: tuple[str, ...]
     former: tuple[str, ...] = ()
+    bad_urls: int = 0
 
 
 class FileState(NamedTuple):

@@ -191,8 +191,8 @@ def tobi_files_of(id: str, history: History, known: Iterable[Version]) -> TobiFi
     version = versions.get(newest)
     files = tuple(dict.fromkeys(_urls(version))) if version is not None else ()
     older = {url for other in versions.values() for url in _urls(other)}
-    kind = version.type if version is not None else ""
-    return TobiFiles(id, history.last, history.held, kind, files, tuple(sorted(older.difference(files))))
+    kind, bad = (version.type, version.bad_urls) if version is not None else ("", 0)
+    return TobiFiles(id, history.last, history.held, kind, files, tuple(sorted(older.difference(files))), bad)
 
 
 def _urls(version: Version) -> Iterator[str]:

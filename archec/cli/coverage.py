@@ -21,11 +21,11 @@ from archec.terminal.progress import meter_for
 from archec.tist import iso
 
 _NAME = 24
-_DISPENSABLE = ("last_seen", "other", "files", "lost", "held", "never", "forbidden", "unreachable")
+_DISPENSABLE = ("last_seen", "other", "bad_urls", "gone", "files", "lost", "held", "never", "forbidden", "unreachable")
 _COLUMNS = (
     ("works", "works"), ("w. a file", "with_file"), ("files", "files"), ("held", "held"), ("PDFs", "pdfs"),
-    ("lost", "lost"), ("unreach.", "unreachable"), ("forbidden", "forbidden"), ("untried", "never"),
-    ("other", "other"), ("last seen ", "last_seen"),
+    ("lost", "lost"), ("gone", "gone"), ("unreachable", "unreachable"), ("forbidden", "forbidden"),
+    ("never tried", "never"), ("bad URL", "bad_urls"), ("other", "other"), ("last seen ", "last_seen"),
 )  # fmt: skip
 
 
@@ -37,11 +37,12 @@ _COLUMNS = (
 def coverage(archive: str | None, series: str | None, as_json: bool, config_file: Path | None) -> None:
     """Show how many works of each series have a held file.
 
-    Also what became of the other files. Files are those that the newest version of a work names, counted for each
-    work that names them. PDFs are recognised by their contents, not by what their template or server says. An archive
-    was last seen in the newest data set that has read its directory. Rows appear as the catalogue is read; the last
-    one is the total. Data sets kept by 'archec fileset ingest' have a row of their own before it, which it does not
-    count.
+    Also what became of the other files: lost, gone (not there when visited, and never held), unreachable, forbidden,
+    never tried, named by a bad URL, or other. Files are those that the newest version of a work names, counted for
+    each work that names them. PDFs are recognised by their contents, not by what their template or server says. An
+    archive was last seen in the newest data set that has read its directory. Rows appear as the catalogue is read;
+    the last one is the total. Data sets kept by 'archec fileset ingest' have a row of their own before it, which it
+    does not count.
 
     Example: archec coverage --archive smp
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ import click
 from archec.archive.budget import Budget
 from archec.archive.follow import last_run
 from archec.archive.report import Report
+from archec.archive.unbegun import beginning
 from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.cli.runreport import RunLine, begin, gather_table
 from archec.config import Config, load
@@ -124,7 +125,8 @@ def gather(
         accept=frozenset(_code(code) for code in accept_losses),
         budget=budget,
     )
-    chosen = in_order(config, [*files, *more], options.as_of) if files or more else []
+    with nullcontext() if dry_run else beginning(config):
+        chosen = in_order(config, [*files, *more], options.as_of) if files or more else []
     run = _Run(config, line, dry_run, as_json)
     with meter_for() as meter:
         if len(chosen) > 1:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 
+from archec.archive.unbegun import unbegun
 from archec.cli.common import config_option, json_option, opened
 from archec.cli.runreport import gather_table, other_table
 from archec.monitor.runs import RunView, run_named
 from archec.monitor.runs import runs as all_runs
-from archec.terminal.output import echo, echo_json, fold, shown, terminal_width
+from archec.terminal.output import echo, echo_json, fold, note, shown, terminal_width
 from archec.tist import iso
 from archec.units import human_duration, human_size
 
@@ -50,12 +51,17 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
                         echo(part)
             return
         found = islice(all_runs(archive), limit)
+        failed = unbegun(archive.config)
         if as_json:
+            if failed is not None:
+                echo_json({"run": None, "run_time": iso(failed.time), "state": "failed", "message": failed.message})
             for view in found:
                 echo_json(view.as_value())
         else:
             for line in _table(found):
                 echo(line)
+            if failed is not None:
+                note(f"the newest failed before it began, at {iso(failed.time)}: {failed.message}")
 
 
 def _details(view: RunView) -> Iterator[str]:

@@ -50,6 +50,8 @@ def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     if found.at_work:
         yield "at work", found.at_work
     yield from _last(found)
+    if found.unbegun is not None:
+        yield "", f"after it one failed before it began, at {iso(found.unbegun.time)}: {found.unbegun.message}"
     if found.ahead > _AHEAD:
         yield "clock", f"the last run's tist is {human_duration(found.ahead)} ahead of it; tists go on by seconds"
     yield "due", _due(found)

@@ -18,6 +18,7 @@ from archec.archive.interrupted import close_interrupted_run, totals
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.archive.runs import recounted
+from archec.archive.unbegun import beginning
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
@@ -65,7 +66,18 @@ def _ignore(report: Report) -> None:
 
 def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ignore) -> Report:
     """One run. Raises an ArchecError where it had to stop; what was committed is kept and the run
-    can be resumed. ``begun`` gets the report as soon as there is a run; it is filled as the run goes on."""
+    can be resumed. ``begun`` gets the report as soon as there is a run; it is filled as the run goes on. Of a run that
+    fails before that, :func:`archec.archive.unbegun.unbegun` tells."""
+    with beginning(config) as begins:
+
+        def with_report(report: Report) -> None:
+            begins()
+            begun(report)
+
+        return _gather(config, options, meter, with_report)
+
+
+def _gather(config: Config, options: Options, meter: Meter, begun: Begun) -> Report:
     layout = open_store(config)
     options = replace(options, template_files=config.template_files)
     with ExitStack() as stack:

@@ -61,7 +61,8 @@ class Written(NamedTuple):
     def version(self) -> Version:
         """What the catalogue keeps of the contents."""
         refs = tuple([Refipo(*ref) for ref in self.refs])
-        return Version(self.sha256, self.md5, self.size, self.text, self.kind, self.title, refs)
+        bad = {problem.message for problem in self.problems if problem.code == "bad-url"}
+        return Version(self.sha256, self.md5, self.size, self.text, self.kind, self.title, refs, len(bad))
 
 
 def writing(layout: Layout, folder: Path, tist: int, store: bool) -> Callable[[list[Job]], list[Written]]:

@@ -32,6 +32,8 @@ def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
         _last_run(to, status.last)
     if status.success is not None:
         _gauge(to, "archec_last_success_time_seconds", "The newest run that finished.", status.success.run)
+    failed = status.unbegun.time if status.unbegun is not None else 0
+    _gauge(to, "archec_unbegun_run_time_seconds", "When a run failed before it began; 0: the newest began.", failed)
     _gauge(to, "archec_tist_ahead_seconds", "By how much the newest tist is ahead of the clock.", status.ahead)
     _gauge(to, "archec_files_due", "Files that are due, 10000 at most.", status.due.now)
     if status.due.next is not None:

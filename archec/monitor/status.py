@@ -9,9 +9,12 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from msgspec import to_builtins
+
 from archec.archive.hosts import HostFigures
 from archec.archive.opening import Archive
 from archec.archive.runs import stored_before
+from archec.archive.unbegun import Unbegun, unbegun
 from archec.audit.memory import Fixity, fixity
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import DueFobi
@@ -62,10 +65,11 @@ class HeldBack:
 @dataclass(frozen=True, slots=True)
 class ArchiveStatus:
     """An archive at the tist ``now``. ``stored_bytes`` is what all runs have written into the obi store, as their
-    reports have it; ``newest`` is the newest run of any kind, ``last`` the newest gathering, ``success`` the newest one
-    that finished or used up its budget; ``hosts`` are those in trouble in ``hosts_run``, the newest run that fetched:
-    ``hosts_in_trouble`` in all, the worst ones listed. ``refused`` is how many documents the database would not take,
-    ``ahead`` by how many seconds the newest tist is ahead of ``now``."""
+    reports have it; ``newest`` is the newest run of any kind, ``unbegun`` one after it that failed before it began,
+    ``last`` the newest gathering, ``success`` the newest one that finished or used up its budget; ``hosts`` are those
+    in trouble in ``hosts_run``, the newest run that fetched: ``hosts_in_trouble`` in all, the worst ones listed.
+    ``refused`` is how many documents the database would not take, ``ahead`` by how many seconds the newest tist is
+    ahead of ``now``."""
 
     now: int
     name: str
@@ -73,6 +77,7 @@ class ArchiveStatus:
     stored_bytes: int
     at_work: str
     newest: RunView | None
+    unbegun: Unbegun | None
     last: RunView | None
     success: RunView | None
     ahead: int
@@ -92,6 +97,7 @@ class ArchiveStatus:
         value["time"] = iso(self.now)
         value["obis"] = self.obis._asdict()
         value["fixity"] = self.fixity.as_value()
+        value["unbegun"] = to_builtins(self.unbegun)
         value["newest"] = self.newest.as_value() if self.newest is not None else None
         value["last"] = self.last.as_value() if self.last is not None else None
         value["success"] = self.success.run if self.success is not None else None
@@ -115,6 +121,7 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
         stored_bytes=stored_before(archive.catalogue, newest.run) + newest.stored_bytes if newest is not None else 0,
         at_work=str(who) if who is not None else "",
         newest=newest,
+        unbegun=unbegun(config),
         last=recent[0] if recent else None,
         success=success,
         ahead=max(0, newest.run - moment - 1) if newest is not None else 0,

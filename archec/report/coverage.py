@@ -30,7 +30,7 @@ _LEAST = 20_000
 """Tobis of one part: a process takes a third of a second to start, in which it could look at as many."""
 
 _FAILED = frozenset(
-    ("unreachable", "timeout", "server-error", "truncated", "redirect-loop", "too-many-redirects", "gone", "internal")
+    ("unreachable", "timeout", "server-error", "truncated", "redirect-loop", "too-many-redirects", "internal")
 )
 _REFUSED = frozenset(("forbidden", "robots"))
 _PDF = "application/pdf"
@@ -43,8 +43,9 @@ class CoverageRow:
     """The figures of one series; of the works of an archive that are in none where ``series`` is empty.
 
     ``with_file`` works have a file that is held now. ``files`` are all that works name; each is one of ``held``,
-    ``lost``, ``unreachable`` (visits came to nothing: no answer, an error, nothing there), ``forbidden`` (refused by
-    the server or by robots.txt), ``never`` (tried), ``other`` (a bad URL, too large, ...). ``pdfs`` of those held are
+    ``lost``, ``gone`` (not there when it was visited, and never held), ``unreachable`` (visits came to nothing: no
+    answer, or an error), ``forbidden`` (refused by the server or by robots.txt), ``never`` (tried), ``bad_urls`` (named
+    by a File-URL that the archive cannot keep), ``other`` (too large, denied, ...). ``pdfs`` of those held are
     PDF by their bytes. ``last_seen`` is the date of the newest data set that has read the archive's directory, 0 where
     none has.
     """
@@ -57,9 +58,11 @@ class CoverageRow:
     held: int = 0
     pdfs: int = 0
     lost: int = 0
+    gone: int = 0
     unreachable: int = 0
     forbidden: int = 0
     never: int = 0
+    bad_urls: int = 0
     other: int = 0
     last_seen: int = 0
 
@@ -251,7 +254,8 @@ def _in_chunks(works: Iterator[TobiFiles]) -> Iterator[list[TobiFiles]]:
 
 def _count(row: CoverageRow, work: TobiFiles, states: dict[str, FileState]) -> None:
     row.works += 1
-    row.files += len(work.files)
+    row.files += len(work.files) + work.bad_urls
+    row.bad_urls += work.bad_urls
     some = False
     for url in work.files:
         held, kind, outcome, _ = states.get(url, _NEVER)
@@ -263,6 +267,8 @@ def _count(row: CoverageRow, work: TobiFiles, states: dict[str, FileState]) -> N
             row.lost += 1
         elif not outcome:
             row.never += 1
+        elif outcome == "gone":
+            row.gone += 1
         elif outcome in _FAILED:
             row.unreachable += 1
         elif outcome in _REFUSED:

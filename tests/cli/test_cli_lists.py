@@ -17,7 +17,8 @@ from archec.config import Config
 from archec.tist import iso
 
 FIGURES = {
-    "works", "with_file", "files", "held", "pdfs", "lost", "unreachable", "forbidden", "never", "other",
+    "works", "with_file", "files", "held", "pdfs", "lost", "gone", "unreachable", "forbidden", "never", "bad_urls",
+    "other",
 }  # fmt: skip
 
 

@@ -331,7 +331,9 @@ def test_the_last_line_where_the_lock_is_held_or_a_signal_comes(config: Config, 
     assert (stopped["state"], stopped["resumable"]) == ("interrupted", True)
     # What was committed counts, whether or not the run had come to say so.
     assert stopped["tobis"]["new"] == 2
-    assert stopped["fobis"] == {"new": 1}
+    assert stopped["fobis"] == {"new": 1} == found["fobis"]
+    assert {kind: count for kind, count in stopped["tobis"].items() if count} == found["tobis"]
+    assert stopped["stored_bytes"] == found["stored_bytes"]
     assert told(config, "status")["stored_bytes"] == stopped["stored_bytes"] > 0
     carried = archec_cli(config, "gather", "--resume")
     assert f"archec: continuing run {stopped['run']} of" in carried.err

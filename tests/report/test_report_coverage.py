@@ -39,7 +39,9 @@ def test_every_file_counts_once_for_each_work(catalogue: Catalogue) -> None:
     ]  # fmt: skip
     catalogue.write(lot(1, obis=[*tobis, *fobis], mentioned=["http://h/none"]))
     assert list(coverage(catalogue)) == [
-        CoverageRow("a", "s", 4, 2, files=9, held=3, pdfs=2, lost=1, unreachable=2, forbidden=1, never=1, other=1),
+        CoverageRow(
+            "a", "s", 4, 2, files=9, held=3, pdfs=2, lost=1, gone=1, unreachable=1, forbidden=1, never=1, other=1
+        ),
         CoverageRow("a", "t", 1, 1, files=1, held=1, pdfs=1),
     ]
 
@@ -118,7 +120,8 @@ def test_by_several_processes(place: Place, workers: int) -> None:
     expected = by_hand([*tobis, odd[-1]], fobis)
     assert {(r.archive, r.series): (r.works, r.with_file, r.held, r.pdfs) for r in rows} == expected
     for row in rows:
-        assert row.files == row.held + row.lost + row.unreachable + row.forbidden + row.never + row.other
+        states = (row.held, row.lost, row.gone, row.unreachable, row.forbidden, row.never, row.bad_urls, row.other)
+        assert row.files == sum(states)
     assert asdict(total(rows))["works"] == sum(works for works, *_ in expected.values())
 
 
