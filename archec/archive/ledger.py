@@ -7,6 +7,7 @@ no record: what it says is checked against the bytes before it is believed, and 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,6 +65,12 @@ class Ledger:
         """Notes how far a download has come."""
         _note(self._open, download)
         self._append(msgspec.json.encode(download) + b"\n")
+
+    def over(self, urls: Iterable[str]) -> None:
+        """Nothing is left of these downloads."""
+        lines = [msgspec.json.encode(Download(url, over=True)) for url in urls if self._open.pop(url, None) is not None]
+        if lines:
+            self._append(b"\n".join([*lines, b""]))
 
     def _append(self, data: bytes) -> None:
         if os.write(self._fd, data) != len(data):

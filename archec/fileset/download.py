@@ -23,7 +23,7 @@ from archec.web.door import Response
 from archec.web.headers import kept, raw_headers
 
 _BLOCK = 1 << 20
-"""Bytes that are hashed and written at once, in a thread where there are as many."""
+"""Bytes that are hashed and written at once, in a thread. Of what is smaller a kill leaves nothing."""
 _HEAD = 4096
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]+)-([0-9]+)/([0-9]+|\*)")
 _DROPPED = frozenset({"location", "link"})
@@ -119,6 +119,7 @@ class _Transfer:
         self._validator = ""
         self._answer = _Answer(0, (), "", "")
         self._is_kept = False
+        self._head = b""
 
     async def run(self) -> Fetched | NotFetched:
         left = self._of._ledger.left(self._obi)
@@ -190,7 +191,9 @@ class _Transfer:
         writer = self._of._writer
         if self._temp is None:
             self._temp = writer.temp(self._of._run, self._obi, sha1=True)
-        self._of._ledger.note(self._download())
+        told = fields.get("content-length", "")
+        if self._temp.size or not told.isdecimal() or int(told[:18]) >= _BLOCK:
+            self._of._ledger.note(self._download())
         most = self._most if self._file.size is None else min(self._most, self._file.size)
         loop, temp = asyncio.get_running_loop(), self._temp
         pieces: list[bytes] = []
@@ -208,13 +211,19 @@ class _Transfer:
                 if waiting >= _BLOCK:
                     if writing is not None:
                         await writing
-                    writing = loop.run_in_executor(self._of._threads, temp.write, b"".join(pieces))
+                    writing = loop.run_in_executor(self._of._threads, self._write, temp, pieces)
                     pieces, waiting = [], 0
         finally:
             if writing is not None:
                 await writing
             if pieces:
-                temp.write(b"".join(pieces))
+                await loop.run_in_executor(self._of._threads, self._write, temp, pieces)
+
+    def _write(self, temp: Temp, pieces: list[bytes]) -> None:
+        data = b"".join(pieces)
+        if not temp.size:
+            self._head = data[:_HEAD]
+        temp.write(data)
 
     async def _judge(self, temp: Temp) -> Fetched | NotFetched:
         """What a body is that came to its end."""
@@ -223,10 +232,10 @@ class _Transfer:
         status = mismatch(file, digests.size, sums)
         if file.size is None and digests.size > self._most:
             return NotFetched(Status.TOO_LARGE_SIZE, f"larger than {self._most} bytes")
-        path = Path(self._of._writer.layout.root) / temp.path
-        with open(path, "rb") as stream:
-            head = stream.read(_HEAD)
-        answer = self._answer
+        if not self._head and digests.size:  # what an earlier process left
+            with open(Path(self._of._writer.layout.root) / temp.path, "rb") as stream:
+                self._head = stream.read(_HEAD)
+        head, answer = self._head, self._answer
         kind = sniff(head, answer.content_type, dict(answer.headers).get("content-encoding", ""))
         told = any((file.md5, file.sha1, file.sha256)) and not (file.extra or {}).get("soft_checksum")
         proven = told and status is None
@@ -257,12 +266,13 @@ class _Transfer:
         """Begins from nothing."""
         if self._temp is not None:
             self._temp.discard()
-        self._temp, self._validator = None, ""
+        self._temp, self._validator, self._head = None, "", b""
 
     def keep(self) -> None:
         """Another run goes on with what has come, where a range can be bound to it."""
         if self._temp is not None and self._temp.size and self._validator and not self._is_kept:
             self._temp.close()
+            self._of._ledger.note(self._download())
             self._is_kept = True
 
     def end(self) -> None:
@@ -270,7 +280,7 @@ class _Transfer:
         if self._temp is None or self._is_kept:
             return
         self._temp.discard()
-        self._of._ledger.note(Download(self._obi, over=True))
+        self._of._ledger.over([self._obi])
 
 
 def _continues(response: Response, size: int) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from archec.archive.ledger import Download
 from archec.catalogue.model import FilesetManifestFile, Obi
 from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
@@ -37,26 +36,26 @@ async def fetch_all(
 ) -> list[FilesetManifestFile]:
     """The files, each fetched from its URL where it is not held, as many at once as their hosts allow."""
     files = list(told)
-    slots = asyncio.Semaphore(work.archive.config.fetch.concurrency)
-    room = [limits.max_total_size]
-    queue = [number for number, file in enumerate(files) if file.status is None]
+    room = limits.max_total_size
+    queue = iter([number for number, file in enumerate(files) if file.status is None])
 
-    async def one(number: int) -> None:
-        async with slots:
-            file = await fetch_one(work, helper, files[number], urls[number], room[0])
-            room[0] -= file.size or 0 if is_whole(file) else 0
+    async def one_after_the_other() -> None:
+        nonlocal room
+        for number in queue:
+            file = await fetch_one(work, helper, files[number], urls[number], room)
+            room -= file.size or 0 if is_whole(file) else 0
             files[number] = file
             work.commits.tick()
 
-    for first in range(0, len(queue), 2000):
-        tasks = [asyncio.ensure_future(one(number)) for number in queue[first : first + 2000]]
-        try:
-            await asyncio.gather(*tasks)
-        except BaseException:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            raise
+    most = min(work.archive.config.fetch.concurrency, len(files))
+    tasks = [asyncio.ensure_future(one_after_the_other()) for _ in range(most)]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
     return files
 
 
@@ -71,15 +70,15 @@ async def fetch_one(
     except BadName as error:
         return _failed(file, Status.ERROR_PLATFORM_DOWNLOAD, error.message)
     known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
-    loop = asyncio.get_running_loop()
-    if not work.options.force:
-        held = await loop.run_in_executor(None, _held, work, file, obi, known)
+    place = None if work.options.force else _place(work, file, obi, known)
+    if place is not None:
+        held = await asyncio.get_running_loop().run_in_executor(None, _held, work, file, obi, known, place)
         if held is not None:
             body, sums = held
             item, tist = file_item(known, obi, body, work.run)
             work.commits.add(item)
             work.kept(item, body)
-            work.ledger.note(Download(obi, over=True))
+            work.ledger.over([obi])
             return _whole_file(file, sums, body, tist, Status.EXISTS)
     outcome = await work.downloader.fetch(file, url, obi, helper, room)
     if isinstance(outcome, NotFetched):
@@ -101,25 +100,27 @@ def _body(fetched: Fetched, url: str) -> Body:
     )  # fmt: skip
 
 
-def _held(work: Work, file: FilesetManifestFile, obi: str, known: Obi | None) -> tuple[Body, Checksums] | None:
-    """Bytes that are held already and are those of a file: they are read again, so that it is sure."""
+def _place(work: Work, file: FilesetManifestFile, obi: str, known: Obi | None) -> tuple[int, str] | None:
+    """Where bytes are held that have the checksum of a file."""
     checksum = file.sha256 or file.md5
     if checksum is None or (file.extra or {}).get("soft_checksum"):
         return None
-    place: tuple[int, str] | None = None
     if known is not None and known.history.held:
         version = known.version_at(MAX_TIST)
-        if version is not None and checksum in (version.sha256, version.md5):
-            entry = known.history.entry_at(MAX_TIST)
-            place = (known.bytes_at(entry[0]), obi) if entry is not None else None
-    if place is None:
-        found = work.archive.catalogue.holding(checksum)
-        if found is None or found.kind != "fobi" or (file.size is not None and found.size != file.size):
-            return None
-        other = work.archive.catalogue.obis("fobi", [found.id]).get(found.id)
-        if other is None:
-            return None
-        place = (other.bytes_at(found.tist), found.id)
+        entry = known.history.entry_at(MAX_TIST)
+        if version is not None and entry is not None and checksum in (version.sha256, version.md5):
+            return known.bytes_at(entry[0]), obi
+    found = work.archive.catalogue.holding(checksum)
+    if found is None or found.kind != "fobi" or (file.size is not None and found.size != file.size):
+        return None
+    other = work.archive.catalogue.obis("fobi", [found.id]).get(found.id)
+    return (other.bytes_at(found.tist), found.id) if other is not None else None
+
+
+def _held(
+    work: Work, file: FilesetManifestFile, obi: str, known: Obi | None, place: tuple[int, str]
+) -> tuple[Body, Checksums] | None:
+    """Bytes that are held already and are those of a file: they are read again, so that it is sure."""
     digests, head = Digests(sha1=True), b""
     try:
         with open_obi(work.archive.layout, *place) as stream:

@@ -6,7 +6,6 @@ import asyncio
 
 from msgspec.structs import replace
 
-from archec.archive.ledger import Download
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
@@ -106,9 +105,8 @@ def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformI
         work.commits.add(one)
     work.commits.commit()
     if work.ledger is not None:
-        for file in (*found.files, *([found.bundle] if found.bundle is not None else [])):
-            if is_whole(file) and file.platform_url:
-                work.ledger.note(Download(normalise_url(file.platform_url), over=True))
+        kept = (*found.files, *([found.bundle] if found.bundle is not None else []))
+        work.ledger.over(normalise_url(file.platform_url) for file in kept if is_whole(file) and file.platform_url)
 
 
 def _settled(work: Work, known: Obi | None, files: list[FilesetManifestFile]) -> list[FilesetManifestFile]:

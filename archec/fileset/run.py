@@ -43,6 +43,7 @@ from archec.store.lock import run_lock
 from archec.store.writer import Writer, sweep_parts, sweep_runs
 from archec.tist import stamp
 from archec.web.door import Client, Policy, open_client
+from archec.workers.child import rare_collections
 
 KIND = "fileset"
 _THREADS = 4
@@ -138,6 +139,7 @@ def _locked(
 ) -> None:  # fmt: skip
     layout = open_store(config)
     with ExitStack() as stack:
+        stack.enter_context(rare_collections())
         stack.enter_context(run_lock(layout, "fileset ingest", counter.meter, wait=wait))
         catalogue = open_catalogue(config.database, base=config.base, create=True)
         stack.callback(catalogue.close)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -43,7 +42,7 @@ from archec.store.layout import open_store
 from archec.store.lock import run_lock
 from archec.store.writer import Writer
 from archec.tist import stamp
-from archec.workers.child import RARE_COLLECTIONS
+from archec.workers.child import rare_collections
 
 Begun = Callable[[Report], None]
 
@@ -81,7 +80,7 @@ def _gather(config: Config, options: Options, meter: Meter, begun: Begun) -> Rep
     layout = open_store(config)
     options = replace(options, template_files=config.template_files)
     with ExitStack() as stack:
-        stack.enter_context(_rare_collections())
+        stack.enter_context(rare_collections())
         stack.enter_context(run_lock(layout, "gather", meter, wait=options.wait))
         catalogue = open_catalogue(config.database, base=config.base, create=True)
         stack.callback(catalogue.close)
@@ -270,17 +269,6 @@ def _refused(report: Report, item: CommitItem, outcome: CommitResult) -> None:
     report.forget(item.record)
     message = "what it would state again is not held" if outcome.kind == "missing" else "other bytes are held there"
     report.problem(Problem(f"{outcome.id} at {outcome.tist}", 0, "occupied", f"was not recorded: {message}"))
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """A chunk holds many small objects and no cycles; looking for cycles at the usual pace costs a tenth of a run."""
-    before = gc.get_threshold()
-    gc.set_threshold(*RARE_COLLECTIONS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def dry_run(config: Config, options: Options, meter: Meter) -> Report:

@@ -179,10 +179,11 @@ class H1Connection(asyncio.Protocol):
                 late = httpx.WriteTimeout(f"the server took nothing for {timeout or 0:g} s")
                 await _within(timeout, asyncio.wait({self._writable, head}, return_when="FIRST_COMPLETED"), late)
 
-    async def read(self) -> bytes:
+    async def read(self, timeout: float | None = None) -> bytes:
         """The next piece of the body, ``b""`` at its end.
 
         Raises:
+            asyncio.TimeoutError: nothing came for ``timeout`` seconds.
             Truncated: the body ended too early, or was longer than its stated length.
             httpx.RemoteProtocolError: the body violates HTTP.
         """
@@ -194,7 +195,7 @@ class H1Connection(asyncio.Protocol):
                     raise Truncated("the server sent more than the length it stated")
                 return b""
             self._waiter = self._loop.create_future()
-            await self._waiter
+            await asyncio.wait_for(self._waiter, timeout)
         chunks, self._chunks, self._buffered = self._chunks, [], 0
         if self._paused and self._transport is not None and not self._transport.is_closing():
             self._paused = False

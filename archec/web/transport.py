@@ -308,12 +308,8 @@ class _ResponseBody(httpx.AsyncByteStream):
         if self._connection is None:
             return
         read, timeout = self._connection.read, self._timeout
-        if timeout is None:
-            while data := await read():
-                yield data
-            return
         try:
-            while data := await asyncio.wait_for(read(), timeout):
+            while data := await read(timeout):
                 yield data
         except asyncio.TimeoutError:
             raise httpx.ReadTimeout(f"silent for {timeout:g} s in mid-body") from None

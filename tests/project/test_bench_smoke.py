@@ -165,6 +165,18 @@ def test_access(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_fileset(tmp_path: Path) -> None:
+    if not shutil.which("nginx"):
+        assert "there is no nginx" in bench(tmp_path, "fileset", code=1).stderr
+        return
+    small = ("--files", "30", "--size", "2000", "--large-files", "2", "--large-size", "3000000", "--rounds", "1")
+    value = report(tmp_path, "fileset", *small)
+    groups = ("30 files of 2,000 bytes", "2 files of 3,000,000 bytes")
+    assert {f"{group}: archec, memory" for group in groups} <= set(ratios(value))
+    assert {"pooch", "zenodo_get"} <= set(value["skipped"])
+
+
+@pytest.mark.slow
 def test_verify(tmp_path: Path) -> None:
     value = report(tmp_path, "verify", "--templates", "200", "--files", "3", "--size", "2000", "--rounds", "1")
     assert [name for name in ratios(value) if name.endswith(": archec / md5sum, then sha256sum")] == list(ratios(value))
