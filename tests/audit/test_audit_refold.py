@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
+import pymongo
 import pytest
 from audit_support import World, checked, codes, run_sql
-from gather_support import archec_inline, run, write_papers
+from gather_support import archec_inline, change, run, write_papers
 
 EDITS = {
     "a history": "UPDATE mi SET state = zeroblob(32), h = NULL WHERE id = 'RePEc:aaa:sss:1'",
@@ -65,3 +67,56 @@ def test_a_catalogue_that_is_behind_is_compared_as_far_as_it_came(world: World) 
     assert (summary.clean, codes(findings)) == (True, ["catalogue-behind"])
     run_sql(world, EDITS["a title"])
     assert "catalogue-differs" in codes(checked(world)[1])
+
+
+NEVER_READ = {"mi.due", "mi.type"}
+"""Fields of documents in MongoDB that are there because files have them, too."""
+
+
+def edits_of(document: dict[str, object], path: str = "") -> Iterator[tuple[str, object]]:
+    """Every scalar in a document, by its dotted path, with another value of the same type."""
+    for name, value in document.items():
+        where = f"{path}{name}"
+        if name == "_id":
+            continue
+        if isinstance(value, dict):
+            yield from edits_of(value, f"{where}.")
+        elif isinstance(value, bool):
+            yield where, not value
+        elif isinstance(value, int):
+            yield where, value + 1
+        elif name == "state" and "h" in document:
+            yield where, None  # all that is read of it is whether it is there
+        elif isinstance(value, str):
+            yield where, ("1" if value[:1] == "0" else "0") + value[1:]
+        elif isinstance(value, bytes):
+            yield where, b"{}"
+
+
+@pytest.mark.slow
+def test_an_edit_of_any_field_is_found_on_mongodb(world: World, mongodb_url: str) -> None:
+    """The same kinds of edits on the other engine, and more: a field of every kind of document, and every removal."""
+    config = change(world.config, {"database": mongodb_url})
+    assert archec_inline(config, "rebuild").code == 0
+    there = World(config, world.places)
+    assert checked(there)[1] == []
+    client: pymongo.MongoClient[dict[str, object]] = pymongo.MongoClient(mongodb_url)
+    missed = []
+    with client:
+        database = client.get_default_database()
+        for name in ("mi", "mo", "entries", "versions", "refs", "visits", "claims", "runs", "data_sets", "sets"):
+            collection = database[name]
+            document = collection.find_one(sort=[("_id", -1)])
+            assert document is not None, name
+            where = {"_id": document["_id"]}
+            for field, value in edits_of(document):
+                collection.update_one(where, {"$set": {field: value}})
+                if checked(there)[0].clean and f"{name}.{field}" not in NEVER_READ:
+                    missed.append(f"{name}.{field}")
+                collection.replace_one(where, document)
+            collection.delete_one(where)
+            if checked(there)[0].clean:
+                missed.append(f"{name}: a removal")
+            collection.insert_one(document)
+    assert checked(there)[1] == []
+    assert not missed, " ".join(missed)
