@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from archec.cli.common import config_option, json_option, opened, warn_if_unknown
-from archec.errors import Exit
-from archec.export.run import ExportRequest, ExportSummary, OnNotExported, export_warc
+from archec.errors import Exit, UsageError
+from archec.export.checking import VaultFault
+from archec.export.run import ExportRequest, ExportSummary, OnNotExported, VaultCheck, export_warc, verify_vault
 from archec.export.units import selection
 from archec.export.writing import NotExported
 from archec.terminal.output import echo, echo_json
@@ -34,6 +35,7 @@ def export() -> None:
 @click.option("--since", metavar="DATE", help="Only what was seen at this time or later.")
 @click.option("--no-revisits", is_flag=True, help="Leave out visits that found a file unchanged.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; report what would be written.")
+@click.option("--verify", is_flag=True, help="Write nothing; read every record that the indexes name.")
 @json_option
 @config_option
 @click.pass_context
@@ -45,21 +47,30 @@ def warc(
     since: str | None,
     no_revisits: bool,
     dry_run: bool,
+    verify: bool,
     as_json: bool,
     config_file: Path | None,
 ) -> None:
     """Bring a vault of WARC files and CDXJ indexes up to date.
 
-    There is one of each for each series. Records that the indexes of the vault name are not written again. What is
-    missing from the obi store, or has the wrong bytes, is reported and left out; the exit code is then 6.
+    There is one of each for each series. Records that the indexes of the vault name are not written again, and that
+    these files are there and as long as they were is checked every time; --verify reads all of them. What is missing
+    from the obi store or from the vault, or has the wrong bytes, is reported; the exit code is then 6.
 
     Example: archec export warc vault --archive smp
     """
     wanted = selection(archive, series)
     first = parse_when(since) if since is not None else 0
     request = ExportRequest(folder, wanted, first, dry_run, not no_revisits)
+    if verify and (since is not None or no_revisits or dry_run):
+        raise UsageError("--verify reads what is there: only --archive and --series go with it")
     with opened(config_file) as it:
         warn_if_unknown(it.catalogue, wanted)
+        if verify:
+            with meter_for() as meter:
+                read = verify_vault(it, folder, wanted, meter, _reporter(as_json))
+            _show_check(read, as_json=as_json)
+            context.exit(Exit.CORRUPT if read.faults else Exit.DONE)
         with meter_for() as meter:
             summary = export_warc(it, request, meter, _reporter(as_json))
     if as_json:
@@ -67,12 +78,22 @@ def warc(
     else:
         for line in _lines(summary):
             echo(line)
-    if summary.failed:
+    if summary.failed or summary.faults:
         context.exit(Exit.CORRUPT)
 
 
+def _show_check(read: VaultCheck, *, as_json: bool) -> None:
+    if as_json:
+        echo_json(read.as_value())
+        return
+    echo(
+        f"Read {read.records:,} records of {read.series:,} series, {human_size(read.read)}, in "
+        f"{human_duration(read.seconds)}: {read.faults:,} wrong."
+    )
+
+
 def _reporter(as_json: bool) -> OnNotExported:
-    def report(failed: NotExported) -> None:
+    def report(failed: NotExported | VaultFault) -> None:
         if as_json:
             echo_json(failed._asdict())
         else:
@@ -91,6 +112,8 @@ def _lines(summary: ExportSummary) -> list[str]:
     lines = [head, *(f"  {kind}: {count:,}" for kind, count in sorted(summary.records.items()))]
     if summary.files:
         lines.append(f"  WARC files: {summary.files:,} new, {human_size(summary.written)}")
+    if summary.faults:
+        lines.append(f"  WRONG in the vault: {summary.faults:,} files")
     if summary.failed:
         codes = ", ".join(f"{count:,} {code}" for code, count in sorted(summary.by_code.items()))
         more = f", {summary.unnamed:,} more not named" if summary.unnamed else ""

@@ -13,6 +13,7 @@ from pathlib import Path
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.config import Config
+from archec.export.checking import VaultFault, read_unit, vault_units
 from archec.export.observations import collect_visits
 from archec.export.units import Selection, Unit, units
 from archec.export.vault import open_vault, sweep
@@ -32,7 +33,7 @@ _AHEAD = 6
 """Series under way for each worker, at most."""
 _HINT = "out of memory? start the export again"
 
-OnNotExported = Callable[[NotExported], None]
+OnNotExported = Callable[[NotExported | VaultFault], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class ExportSummary:
     files: int = 0
     by_code: Counter[str] = field(default_factory=Counter)
     unnamed: int = 0
+    faults: int = 0
     seconds: float = 0.0
 
     @property
@@ -84,6 +86,7 @@ class ExportSummary:
         self.files += len(result.files)
         self.by_code.update(failed.code for failed in result.named)
         self.unnamed += result.failed - len(result.named)
+        self.faults += len(result.faults)
 
     def as_value(self) -> dict[str, object]:
         """As JSON, with the keys of docs/export.md."""
@@ -99,6 +102,7 @@ class ExportSummary:
             "files": self.files,
             "failed": self.failed,
             "by_code": dict(sorted(self.by_code.items())),
+            "faults": self.faults,
             "seconds": round(self.seconds, 3),
         }
 
@@ -135,6 +139,45 @@ def export_warc(archive: Archive, request: ExportRequest, meter: Meter, report: 
     return summary
 
 
+@dataclass(slots=True)
+class VaultCheck:
+    """What reading a vault came to."""
+
+    vault: str
+    series: int = 0
+    records: int = 0
+    read: int = 0
+    faults: int = 0
+    seconds: float = 0.0
+
+    def as_value(self) -> dict[str, object]:
+        """As JSON, with the keys of docs/export.md."""
+        return {
+            "vault": self.vault, "series": self.series, "records": self.records, "bytes": self.read,
+            "faults": self.faults, "seconds": round(self.seconds, 3),
+        }  # fmt: skip
+
+
+def verify_vault(
+    archive: Archive, folder: Path, wanted: Selection, meter: Meter, report: OnNotExported
+) -> VaultCheck:
+    """Reads every record that the indexes of a vault name, and calls ``report`` for what is wrong; writes nothing."""
+    began, done = time.monotonic(), VaultCheck(str(folder))
+    vault = open_vault(folder, archive.layout, dry=True)
+    meter.phase("reading records", None)
+    for unit in vault_units(vault, units(archive.catalogue, wanted)):
+        done.series += 1
+        for size, fault in read_unit(vault, unit):
+            done.records += bool(size)
+            done.read += size
+            if fault is not None:
+                done.faults += 1
+                report(fault)
+            meter.at(done.records, human_size(done.read))
+    done.seconds = time.monotonic() - began
+    return done
+
+
 def _export_units(
     config: Config,
     catalogue: Catalogue,
@@ -148,6 +191,8 @@ def _export_units(
 
     def take(result: UnitResult) -> None:
         summary.add(result)
+        for fault in result.faults:
+            report(fault)
         for failed in result.named:
             report(failed)
         meter.at(summary.units, f"{sum(summary.records.values()):,} records, {human_size(summary.payload)}")

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from archec.catalogue.open import open_catalogue
 from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed
+from archec.export.checking import Ends, VaultFault
 from archec.export.observations import Visits, collect, observation_of
 from archec.export.units import Unit
 from archec.export.vault import Member, TempFile, Vault, WarcFile
@@ -73,7 +74,8 @@ class ExportPlan(NamedTuple):
 @dataclass(slots=True)
 class UnitResult:
     """The result of a unit: new records by kind and the number of existing ones; bytes of contents; bytes and names of
-    new WARC files; what could not be exported (``failed`` in all, ``named`` are the first ones)."""
+    new WARC files; what could not be exported (``failed`` in all, ``named`` are the first ones); what is wrong with
+    those that were there."""
 
     unit: Unit
     records: dict[str, int] = field(default_factory=dict)
@@ -83,6 +85,7 @@ class UnitResult:
     files: list[str] = field(default_factory=list)
     named: list[NotExported] = field(default_factory=list)
     failed: int = 0
+    faults: list[VaultFault] = field(default_factory=list)
 
 
 def unit_exporter(plan: ExportPlan) -> Callable[[Unit], UnitResult]:
@@ -117,24 +120,29 @@ class _UnitExport:
         """Merges, writes and publishes."""
         if self._is_up_to_date(wanted):
             return self._result
-        self._result = UnitResult(self._unit)
+        self._result, ends = UnitResult(self._unit), Ends()
         with self._stack:
             for prefix, seen, line in _merged(wanted, self._vault.lines(self._unit)):
                 self._forget_digests(prefix)
                 if line is not None:
+                    ends.add(line)
                     self._keep(line)
                     self._result.existing += seen is not None
                 elif seen is not None:
                     self._add(prefix, seen)
+            self._result.faults += ends.faults(self._vault)
             self._publish()
         return self._result
 
     def _is_up_to_date(self, wanted: SortedLines) -> bool:
         """Whether the index has everything, which is the common case of a nightly export. Writes nothing."""
+        ends = Ends()
         for _, seen, line in _merged(wanted, self._vault.lines(self._unit)):
             if line is None:
                 return False
+            ends.add(line)
             self._result.existing += seen is not None
+        self._result.faults += ends.faults(self._vault)
         return True
 
     def _forget_digests(self, prefix: bytes) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -415,3 +416,37 @@ def test_every_fail_point_is_tried() -> None:
     folder = Path(export_run.__file__).parent
     source = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     assert {part.split('"')[0] for part in source.split('hit("')[1:]} == {p.partition(":")[0] for p in POINTS}
+
+
+def test_a_vault_is_checked_against_its_own_index(pristine: World, vault: Path, tmp_path: Path) -> None:
+    """Before anything is said to be there already; and all of it is read with --verify."""
+
+    def told(*options: str) -> tuple[int, list[tuple[str, str]], dict[str, object]]:
+        done = archec_inline(pristine.config, "export", "warc", copy, "--json", *options)
+        *faults, summary = (json.loads(line) for line in done.out.splitlines())
+        return done.code, [(fault["code"], fault["path"]) for fault in faults], summary
+
+    copy = tmp_path / "v"
+    shutil.copytree(vault, copy)
+    code, faults, summary = told("--verify")
+    records = len([record for record in all_records(vault) if record.type != "warcinfo"])
+    assert (code, faults, summary["records"], summary["faults"]) == (0, [], records, 0)
+    warcs = sorted((copy / "archive").rglob("*.warc.gz"))
+    one, two, three = (f"archive/{path.relative_to(copy / 'archive')}" for path in warcs[:3])
+    data = bytearray(warcs[0].read_bytes())
+    data[-len(data) // 4] ^= 1
+    warcs[0].write_bytes(data)
+    assert told()[:2] == (0, [])
+    code, faults, _ = told("--verify")
+    assert (code, set(faults)) == (6, {("vault-corrupt", one)})
+    warcs[1].write_bytes(warcs[1].read_bytes()[:-1])
+    warcs[2].unlink()
+    for options in ((), ("--verify",)):
+        code, faults, summary = told(*options)
+        assert code == 6
+        assert {("vault-size", two), ("vault-missing", three)} == set(faults) - {("vault-corrupt", one)}
+    for path in (copy / "indexes").iterdir():
+        path.unlink()
+    assert told()[0] == 0
+    assert told("--verify")[:2] == (0, [])
+    assert archec_inline(pristine.config, "export", "warc", copy, "--verify", "--dry-run").code == 2
