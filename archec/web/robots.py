@@ -51,6 +51,10 @@ class Rules:
     size: int = _PER_ORIGIN
     """Bytes that the rules take, estimated from above."""
 
+    def __del__(self) -> None:
+        """The library's objects refer to each other: they would stay until the collector comes."""
+        getattr(self.protego, "__dict__", {}).clear()
+
     def allows(self, url: str) -> bool:
         """Whether our agent may fetch ``url``."""
         if self.protego is None:

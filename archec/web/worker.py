@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -89,8 +89,17 @@ def _loop() -> asyncio.AbstractEventLoop:
 async def _serve(pipe: socket.socket, make: Callable[..., Fetcher], tuning: Tuning, beat: float) -> None:
     pipe.setblocking(False)
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_leave_without_memory)
     _, server = await loop.create_connection(lambda: _OrderServer(loop, make, tuning, beat), sock=pipe)
     await server.ended
+
+
+def _leave_without_memory(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Ends a process that is out of memory: nothing that it said of any host from now on would be true."""
+    if isinstance(context.get("exception"), MemoryError):
+        os.write(2, b"archec: a fetching process has reached fetch.max_memory, and is replaced\n")
+        os._exit(1)
+    loop.default_exception_handler(context)
 
 
 class _OrderServer(asyncio.Protocol):

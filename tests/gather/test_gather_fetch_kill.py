@@ -39,8 +39,10 @@ from gather_support import (
     write_papers,
 )
 
-from archec.config import Config
+from archec.config import Config, FetchConfig
+from archec.gather import phases
 from archec.store.layout import open_layout
+from archec.web.pool import FetchPool
 
 SETTINGS: dict[str, object] = {
     "fetch.workers": 2,
@@ -300,6 +302,28 @@ def test_a_worker_that_dies_does_not_hurt_the_run(memory_folder: Callable[[], Pa
         assert victims
         assert temporary_files(config) == []
         run(config)
+        check(config)
+
+
+def test_a_worker_that_needs_too_much_memory(
+    memory_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is replaced, its files are tried once more, then they are a fault of ours; the run goes on, and is over."""
+    with Site() as site, Site("127.0.0.2") as other:
+        site["/hungry"] = pdf("one too many")
+        other.answers.update({f"/{n}": pdf(f"the {n}th") for n in range(20)})
+        config = make(memory_folder(), {"fetch.max_memory": "300MB", "fetch.workers": 2})
+        write_papers(config, [site.url("/hungry"), *(other.url(f"/{n}") for n in range(20))])
+
+        def hungry(config: FetchConfig, agent: str, sink: tuple[str, list[object]], **more: int) -> FetchPool:
+            return FetchPool(config, agent, ("web_hungry:hungry_sink", sink[1]), **more)
+
+        monkeypatch.setattr(phases, "FetchPool", hungry)
+        report = run(config)
+        assert (report.state, dict(report.fobis)) == ("done", {"new": 20, "internal": 1})
+        assert site.count("/hungry") == 4, "twice in each of the two passes"
+        assert "fetch.max_memory" in capfd.readouterr().err
+        assert temporary_files(config) == []
         check(config)
 
 
