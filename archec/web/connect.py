@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import errno
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +24,7 @@ import httpx
 from archec.errors import ConfigError
 from archec.web.guard import Guard, Resolver
 from archec.web.h1 import H1Connection
-from archec.web.outcome import OURS, Blocked, Internal
+from archec.web.outcome import OURS, Blocked, internal
 from archec.web.policy import Tuning
 from archec.web.tls import Tls
 
@@ -223,12 +222,6 @@ class Connector:
 
 async def _no_issuers(url: str) -> bytes:
     return b""
-
-
-def internal(error: OSError) -> Internal:
-    """The error for one of ``OURS``."""
-    hint = "; see 'ulimit -n'" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
-    return Internal(f"this machine makes no further connection: {_reason(error)}{hint}")
 
 
 def refusal(host: str, address: str) -> str:

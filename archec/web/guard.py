@@ -10,6 +10,7 @@ registries (RFC 6890 and updates); any address that is not global unicast is ref
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import re
 import socket
@@ -20,7 +21,7 @@ from typing import Protocol
 import httpx
 
 from archec.config import Denial
-from archec.web.outcome import Denied
+from archec.web.outcome import OURS, Denied, internal
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -119,6 +120,7 @@ class Resolver(Protocol):
 
         Raises:
             httpx.ConnectError: there is no such name, or the name service does not answer.
+        Internal: this machine is out of what it takes to ask.
         """
 
 
@@ -147,6 +149,8 @@ class SystemResolver:
         try:
             addresses = await loop.run_in_executor(self._pool, _look_up, host, port)
         except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in OURS:
+                raise internal(error) from error
             reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a host name"
             raise httpx.ConnectError(f"{host} cannot be resolved: {reason}") from error
         if len(self._known) >= _MAX_REMEMBERED:
@@ -156,7 +160,13 @@ class SystemResolver:
 
 
 def _look_up(host: str, port: int) -> Sequence[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        if error.errno == socket.EAI_MEMORY:
+            raise OSError(errno.ENOMEM, error.strerror) from error
+        with socket.socket():  # without a descriptor left, the system's resolver knows no name; this says why
+            raise
     addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
     if not addresses:
         raise OSError(0, "no address")

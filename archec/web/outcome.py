@@ -20,6 +20,7 @@ The exceptions are httpx's, so that any httpx transport can be used, and some of
 from __future__ import annotations
 
 import errno
+import os
 import re
 from enum import Enum
 from typing import NamedTuple
@@ -144,6 +145,13 @@ EXPECTED = (httpx.RequestError, httpx.InvalidURL, httpx.StreamError)
 
 OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 """Errors of the system that say something about this machine, and nothing about the other end."""
+
+
+def internal(error: OSError) -> Internal:
+    """The exception for one of ``OURS``."""
+    hint = "; see 'ulimit -n'" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+    return Internal(f"this machine makes no further connection: {os.strerror(error.errno or 0)}{hint}")
+
 
 _FAULTS: tuple[tuple[type[Exception], Outcome, bool], ...] = (
     (Blocked, Outcome.BLOCKED_ADDRESS, True),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import hashlib
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -13,6 +16,7 @@ import pytest
 from web_hostile import Hostile, body_of
 from web_support import fetch, fetch_one, leftovers, settings
 
+import archec
 from archec.web.outcome import Outcome
 from archec.web.task import FetchTask
 
@@ -205,6 +209,47 @@ def test_a_machine_out_of_descriptors_is_no_fault_of_the_host(
     hops = fetch(tmp_path, [hostile.url(f"/ok/{n}") for n in range(10)], settings(host_failures=2))
     assert {(hop.outcome, hop.deferred) for hop in hops} == {(Outcome.INTERNAL, False)}
     assert "ulimit -n" in hops[0].message
+
+
+WITHOUT_DESCRIPTORS = """
+import asyncio, os, resource, sys
+from archec.config import FetchConfig
+from archec.web.client import Client, Flight
+from archec.web.fetcher import transports
+from archec.web.policy import Policy, Tuning
+from archec.web.task import FetchTask, no_sink
+
+async def main():
+    config = FetchConfig(allow_networks=("127.0.0.0/8",))
+    client = Client(config, Tuning(), "test", no_sink(), transports(Policy.of(config, "test", "fetch"), Tuning(), 4),
+                    lambda size, requests: None)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    try:
+        while True:
+            os.dup(0)
+    except OSError:
+        pass
+    for url in sys.argv[1:]:
+        hop = (await client.attempt(FetchTask(url), Flight(asyncio.get_running_loop().time()))).hop
+        print(hop.outcome, hop.message, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_without_a_descriptor_left_no_name_and_no_host_is_to_blame(hostile: Hostile) -> None:
+    """For real: names (which the system's resolver then calls unknown), addresses, TLS and ftp."""
+    port = hostile.port
+    urls = [f"http://localhost:{port}/ok", f"http://127.0.0.1:{port}/ok", f"https://127.0.0.1:{port}/ok",
+            f"ftp://127.0.0.1:{port}/ok", "http://there-is-no-such-name.invalid/"]  # fmt: skip
+    told = subprocess.run(
+        [sys.executable, "-c", WITHOUT_DESCRIPTORS, *urls], capture_output=True, text=True, check=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(Path(archec.__file__).parents[1])},
+    )  # fmt: skip
+    assert told.stdout.splitlines() == [
+        "internal this machine makes no further connection: Too many open files; see 'ulimit -n'"
+    ] * len(urls)
+    assert not hostile.asked
 
 
 @pytest.mark.parametrize(
