@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 import re
 import shlex
@@ -16,9 +15,8 @@ from typing import NamedTuple
 import pytest
 from gather_support import environment, make, run, write_papers
 
-from archec.cli.main import cli
-
 FOLDER = Path(__file__).resolve().parents[2] / "scripts" / "operations"
+JOBS = ("gather", "check", "verify", "copy", "export", "seal", "report", "metrics")
 
 
 class Line(NamedTuple):
@@ -60,28 +58,27 @@ def home(memory_folder: Callable[[], Path]) -> Path:
     return folder
 
 
-def cron(home: Path, command: str) -> subprocess.CompletedProcess[str]:
+def cron(home: Path, command: str, **changes: str) -> subprocess.CompletedProcess[str]:
     """Runs a line as cron does: by sh, in the home directory, with next to no environment."""
     env = {name: value for name, value in environment().items() if name.startswith("PYTHON")}
     env |= {
-        "HOME": str(home), "PATH": "/usr/bin:/bin", "SHELL": "/bin/sh", "LOGNAME": "archec",
-        "ARCHEC": f"{home}/bin/archec", "ARCHIVE": f"{home}/archive", "METRICS": f"{home}/archec.prom",
+        "HOME": str(home), "PATH": "/usr/bin:/bin", "SHELL": "/bin/sh", "LOGNAME": "archec", "JOB": f"{FOLDER}/job",
+        "ARCHEC": f"{home}/bin/archec", "ARCHIVE": f"{home}/archive", "METRICS": str(home),
+        "COPY": f"{home}/second copy/archec", "VAULT": f"{home}/vault",
     }  # fmt: skip
-    return subprocess.run(
-        ["/bin/sh", "-c", command], cwd=home, env=env, capture_output=True, text=True, check=False, timeout=120
-    )
+    command_line, env = ["/bin/sh", "-c", command], env | changes
+    return subprocess.run(command_line, cwd=home, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
-def test_the_crontab_names_commands_that_exist() -> None:
+def test_the_crontab_names_jobs_that_exist() -> None:
     variables, lines = crontab()
-    assert set(variables) == {"ARCHEC", "ARCHIVE", "METRICS"}
+    assert set(variables) == {"JOB", "ARCHEC", "ARCHIVE", "COPY", "VAULT", "METRICS"}
     ranges = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
     for line in lines:
         for field, (least, most) in zip(line.when.split(), ranges, strict=True):
             assert re.fullmatch(r"\*(/[0-9]+)?|[0-9]+", field), line
             assert field.startswith("*") or least <= int(field) <= most, line
-        assert any(f'"$ARCHEC" {name} ' in line.command for name in cli.commands), line
-    assert len(lines) == 4
+    assert [line.command for line in lines] == [f'"$JOB" {job}' for job in JOBS]
 
 
 @pytest.mark.slow
@@ -94,52 +91,70 @@ def test_every_line_of_the_crontab_runs_and_says_nothing(home: Path) -> None:
     assert log.splitlines()[-1].startswith('archec-run {"run": ')
     assert "archec_obis" in (home / "archec.prom").read_text()
     assert (home / "archive" / "report.html").stat().st_size > 1000
+    assert list((home / "archive" / "seals").glob("*.txt"))
+    assert (home / "second copy" / "archec" / "layout.json").exists()
+    assert (home / "vault").exists()
 
 
-def test_a_line_that_fails_has_something_to_say(home: Path) -> None:
+def test_what_is_not_set_up_is_not_done_and_sends_no_mail(home: Path) -> None:
+    for job, changes in (("metrics", {"METRICS": "/nowhere"}), ("copy", {"COPY": ""}), ("export", {"VAULT": ""})):
+        done = cron(home, f'"$JOB" {job}', **changes)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), job
+
+
+def test_a_job_that_fails_has_something_to_say(home: Path) -> None:
     (home / "archive" / "config.yaml").write_text("nonsense: 1\n")
-    for line in crontab()[1]:
-        done = cron(home, line.command)
-        assert "exit code 1\n" in done.stdout, line
-        assert done.stderr == ""
-    (gather,) = [line for line in crontab()[1] if " gather " in line.command]
-    assert 'archec-run {"run": null, "state": "failed"' in cron(home, gather.command).stdout
+    for job in ("gather", "verify"):
+        done = cron(home, f'"$JOB" {job}')
+        assert (done.returncode, done.stderr) == (1, "")
+        assert f"archec {job}: exit code 1\n" in done.stdout
+        told = cron(home, f'"$JOB" {job}', INVOCATION_ID="1")
+        assert "nonsense" in told.stderr
+    assert 'archec-run {"run": null, "state": "failed"' in cron(home, '"$JOB" gather').stdout
+    assert cron(home, '"$JOB" nonsense').returncode == 2
 
 
-def unit(name: str) -> configparser.ConfigParser:
-    """A unit file."""
-    found = configparser.ConfigParser(strict=False, interpolation=None)
-    found.optionxform = str  # type: ignore[assignment,method-assign]
-    found.read_string((FOLDER / name).read_text())
-    return found
+def test_the_second_copy_of_the_docs(home: Path) -> None:
+    """Word for word, but for the folders."""
+    text = (FOLDER.parents[1] / "docs" / "operations.md").read_text()
+    lines = re.findall(r"^rsync .+$", text.partition("\n## A second copy\n")[2].partition("\n## ")[0], re.M)
+    assert len(lines) == 2
+    for line in lines:
+        done = cron(home, line.replace("/srv/archec", f"{home}/archive").replace("/mnt/copy", f"{home}/copy"))
+        assert (done.returncode, done.stderr) == (0, "")
+        job = line.replace("/srv/archec/", "").replace("/mnt/copy/archec", "$COPY")
+        shipped = re.sub(r"\\\n\s*", "", (FOLDER / "job").read_text()).replace('"', "")
+        assert job in shipped
+    done = cron(home, 'cd "$ARCHIVE" && "$ARCHEC" compare ../copy/archec')
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_units_command_lines_exist(home: Path) -> None:
-    service = unit("archec.service")["Service"]
-    for key in ("ExecStart", "ExecStopPost"):
-        program, *arguments = shlex.split(service[key].removeprefix("-"))
-        assert program == "/opt/archec/bin/archec"
-        command = shlex.join([f"{home}/bin/archec", *arguments]).replace("/var/lib/node_exporter", str(home))
-        done = cron(home, f"cd archive && {command}")
-        assert done.returncode == 0, done.stderr
-    assert service["SuccessExitStatus"].split() == ["3", "4", "5"]
-    assert unit("archec.timer")["Timer"]["OnCalendar"]
+@pytest.mark.slow
+def test_the_drill(home: Path) -> None:
+    done = cron(home, f"{FOLDER}/drill archive drilled")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The drill went well." in done.stdout
+    assert "missing: 1\n" in done.stdout
+    (home / "archive" / "archive" / "runs").rename(home / "gone")
+    assert cron(home, f"{FOLDER}/drill archive again").returncode != 0
 
 
 def test_systemd_takes_the_units(home: Path, tmp_path: Path) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
-    for name in ("archec.service", "archec.timer"):
-        text = (FOLDER / name).read_text().replace("/opt/archec/bin", f"{home}/bin")
-        (tmp_path / name).write_text(text)
+    units = [*FOLDER.glob("*.service"), *FOLDER.glob("*.timer")]
+    timers = {unit.name for unit in units if unit.suffix == ".timer"}
+    assert timers == {f"archec@{job}.timer" for job in JOBS}
+    for unit in units:
+        text = unit.read_text().replace("/opt/archec/bin", f"{home}/bin").replace("/opt/archec/job", f"{FOLDER}/job")
+        (tmp_path / unit.name).write_text(text)
+    names = ["archec-serve.service", "archec-mail@x.service", *(f"archec@{job}.service" for job in JOBS)]
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", *map(str, sorted(tmp_path.iterdir()))],
+        ["systemd-analyze", "verify", "--man=no", *names, *(f"archec@{job}.timer" for job in JOBS)],
+        cwd=tmp_path, env={**os.environ, "SYSTEMD_UNIT_PATH": f"{tmp_path}:"},
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
-    complaints = [line for line in done.stderr.splitlines() if "archec" in line]
-    assert complaints == []
-    calendar = unit("archec.timer")["Timer"]["OnCalendar"]
-    assert subprocess.run(["systemd-analyze", "calendar", calendar], capture_output=True, check=False).returncode == 0
+    assert [line for line in done.stderr.splitlines() if "archec" in line] == []
 
 
 def test_logrotate_takes_its_file(tmp_path: Path) -> None:
