@@ -3,31 +3,34 @@
 A crawl of --urls pages with --captures captures each, a random page and time for each request, over one kept
 connection; tokens are checked and audited. The CPU is that of the server's process. pywb, which is under the GPL and no
 dependency, is measured where --pywb names the Python of an environment that has it. Then: the nearest ten of many
-captures of one page, all captures of it as JSON, and pages of the index at both ends.
+captures of one page, all captures of it as JSON; pages of a large index at both ends; a group of three remotes, for
+which an nginx stands; the own store beside a CDXJ file with its rows; a source that says nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
-import os
 import random
 import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from benchmarks.access_servers import Server, free_port, nginx, running
 from benchmarks.runner import BenchmarkError, Report
 
 _GROUP = "{urls:,} URLs x {captures} captures"
 _MANY = "http://many.example.org/"
+_BIG = "http://big.example.org/"
+_CANNED = "http://canned.example.org/"
 _BODY = 4300
+_TIMEOUT = 1.0
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +38,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--urls", type=int, default=10_000)
     parser.add_argument("--captures", type=int, default=10)
     parser.add_argument("--one", type=int, default=100_000, help="captures of one URL")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the index that is read by pages")
+    parser.add_argument("--own", type=int, default=2000, help="files in the own store, with five states each")
     parser.add_argument("--requests", type=int, default=3000, help="requests of a round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pywb", metavar="PYTHON", help="the Python of an environment that has pywb")
@@ -44,7 +49,13 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
     """Index and resource, beside pywb; then what depends on how much there is."""
     _crawl(folder, arguments.urls, arguments.captures, arguments.one)
     group = _GROUP.format(urls=arguments.urls, captures=arguments.captures)
-    with _archec(folder) as ours, _pywb(folder, arguments.pywb, report) as theirs:
+    with ExitStack() as stack:
+        remotes = _remotes(stack, folder, report)
+        silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))  # it takes connections and says nothing
+        _own_store(folder, arguments.own)
+        _big(folder, arguments.rows)
+        ours = stack.enter_context(_archec(folder, remotes, silent.getsockname()[1]))
+        theirs = stack.enter_context(_pywb(folder, arguments.pywb, remotes, report))
         servers = {"archec": ours} | ({"pywb": theirs} if theirs is not None else {})
         for name, path in (("index", "/c/index"), ("resource", "/c/resource")):
             costs = {server: [_cost(one, path, arguments)] for server, one in servers.items()}
@@ -59,6 +70,12 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
                 report.judge(f"{name}: archec / pywb, CPU per request", ratio, most=goal)
         _one_page(servers, arguments, report)
         _pages(ours, arguments, report)
+        if remotes:
+            _group(servers, arguments, report)
+        _own_and_copy(ours, folder, arguments, report)
+        took = [_seconds(ours, f"/silent/index?url={quote(_url(0))}&closest=2015") for _ in range(arguments.rounds)]
+        report.add("a source that says nothing", f"a group with a time of {_TIMEOUT} s", "s", took)
+        report.judge("a source that says nothing: seconds / its time", max(took) / _TIMEOUT, most=1.1)
 
 
 def _one_page(servers: dict[str, Server], arguments: argparse.Namespace, report: Report) -> None:
@@ -73,11 +90,48 @@ def _one_page(servers: dict[str, Server], arguments: argparse.Namespace, report:
         if "pywb" in times:
             ratio = statistics.median(times["pywb"]) / statistics.median(times["archec"])
             report.judge(f"{name}: pywb / archec, seconds", ratio, least=goal)
+    first = [servers["archec"].first_byte(everything) for _ in range(arguments.rounds)]
+    report.add(group, "all as JSON, the first byte: archec", "s", first)
+    report.judge("all as JSON: the first byte, seconds", statistics.median(first), "s", most=0.1)
+
+
+def _group(servers: dict[str, Server], arguments: argparse.Namespace, report: Report) -> None:
+    """A group of three remotes, which give the same answer at once."""
+    path = f"/g/index?url={quote(_CANNED)}&closest=2015&limit=10"
+    costs: dict[str, float] = {}
+    rates: dict[str, float] = {}
+    for name, server in servers.items():
+        count = max(32, arguments.requests // (1 if name == "archec" else 10))
+        server.get(path)
+        found, before = [], server.cpu()
+        for _ in range(arguments.rounds):
+            found.append(server.rate(path, count, 32))
+        costs[name] = (server.cpu() - before) / (arguments.rounds * (count // 32 * 32)) * 1000
+        rates[name] = statistics.median(found)
+        report.add("a group of three remotes", f"32 connections: {name}", "requests/s", found)
+        report.add("a group of three remotes", name, "CPU ms/request", [costs[name]])
+    if "pywb" in servers:
+        report.judge("group: archec / pywb, CPU per request", costs["archec"] / costs["pywb"], most=0.1)
+        report.judge("group: archec / pywb, requests a second", rates["archec"] / rates["pywb"], least=5.0)
+
+
+def _own_and_copy(ours: Server, folder: Path, arguments: argparse.Namespace, report: Report) -> None:
+    """The own store, and the same rows in a CDXJ file."""
+    (folder / "copy.cdxj").write_bytes(ours.get("/own/index?url=*.example.org&limit=100000000"))
+    ours.get(f"/copy/index?url={quote(_url(0))}")
+    costs = {
+        coll: [_cost(ours, f"/{coll}/index", arguments, arguments.own) for _ in range(arguments.rounds)]
+        for coll in ("own", "copy")
+    }
+    for coll, name in (("own", "own store"), ("copy", "CDXJ")):
+        report.add(f"{arguments.own:,} files in the own store", name, "CPU ms/request", costs[coll])
+    ratio = statistics.median(costs["own"]) / statistics.median(costs["copy"])
+    report.judge("own store / CDXJ, CPU per request", ratio, most=1.5)
 
 
 def _pages(ours: Server, arguments: argparse.Namespace, report: Report) -> None:
     """A page at the beginning and one at the end."""
-    query = f"/c/cdx?url={quote(_MANY)}&output=json&pageSize=1"
+    query = f"/big/cdx?url={quote(_BIG)}*&output=json&pageSize=1"
     count = json.loads(ours.get(f"{query}&showNumPages=true"))["pages"]
     spans = {
         depth: [_seconds(ours, f"{query}&page={page}") for _ in range(21)] for depth, page in ((0, 0), (99, count - 2))
@@ -85,49 +139,17 @@ def _pages(ours: Server, arguments: argparse.Namespace, report: Report) -> None:
     for depth, values in spans.items():
         report.add("pages", f"a page at {depth}%", "s", values)
     first, last = (statistics.median(values) for values in spans.values())
-    report.judge("a page at 99% / at 0%, seconds", max(last, 0.001) / max(first, 0.001), most=1.2)
+    ratio = max(last, 0.001) / max(first, 0.001)
+    report.judge(f"a page of {arguments.rows:,} rows at 99% / at 0%, seconds", ratio, most=1.2)
 
 
-class Server:
-    """A server by its port and process; requests go over one connection."""
-
-    def __init__(self, port: int, pid: int, token: str) -> None:
-        self._port, self._pid = port, pid
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._connection = self._connected()
-
-    def _connected(self) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=120)
-        connection.connect()
-        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
-
-    def get(self, path: str) -> bytes:
-        """The body of an answer that must be 200."""
-        try:
-            self._connection.request("GET", path, headers=self._headers)
-            answer = self._connection.getresponse()
-        except (http.client.HTTPException, ConnectionError):  # a server that closes each connection
-            self._connection = self._connected()
-            self._connection.request("GET", path, headers=self._headers)
-            answer = self._connection.getresponse()
-        body = answer.read()
-        if answer.status != 200:
-            raise BenchmarkError(f"{path}: HTTP {answer.status}: {body[:200]!r}")
-        return body
-
-    def cpu(self) -> float:
-        """Seconds of CPU that the process has taken."""
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _cost(server: Server, path: str, arguments: argparse.Namespace) -> float:
+def _cost(server: Server, path: str, arguments: argparse.Namespace, urls: int = 0) -> float:
     """Milliseconds of CPU of a request."""
+    urls = urls or arguments.urls
     draw = random.Random(1)
     before = server.cpu()
     for _ in range(arguments.requests):
-        url = quote(_url(draw.randrange(arguments.urls)))
+        url = quote(_url(draw.randrange(urls)))
         server.get(f"{path}?url={url}&closest={draw.randrange(2010, 2020)}0615120000&limit=10")
     return (server.cpu() - before) / arguments.requests * 1000
 
@@ -139,35 +161,41 @@ def _seconds(server: Server, path: str) -> float:
 
 
 @contextmanager
-def _archec(folder: Path) -> Iterator[Server]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    (folder / "config.yaml").write_text(
-        f"server: {{port: {port}, access_log: ''}}\naccess: {{audit: audit.jsonl}}\n"
-        "collections: {c: {index: ./index, resource: ./warcs}}\n"
-    )
+def _archec(folder: Path, remotes: str, silent: int) -> Iterator[Server]:
+    port = free_port()
+    (folder / "config.yaml").write_text(f"""\
+server: {{port: {port}, access_log: ''}}
+access: {{audit: audit.jsonl}}
+collections:
+  c: {{index: ./index, resource: ./warcs}}
+  own: $archive
+  copy: ./copy.cdxj
+  big: ./big.cdxj
+  silent:
+    index_group: {{near: ./index, far: 'cdx+http://127.0.0.1:{silent}/x-cdx'}}
+    index_timeout: {_TIMEOUT}
+{remotes}""")
     command = [sys.executable, "-m", "archec"]
     made = subprocess.run(
         [*command, "access", "token", "create", "bench"], cwd=folder, capture_output=True, text=True, check=False
     )
     if made.returncode:
         raise BenchmarkError(made.stderr)
-    with _running([*command, "serve"], folder, port) as pid:
+    with running([*command, "serve"], folder, port) as pid:
         yield Server(port, pid, made.stdout.strip())
 
 
 @contextmanager
-def _pywb(folder: Path, python: str | None, report: Report) -> Iterator[Server | None]:
+def _pywb(folder: Path, python: str | None, remotes: str, report: Report) -> Iterator[Server | None]:
     if python is None:
         report.skipped["pywb"] = "not named (--pywb PYTHON)"
         yield None
         return
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     place = folder / "pywb"
     place.mkdir()
     (place / "config.yaml").write_text(
-        f"collections: {{c: {{index: {folder}/index/, archive_paths: {folder}/warcs/}}}}\n"
+        f"collections:\n  c: {{index: {folder}/index/, archive_paths: {folder}/warcs/}}\n{remotes}"
     )
     version = subprocess.run(
         [python, "-c", "import pywb.version as v; print(v.__version__)"], capture_output=True, text=True, check=False
@@ -176,30 +204,8 @@ def _pywb(folder: Path, python: str | None, report: Report) -> Iterator[Server |
         raise BenchmarkError(f"{python}: {version.stderr.strip()[-200:]}")
     report.versions["pywb"] = version.stdout.strip()
     command = [python, "-c", "from pywb.apps.cli import warcserver; warcserver()", "-p", str(port)]
-    with _running(command, place, port) as pid:
+    with running(command, place, port) as pid:
         yield Server(port, pid, "")
-
-
-@contextmanager
-def _running(command: list[str], folder: Path, port: int) -> Iterator[int]:
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, cwd=folder, stdout=log, stderr=log) as process:
-        try:
-            _wait(lambda: process.poll() is None, port, folder / "log")
-            yield process.pid
-        finally:
-            process.terminate()
-
-
-def _wait(alive: Callable[[], bool], port: int, log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            if not alive() or time.monotonic() > deadline:
-                raise BenchmarkError(f"a server did not start: {log.read_text()[-500:]}") from None
-            time.sleep(0.05)
 
 
 def _crawl(folder: Path, urls: int, captures: int, one: int) -> None:
@@ -237,6 +243,65 @@ def _crawl(folder: Path, urls: int, captures: int, one: int) -> None:
         stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(1262304000 + n * 3000))
         lines.append(f'{key} {stamp} {{"url": "{_MANY}", "mime": "text/html", "status": "200"}}\n'.encode())
     (folder / "index" / "index.cdxj").write_bytes(b"".join(sorted(lines)))
+
+
+def _remotes(stack: ExitStack, folder: Path, report: Report) -> str:
+    """The collection ``g``, three remotes of which each gives ten rows; nothing where there is no nginx."""
+    from archec.access.query import key_of
+
+    key = key_of(_CANNED)
+    lines = [f'{key} {year}0101000000 {{"url": "{_CANNED}", "mime": "text/html"}}\n' for year in range(2010, 2020)]
+    try:
+        port = stack.enter_context(nginx(folder / "nginx", "".join(lines).encode()))
+    except BenchmarkError as error:
+        report.skipped["a group of remotes"] = str(error)
+        return ""
+    group = ", ".join(f"{name}: 'cdx+http://127.0.0.1:{port}/{name}-cdx'" for name in "xyz")
+    return f"  g: {{index_group: {{{group}}}, timeout: 5}}\n"
+
+
+def _big(folder: Path, rows: int) -> None:
+    """An index of many URLs."""
+    from archec.access.query import key_of
+
+    key = key_of(_BIG)
+    with (folder / "big.cdxj").open("w", encoding="ascii") as file:
+        for n in range(rows):
+            file.write(f'{key}{n:09d} 20140101000000 {{"url": "{_BIG}{n:09d}", "mime": "text/html"}}\n')
+
+
+def _own_store(folder: Path, urls: int) -> None:
+    """An archive with the states of files."""
+    from archec.archive.commit import CommitItem, Committer
+    from archec.catalogue.model import Note, Version
+    from archec.catalogue.open import open_catalogue
+    from archec.catalogue.records import ObiChange, RunStart
+    from archec.config import Config
+    from archec.store.interface import Placement
+    from archec.store.journal_writer import JournalWriter
+    from archec.store.layout import create, open_store
+    from archec.store.writer import Writer
+
+    config = Config(base=folder)
+    (folder / "data").mkdir()
+    create(config.store_path)
+    layout = open_store(config)
+    catalogue = open_catalogue(config.database, base=config.base, create=True)
+    headers = (("Content-Type", "text/html"),)
+    for year in range(2010, 2015):
+        run = 1262304000 + (year - 2010) * 31_556_952
+        with closing(JournalWriter(layout, run)) as journal, closing(Writer(layout)) as writer:
+            committer = Committer(writer, journal, catalogue, run=run)
+            committer.add(CommitItem(RunStart(run)))
+            for n in range(urls):
+                url = _url(n)
+                stored = writer.put(run, url, f"<p>{n} in {year}".encode())
+                version = Version(stored.sha256, stored.md5, stored.size, None, "text/html")
+                note = Note(run, "changed", status=200, headers=headers)
+                change = ObiChange("fobi", url, "", {run: stored.sha256}, (), version, {run: note})
+                committer.add(CommitItem(change, Placement(stored.temp, run, url, stored.sha256)))
+            committer.commit()
+    catalogue.close()
 
 
 def _url(n: int) -> str:
