@@ -20,12 +20,26 @@ from pathlib import Path
 from types import ModuleType
 
 import archec
-from benchmarks import access, catalogue, export, fetch, fileset, lists, oai, parse, reread, runs, templates, verify
+from benchmarks import (
+    access,
+    catalogue,
+    export,
+    fetch,
+    fileset,
+    lists,
+    oai,
+    parse,
+    reread,
+    runs,
+    seal,
+    templates,
+    verify,
+)
 from benchmarks.runner import BUSY, BenchmarkError, Report, Watch, about, file_creation, touch_memory
 
 BENCHMARKS: dict[str, ModuleType] = {
     "parse": parse, "templates": templates, "fetch": fetch, "catalogue": catalogue, "oai": oai, "export": export,
-    "lists": lists, "reread": reread, "verify": verify, "runs": runs,
+    "lists": lists, "reread": reread, "verify": verify, "runs": runs, "seal": seal,
     "access": access, "fileset": fileset,
 }  # fmt: skip
 SLOW_CREATION = 80.0

@@ -130,6 +130,13 @@ def test_export(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_seal(tmp_path: Path) -> None:
+    found = ratios(report(tmp_path, "seal", "--entries", "5000", "--night", "100", "--rounds", "1"))
+    assert set(found) == {"first seal / zcat | sha256sum", "seal after a night", "memory of a seal"}
+    assert found["memory of a seal"] > 1
+
+
+@pytest.mark.slow
 def test_oai(tmp_path: Path) -> None:
     value = report(tmp_path, "oai", "--rows", "20000", "--mongodb-rows", "20000")
     assert ratios(value)["SQLite, 20,000 items: page of 100, at 99% / at 0%"] > 0
