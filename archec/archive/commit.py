@@ -7,13 +7,16 @@ between two of the steps :mod:`archec.archive.follow` brings the catalogue up to
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-from archec.archive.undisturbed import undisturbed
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
@@ -37,6 +40,8 @@ class CommitItem(NamedTuple):
 _MOST_WEIGHT = 12_000_000
 """Approximate characters of journal lines after which a batch is committed, however few its items are. JSON may turn a
 character into six bytes; that many, and one more line, still fit into a batch of the journal."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _FINE = CommitResult("stored", 0, "", "")
 
@@ -74,6 +79,30 @@ class DryCommitter:
 
     def pace(self, most: int, seconds: float) -> None:
         """There is no pace."""
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Within it SIGINT and SIGTERM wait; the first that came is raised behind it. Only the main thread gets any.
+
+    An interrupt between naming files and journalling them would leave files that nobody knows of.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def later(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = [(number, signal.signal(number, later)) for number in _SIGNALS]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        if came:
+            signal.raise_signal(came[0])
 
 
 class Committer:
@@ -150,7 +179,7 @@ class Committer:
         self._items, self._failing, self._weight = [], [], 0
         self._record([record])
 
-    @undisturbed()
+    @_undisturbed()
     def _commit(self, items: list[CommitItem]) -> None:
         self._failing = items
         self._check_space()

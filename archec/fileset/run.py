@@ -15,10 +15,10 @@ from archec import __version__
 from archec.archive.budget import NO_LIMIT, Budget, BudgetUse
 from archec.archive.commit import CommitItem, Committer, DryCommitter
 from archec.archive.follow import catch_up, last_run
-from archec.archive.interrupted import close_interrupted_run, totals
 from archec.archive.ledger import Ledger, left_parts
 from archec.archive.opening import Archive
 from archec.archive.report import Report
+from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, RunEnd, RunStart
 from archec.config import Config

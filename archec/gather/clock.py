@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 
-from archec.archive.hosts import HostFigures
 from archec.archive.opening import Archive
+from archec.archive.report import HostFigures
 from archec.catalogue.records import ClockReading, RunStart, decode
 from archec.errors import ArchecError
 from archec.store.journal_reader import JournalFile, read_batches

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer
 from archec.archive.follow import catch_up, last_run
-from archec.archive.interrupted import close_interrupted_run, totals
 from archec.archive.opening import Archive
 from archec.archive.report import Report
+from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import Record, RunEnd, RunStart
 from archec.config import Config

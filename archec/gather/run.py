@@ -13,10 +13,9 @@ from pathlib import Path
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer, DryCommitter
 from archec.archive.follow import LastRun, catch_up, last_run, refuse_past
-from archec.archive.interrupted import close_interrupted_run, totals
 from archec.archive.opening import Archive
 from archec.archive.report import Report
-from archec.archive.runs import recounted
+from archec.archive.runs import close_interrupted_run, recounted, totals
 from archec.archive.unbegun import beginning
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunEnd, RunStart

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from archec import __version__
-from archec.archive.hosts import HostFigures
+from archec.archive.report import HostFigures
 from archec.audit.memory import Fixity
 from archec.monitor.plots import KINDS, Series, coverage_plot, growth_plot, hosts_plot, incidences_plot
 from archec.monitor.runs import SHOWN, RunView

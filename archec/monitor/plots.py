@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from archec.archive.hosts import FAULTS, HostFigures
+from archec.archive.report import FAULTS, HostFigures
 from archec.catalogue.interface import Catalogue
 from archec.errors import ConfigError
 from archec.monitor.runs import RunView

@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from archec.archive.hosts import HostFigures
 from archec.archive.opening import Archive
+from archec.archive.report import HostFigures
 from archec.archive.runs import stored_before
 from archec.archive.unbegun import Unbegun, unbegun
 from archec.audit.memory import Fixity, fixity

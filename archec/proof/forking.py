@@ -9,9 +9,9 @@ from pathlib import Path
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer
 from archec.archive.follow import LastRun, follow_until, last_run, rebuild
-from archec.archive.interrupted import close_interrupted_run, totals
 from archec.archive.opening import Archive
 from archec.archive.report import Report
+from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
 from archec.catalogue.open import open_catalogue

@@ -33,8 +33,7 @@ from gather_support import (
 )
 from msgspec.structs import replace
 
-from archec.archive.hosts import Hosts
-from archec.archive.report import Report
+from archec.archive.report import Hosts, Report
 from archec.archive.runs import stored_before
 from archec.catalogue.model import Changes, Note, Version, Visit
 from archec.catalogue.open import open_catalogue

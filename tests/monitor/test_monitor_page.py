@@ -15,7 +15,7 @@ from gather_support import archec_inline, environment, make, run, write_papers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.archive.hosts import HostFigures, Hosts
+from archec.archive.report import HostFigures, Hosts
 from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, hosts_plot, series_of
 from archec.monitor.runs import RunView
