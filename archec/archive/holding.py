@@ -10,7 +10,7 @@ from typing import Any
 from archec.archive.lookup import path_held
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Checksum
-from archec.catalogue.model import EVERY_KIND, Kind, Obi, Version
+from archec.catalogue.model import KINDS, Kind, Obi, Version
 from archec.tist import iso
 
 _PAGE = 500
@@ -43,7 +43,7 @@ class Holding:
 
 def holdings(archive: Archive, checksum: Checksum, value: str) -> Iterator[Holding]:
     """All that held bytes with this ``sha256`` or ``md5``, or with this ``text`` in them, obi by obi."""
-    for kind in EVERY_KIND:
+    for kind in KINDS:
         ids = archive.catalogue.holders(kind, checksum, value)
         while page := list(islice(ids, _PAGE)):
             for obi in archive.catalogue.obis(kind, page).values():

@@ -24,7 +24,7 @@ from archec.audit.opening import Audited
 from archec.audit.quarantine import set_aside
 from archec.audit.refold import compare_whole
 from archec.catalogue.interface import Catalogue, Counts
-from archec.catalogue.model import EVERY_KIND
+from archec.catalogue.model import KINDS
 from archec.catalogue.records import DataSetRead, ObiChange, RunStart, decode
 from archec.config import Config
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
@@ -285,7 +285,7 @@ class _Check:
         number = 0
         try:
             self.meter.phase("reading the catalogue", sum(catalogue.counts()))
-            for kind in EVERY_KIND:
+            for kind in KINDS:
                 for obi in catalogue.all(kind):
                     self.comparison.catalogued(obi.id, obi.history)
                     if not obi.history:

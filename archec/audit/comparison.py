@@ -17,7 +17,7 @@ from archec.audit.disk import MOST
 from archec.audit.expected import Entry, entry_at, histories, key_of, objection, statement_of
 from archec.audit.findings import Finding, Reporter
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import EVERY_KIND
+from archec.catalogue.model import KINDS
 from archec.catalogue.records import ObiChange
 from archec.errors import CorruptArchive, CorruptJournal, NotHeld, StorageFailed
 from archec.history import History
@@ -308,7 +308,7 @@ def _disagreement(catalogue: Catalogue, entry: Entry, state: str | None, path: s
 
 
 def _documents(catalogue: Catalogue) -> Iterator[tuple[str, History]]:
-    for kind in EVERY_KIND:
+    for kind in KINDS:
         for obi in catalogue.all(kind):
             yield obi.id, obi.history
 

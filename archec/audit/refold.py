@@ -22,7 +22,7 @@ from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import EVERY_KIND
+from archec.catalogue.model import KINDS
 from archec.catalogue.open import open_catalogue
 from archec.errors import StorageFailed, StorageFull
 from archec.progress import Meter
@@ -99,7 +99,7 @@ def _statements(catalogue: Catalogue) -> Iterator[str]:
 
 def _lists(catalogue: Catalogue) -> Iterator[tuple[str, Iterator[object]]]:
     """The lists that a catalogue keeps beside its documents."""
-    for kind in EVERY_KIND:
+    for kind in KINDS:
         for name, moments in (
             ("incidence", catalogue.incidences), ("lost", catalogue.lost), ("returned", catalogue.returned),
         ):  # fmt: skip

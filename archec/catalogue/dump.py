@@ -11,7 +11,7 @@ from typing import Any
 
 from archec.catalogue.codec import canonical, plain
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import COLLECTION, EVERY_KIND, KINDS, TEXTS, Kind, Obi
+from archec.catalogue.model import COLLECTION, KINDS, TEXTS, Kind, Obi
 from archec.errors import CatalogueError
 
 
@@ -23,13 +23,13 @@ def dump(catalogue: Catalogue, *, everything: bool) -> Iterator[str]:
     ``h`` maps tists to md5, ``s`` to sha256, null where the obi is lost. Holds one page in memory. Raises
     :class:`CatalogueError` as reading does.
     """
-    for kind in EVERY_KIND:
+    for kind in KINDS:
         for obi in catalogue.all(kind):
             if everything:
                 yield _line(COLLECTION[kind], _whole(obi))
             elif obi.history:
                 yield _line(COLLECTION[kind], {"id": obi.id, **_states(obi)})
-    for kind in KINDS:
+    for kind in TEXTS:
         yield from _texts(catalogue, kind)
     if everything:
         yield from _rest(catalogue)

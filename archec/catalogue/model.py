@@ -19,10 +19,8 @@ from archec.history import History
 from archec.tist import MAX_TIST
 
 Kind = Literal["tobi", "fobi", "fileset"]
-KINDS: tuple[Kind, ...] = ("tobi", "fobi")
-"""The kinds of obis that RePEc's data names."""
-EVERY_KIND: tuple[Kind, ...] = (*KINDS, "fileset")
-"""Filesets are kept as well: data sets of several files, whose states are their manifests."""
+KINDS: tuple[Kind, ...] = ("tobi", "fobi", "fileset")
+"""Templates, files, and filesets: data sets of several files, whose states are their manifests."""
 
 COLLECTION: Mapping[Kind, str] = {"tobi": "mi", "fobi": "mo", "fileset": "mf"}
 """The collections; ``mi`` and ``mo`` are the paper's names."""

@@ -25,7 +25,7 @@ from archec.catalogue.codec import built, history_text, plain, read, text_of
 from archec.catalogue.interface import Checksum, Counts, redact
 from archec.catalogue.model import (
     COLLECTION,
-    EVERY_KIND,
+    KINDS,
     START,
     Changes,
     Claim,
@@ -136,7 +136,7 @@ class MongoCatalogue:
         """Applies one batch's changes; the position comes last."""
         self._refuse_if_read_only()
         with translated(self._shown):
-            for kind in EVERY_KIND:
+            for kind in KINDS:
                 self._put(kind, written_obis(changes, kind))
             self._put_visits(written_visits(changes))
             mentioned = sorted(set(changes.mentioned))

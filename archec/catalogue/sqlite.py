@@ -30,7 +30,7 @@ from archec.catalogue.codec import history_of, history_text, read, text_of
 from archec.catalogue.interface import Checksum, Counts, redact
 from archec.catalogue.model import (
     COLLECTION,
-    EVERY_KIND,
+    KINDS,
     START,
     Changes,
     Claim,
@@ -223,7 +223,7 @@ class SQLiteCatalogue(Database):
     def write(self, changes: Changes) -> None:
         """Applies one batch's changes as one transaction."""
         with self.transaction() as db:
-            for kind in EVERY_KIND:
+            for kind in KINDS:
                 self._put(db, kind, written_obis(changes, kind))
             self._put_visits(db, written_visits(changes))
             mention = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, 0) ON CONFLICT (id) DO NOTHING"

@@ -10,7 +10,7 @@ import click
 
 from archec.archive.lookup import find
 from archec.archive.opening import Archive
-from archec.catalogue.model import KINDS, Kind
+from archec.catalogue.model import Kind
 from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.errors import UsageError
 from archec.export.units import Selection, selection
@@ -57,7 +57,7 @@ def changes(
         raise UsageError(f"{given[0]} and --diff exclude each other")
     query = ChangesQuery(
         until=parse_when(until) if until is not None else None,
-        kinds=(kind,) if kind is not None else KINDS,
+        kinds=(kind,) if kind is not None else ("tobi", "fobi"),
         archive=selection(archive, None).archive,
     )
     with opened(config_file) as of:

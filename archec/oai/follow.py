@@ -21,9 +21,9 @@ from typing import NamedTuple
 from xxhash import xxh3_64_hexdigest
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import KINDS, Kind, Obi, Position, Run
+from archec.catalogue.model import Kind, Obi, Position, Run
 from archec.errors import CatalogueError
-from archec.oai.index import END_OF_TIME, Cursor, Index, IndexEntry, IndexState, ListQuery, SortKey
+from archec.oai.index import END_OF_TIME, ITEM_KINDS, Cursor, Index, IndexEntry, IndexState, ListQuery, SortKey
 from archec.oai.items import index_entry, known_obis
 from archec.oai.sets import SetRules
 
@@ -95,13 +95,13 @@ class Follower:
             return
         # From the least id of the stamp reached: a later batch of that second may have lesser ids.
         state = state._replace(cursors=tuple(cursor._replace(id="") for cursor in state.cursors))
-        for number, kind in enumerate(KINDS):
+        for number, kind in enumerate(ITEM_KINDS):
             for chunk in self._changed(kind, state.cursors[number], goal.stamp):
                 cursors = list(state.cursors)
                 cursors[number] = Cursor(chunk[-1].stamp, chunk[-1].id)
                 state = state._replace(cursors=tuple(cursors))
                 yield self._publish([index_entry(obi, self._rules) for obi in chunk if obi.history], state)
-        state = state._replace(ready=True, cursors=(Cursor(goal.stamp),) * len(KINDS), seen=goal)
+        state = state._replace(ready=True, cursors=(Cursor(goal.stamp),) * len(ITEM_KINDS), seen=goal)
         self._publish([], state)
         if state.whole:
             yield from self._delete_unknown(state)
@@ -137,7 +137,7 @@ class Follower:
     def _delete_unknown(self, state: IndexState) -> Iterator[FollowStep]:
         """Items that the catalogue does not know become deleted records. Put off if it may be incomplete."""
         after: SortKey | None = None
-        while rows := self._index.page(ListQuery(KINDS, "", 0, END_OF_TIME), after, self._chunk):
+        while rows := self._index.page(ListQuery(ITEM_KINDS, "", 0, END_OF_TIME), after, self._chunk):
             after = rows[-1].key
             held = [row for row in rows if not row.deleted]
             known = known_obis(self._catalogue, held)
@@ -158,7 +158,7 @@ class Follower:
 def _from_start(state: IndexState) -> IndexState:
     """Every item is to be looked at again. In an index that is not ready no harvester has seen any, so nothing needs
     to be compared."""
-    return state._replace(cursors=(Cursor(),) * len(KINDS), whole=state.ready)
+    return state._replace(cursors=(Cursor(),) * len(ITEM_KINDS), whole=state.ready)
 
 
 def _archive_of(first: Run) -> str:

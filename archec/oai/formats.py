@@ -13,7 +13,8 @@ from typing import ClassVar
 
 from lxml import etree
 
-from archec.catalogue.model import KINDS, Kind
+from archec.catalogue.model import Kind
+from archec.oai.index import ITEM_KINDS
 from archec.oai.items import Item
 
 __all__ = ["Context", "Item", "RecordFormat"]
@@ -41,7 +42,7 @@ class RecordFormat(ABC):
     file that this server serves.
     """
 
-    kinds: ClassVar[tuple[Kind, ...]] = KINDS
+    kinds: ClassVar[tuple[Kind, ...]] = ITEM_KINDS
     schema: str = ""
     namespace: str = ""
 

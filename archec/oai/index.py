@@ -18,8 +18,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from archec.catalogue.model import KINDS, Kind, Position
+from archec.catalogue.model import Kind, Position
 from archec.errors import CatalogueError
+
+ITEM_KINDS: tuple[Kind, ...] = ("tobi", "fobi")
+"""The kinds of obis that are items. Their numbers are those of indexes."""
 
 LEADS = (2, 4, 8, 16, 32, 64)
 """Seconds into the future that a chunk is dated, tried in turn while writing it takes longer than that."""
@@ -85,7 +88,7 @@ class IndexState(NamedTuple):
 
     ``generation`` names this index: another one orders items of one stamp differently. ``rules`` is the checksum of
     the set rules. ``ready``: it has caught up once, and harvesters have been given its stamps since. ``cursors`` has
-    one for each of :data:`KINDS`, ``seen`` is the catalogue's position when the index last caught up, ``last`` the
+    one for each of :data:`ITEM_KINDS`, ``seen`` is the catalogue's position when the index last caught up, ``last`` the
     newest stamp given. ``archive`` says whose catalogue it follows; ``whole``: every item is to be compared with the
     catalogue again.
     """
@@ -93,7 +96,7 @@ class IndexState(NamedTuple):
     generation: str
     rules: str = ""
     ready: bool = False
-    cursors: tuple[Cursor, ...] = (Cursor(),) * len(KINDS)
+    cursors: tuple[Cursor, ...] = (Cursor(),) * len(ITEM_KINDS)
     seen: Position = Position()
     last: int = 0
     archive: str = ""
@@ -155,5 +158,5 @@ class Index(ABC):
 
     def earliest(self) -> int | None:
         """The least stamp; None if the index is empty."""
-        first = self.page(ListQuery(KINDS, "", 0, END_OF_TIME), None, 1)
+        first = self.page(ListQuery(ITEM_KINDS, "", 0, END_OF_TIME), None, 1)
         return first[0].key.stamp if first else None

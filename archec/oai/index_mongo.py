@@ -14,10 +14,9 @@ from typing import Any
 import msgspec
 from pymongo import ReplaceOne, UpdateOne
 
-from archec.catalogue.model import KINDS
 from archec.catalogue.mongo_server import open_database, translated
 from archec.errors import CatalogueError
-from archec.oai.index import Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
+from archec.oai.index import ITEM_KINDS, Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
 from archec.oai.sets import with_ancestors
 
 Document = dict[str, Any]
@@ -95,7 +94,7 @@ class MongoIndex(Index):
         found: list[Document] = []
         for kind in query.kinds:
             # The rest of one stamp, then what comes behind it: together one range of the index.
-            where: Document = {"m": query.set, "k": KINDS.index(kind)}
+            where: Document = {"m": query.set, "k": ITEM_KINDS.index(kind)}
             start = query.start
             some: list[Document] = []
             if after is not None:
@@ -113,7 +112,7 @@ class MongoIndex(Index):
             return list(cursor.hint(_KEY))
 
     def count(self, query: ListQuery) -> int:
-        where = {"m": query.set, "k": {"$in": [KINDS.index(kind) for kind in query.kinds]}}
+        where = {"m": query.set, "k": {"$in": [ITEM_KINDS.index(kind) for kind in query.kinds]}}
         with translated(self.name):
             return self._items.count_documents({**where, "s": {"$gte": query.start, "$lte": query.end}}, hint=_KEY)
 
@@ -136,7 +135,7 @@ def _document(entry: IndexEntry, old: Document | None, stamp: int) -> Document:
     known = {*old["l"], *old["g"]} if old is not None else set()
     gone = sorted(known - set(entry.sets))
     document: Document = {
-        "_id": entry.local, "k": KINDS.index(entry.kind), "s": stamp, "d": entry.deleted, "x": entry.mark,
+        "_id": entry.local, "k": ITEM_KINDS.index(entry.kind), "s": stamp, "d": entry.deleted, "x": entry.mark,
         "l": list(entry.sets), "g": gone, "m": sorted(with_ancestors([*entry.sets, *gone])),
     }  # fmt: skip
     if entry.obi != entry.local:
@@ -148,6 +147,6 @@ def _row(document: Document, asked: str) -> IndexRow:
     local: str = document["_id"]
     left = bool(document["g"]) and asked not in with_ancestors(document["l"])
     return IndexRow(
-        SortKey(document["s"], local), KINDS[document["k"]], local, str(document.get("o", local)), document["d"],
+        SortKey(document["s"], local), ITEM_KINDS[document["k"]], local, str(document.get("o", local)), document["d"],
         tuple(document["l"]), left,
     )  # fmt: skip

@@ -15,9 +15,8 @@ from typing import Any
 
 import msgspec
 
-from archec.catalogue.model import KINDS
 from archec.errors import CatalogueError
-from archec.oai.index import Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
+from archec.oai.index import ITEM_KINDS, Index, IndexEntry, IndexRow, IndexState, ListQuery, SortKey
 from archec.oai.sets import with_ancestors
 from archec.sqlite import Database, Role, make_tables
 
@@ -110,7 +109,7 @@ class SQLiteIndex(Index):
         added: list[tuple[int, int, int, int, bool]] = []
         totals: Counter[tuple[int, int]] = Counter()
         for entry in changed:
-            kind = KINDS.index(entry.kind)
+            kind = ITEM_KINDS.index(entry.kind)
             date = entry.stamp if stamp is None else stamp
             gone: list[str] = []
             before: set[str] = set()
@@ -168,7 +167,7 @@ class SQLiteIndex(Index):
         )
         found: list[tuple[Any, ...]] = []
         for kind in query.kinds:
-            found += self._reader.fetch(sql, (number, KINDS.index(kind), stamp, n, query.end, limit))
+            found += self._reader.fetch(sql, (number, ITEM_KINDS.index(kind), stamp, n, query.end, limit))
         if len(query.kinds) > 1:
             found.sort(key=lambda row: (row[6], row[0]))
         return [_row(row) for row in found[:limit]]
@@ -179,7 +178,7 @@ class SQLiteIndex(Index):
             return 0
         count = 0
         for kind in query.kinds:
-            key = (number, KINDS.index(kind))
+            key = (number, ITEM_KINDS.index(kind))
             if query.start > 0:
                 sql = "SELECT count(*) FROM member WHERE s = ? AND kind = ? AND stamp BETWEEN ? AND ?"
                 count += self._reader.fetch(sql, (*key, query.start, query.end))[0][0]
@@ -217,7 +216,7 @@ def _differs(entry: IndexEntry, old: _Old | None) -> bool:
 def _row(row: Sequence[Any]) -> IndexRow:
     n, kind, local, obi, deleted, sets, stamp, gone = row
     return IndexRow(
-        SortKey(stamp, str(n)), KINDS[kind], local, obi or local, bool(deleted), tuple(sets.split()), bool(gone)
+        SortKey(stamp, str(n)), ITEM_KINDS[kind], local, obi or local, bool(deleted), tuple(sets.split()), bool(gone)
     )
 
 

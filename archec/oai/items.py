@@ -21,9 +21,9 @@ from archec.archive.evidence import Evidence
 from archec.archive.opening import Archive
 from archec.archive.telling import last_seen
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import KINDS, Kind, Obi, Position
+from archec.catalogue.model import Kind, Obi, Position
 from archec.errors import ArchecError, CatalogueGone
-from archec.oai.index import Cursor, IndexEntry, IndexRow
+from archec.oai.index import ITEM_KINDS, Cursor, IndexEntry, IndexRow
 from archec.oai.sets import SetRules
 from archec.redif.schema import kind_of
 from archec.redif.template import Template, parse
@@ -130,7 +130,7 @@ def index_entry(obi: Obi, rules: SetRules) -> IndexEntry:
 def known_obis(catalogue: Catalogue, rows: Sequence[IndexRow]) -> dict[str, Obi]:
     """The obis of those rows that the catalogue knows and that were ever held, by id."""
     found: dict[str, Obi] = {}
-    for kind in KINDS:
+    for kind in ITEM_KINDS:
         found.update(catalogue.obis(kind, [row.obi for row in rows if row.kind == kind]))
     return {id_: obi for id_, obi in found.items() if obi.history}
 
@@ -202,7 +202,7 @@ class ItemReader:
 
     def earliest(self) -> int | None:
         """The stamp of the catalogue's oldest item; None if it is empty."""
-        first = [obi for kind in KINDS for obi in self._catalogue.changed(kind, *Cursor(), 1)]
+        first = [obi for kind in ITEM_KINDS for obi in self._catalogue.changed(kind, *Cursor(), 1)]
         return min((obi.stamp for obi in first), default=None)
 
 

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 from lxml import etree
 
-from archec.catalogue.model import KINDS, Kind
+from archec.catalogue.model import Kind
 from archec.config import Collection, Config, FormatConfig, OaiConfig
 from archec.errors import ConfigError
 from archec.oai.amf import Amf
 from archec.oai.dc import DublinCore
 from archec.oai.formats import RecordFormat
-from archec.oai.index import Index
+from archec.oai.index import ITEM_KINDS, Index
 from archec.oai.index_sqlite import SQLiteIndex
 from archec.oai.items import DOMAIN, ItemReader, identifier
 from archec.oai.redif import Redif
@@ -94,7 +94,7 @@ def make_repository(
     domain = oai.repositoryIdentifier or (host if DOMAIN.fullmatch(host) else NOWHERE)
     if oai.earliestDatestamp and parse_date(oai.earliestDatestamp) is None:
         raise ConfigError(f"oai.earliestDatestamp: {oai.earliestDatestamp} is not a date")
-    kinds = tuple(kind for kind in KINDS if oai.items in (kind, "both"))
+    kinds = tuple(kind for kind in ITEM_KINDS if oai.items in (kind, "both"))
     secret = load_secret(config.path(oai.secret), environ.get(ENVIRONMENT))
     return Repository(
         name=oai.repositoryName or config.name,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from archec.archive.lookup import Held, held_at
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import KINDS, START, Kind, Moment, Obi
+from archec.catalogue.model import START, Kind, Moment, Obi
 from archec.errors import CorruptArchive, NotHeld, UsageError
 from archec.history import Incidence
 from archec.ids import archive_of
@@ -56,7 +56,7 @@ class ChangesQuery(NamedTuple):
 
     since: int = 0
     until: int | None = None
-    kinds: tuple[Kind, ...] = KINDS
+    kinds: tuple[Kind, ...] = ("tobi", "fobi")
     archive: str = ""
 
 

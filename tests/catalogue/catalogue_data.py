@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from archec.catalogue.codec import canonical
 from archec.catalogue.model import (
-    KINDS,
+    TEXTS,
     Changes,
     Claim,
     Coverage,
@@ -125,7 +125,8 @@ _claims = st.lists(
     unique_by=lambda claim: claim.key,
 ).map(lambda claims: tuple(sorted(claims, key=lambda claim: claim.key)))
 _held_back = st.builds(
-    HeldBack, _tists, st.sampled_from(KINDS), st.dictionaries(_names, st.builds(HeldGroup, _tists, _names), max_size=2)
+    HeldBack, _tists, st.sampled_from([*TEXTS]),
+    st.dictionaries(_names, st.builds(HeldGroup, _tists, _names), max_size=2),
 )
 _visits = st.builds(Visit, _tists, _names, st.just(200), _names, _names)
 

@@ -16,7 +16,7 @@ from catalogue_data import HOSTILE, bare, checksum, fobi, lot, state, tobi, vers
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue, Checksum, Counts
 from archec.catalogue.model import (
-    KINDS,
+    TEXTS,
     DataSet,
     DueFobi,
     FilesetManifestFile,
@@ -166,7 +166,7 @@ def test_a_tobi_and_a_fobi_of_one_id_are_two_obis(catalogue: Catalogue) -> None:
     catalogue.write(lot(3, tobi(one.id, 2)))
     assert list(catalogue.all("tobi")) == [tobi(one.id, 2)]
     assert [held.versions for held in catalogue.all("fobi")] == [one.versions]
-    assert [list(catalogue.incidences(kind)) for kind in KINDS] == [[(2, one.id)], [(1, one.id), (2, one.id)]]
+    assert [list(catalogue.incidences(kind)) for kind in TEXTS] == [[(2, one.id)], [(1, one.id), (2, one.id)]]
 
 
 def held_text(kind: Kind, obi: str, tist: int, *texts: str, target: str = "") -> Obi:
@@ -180,7 +180,7 @@ def held_text(kind: Kind, obi: str, tist: int, *texts: str, target: str = "") ->
     return replace(found, versions=versions, notes={tist: Note(tist, "new", target=target)})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TEXTS)
 def test_a_text_has_its_least_place(catalogue: Catalogue, kind: Kind) -> None:
     x, y, z = sorted((checksum("x"), checksum("y"), checksum("z")))
     places = [(5, "b"), (5, "c"), (5, "a\0"), (6, "f"), (10**10, "a"), (4, "z"), (5, "d")]

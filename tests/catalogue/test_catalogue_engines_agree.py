@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import KINDS, START, Changes, DataSet, Kind, Moment, Obi, Run, TextPlace
+from archec.catalogue.model import START, TEXTS, Changes, DataSet, Kind, Moment, Obi, Run, TextPlace
 from archec.catalogue.open import open_catalogue
 
 Pair = tuple[Catalogue, Catalogue]
@@ -42,7 +42,7 @@ def observed(catalogue: Catalogue) -> list[object]:
     # No id is empty but here; scans pass it over. A file that only such a tobi names is not among these.
     assert {url: own for url, named in found.items() if (own := [tobi for tobi in named if tobi.id])} == referring
     data_sets = catalogue.data_sets()
-    for kind in KINDS:
+    for kind in TEXTS:
         check_places(catalogue, kind, tobis if kind == "tobi" else fobis)
         check_texts(catalogue, kind)
     return [
@@ -52,7 +52,7 @@ def observed(catalogue: Catalogue) -> list[object]:
         list(dump(catalogue, everything=True)),
         list(dump(catalogue, everything=False)),
         list(catalogue.scan()),
-        *(catalogue.obis(kind, ["a", "", *HOSTILE]) for kind in KINDS),
+        *(catalogue.obis(kind, ["a", "", *HOSTILE]) for kind in TEXTS),
         catalogue.changed("tobi", 0, "", 100),
         catalogue.changed("tobi", 3, "b", 2),
         catalogue.changed("fobi", 0, "", 100),

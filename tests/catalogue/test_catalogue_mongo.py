@@ -20,7 +20,7 @@ from pymongo.collection import Collection as PymongoCollection
 from archec.catalogue.dump import dump
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import KINDS, Changes, DataSet, Note, Obi, Position, Refipo, Run, Visit, Visited
+from archec.catalogue.model import TEXTS, Changes, DataSet, Note, Obi, Position, Refipo, Run, Visit, Visited
 from archec.catalogue.mongo import SCHEMA_VERSION, MongoCatalogue
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, Record, RunEnd, RunStart
@@ -237,7 +237,7 @@ def before_and_after() -> tuple[Changes, Changes]:
 
 def all_of(catalogue: Catalogue) -> list[object]:
     urls = ["http://h/all", "http://h/else", *(f"http://h/{n}.pdf" for n in range(10))]
-    lists = [list(read(kind)) for kind in KINDS for read in (catalogue.incidences, catalogue.lost, catalogue.texts)]
+    lists = [list(read(kind)) for kind in TEXTS for read in (catalogue.incidences, catalogue.lost, catalogue.texts)]
     return [list(dump(catalogue, everything=True)), catalogue.referring(urls, 9), lists, list(catalogue.due(100))]
 
 
@@ -385,9 +385,9 @@ READS: list[Callable[[Catalogue], object]] = [
     lambda c: c.changed("tobi", 2, "a"),
     lambda c: c.changed("fobi", 0, "", 3),
     lambda c: list(c.due(8)),
-    lambda c: [list(c.texts(kind)) for kind in KINDS],
-    lambda c: [list(c.incidences(kind)) for kind in KINDS],
-    lambda c: [list(c.lost(kind)) for kind in KINDS],
+    lambda c: [list(c.texts(kind)) for kind in TEXTS],
+    lambda c: [list(c.incidences(kind)) for kind in TEXTS],
+    lambda c: [list(c.lost(kind)) for kind in TEXTS],
     lambda c: list(c.tobi_files()),
     lambda c: c.file_states(["u", "v", "w", "x", *HOSTILE, "none"]),
     lambda c: c.referring(["http://h/all", "none"], 3),

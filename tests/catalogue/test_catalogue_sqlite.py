@@ -20,7 +20,7 @@ from catalogue_data import fobi, lot, tobi
 
 from archec import sqlite
 from archec.catalogue.dump import dump
-from archec.catalogue.model import KINDS, DataSet, Run
+from archec.catalogue.model import TEXTS, DataSet, Run
 from archec.catalogue.sqlite import SCHEMA_VERSION, SQLiteCatalogue
 from archec.errors import CatalogueError, StorageFull
 from archec.history import History
@@ -130,7 +130,7 @@ def test_a_document_of_someone_else(catalogue: SQLiteCatalogue, path: Path, doc:
         changed = [db.execute(f"UPDATE {table} SET {column} = ?", (doc,)).rowcount for table, column in DOCUMENTS]
     db.close()
     assert all(changed)
-    for kind in KINDS:
+    for kind in TEXTS:
         with pytest.raises(CatalogueError):
             list(catalogue.all(kind))
         with pytest.raises(CatalogueError):
@@ -206,7 +206,7 @@ def test_pages_cost_the_same_at_any_depth(catalogue: SQLiteCatalogue) -> None:
     statements: list[str] = []
     catalogue.write(lot(1, tobi("a"), fobi("u", 1), runs=[Run(1)]))
     catalogue.connection.set_trace_callback(statements.append)
-    for kind in KINDS:
+    for kind in TEXTS:
         catalogue.changed(kind, 0, "x")
     for pages in (catalogue.scan(), catalogue.all("tobi"), catalogue.all("fobi"), catalogue.due(5)):
         next(iter(pages))
