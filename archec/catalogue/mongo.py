@@ -59,7 +59,7 @@ from archec.catalogue.rows import (
     HistoryEntry,
     gone,
     is_text,
-    news_of,
+    new_parts_of,
     notes_of,
     parted,
     tobi_files_of,
@@ -166,7 +166,7 @@ class MongoCatalogue:
     def _put(self, kind: Kind, obis: Sequence[Obi]) -> None:
         """Writes obis of one kind; what they consisted of before and no longer do goes. Heads come last."""
         old = self.obis(kind, [obi.id for obi in obis])
-        new = [news_of(obi, old.get(obi.id)) for obi in obis]
+        new = [new_parts_of(obi, old.get(obi.id)) for obi in obis]
         removed: defaultdict[str, list[DeleteOne]] = defaultdict(list)
         refs: list[_Write] = []
         for obi in obis:

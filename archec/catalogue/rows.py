@@ -82,7 +82,7 @@ def parts_of(obi: Obi) -> Parts:
     )
 
 
-def news_of(obi: Obi, before: Obi | None) -> Parts:
+def new_parts_of(obi: Obi, before: Obi | None) -> Parts:
     """The parts of an obi that are not in the database yet: of a long history only what was added to it is written."""
     parts = parts_of(obi)
     if before is None:

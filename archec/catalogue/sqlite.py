@@ -61,7 +61,7 @@ from archec.catalogue.rows import (
     Parts,
     gone,
     is_text,
-    news_of,
+    new_parts_of,
     notes_of,
     parted,
     tobi_files_of,
@@ -249,7 +249,7 @@ class SQLiteCatalogue(Database):
     def _put(self, db: sqlite3.Connection, kind: Kind, obis: Sequence[Obi]) -> None:
         """Writes obis of one kind; what they consisted of before and no longer do goes."""
         old = self._obis(kind, [obi.id for obi in obis])
-        new = [news_of(obi, old.get(obi.id)) for obi in obis]
+        new = [new_parts_of(obi, old.get(obi.id)) for obi in obis]
         heads = (_head_row(obi, parts) for obi, parts in zip(obis, new, strict=True))
         db.executemany(_HEAD.format(COLLECTION[kind]), heads)
         entries = chain.from_iterable(parts.entries for parts in new)

@@ -70,7 +70,7 @@ class HostTable:
                 yield host, faults if state is not None and state.fails else 0, max(0.0, wait)
 
     def heard(self, hop: Hop) -> HostState | None:
-        """Learns from a hop; what is to be journalled of its host, if there is news."""
+        """Learns from a hop; what is to be journalled of its host, if anything."""
         host = host_of(hop.url)
         if is_silent(hop):
             if len(self._silent) < _MOST:

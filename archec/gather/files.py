@@ -1,4 +1,4 @@
-"""The file phase of a run: visit what is due, keep what is news, explain every outcome."""
+"""The file phase of a run: visit what is due, keep what is new or has changed, explain every outcome."""
 
 from __future__ import annotations
 
@@ -207,9 +207,9 @@ class FilePhase:
                 version = replace(active.result.version, text=done.md5)
                 self._finish(active, active.result._replace(version=version))
 
-    def _heard(self, news: HostState | None) -> None:
-        if news is not None:
-            self._committer.add(CommitItem(HostNoted(news)))
+    def _heard(self, learnt: HostState | None) -> None:
+        if learnt is not None:
+            self._committer.add(CommitItem(HostNoted(learnt)))
 
     def _wind_up(self, pool: FetchPool) -> None:
         """Finishes what is under way and forgets what is only queued: it stays due.

@@ -1,4 +1,4 @@
-"""The template phase of a run: read, merge, write what is news, then decide on losses."""
+"""The template phase of a run: read, merge, write what is new or has changed, then decide on losses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _AHEAD = 6
 _BATCH = 1000
 
 
-class News(NamedTuple):
+class ToWrite(NamedTuple):
     """A template that is to be written: what is known of it, the claims to add, what follows from them."""
 
     obi: Obi
@@ -143,7 +143,7 @@ class _Merging:
     def __init__(self, phase: TemplatePhase, evidence: Evidence, data_set: DataSet, *, newest: bool) -> None:
         self._phase, self._evidence, self._data_set, self._newest = phase, evidence, data_set, newest
         self._report, self._spool, self._committer = phase.report, phase.spool, phase.committer
-        self._waiting: dict[str, News] = {}
+        self._waiting: dict[str, ToWrite] = {}
         refused = phase.archive.catalogue.refused() if newest else []
         self._refused = {item.id: item.state for item in refused}
         self._losses: list[Loss] = []
@@ -213,7 +213,7 @@ class _Merging:
         judgement = self._judged(obi, added)
         self._compare(obi, added, sha256, row)
         if writes:
-            self._waiting[obi.id] = News(obi, added, judgement, row)
+            self._waiting[obi.id] = ToWrite(obi, added, judgement, row)
             if not row.spool and self._phase.memory is not None:
                 row = self._phase.memory.reread(row, self._spool.folder)
             path = row.path.decode("utf-8", "surrogateescape")
@@ -246,8 +246,10 @@ class _Merging:
         kind = "same"
         if isinstance(record, ObiChange):
             note = record.notes.get(tist)
-            news = note is not None and record.put[tist] is not None
-            kind = note.kind if note is not None and news else "moved" if record.claims else kind
+            if note is not None and record.put[tist] is not None:
+                kind = note.kind
+            elif record.claims:
+                kind = "moved"
         if _state_at(judgement, tist) != sha256:
             kind = "withheld"
         self._report.tobis[kind] += 1

@@ -77,7 +77,7 @@ class Lint:
         if not self._counts(str(path)):
             message = "the name does not end in .rdf or .redif: RePEc does not read this file"
             yield Problem(shown(str(path)), 0, "other-name", message)
-        yield from self._twin(str(path), str(path), 0, "path")
+        yield from self._unicode_form(str(path), str(path), 0, "path")
 
     def _item(self, item: Blob | Unread) -> Iterator[Template | Problem]:
         if isinstance(item, Unread):
@@ -96,7 +96,7 @@ class Lint:
                 yield Problem(shown(blob.path), template.line, "duplicate", message)
             elif template.id:
                 self._seen[template.id] = template.line
-                yield from self._twin(template.id, blob.path, template.line, "handle")
+                yield from self._unicode_form(template.id, blob.path, template.line, "handle")
         yield from (problem for problem in problems if problem.code not in FOUND_BY_SCAN)
         if encoding == "cp1252":
             message = "neither UTF-8 nor marked as something else; read as cp1252"
@@ -109,14 +109,14 @@ class Lint:
                 message = "text before the first template is ignored"
                 yield Problem(shown(blob.path), 1, "text-before-template", message)
 
-    def _twin(self, name: str, path: str, line: int, what: str) -> Iterator[Problem]:
+    def _unicode_form(self, name: str, path: str, line: int, what: str) -> Iterator[Problem]:
         """Reports a handle or path that looks like another one and is not."""
         if name.isascii():
             return
         other = self._composed.setdefault(unicodedata.normalize("NFC", name), name)
         if other != name:
             message = f"the {what} {name!a} looks like {other!a}: write both in the same Unicode form (NFC)"
-            yield Problem(shown(path), line, "unicode-twin", message)
+            yield Problem(shown(path), line, "unicode-form", message)
 
 
 def _template_problems(template: Template, path: str) -> Iterator[Problem]:

@@ -47,7 +47,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "other-name": "the name is not that of a template file",
         "repeated-field": "a field that a template has once at most is repeated",
         "text-before-template": "text before the first template is ignored",
-        "unicode-twin": "a handle or path that differs from another one in its Unicode form only",
+        "unicode-form": "a handle or path that differs from another one in its Unicode form only",
         "unknown-field": "a field that the template's type does not have",
         "unknown-type": "a template type that ReDIF does not have",
     }
@@ -58,7 +58,7 @@ WARNINGS = frozenset(
     (
         *("bad-value", "cluster-without-key", "commented-out", "empty-url", "encoding-guess", "misplaced"),
         *("mixed-encoding", "no-checksum", "one-end-block", "other-name", "repeated-field", "text-before-template"),
-        *("unicode-twin", "unknown-field"),
+        *("unicode-form", "unknown-field"),
     )
 )
 """Codes of problems that lose nothing but may not be what was meant. All others are errors: a file, a template, a link

@@ -164,14 +164,14 @@ def test_a_name_that_does_not_count_is_read_and_told(tmp_path: Path) -> None:
     assert (len(templates), [p.code for p in problems]) == (1, ["other-name"])
 
 
-def test_twins_in_unicode(tmp_path: Path) -> None:
+def test_names_that_differ_in_their_unicode_form_only(tmp_path: Path) -> None:
     nfc, nfd = "caf\u00e9", "cafe\u0301"
     lints = Lint(max_file=10_000)
     found: list[Problem] = []
     for name, item in ((f"{nfc}.rdf", nfc), (f"{nfd}.rdf", nfd), ("x.rdf", nfc)):
         path = tmp_path / name
         path.write_text(GOOD.replace("ssssss:1", f"ssssss:{item}"), encoding="utf-8")
-        found += [p for p in lints.file(path) if isinstance(p, Problem) and p.code == "unicode-twin"]
+        found += [p for p in lints.file(path) if isinstance(p, Problem) and p.code == "unicode-form"]
     assert [(Path(p.path).name.isascii(), p.line) for p in found] == [(False, 1), (False, 0)]
     assert "'RePEc:aaa:ssssss:caf\\xe9'" in found[0].message
 
