@@ -345,7 +345,8 @@ class Report:
 
 
 def kept_bytes(record: ObiChange) -> int:
-    """Bytes that were stored for a record: those of a template that is new or has changed, and of a body under the URL's own name."""
+    """Bytes that were stored for a record: those of a template that is new or has changed, and of a body under the
+    URL's own name."""
     if record.version is None:
         return 0
     if record.kind == "fobi" and (not record.put or any(note.target for note in record.notes.values())):
