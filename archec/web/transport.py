@@ -122,6 +122,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
                 )
             except Stale:  # only a kept connection raises it, and the next one is new: so this loop ends
                 kept = False
+                continue
             except BaseException:
                 connection.abort()
                 raise
