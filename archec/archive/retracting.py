@@ -62,7 +62,6 @@ class _Facts:
         self.losses: list[_Loss] = []
         self._noted: dict[int, tuple[str, Note]] = {}
         self.versions: dict[str, Version] = {}
-        fails = 0
         for change, concluded in changes:
             before: Obi | None = self.obi
             self.obi = fold_obi(before, change, 0)
@@ -71,13 +70,13 @@ class _Facts:
             if concluded:
                 continue
             if change.visit is not None:
+                fails = before.visit.fails if before is not None and before.visit is not None else 0
                 self._visited(change.visit, self.obi, failed=change.visit.fails > fails)
             for tist, state in change.put.items():
                 if state is not None:
                     self._noted[tist] = state, change.notes[tist]
                 elif before is not None and before.visit is not None:
                     self.losses.append(_Loss(tist, before.visit.tist, change.notes[tist]))
-            fails = self.obi.visit.fails if self.obi.visit is not None else 0
 
     def _visited(self, visit: Visit, obi: Obi, *, failed: bool) -> None:
         state = obi.history.at(visit.tist) if visit.checked == visit.tist else None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from gather_site import Answer, Site, moved, page, pdf
 from gather_support import archec_cli, change, check, histories, lines, make, run, write_papers
 
+from archec.catalogue.model import Visit
+from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.errors import NotHeld, UsageError
 from archec.gather.retract import retract_visits
@@ -32,6 +35,13 @@ def config(memory_folder: Callable[[], Path]) -> Config:
 
 def files(config: Config) -> dict[str, dict[int, str | None]]:
     return {obi: history for obi, history in histories(config).items() if obi.startswith("http")}
+
+
+def visit(config: Config, url: str) -> Visit:
+    with closing(open_catalogue(config.database, base=config.base)) as catalogue:
+        found = catalogue.obis("fobi", [url])[url].visit
+    assert found is not None
+    return found
 
 
 def test_a_captive_portal(config: Config, site: Site) -> None:
@@ -91,6 +101,29 @@ def test_a_loss_that_rests_on_it(config: Config, site: Site) -> None:
     check(config)
 
 
+@pytest.mark.slow
+def test_what_is_counted_over_visits(config: Config, site: Site) -> None:
+    """Visits in a row that came to nothing, without those that do not count, whatever came later."""
+    site["/a"] = pdf("a")
+    write_papers(config, [site.url("/a")])
+    run(config)
+    site["/a"] = page("sick", 503)
+    first, second = (run(config).run for _ in range(2))
+    assert visit(config, site.url("/a")).fails == 2
+    retract_visits(config, first, REASON)
+    assert visit(config, site.url("/a")).fails == 1
+    third = run(config).run
+    assert visit(config, site.url("/a")).fails == 2
+    retract_visits(config, second, REASON)
+    assert (visit(config, site.url("/a")).fails, visit(config, site.url("/a")).tist) == (1, third)
+    retract_visits(config, first, "", undo=True)
+    assert visit(config, site.url("/a")).fails == 2
+    retract_visits(config, third, REASON)
+    assert (visit(config, site.url("/a")).fails, visit(config, site.url("/a")).tist) == (1, first)
+    check(config)
+
+
+@pytest.mark.slow
 def test_bytes_that_a_later_visit_saw_as_well(config: Config, site: Site) -> None:
     site["/a"], site["/to"] = pdf("a"), moved("/a")
     write_papers(config, [site.url("/a"), site.url("/to")])
