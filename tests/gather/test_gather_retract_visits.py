@@ -79,6 +79,7 @@ def test_a_captive_portal(config: Config, site: Site) -> None:
         assert done.code == 0, done.out
 
 
+@pytest.mark.slow
 def test_a_loss_that_rests_on_it(config: Config, site: Site) -> None:
     site["/a"] = pdf("a")
     write_papers(config, [site.url("/a")])
