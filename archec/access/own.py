@@ -59,9 +59,10 @@ class OwnSource:
             lines = Stretch(self._archive, query, _lines_of)
         return [ordered_rows(lines, cdxj_row, Origin(self.name, self.name, TYPE), query)]
 
-    def parts_at_once(self, query: Query, errors: Errors) -> None:
-        """None: a database may wait."""
-        return
+    def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
+        """See :class:`archec.access.sources.LocalSource`. An SQLite file is read as fast as an index; a server may
+        wait."""
+        return self.parts(query, errors) if self._archive.catalogue.url.startswith("sqlite:") else None
 
     def prepare(self) -> None:
         """Nothing is to be done."""
@@ -199,9 +200,9 @@ def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
 
 def _lines_of(obi: Obi) -> Iterator[bytes]:
     """A line for each state that was noted."""
-    uri = target_uri(obi.id)
+    key = urlkey(target_uri(obi.id))
     for seen in states(obi):
-        yield made_line(urlkey(uri), timestamp(seen.tist), index_fields(seen))
+        yield made_line(key, timestamp(seen.tist), index_fields(seen))
 
 
 async def _pieces(stream: IO[bytes]) -> AsyncIterator[bytes]:

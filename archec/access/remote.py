@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from archec.access.bodies import Body
 from archec.access.errors import LoadFailed, SourceFailed
-from archec.web.door import EXPECTED, Client, Response, fault_of, named
+from archec.web.door import EXPECTED, URL, Client, Response, fault_of, named
 
 T = TypeVar("T")
 
@@ -48,12 +48,13 @@ class Web:
         if self.client is None:
             raise LoadFailed("the server is not running")
         try:
-            extensions = named(url) if trusted else {}
+            target = URL(url)  # read once
+            extensions = named(target) if trusted else {}
             lines, content = dict(headers or {}), None
             if body is not None and body.size:
                 lines["Content-Length"], content = str(body.size), body.pieces()
             async with self.client.stream(
-                method, url, headers=lines, content=content, extensions=extensions
+                method, target, headers=lines, content=content, extensions=extensions
             ) as response:
                 yield response
         except EXPECTED as error:

@@ -24,9 +24,9 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar, cast
 
 import httpx
+from httpx import URL, Request, Response
 from httpx import AsyncClient as Client
 from httpx import Client as BlockingClient
-from httpx import Request, Response
 
 from archec.web.guard import Deny, Resolver
 from archec.web.headers import unpack
@@ -36,6 +36,7 @@ from archec.web.transport import transports
 
 __all__ = [
     "EXPECTED",
+    "URL",
     "BlockingClient",
     "Client",
     "Policy",

@@ -99,7 +99,7 @@ class Tuning:
     """A worker that has not left this long after it was told to is killed."""
 
 
-def named(url: str) -> dict[str, Any]:
+def named(url: str | httpx.URL) -> dict[str, Any]:
     """The ``extensions`` of a request for a URL that the operator has named: its host and port need not be public.
 
     Redirects and other requests of the same host and port are exempt with it, no others are.
