@@ -2,7 +2,8 @@
 
 The word after a block's language says how it is treated: ``sh run`` is run in order in one shell, in a scratch
 folder that looks like a checkout; ``text output`` is what the ``sh run`` block before it prints; ``text demo`` is
-what ``archec demo`` prints; ``sh fresh`` and ``sh ci`` are run elsewhere.
+what ``archec demo`` prints; ``sh fresh`` and ``sh ci`` are run elsewhere; ``sh debian`` and ``sh clone`` are what a
+newcomer does first (``scripts/fresh_debian``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import archec
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-MARKS = {"sh run", "sh fresh", "sh ci", "text output", "text demo"}
+MARKS = {"sh debian", "sh clone", "sh run", "sh fresh", "sh ci", "text output", "text demo"}
 
 _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.M | re.S)
 _MARK = "\x1e"
