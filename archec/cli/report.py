@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 from pathlib import Path
 
 import click
@@ -14,10 +15,15 @@ from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, need_matplotlib, series_of
 from archec.monitor.runs import run_named, runs
 from archec.monitor.status import held_back
+from archec.report.changes import changes_of_runs
 from archec.report.coverage import coverage_of_filesets
 from archec.terminal.files import write_whole
 from archec.terminal.output import echo_json
 from archec.terminal.progress import meter_for
+
+_MOST_LOST = 100
+_LOOK_AT = 1_000_000
+"""Incidences among which the losses of the run are searched."""
 
 
 @click.command()
@@ -28,9 +34,9 @@ from archec.terminal.progress import meter_for
 def report(run: str, output: Path | None, as_json: bool, config_file: Path | None) -> None:
     """Write a page about a run and the archive up to it.
 
-    RUN is a software tist, or 'last', which is the default. Incidences over time, growth, hosts by outcome and
-    coverage by archive, as plots and as tables, in one HTML file without scripts or external parts. With --json the
-    same figures on stdout. Coverage is as of now.
+    RUN is a software tist, or 'last', which is the default. Incidences over time, growth, what was lost, hosts
+    by outcome and coverage by archive, as plots and as tables, in one HTML file without scripts or external parts.
+    With --json the same figures on stdout. Coverage is as of now.
 
     Example: archec report -o report.html
     """
@@ -44,9 +50,11 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
         meter.phase("works and their files", archive.catalogue.counts().tobis_held or None)
         rows = coverage_by_archive(archive.catalogue, meter)
         waiting = tuple(held_back(archive.catalogue))
+        noted = islice(changes_of_runs(archive.catalogue, view.run), _LOOK_AT)
+        lost = tuple(islice((one for one in noted if one.run == view.run and one.what == "lost"), _MOST_LOST))
         filesets = coverage_of_filesets(archive.catalogue)
         now, checks = int(time.time()), fixity(archive.config)
-        account = Account(archive.config.name, now, view, series, tuple(rows), waiting, checks, filesets)
+        account = Account(archive.config.name, now, view, series, tuple(rows), waiting, lost, checks, filesets)
     if as_json:
         echo_json(account.as_value())
     if output is not None:

@@ -17,28 +17,45 @@ from archec.audit.memory import Fixity
 from archec.monitor.plots import KINDS, Series, coverage_plot, growth_plot, hosts_plot, incidences_plot
 from archec.monitor.runs import SHOWN, RunView
 from archec.monitor.status import HeldBack
+from archec.report.changes import Incident
 from archec.report.coverage import CoverageRow
 from archec.tist import iso
 from archec.units import human_duration, human_size
 
 _MOST_ROWS = 200
+_RIGHT = ' class="n"'
+_HYPHENED = re.compile(r"[^\s/]{1,30}-[^\s/]{1,30}")
+_WHOLE = r'<span class="w">\g<0></span>'
 _MOST_BARS = 30
+_COVERAGE = (
+    ("works", "works"), ("with a file", "with_file"), ("files", "files"), ("held", "held"), ("PDFs", "pdfs"),
+    ("lost", "lost"), ("gone", "gone"), ("unreachable", "unreachable"), ("forbidden", "forbidden"),
+    ("never tried", "never"), ("bad URL", "bad_urls"), ("other", "other"),
+)  # fmt: skip
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+h1 { overflow-wrap: break-word; }
 table { border-collapse: collapse; margin: .5rem 0 1rem; }
 th, td { padding: .15rem .7rem .15rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #ddd; }
+tbody th { font-weight: normal; white-space: nowrap; } .w { white-space: nowrap; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-td { overflow-wrap: anywhere; }
-figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; } figcaption, .small { color: #666; }
+.wide, figure { overflow-x: auto; } figure { margin: 1rem 0; }
+figure svg { width: 100%; min-width: 36rem; max-width: 54rem; height: auto; } figcaption, .small { color: #666; }
+@media print {
+  body { font-size: 9pt; max-width: none; margin: 0; padding: 0; }
+  figure svg { min-width: 0; } .wide, figure { overflow: visible; }
+  figure, tr { break-inside: avoid; } h2 { break-after: avoid; }
+  th, td { padding-right: .4rem; overflow-wrap: break-word; }
+}
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
     """What a page shows: of the archive ``name`` at the tist ``now``, one run, and all runs up to it.
-    ``held_back`` are the losses that await a decision now; ``fixity`` is what was checked when; ``filesets`` are the
-    figures of all of them together."""
+    ``held_back`` are the losses that await a decision now, ``lost`` the first that the run noted; ``fixity`` is what
+    was checked when; ``filesets`` are the figures of all of them together."""
 
     name: str
     now: int
@@ -46,6 +63,7 @@ class Account:
     series: Series
     coverage: tuple[CoverageRow, ...]
     held_back: tuple[HeldBack, ...] = ()
+    lost: tuple[Incident, ...] = ()
     fixity: Fixity = field(default_factory=Fixity)
     filesets: CoverageRow | None = None
 
@@ -69,6 +87,7 @@ class Account:
             "coverage": [asdict(row) for row in self.coverage],
             "filesets": asdict(self.filesets) if self.filesets is not None else None,
             "held_back": [asdict(item) for item in self.held_back],
+            "lost": [asdict(item) for item in self.lost],
             "fixity": self.fixity.as_value(),
         }
 
@@ -90,22 +109,23 @@ def _sections(account: Account) -> Iterator[str]:
     bins = account.series.incidences
     if bins:
         yield "<h2>Incidences over time</h2>"
-        caption = "Templates by the date of their data set, files by that of their run; losses point downwards."
+        caption = "Templates by the date of their data set, files by that of their run."
         yield _figure(incidences_plot(bins, "i"), caption)
         rows = (
             (_day(item.start), *(item.tobis[k] for k in KINDS), *(item.fobis[k] for k in KINDS))
             for item in reversed(bins)
             if item.tobis.total() + item.fobis.total()
         )
-        head = ("from", *(f"tobis {k}" for k in KINDS), *(f"fobis {k}" for k in KINDS))
+        head = ("from", *(f"templates {k}" for k in KINDS), *(f"files {k}" for k in KINDS))
         yield _table(head, rows)
     if account.series.growth:
         yield "<h2>Size</h2>"
         yield _figure(growth_plot(account.series.growth, "g"), "What all runs have written, and what is held.")
         yield _table(
-            ("run", "stored", "tobis held", "fobis held"),
+            ("run", "stored", "templates held", "files held"),
             ((p.run, human_size(p.stored_bytes), p.tobis_held, p.fobis_held) for p in account.series.growth[::-1]),
         )
+    yield from _lost(account)
     yield from _hosts(account)
     if account.held_back:
         yield "<h2>Losses that await a decision</h2>"
@@ -122,11 +142,8 @@ def _sections(account: Account) -> Iterator[str]:
         rows_of.append(("filesets", account.filesets))
     if rows_of:
         yield _table(
-            ("archive", "works", "with a file", "files", "held", "PDF", "lost", "unreachable", "forbidden", "never"),
-            (
-                (name, r.works, r.with_file, r.files, r.held, r.pdfs, r.lost, r.unreachable, r.forbidden, r.never)
-                for name, r in rows_of
-            ),
+            ("archive", *(label for label, _ in _COVERAGE)),
+            ((name, *(getattr(row, field) for _, field in _COVERAGE)) for name, row in rows_of),
         )
     else:
         yield "<p>No works are held.</p>"
@@ -140,8 +157,8 @@ def _run(run: RunView) -> Iterator[str]:
         ("state", f"{run.state}: {SHOWN[run.state]}"),
         ("data set", f"{run.source}, as of {_day(run.data_set)}") if run.data_set else ("kind", run.kind),
         ("took", took),
-        ("tobis", _counts(run.counts("tobis"))),
-        ("fobis", _counts(run.counts("fobis"))),
+        ("templates", _counts(run.counts("tobis"))),
+        ("files", _counts(run.counts("fobis"))),
         ("stored", human_size(run.stored_bytes)),
         ("held back", _counts(run.held_back)),
         ("problems", f"{run.problems:,}"),
@@ -172,6 +189,18 @@ def _fixity(fixity: Fixity) -> Iterator[str]:
     yield f"<p>Entries known to be bad: {fixity.bad:,}. Journals not counted here yet: {fixity.uncounted:,}.</p>"
 
 
+def _lost(account: Account) -> Iterator[str]:
+    yield "<h2>Lost in this run</h2>"
+    if not account.lost:
+        yield "<p>Nothing was lost.</p>"
+        return
+    noted = account.run.counts("tobis").get("lost", 0) + account.run.counts("fobis").get("lost", 0)
+    rows = ((one.handle or one.id, one.title, one.reason, _day(one.tist)) for one in account.lost)
+    yield _table(("template or file", "title", "reason", "lost"), rows)
+    if noted > len(account.lost):
+        yield f'<p class="small">Of {noted:,} in all; archec changes --since {account.run.run} lists them.</p>'
+
+
 def _hosts(account: Account) -> Iterator[str]:
     yield "<h2>Hosts by outcome</h2>"
     hosts = account.hosts
@@ -195,25 +224,34 @@ def _figure(svg: str, caption: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = ["<table>"]
+    lines, listed = ['<div class="wide"><table>'], list(rows)
     if any(head):
-        lines.append("<tr>" + "".join(f"<th>{_e(cell)}</th>" for cell in head) + "</tr>")
-    more = 0
-    for n, row in enumerate(rows):
-        if n < _MOST_ROWS:
-            lines.append("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>")
-        else:
-            more += 1
-    lines.append("</table>")
-    if more:
+        numbers = [_is_number(cell) for cell in listed[0][1:]] if listed else []
+        titles = "".join(
+            f'<th scope="col"{number * _RIGHT}>{_e(cell)}</th>'
+            for cell, number in zip(head, [False, *numbers], strict=False)
+        )
+        lines.append(f"<thead><tr>{titles}</tr></thead>")
+    lines.append("<tbody>")
+    for first, *others in listed[:_MOST_ROWS]:
+        cells = "".join(_cell(cell) for cell in others)
+        lines.append(f'<tr><th scope="row">{_e("" if first is None else first)}</th>{cells}</tr>')
+    more = len(listed) - _MOST_ROWS
+    lines.append("</tbody></table></div>")
+    if more > 0:
         lines.append(f'<p class="small">And {more:,} more rows.</p>')
     return "\n".join(lines)
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _cell(value: object) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f'<td class="n">{value if value > 10**9 else f"{value:,}"}</td>'
-    return f"<td>{_e('' if value is None else value)}</td>"
+    if isinstance(value, int) and _is_number(value):
+        return f"<td{_RIGHT}>{value if value > 10**9 else f'{value:,}'}</td>"
+    # Browsers would break dates and words such as not-modified behind a hyphen.
+    return f"<td>{_HYPHENED.sub(_WHOLE, _e('' if value is None else value))}</td>"
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import io
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from archec.archive.report import FAULTS, HostFigures
@@ -28,7 +31,13 @@ if TYPE_CHECKING:
 KINDS = ("new", "changed", "returned", "lost")
 _CHANGED = ("changed", "cosmetic", "file-url")
 _BINS = 60
+_STEPS = (1, 7, 28, 3 * 28, 12 * 28, 60 * 28, 240 * 28, 1200 * 28, 2400 * 28)
+"""How long a stretch of time in a plot may be, in days, where 28 stand for a month: it begins on a calendar date."""
 _POINTS = 1500
+_DAY = 86400
+_LEAST = 0.7
+"""Where a logarithmic axis begins: below 1, so that a single incidence is seen."""
+_MARKS = {"new": "o", "changed": "s", "returned": "^", "lost": "v"}
 _COLOURS = {"new": "#2a7f3f", "changed": "#2f6fab", "returned": "#8a63b5", "lost": "#b5402f"}
 _WIDTH = 9.0
 _MOST_LABEL = 40
@@ -135,13 +144,37 @@ def _bins(runs: list[_PlottedRun]) -> tuple[Bin, ...]:
     if not times:
         return ()
     first, last = min(times), max(times)
-    width = max((last - first) // _BINS + 1, 3600)
-    bins = [Bin(first + i * width, first + (i + 1) * width) for i in range((last - first) // width + 1)]
+    starts = next(found for step in _STEPS if len(found := _dates(first, last, step)) <= _BINS + 1)
+    bins = [Bin(start, end) for start, end in pairwise(starts)]
     for run in runs:
         for tist, counts, which in ((run.data_set or run.run, run.tobis, "tobis"), (run.run, run.fobis, "fobis")):
             if 0 < tist <= MAX_TIST:
-                getattr(bins[(tist - first) // width], which).update(counts)
+                getattr(bins[bisect_right(starts, tist) - 1], which).update(counts)
     return tuple(bins)
+
+
+def _dates(first: int, last: int, step: int) -> list[int]:
+    """The tists at which days, weeks (from Monday) or months begin, from before ``first`` to after ``last``, one of
+    :data:`_STEPS` apart; no more than show that they are too many."""
+    months = step // 28
+    if months:
+        day = datetime.fromtimestamp(first, tz=timezone.utc)
+        begin = (day.year * 12 + day.month - 1) // months * months
+    else:
+        begin = first // _DAY
+        begin -= (begin + 3) % 7 if step == 7 else 0  # tist 0 was a Thursday
+    found: list[int] = []
+    while (not found or found[-1] <= last) and len(found) <= _BINS + 1:
+        number = begin + len(found) * (months or step)
+        found.append(_month(number) if months else number * _DAY)
+    return found
+
+
+def _month(number: int) -> int:
+    """The tist at which a month begins, counted from the year 0."""
+    if number >= 120_000:
+        return MAX_TIST + 1
+    return int(datetime(number // 12, number % 12 + 1, 1, tzinfo=timezone.utc).timestamp())
 
 
 def _growth(runs: list[_PlottedRun]) -> tuple[Growth, ...]:
@@ -167,32 +200,37 @@ def need_matplotlib() -> None:
 
 
 def incidences_plot(bins: Sequence[Bin], prefix: str) -> str:
-    """Stacked bars over time; losses point downwards."""
+    """A point for each kind of incidence and stretch of time, side by side on a logarithmic scale."""
 
     def draw(axes: Sequence[Axes]) -> None:
         for one, which in zip(axes, ("tobis", "fobis"), strict=True):
-            days = [_days(item.start) for item in bins]
-            widths = [(item.end - item.start) / 86400 * 0.9 for item in bins]
-            base = [0] * len(bins)
-            for kind in KINDS:
-                heights = [getattr(item, which)[kind] for item in bins]
-                if kind == "lost":
-                    one.bar(days, [-n for n in heights], widths, color=_COLOURS[kind], label=kind, align="edge")
-                    continue
-                one.bar(days, heights, widths, bottom=base, color=_COLOURS[kind], label=kind, align="edge")
-                base = [a + b for a, b in zip(base, heights, strict=True)]
-            one.axhline(0, color="#444", linewidth=0.6)
-            one.set_yscale("symlog", linthresh=10)
-            one.yaxis.set_major_formatter(lambda count, _: f"{abs(count):,.0f}")
-            one.set_ylabel(which)
-            one.xaxis_date("UTC")
+            for number, kind in enumerate(KINDS):
+                points = [
+                    (_days(item.start) + (number + 0.5) / len(KINDS) * (item.end - item.start) / 86400, count)
+                    for item in bins
+                    if (count := getattr(item, which)[kind])
+                ]
+                days, counts = [day for day, _ in points], [count for _, count in points]
+                one.vlines(days, _LEAST, counts, color=_COLOURS[kind], linewidth=1)
+                one.plot(days, counts, color=_COLOURS[kind], label=kind, marker=_MARKS[kind], linestyle="none")
+            one.set_xlim(_days(bins[0].start), _days(bins[-1].end))
+            one.set_yscale("log")
+            most = max((getattr(item, which)[kind] for item in bins for kind in KINDS), default=0)
+            one.set_ylim(_LEAST, max(10, 2 * most))
+            one.yaxis.set_major_formatter(lambda count, _: f"{count:,.0f}" if count >= 1 else "")
+            _dated(one)
+        axes[0].set_ylabel("templates")
+        axes[0].set_xlabel("date of the data set (UTC)")
+        axes[1].set_ylabel("files")
+        axes[1].set_xlabel("date of the run (UTC)")
         axes[0].legend(ncols=4, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
 
-    return _svg(draw, prefix, rows=2, height=4.6)
+    return _svg(draw, prefix, rows=2, height=5.2)
 
 
 def growth_plot(points: Sequence[Growth], prefix: str) -> str:
     """Bytes stored, and obis held, over the runs."""
+    from matplotlib.ticker import MaxNLocator
 
     def draw(axes: Sequence[Axes]) -> None:
         days = [_days(point.run) for point in points]
@@ -200,20 +238,23 @@ def growth_plot(points: Sequence[Growth], prefix: str) -> str:
         axes[0].set_ylabel("stored")
         axes[0].yaxis.set_major_formatter(lambda size, _: human_size(int(size)))
         axes[0].set_ylim(bottom=0)
-        for name, colour in (("tobis_held", "#2a7f3f"), ("fobis_held", "#8a63b5")):
+        for name, label, colour in (("tobis_held", "templates", "#2a7f3f"), ("fobis_held", "files", "#8a63b5")):
             held = [getattr(point, name) for point in points]
             known = [(day, count) for day, count in zip(days, held, strict=True) if count is not None]
-            label = name.replace("_", " ")
             axes[1].step(
                 [day for day, _ in known], [n for _, n in known], where="post", color=colour, marker=".", label=label
             )
-        axes[1].set_ylabel("obis")
+        axes[1].set_ylabel("held")
+        axes[1].yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes[1].yaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
         for one in axes:
-            one.xaxis_date("UTC")
+            one.set_xlim(days[0] - 0.5, days[-1] + 0.5)
+            _dated(one)
+            one.set_xlabel("date of the run (UTC)")
         axes[1].set_ylim(bottom=0)
         axes[1].legend(frameon=False)
 
-    return _svg(draw, prefix, rows=2, height=4.2)
+    return _svg(draw, prefix, rows=2, height=4.8)
 
 
 def hosts_plot(hosts: Sequence[HostFigures], prefix: str) -> str:
@@ -227,6 +268,7 @@ def hosts_plot(hosts: Sequence[HostFigures], prefix: str) -> str:
             ("put off", _GREY, [float(host.deferred) for host in hosts]),
         )
         _stacked(axes[0], names, parts)
+        axes[0].set_ylabel("host")
         axes[0].set_xlabel(f"visits; failed: {', '.join(sorted(FAULTS))}")
 
     return _svg(draw, prefix, height=0.9 + 0.24 * max(len(hosts), 3))
@@ -241,9 +283,19 @@ def coverage_plot(rows: Sequence[CoverageRow], prefix: str) -> str:
             ("none is", _GREY, [float(row.works - row.with_file) for row in rows]),
         )
         _stacked(axes[0], [_label(row.archive) for row in rows], parts)
+        axes[0].set_ylabel("archive")
         axes[0].set_xlabel("works")
 
     return _svg(draw, prefix, height=0.9 + 0.24 * max(len(rows), 3))
+
+
+def _dated(axes: Axes) -> None:
+    """Dates below the axis, as few and as short as tell."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
 
 
 def _stacked(axes: Axes, names: Sequence[str], parts: Sequence[tuple[str, str, list[float]]]) -> None:

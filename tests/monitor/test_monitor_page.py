@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,7 +24,9 @@ from archec.monitor.page import Account, page
 from archec.monitor.plots import coverage_by_archive, hosts_plot, series_of
 from archec.monitor.runs import RunView
 from archec.monitor.status import HeldBack
+from archec.report.changes import Incident
 from archec.report.coverage import CoverageRow
+from archec.tist import MAX_TIST
 
 EVIL = "</title></svg><script>alert('x')</script><img src=x onerror=alert(1)>&\"'$x^2$\x00\x1b[31m\u202e\udc80"
 
@@ -142,6 +148,54 @@ def test_the_command_writes_the_page(memory_folder: Callable[[], Path], tmp_path
     assert value["growth"][-1]["tobis_held"] == 2
     assert archec_inline(config, "report", "7", "--json").code == 7
     assert archec_inline(config, "report").code == 2
+
+
+def test_tables_and_names_of_what_was_lost() -> None:
+    when = 1_700_000_000
+    lost = Incident(when, "RePEc:a:s:1", "tobi", "lost", "", when, None, None, "RePEc:A:s:1", "A title")
+    text = page(dataclasses.replace(account_of("x"), lost=(lost,)))
+    look = assert_harmless(text)
+    assert {attrs.get("scope") for tag, attrs in look.tags if tag == "th"} == {"col", "row"}
+    assert '<th scope="row">RePEc:A:s:1</th><td>A title</td>' in text
+    assert "Of 2 in all" in text
+    labels = ("date of the data set (UTC)", "date of the run (UTC)", "templates", "files", "host", "archive", "works")
+    for label in labels:
+        assert f">{label}</text>" in text
+
+
+@given(st.lists(st.integers(1, MAX_TIST), min_size=1, max_size=9))
+def test_stretches_of_time_begin_on_calendar_dates(tists: list[int]) -> None:
+    report = {"tobis": {"new": 1}}
+    views = [RunView(tist, "done", "done", tist, "gather", "directory", "", "{}", report) for tist in tists]
+    bins = series_of(views).incidences
+    assert len(bins) <= 60
+    assert sum(one.tobis["new"] for one in bins) == len(tists)
+    assert all(one.start % 86400 == 0 for one in bins)
+    assert all(one.end == other.start for one, other in pairwise(bins))
+    starts = [datetime.fromtimestamp(0, tz=timezone.utc) + timedelta(seconds=one.start) for one in bins]
+    if any(one.day != 1 for one in starts):
+        assert len({one.weekday() for one in starts}) == 1 or all(one.end - one.start == 86400 for one in bins)
+
+
+@pytest.mark.slow
+def test_a_browser_shows_it_at_both_widths(tmp_path: Path) -> None:
+    """The page is no wider than the window: what is wider scrolls in its own frame."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no chromium is installed")
+    (tmp_path / "report.html").write_bytes(page(account_of("long-word " * 30)).encode("utf-8", "replace"))
+    frames = "".join(
+        f'<iframe src="report.html" style="border:0;width:{width}px;height:900px"'
+        ' onload="document.body.append(` ${this.contentDocument.documentElement.scrollWidth}`)"></iframe>'
+        for width in (400, 1200)
+    )
+    (tmp_path / "frames.html").write_text(f"<body>{frames}</body>")
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--dump-dom"]
+    done = subprocess.run(
+        [*command, "--allow-file-access-from-files", f"--user-data-dir={tmp_path}/profile", f"file://{tmp_path}/frames.html"],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert sorted(map(int, done.stdout.rpartition("</iframe>")[2].partition("<")[0].split())) == [400, 1200], done
 
 
 def test_without_matplotlib(memory_folder: Callable[[], Path], tmp_path: Path) -> None:
