@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -564,6 +565,42 @@ def test_a_kill_costs_nothing_that_was_whole(filesets: Filesets, platform: Platf
     assert len(twice) <= 8, "what was under way when it was killed"
     assert not list(Path(filesets.config.store_path).rglob("*.part"))
     assert not list(Path(filesets.config.work_path).glob("fileset.jsonl"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_kills_at_random_instants_of_a_thousand_files(filesets: Filesets, platform: Platform, seed: int) -> None:
+    draw = random.Random(seed)
+    sizes = {f"d{n % 7}/f{n}": draw.randrange(20_000) for n in range(1000)}
+    url = zenodo(platform, 7, sizes)
+    whole: set[str] = set()
+
+    def asked_again() -> set[str]:
+        return whole.intersection(filesets.asked())
+
+    for _ in range(8):
+        process = ingesting(filesets, url, "--max-files", "1000")
+        wanted, deadline = draw.randrange(1, 300), time.monotonic() + 5
+        while len(platform.requests) < wanted and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(draw.random() / 200)
+        process.kill()
+        process.communicate()
+        assert asked_again() == set()
+        ledger = filesets.config.work_path / "fileset.jsonl"
+        lines = [line for line in ledger.read_text().splitlines() if line.endswith("}")] if ledger.exists() else []
+        for line in map(json.loads, lines):
+            if line.get("sha256"):
+                whole.add(line["url"].removeprefix(platform.url))
+    assert len(whole) > 100
+    out, err = ingesting(filesets, url, "--max-files", "1000").communicate(timeout=120)
+    assert asked_again() == set()
+    (result,) = map(json.loads, out.splitlines())
+    assert result["status"] == "success" or (result["status"] == "success-existing" and len(whole) == 1000), err
+    assert [(row["path"], row["sha256"]) for row in result["manifest"]] == [
+        (path, hashlib.sha256(bytes_of(path, size)).hexdigest()) for path, size in sizes.items()
+    ]
+    assert not list(Path(filesets.config.store_path).rglob("*.part"))
+    assert archec_inline(filesets.config, "check").code == 0
 
 
 def test_what_was_part_goes_on_after_a_kill(filesets: Filesets, platform: Platform) -> None:
