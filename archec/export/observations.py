@@ -7,7 +7,7 @@ and the visits sorted by URL into a scratch file with lines of equal length, in 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -92,9 +92,16 @@ class Visits:
 
 
 def collect_visits(
-    layout: Layout, position: Position, since: int, folder: Path, reported: Callable[[int], None]
+    layout: Layout,
+    position: Position,
+    since: int,
+    folder: Path,
+    reported: Callable[[int], None],
+    *,
+    retracted: Collection[int] = (),
 ) -> Path:
-    """Writes the visits from ``since`` on that found files unchanged to a file in ``folder``.
+    """Writes the visits from ``since`` on that found files unchanged to a file in ``folder``, but for those of runs
+    whose visits are ``retracted``.
 
     Journals are read as far as the catalogue has followed them. ``reported`` gets the number of lines read so far.
     """
@@ -102,7 +109,7 @@ def collect_visits(
     lines = 0
     with SortedLines(folder) as found:
         for journal in journals(layout):
-            if not since <= journal.tist <= position.run:
+            if journal.tist in retracted or not since <= journal.tist <= position.run:
                 continue
             for batch in read_batches(journal.path):
                 if (journal.tist, batch.n) > (position.run, position.batch):

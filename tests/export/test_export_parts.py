@@ -12,13 +12,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Kind, Note, Obi, ObiState, Position, Version
+from archec.catalogue.model import Kind, Note, Obi, ObiState, Position, Version, Visit
+from archec.catalogue.records import ObiChange, encode
 from archec.errors import BadName, UsageError
 from archec.export import units as units_module
 from archec.export.observations import Unchanged, Visits, collect_visits, hash_of, line_of, observation_of, of_fobi
 from archec.export.units import OTHER, Selection, Unit, selection, tobis_of, unit_of, units
 from archec.history import History
 from archec.ids import normalise_handle
+from archec.store.journal_reader import NO_BATCH
+from archec.store.journal_writer import JournalWriter
 from archec.store.layout import create
 from archec.store.sorting import SortedLines
 from archec.warc.cdxj import prefix
@@ -195,3 +198,12 @@ def test_visits_are_looked_up(tmp_path: Path) -> None:
 def test_no_journal_is_read_for_an_empty_archive(tmp_path: Path) -> None:
     path = collect_visits(create(tmp_path / "archive"), Position(), 0, tmp_path, lambda lines: None)
     assert path.read_bytes() == b""
+
+
+def test_visits_of_a_run_that_was_retracted_are_left_out(tmp_path: Path) -> None:
+    layout = create(tmp_path / "archive")
+    with JournalWriter(layout, 7, head=NO_BATCH) as journal:
+        journal.append([encode(ObiChange("fobi", URL, visit=Visit(7, "same")))], 7)
+    for retracted, lines in ((set(), 1), ({8}, 1), ({7}, 0)):
+        path = collect_visits(layout, Position(7, 1), 0, tmp_path, lambda lines: None, retracted=retracted)
+        assert path.read_bytes().count(b"\n") == lines
