@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,11 +58,12 @@ class Difference(NamedTuple):
         return f"{self.what}: {self.path}: {self.message}"
 
 
-class Batch(NamedTuple):
-    """A batch of the chain: its run, its number, its sha256."""
+@dataclass(frozen=True, slots=True)
+class Common:
+    """A batch that both have: its run, its number, its sha256."""
 
     run: int
-    n: int
+    batch: int
     sha256: str
 
 
@@ -81,7 +82,7 @@ class CopyReport:
     ``unlisted`` whether the copy may have later runs that cannot be known."""
 
     relation: str = "equal"
-    common: Batch | None = None
+    common: Common | None = None
     here: Rest = field(default_factory=Rest)
     copy: Rest = field(default_factory=Rest)
     files: int = 0
@@ -96,16 +97,9 @@ class CopyReport:
 
     def as_value(self) -> dict[str, Any]:
         """The last JSON line."""
-        common = {"run": self.common.run, "batch": self.common.n, "sha256": self.common.sha256} if self.common else None
-        rests = {
-            name: {"runs": rest.runs, "batches": rest.batches, "entries": rest.entries}
-            for name, rest in (("here", self.here), ("copy", self.copy))
-        }
-        return {
-            "summary": "compare", "sound": self.sound, "relation": self.relation, "common": common, **rests,
-            "files": self.files, "unlisted": self.unlisted, "seconds": round(self.seconds, 3),
-            "differences": dict(sorted(self.differences.items())),
-        }  # fmt: skip
+        differences = dict(sorted(self.differences.items()))
+        value = asdict(self) | {"seconds": round(self.seconds, 3), "differences": differences}
+        return {"summary": "compare", "sound": self.sound, **value}
 
 
 Reporter = Callable[[Difference], None]
@@ -152,12 +146,12 @@ class _Side:
         """The sha256 of the first batch of a run; empty where there is none."""
         return next((batch.sha256 for batch in self.batches(run)), "")
 
-    def after(self, common: Batch | None) -> Iterator[tuple[int, JournalBatch]]:
+    def after(self, common: Common | None) -> Iterator[tuple[int, JournalBatch]]:
         """The batches behind the last common one, with their runs."""
         for run in self.runs:
             if common is None or run >= common.run:
                 for batch in self.batches(run):
-                    if common is None or (run, batch.n) > (common.run, common.n):
+                    if common is None or (run, batch.n) > (common.run, common.batch):
                         yield run, batch
 
 
@@ -207,7 +201,7 @@ class _Comparing:
             self._fetched_path = fetch_journal(self._copy, run, self._scratch)
         return self._fetched_path
 
-    def _last_common(self) -> Batch | None:
+    def _last_common(self) -> Common | None:
         """The last batch that both have: the newest run that begins alike is sought, the newest of all first."""
         self._meter.phase("comparing heads", None)
         both = sorted(set(self._here.runs) & set(self._there.runs))
@@ -227,10 +221,10 @@ class _Comparing:
         for ours, theirs in zip(self._here.batches(run), self._there.batches(run), strict=False):
             if ours.sha256 != theirs.sha256:
                 break
-            common = Batch(run, ours.n, ours.sha256)
+            common = Common(run, ours.n, ours.sha256)
         return common
 
-    def _journals(self, common: Batch | None) -> None:
+    def _journals(self, common: Common | None) -> None:
         """Journals before the last common batch that one copy has not."""
         if common is None:
             return
@@ -266,14 +260,14 @@ class _Comparing:
 
     # -- files ------------------------------------------------------------------------------------
 
-    def _files(self, common: Batch) -> None:
+    def _files(self, common: Common) -> None:
         """Looks for all that the common journals name in both copies."""
         self._meter.phase("comparing files", None)
         for run in self._here.runs:
             if run > common.run:
                 return
             for batch in self._here.batches(run):
-                if (run, batch.n) > (common.run, common.n):
+                if (run, batch.n) > (common.run, common.batch):
                     return
                 for entry in _entries(batch, run):
                     self._look(entry)

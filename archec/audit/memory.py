@@ -126,12 +126,12 @@ class Fixity(NamedTuple):
 
     def as_value(self) -> dict[str, Any]:
         """As JSON values."""
-        value = self._asdict()
-        amounts = {str(days): amount for days, amount in self.within} | {"never": self.never, "whole": self.whole}
-        value["within"] = {name: amount._asdict() for name, amount in amounts.items() if name.isdigit()}
-        value |= {name: amounts[name]._asdict() for name in ("whole", "never")}
-        value["structures"] = [one._asdict() for one in self.structures]
-        return value
+        return self._asdict() | {
+            "whole": self.whole._asdict(),
+            "within": {str(days): amount._asdict() for days, amount in self.within},
+            "never": self.never._asdict(),
+            "structures": [one._asdict() for one in self.structures],
+        }
 
 
 def fixity(config: Config, now: int | None = None) -> Fixity:

@@ -17,7 +17,7 @@ from archec.units import human_duration
 
 
 @click.command()
-@click.option("--fix", is_flag=True, help="Fix what is safe to fix: leftovers, a catalogue that is behind.")
+@click.option("--fix", is_flag=True, help="Fix what is safe to fix; set aside what belongs nowhere.")
 @click.option("--quick", is_flag=True, help="For every night: of the catalogue compare histories only.")
 @json_option
 @config_option
@@ -27,8 +27,9 @@ def check(context: click.Context, fix: bool, quick: bool, as_json: bool, config_
 
     The journals are folded anew in scratch space, and all that the catalogue says is compared with what comes of
     it; with --quick its histories only. Does not read the contents of files: 'archec verify' does. Without --fix
-    nothing is changed at all; with it nothing that has a final name is removed, and no run can start meanwhile.
-    Exits with 6 if something is wrong.
+    nothing in the archive is changed; with it leftovers go, a catalogue that is behind catches up, and what no journal
+    can name is moved to archive/quarantine, with a record; no run can start meanwhile. Exits with 6 if something is
+    wrong.
 
     Example: archec check --quick
     """

@@ -59,8 +59,8 @@ def compare(context: click.Context, copy: str, heads: bool, as_json: bool, confi
 
 def _lines(found: CopyReport) -> Iterator[str]:
     if found.common is not None:
-        run, n, sha256 = found.common
-        yield f"The last common batch is batch {n} of run {run} ({iso(run)}), {sha256}:"
+        run, batch = found.common.run, found.common.batch
+        yield f"The last common batch is batch {batch} of run {run} ({iso(run)}), {found.common.sha256}:"
     yield f"{RELATIONS[found.relation]}."
     for name, rest in (("This archive", found.here), ("The copy", found.copy)):
         if rest.batches:

@@ -87,7 +87,7 @@ def _show_check(read: VaultCheck, *, as_json: bool) -> None:
         echo_json(read.as_value())
         return
     echo(
-        f"Read {read.records:,} records of {read.series:,} series, {human_size(read.read)}, in "
+        f"Read {read.records:,} records of {read.series:,} series, {human_size(read.bytes)}, in "
         f"{human_duration(read.seconds)}: {read.faults:,} wrong."
     )
 

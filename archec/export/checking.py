@@ -30,20 +30,20 @@ class VaultFault(NamedTuple):
     message: str
 
 
-class Ends:
+class Lengths:
     """How long each WARC file must be, by the index lines that name it."""
 
     def __init__(self) -> None:
-        self._ends: dict[str, int] = {}
+        self._lengths: dict[str, int] = {}
 
     def add(self, line: IndexLine) -> None:
         """Another line of the index. Raises :class:`CorruptArchive` where it names no record."""
         name, offset, length, _ = named(line)
-        self._ends[name] = max(self._ends.get(name, 0), offset + length)
+        self._lengths[name] = max(self._lengths.get(name, 0), offset + length)
 
     def faults(self, vault: Vault) -> Iterator[VaultFault]:
         """The files that are not there, or of another size."""
-        for name, end in sorted(self._ends.items()):
+        for name, end in sorted(self._lengths.items()):
             path = vault.root / "archive" / name
             with storage_errors(path):
                 size = path.stat().st_size if path.is_file() else -1
@@ -65,11 +65,11 @@ def named(line: IndexLine) -> tuple[str, int, int, str]:
 
 def read_unit(vault: Vault, unit: Unit) -> Iterator[tuple[int, VaultFault | None]]:
     """Reads every record that the index of a unit names: how many bytes it has, and what is wrong with it."""
-    ends = Ends()
+    lengths = Lengths()
     for line in vault.lines(unit):
-        ends.add(line)
+        lengths.add(line)
     absent: set[str] = set()
-    for fault in ends.faults(vault):
+    for fault in lengths.faults(vault):
         absent.add(fault.path)
         yield 0, fault
     for line in vault.lines(unit):

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from archec.archive.opening import Archive
@@ -149,16 +149,13 @@ class VaultCheck:
     vault: str
     series: int = 0
     records: int = 0
-    read: int = 0
+    bytes: int = 0
     faults: int = 0
     seconds: float = 0.0
 
     def as_value(self) -> dict[str, object]:
         """As JSON, with the keys of docs/export.md."""
-        return {
-            "vault": self.vault, "series": self.series, "records": self.records, "bytes": self.read,
-            "faults": self.faults, "seconds": round(self.seconds, 3),
-        }  # fmt: skip
+        return asdict(self) | {"seconds": round(self.seconds, 3)}
 
 
 def verify_vault(
@@ -172,11 +169,11 @@ def verify_vault(
         done.series += 1
         for size, fault in read_unit(vault, unit):
             done.records += bool(size)
-            done.read += size
+            done.bytes += size
             if fault is not None:
                 done.faults += 1
                 report(fault)
-            meter.at(done.records, human_size(done.read))
+            meter.at(done.records, human_size(done.bytes))
     done.seconds = time.monotonic() - began
     return done
 
