@@ -14,7 +14,7 @@ from archec.access import memento
 from archec.access.bodies import Body
 from archec.access.collection import Collection
 from archec.access.errors import Refused, unauthorized
-from archec.access.exchange import HTML, JSON, Exchange, answer, first_part
+from archec.access.exchange import HTML, JSON, Exchange, answer, as_uri, first_part
 from archec.access.feeding import add, parse_rows, remove
 from archec.access.files import MAX_LINE
 from archec.access.index import answer_index, list_sources
@@ -225,7 +225,7 @@ class Api:
         return await exchange.body(self._config.access.max_body, self._config.server.idle_timeout)
 
     def _links(self, exchange: Exchange, collection: Collection, url: str) -> str:
-        base = f"{self._config.server.url or exchange.base}/{quote(collection.name)}"
+        base, url = f"{self._config.server.url or exchange.base}/{quote(collection.name)}", as_uri(url)
         return (
             f'<{url}>; rel="original", <{base}/{url}>; rel="timegate", '
             f'<{base}/timemap/link/{url}>; rel="timemap"; type="application/link-format"'

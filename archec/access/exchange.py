@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cached_property
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import anyio
 from anyio import to_thread
@@ -20,6 +21,8 @@ from archec.access.query import Argument, arguments
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
 _MAX_HEADER = 4000
+_IN_URIS = "!#$%&'()*+,/:;=?@[]~"
+_NOT_IN_URIS = re.compile("[^!#-;=?-Z\\[\\]_a-z~]")
 
 
 class Exchange:
@@ -129,6 +132,11 @@ def error_header(errors: Mapping[str, str]) -> str:
     if len(text) <= _MAX_HEADER:
         return text
     return json.dumps({name[:60]: reason[:100] for name, reason in list(errors.items())[:8]})
+
+
+def as_uri(url: str) -> str:
+    """A URL between the brackets of a link, or in a header: what is no part of the grammar is escaped."""
+    return quote(url, safe=_IN_URIS) if _NOT_IN_URIS.search(url) else url
 
 
 def header_value(text: str) -> str:

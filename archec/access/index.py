@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from archec.access.collection import Collection, is_short
 from archec.access.errors import Refused
-from archec.access.exchange import JSON, Chunks, answer, error_header, message
+from archec.access.exchange import JSON, Chunks, answer, as_uri, error_header, message
 from archec.access.pages import page_range, pages_of
 from archec.access.query import Output, Query
 from archec.access.rows import Row, as_cdxj, as_json, as_text
@@ -101,7 +101,8 @@ def encoded(rows: Iterator[Row], query: Query) -> Iterator[bytes]:
 def _links(rows: Iterator[Row]) -> Iterator[bytes]:
     first = True
     for row in rows:
-        text = f'<{row.url}>; rel="memento"; datetime="{http_date(row.timestamp)}"; collection="{row.origin.coll}"'
+        when, coll = http_date(row.timestamp), row.origin.coll
+        text = f'<{as_uri(row.url)}>; rel="memento"; datetime="{when}"; collection="{coll}"'
         yield ("" if first else ",\n").encode() + text.encode("utf-8", "surrogatepass")
         first = False
     if not first:

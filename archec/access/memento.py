@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from archec.access.collection import Collection
 from archec.access.errors import Refused
-from archec.access.exchange import HTML, JSON, Chunks, answer
+from archec.access.exchange import HTML, JSON, Chunks, answer, as_uri
 from archec.access.query import DEFAULT_LIMIT, Query, key_range
 from archec.access.rows import Row
 from archec.access.sources import Errors
@@ -42,16 +42,16 @@ class Addresses:
     @property
     def timegate(self) -> str:
         """URI-G."""
-        return f"{self.base}/{self.url}"
+        return f"{self.base}/{as_uri(self.url)}"
 
     def timemap(self, form: str = "link", page: int = 0) -> str:
         """URI-T."""
         number = f"{page}/" if page else ""
-        return f"{self.base}/timemap/{form}/{number}{self.url}"
+        return f"{self.base}/timemap/{form}/{number}{as_uri(self.url)}"
 
     def memento(self, row: Row) -> str:
         """URI-M."""
-        return f"{self.base}/{row.timestamp}id_/{row.url}"
+        return f"{self.base}/{row.timestamp}id_/{as_uri(row.url)}"
 
 
 def all_of(url: str, closest: str = "", *, reverse: bool = False, limit: int | None = None) -> Query:
@@ -111,7 +111,7 @@ def links(at: Addresses, around: View) -> str:
     """The header ``Link`` of a TimeGate and of a memento: original, timegate, timemap, and the mementos around."""
     chosen = around.chosen
     found = [
-        f'<{chosen.url}>; rel="original"',
+        f'<{as_uri(chosen.url)}>; rel="original"',
         f'<{at.timegate}>; rel="timegate"',
         f'<{at.timemap()}>; rel="timemap"; type="{LINK_FORMAT}"',
     ]
@@ -130,7 +130,7 @@ def lost_link(url: str, lost: dict[str, int] | None) -> str:
     """What the ``Link`` of a TimeGate says of a loss."""
     if lost is None:
         return ""
-    return f', <{url}>; rel="archec.lost"; seen="{lost["seen"]}"; from="{lost["from"]}"'
+    return f', <{as_uri(url)}>; rel="archec.lost"; seen="{lost["seen"]}"; from="{lost["from"]}"'
 
 
 def timegate(at: Addresses, around: View, lost: dict[str, int] | None) -> Response:
@@ -171,7 +171,7 @@ async def timemap(
     loss = await to_thread.run_sync(lost, at.url) if form == "json" else None
     chunks = write(at, wanted, loss)
     first = next(chunks, b"")
-    more = [("Link", f'<{at.url}>; rel="original", <{at.timegate}>; rel="timegate"')]
+    more = [("Link", f'<{as_uri(at.url)}>; rel="original", <{at.timegate}>; rel="timegate"')]
     return Chunks(first, chunks, _TYPES[form], more, errors)
 
 
@@ -201,7 +201,7 @@ def _page_of(rows: Iterator[Row], number: int) -> _Page:
 def _as_link(at: Addresses, page: _Page, lost: dict[str, int] | None) -> Iterator[bytes]:
     first, last = http_date(page.rows[0].timestamp), http_date(page.rows[-1].timestamp)
     lines = [
-        f'<{page.rows[0].url}>; rel="original"',
+        f'<{as_uri(page.rows[0].url)}>; rel="original"',
         f'<{at.timemap("link", page.number)}>; rel="self"; type="{LINK_FORMAT}"; from="{first}"; until="{last}"',
         f'<{at.timegate}>; rel="timegate"',
     ]

@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 
 from starlette.responses import Response
 
-from archec.access.exchange import Exchange, answer
+from archec.access.exchange import Exchange, answer, as_uri
 from archec.access.memento import Addresses
 from archec.access.record import Record, dechunked
 from archec.access.resource import Loaded, RecordAnswer
@@ -56,7 +56,7 @@ def answer_replay(
         ("Content-Security-Policy", _SANDBOX),
         *([("Vary", "accept-datetime")] if negotiated else []),
     ]
-    if tag in [one.strip() for one in exchange.headers.get("if-none-match", "").split(",")]:
+    if _is_known(exchange, tag, record):
         return _Closing(record, answer(304, b"", "text/html", headers))
     status = _status(record)
     headers += _original_headers(record, row.url, at, row.timestamp)
@@ -73,6 +73,15 @@ def answer_replay(
     if status in (204, 304):
         return _Closing(record, made)
     return RecordAnswer(b"", Record(record.headers, b"", size, body, record.close), b"", made)
+
+
+def _is_known(exchange: Exchange, tag: str, record: Record) -> bool:
+    """Whether the client says that it has these bytes."""
+    tags = exchange.headers.get("if-none-match", "")
+    if tags:
+        return tags.strip() == "*" or tag in [one.strip().removeprefix("W/") for one in tags.split(",")]
+    since = exchange.headers.get("if-modified-since", "")
+    return bool(since) and since == record.http_header("last-modified")
 
 
 def _tag(loaded: Loaded) -> str:
@@ -103,7 +112,7 @@ def _original_headers(record: Record, url: str, at: Addresses, stamp: str) -> li
         if not _TOKEN.fullmatch(name) or lowered == "content-type":
             continue
         if lowered == "location":
-            found.append(("Location", f"{at.base}/{stamp}id_/{urljoin(url, value)}"))
+            found.append(("Location", f"{at.base}/{stamp}id_/{as_uri(urljoin(url, value))}"))
         if lowered in _KEPT:
             found.append((name, value))
         else:

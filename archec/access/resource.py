@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -14,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from archec.access.collection import Collection, Step, is_short
 from archec.access.errors import LoadFailed, Refused
-from archec.access.exchange import answer, error_header, header_value
+from archec.access.exchange import answer, as_uri, error_header, header_value
 from archec.access.posts import Asked
 from archec.access.query import Query, key_range, parse_filters
 from archec.access.record import Record, one_piece
@@ -28,6 +30,7 @@ _NOT_FOUND = "No Resource Found"
 _MAX_CDX = 2000
 _MAX_ORIGINALS = 10
 _END = b"\r\n\r\n"
+_NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 _GET = Asked()
 _FRAMING = ("transfer-encoding", "content-encoding", "content-length")
 
@@ -228,12 +231,12 @@ class RecordAnswer(Response):
 def answer_record(loaded: Loaded, errors: Errors, links: str, *, packed: bool = False) -> Response:
     """A record as the resource API gives it, also ``packed`` by gzip. ``links`` is the header ``Link``."""
     row, record = loaded
-    cdx = as_cdxj(row).decode("utf-8", "replace").strip()
+    cdx = _NOT_ASCII.sub(lambda one: json.dumps(one[0])[1:-1], as_cdxj(row).decode("utf-8", "replace").strip())
     headers = [
         ("Archive-Source-Coll", row.origin.coll),
         ("Memento-Datetime", http_date(row.timestamp)),
         ("Link", links),
-        ("WARC-Target-URI", row.url),
+        ("WARC-Target-URI", as_uri(row.url)),
         ("Warcserver-Type", "warc"),
         ("Warcserver-Source-Coll", row.origin.coll),
         ("Warcserver-Cdx", cdx[:_MAX_CDX]),

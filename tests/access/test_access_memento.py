@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -26,6 +27,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     crawl.response("http://a.org/gone", STAMPS[0], b"gone", status="404 Not Found")
     packed = {"Transfer-Encoding": "chunked", "Content-Encoding": "gzip"}
     crawl.response("http://a.org/chunks", STAMPS[0], b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n", headers=packed)
+    crawl.response("http://a.org/ä>x", STAMPS[0], b"odd")
     crawl.other("resource", "urn:x-repec:aaa:s:1", STAMPS[0], b"Template-Type: x", "text/plain; charset=utf-8")
     write_index(folder / "a.cdxj", crawl.close())
     config = configured(folder, "collections: {a: {index: a.cdxj, resource: ./w}}")
@@ -150,11 +152,26 @@ def test_ranges_tags_and_head(get: httpx.Client) -> None:
         assert (answer.status_code, answer.content, answer.headers.get("content-range", "")) == (status, content, span)
     whole = get.get(path)
     tag = whole.headers["etag"]
-    assert get.get(path, headers={"If-None-Match": f'"x", {tag}'}).status_code == 304
+    for known in ({"If-None-Match": f'"x", {tag}'}, {"If-None-Match": f"W/{tag}"}, {"If-None-Match": "*"},
+                  {"If-Modified-Since": whole.headers["last-modified"]}):  # fmt: skip
+        assert get.get(path, headers=known).status_code == 304
+    for other in ({"If-None-Match": '"x"'}, {"If-Modified-Since": "Sat, 01 Jan 2000 00:00:00 GMT"}):
+        assert get.get(path, headers=other).status_code == 200
     assert get.get(path, headers={"Range": "bytes=0-2", "If-Range": '"x"'}).status_code == 200
     head = get.head(path)
     assert (head.content, head.headers["content-length"]) == (b"", "9")
     assert get.post(path).status_code == 405
+
+
+def test_addresses_are_uris_whatever_the_url(base: str, get: httpx.Client) -> None:
+    gate = get.get("/a/http://a.org/%C3%A4%3Ex")
+    assert gate.headers["location"] == f"{base}/a/{STAMPS[0]}id_/http://a.org/%C3%A4%3Ex"
+    assert get.get(gate.headers["location"]).content == b"odd"
+    assert rels(gate.headers["link"])["first"][0] == gate.headers["location"]
+    assert "<http://a.org/%C3%A4%3Ex>" in get.get("/a/index?url=a.org/ä>x&output=link").text
+    record = get.get("/a/resource?url=a.org/ä>x").headers
+    assert record["warc-target-uri"] == "http://a.org/%C3%A4%3Ex"
+    assert json.loads(record["warcserver-cdx"].split(" ", 2)[2])["url"] == "http://a.org/ä>x"
 
 
 def test_timemaps(base: str, get: httpx.Client) -> None:
