@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from shlex import quote
 
 import click
 
 from archec.catalogue.open import open_catalogue
+from archec.cli.coverage import coverage
+from archec.cli.lost import lost
 from archec.cli.runreport import gather_table
+from archec.cli.status import status
 from archec.config import DEFAULT_FILE
 from archec.demo.show import make_archive, papers_that, play
 from archec.terminal.output import echo
@@ -17,7 +21,8 @@ from archec.terminal.progress import meter_for
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), required=False)
-def demo(directory: Path | None) -> None:
+@click.pass_context
+def demo(context: click.Context, directory: Path | None) -> None:
     """Gather a small web site three times and show the result.
 
     The site runs on this machine (127.0.0.1); nothing else is contacted. The archive is created in DIRECTORY
@@ -27,6 +32,8 @@ def demo(directory: Path | None) -> None:
     """
     folder = directory or Path(tempfile.mkdtemp(prefix="archec-demo-"))
     config = make_archive(folder)
+    file = folder / DEFAULT_FILE
+    echo(f"The demo's archive, and all that belongs to it, is beside {file.absolute()}")
     with meter_for() as meter:
         for stage in play(config, meter):
             click.secho(f"\n== Gathering {stage.number}: {stage.story}", bold=True)
@@ -34,7 +41,6 @@ def demo(directory: Path | None) -> None:
                 echo(line)
     catalogue = open_catalogue(config.database, base=config.base)
     try:
-        counts = catalogue.counts()
         urls = {
             word: ref.url
             for word in ("revised", "goes away", "chain")
@@ -45,10 +51,13 @@ def demo(directory: Path | None) -> None:
         }
     finally:
         catalogue.close()
-    click.secho("\n== What the archive knows now", bold=True)
-    click.echo(f"templates: {counts.tobis_held} held, {counts.tobis_lost} lost")
-    click.echo(f"files:     {counts.fobis_held} held, {counts.fobis_lost} lost, {counts.fobis_never} never held")
-    option = f"--config {folder / DEFAULT_FILE}"
+    click.secho("\n== How the archive is doing: archec status", bold=True)
+    context.invoke(status, config_file=file)
+    click.secho("\n== What has been lost: archec lost", bold=True)
+    context.invoke(lost, config_file=file)
+    click.secho("\n== How much of each series is held: archec coverage", bold=True)
+    context.invoke(coverage, config_file=file)
+    option = f"--config {quote(str(file))}"
     click.secho("\n== Look further", bold=True)
     for about, command in (
         ("the revised paper, both versions", f"archec history {urls['revised']} {option}"),
@@ -58,7 +67,8 @@ def demo(directory: Path | None) -> None:
         ("the template that disappeared and returned", f"archec history {papers_that('returns')[0]} {option}"),
         ("everything, as JSON lines", f"archec dump {option}"),
         ("a new catalogue from the archive folder", f"archec rebuild {option}"),
-        ("the templates, with what is wrong in them", f"archec redif {config.data_path}/dmo/wpaper/*"),
+        ("a page with plots; pip install matplotlib first", f"archec report -o report.html {option}"),
+        ("the templates, with what is wrong in them", f"archec redif {quote(str(config.data_path))}/dmo/wpaper/*"),
     ):
         click.echo(f"# {about}")
         click.echo(f"{command}")

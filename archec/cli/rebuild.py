@@ -58,9 +58,9 @@ def rebuild(database: str | None, until: int | None, as_json: bool, config_file:
         echo_json({"database": url, "batches": batches, **counts._asdict()})
         return
     click.echo(f"Rebuilt {url} from {batches} journal batches:")
-    click.echo(f"  tobis: {counts.tobis_held:,} held, {counts.tobis_lost:,} lost")
+    click.echo(f"  templates: {counts.tobis_held:,} held, {counts.tobis_lost:,} lost")
     click.echo(
-        f"  fobis: {counts.fobis_held:,} held, {counts.fobis_lost:,} lost, {counts.fobis_never:,} never held"
+        f"  files: {counts.fobis_held:,} held, {counts.fobis_lost:,} lost, {counts.fobis_never:,} never held"
     )
 
 

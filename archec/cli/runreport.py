@@ -43,18 +43,18 @@ def gather_table(value: dict[str, Any]) -> list[str]:
         rows.append(("", "truncated: nothing counts as lost"))
     files = value["files"]
     unread = f", {files['unreadable']:,} unreadable" if files["unreadable"] else ""
-    rows.append(("files read", f"{files['read']:,}{unread}, {human_size(files['bytes'])}"))
+    rows.append(("read", f"{files['read']:,} template files{unread}, {human_size(files['bytes'])}"))
     if files["other"]:
         rows.append(("", f"{files['other']:,} others that are no template files"))
     templates = value["templates"]
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in templates["by_type"].items())
-    rows.append(("templates", f"{templates['total']:,}" + (f" ({kinds})" if kinds else "")))
+    rows.append(("", f"{templates['total']:,} templates" + (f" ({kinds})" if kinds else "")))
     for name, label in (("duplicates", "repeated handles"), ("without_handle", "without a handle")):
         if templates[name]:
             rows.append(("", f"{templates[name]:,} {label}"))
     if templates["conflicts"]:
         rows.append(("", f"{templates['conflicts']:,} in conflict with another data set of the same date"))
-    rows.append(("tobis", _counts(value["tobis"])))
+    rows.append(("templates", _counts(value["tobis"])))
     unjudged = value["not_judged"]
     for number, (archive, words) in enumerate(islice(unjudged.items(), _MAX_ARCHIVES)):
         rows.append(("" if number else "not judged", f"{sum(words.values()):,} of {archive}: {_counts(words)}"))
@@ -63,7 +63,7 @@ def gather_table(value: dict[str, Any]) -> list[str]:
     for code, count in value["held_back"].items():
         rows.append(("held back", f"{count:,} losses of {code}: accept with --accept-losses {code}"))
     if value["fobis"]:
-        rows.append(("fobis", _counts(value["fobis"])))
+        rows.append(("files", _counts(value["fobis"])))
         fetch = value["fetch"]
         rows.append(("fetched", f"{fetch['requests']:,} requests, {human_size(fetch['bytes'])}"))
         if fetch["deferred"]:
@@ -77,9 +77,9 @@ def other_table(kind: str, value: dict[str, Any]) -> list[str]:
     data_set = value["data_set"]
     if data_set["tist"]:
         rows.append(("data set", f"{data_set['source']}  as of {data_set['time']}"))
-    for name in ("tobis", "fobis"):
+    for name, label in (("tobis", "templates"), ("fobis", "files")):
         if any(value[name].values()):
-            rows.append((name, _counts(value[name])))
+            rows.append((label, _counts(value[name])))
     if "filesets" in value:
         rows.append(("filesets", _counts(value["filesets"])))
     return _table([*rows, *_ended(value)])

@@ -26,9 +26,12 @@ _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.M | re.S)
 _MARK = "\x1e"
 _ALIKE = (
     (re.compile(r"(?<!\S)/\S+?/(?=(?:data|config\.yaml|my-archive)\b)"), "DIR/"),
-    (re.compile(r"127\.0\.0\.1:[0-9]+"), "127.0.0.1:PORT"),
+    (re.compile(r"127\.0\.0\.1(:|%3A)[0-9]+"), "127.0.0.1:PORT"),
     (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z"), "TIME"),
+    (re.compile(r"\b20[0-9]{2}-[01][0-9]-[0-3][0-9]\b"), "DATE"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "MD5"),
+    (re.compile(r"\b[0-9a-f]{64}\b"), "SHA256"),
+    (re.compile(r"^disk .*$", re.M), "DISK"),
     (re.compile(r"\b[0-9]{3}/[0-9]{3}/[0-9]{4}\b"), "TIST"),
     (re.compile(r"\b[0-9]{10}\b"), "TIST"),
     (re.compile(r"\b[0-9.]+ k?B\b"), "SIZE"),
