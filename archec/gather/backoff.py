@@ -45,7 +45,8 @@ class HostTable:
         self._clock, self._began = clock, clock()
         self._until = {state.host: float(state.until) for state in self._states.values() if state.until > since}
         self._silent: set[str] = set()
-        self._answered_at: float | None = None
+        self._answered: dict[str, float] = {}
+        """The host that answered last and the last one before it that is another, with when they did."""
         self._given_up: set[str] = set()
 
     # -- when a host may be asked -------------------------------------------------------------------
@@ -76,7 +77,7 @@ class HostTable:
             if len(self._silent) < _MOST:
                 self._silent.add(host)
         elif not hop.deferred and (hop.status or str(hop.outcome) not in _UNASKED):
-            self._answered_at = self._clock()
+            self._answer(host)
             self._silent.discard(host)
         state = self._states.get(host)
         if hop.wait > 0:
@@ -116,15 +117,21 @@ class HostTable:
 
     # -- the network --------------------------------------------------------------------------------
 
-    @property
-    def has_network(self) -> bool:
-        """Whether any host has answered within five minutes: then it is a host's fault that it does not."""
-        return self._answered_at is not None and self._clock() - self._answered_at <= _NETWORK
+    def _answer(self, host: str) -> None:
+        if host not in self._answered and len(self._answered) > 1:
+            del self._answered[min(self._answered, key=self._answered.__getitem__)]
+        self._answered[host] = self._clock()
+
+    def has_network(self, url: str) -> bool:
+        """Whether another host than that of the URL has answered within five minutes: then it is the fault of this one
+        that it does not."""
+        host, now = host_of(url), self._clock()
+        return any(now - when <= _NETWORK for other, when in self._answered.items() if other != host)
 
     @property
     def is_cut_off(self) -> bool:
         """Whether hosts were tried and none gave a byte."""
-        return self._answered_at is None and len(self._silent) >= _LEAST_SILENT
+        return not self._answered and len(self._silent) >= _LEAST_SILENT
 
     @property
     def is_hopeless(self) -> bool:

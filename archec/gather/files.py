@@ -196,9 +196,10 @@ class FilePhase:
                 self._doubt(hop)
             else:
                 self._take(hop)
-        if hops and self._hosts.has_network:
+        if hops and self._under_way.count("silent"):
             for active in list(self._under_way.in_state("silent")):
-                self._finish(active, _failure(active.hop or Hop(active.fobi.id, "failed")))
+                if self._hosts.has_network(active.fobi.id):
+                    self._finish(active, _failure(active.hop or Hop(active.fobi.id, "failed")))
 
     def _collect_texts(self, timeout: float) -> None:
         for done in self._pass.texts.collect(timeout):
@@ -287,7 +288,7 @@ class FilePhase:
             self._not_modified(active, hop)
         elif hop.deferred and self._hosts.is_bound(hop.url):
             self._put_off(active)
-        elif is_silent(hop) and not self._hosts.has_network:
+        elif is_silent(hop) and not self._hosts.has_network(hop.url):
             self._silent(active, hop)
         else:
             self._finish(active, _failure(hop))

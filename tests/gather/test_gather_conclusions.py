@@ -14,10 +14,12 @@ from gather_support import archec_cli, change, check, histories, lines, make, ou
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.catalogue.open import open_catalogue
-from archec.config import Config
+from archec.config import Config, FetchConfig
+from archec.gather.backoff import HostTable
 from archec.gather.file_losses import loss_of
 from archec.gather.visits import contradicts, doubtful
 from archec.history import History
+from archec.web.outcome import Outcome
 from archec.web.pool import FetchPool
 from archec.web.task import Hop
 
@@ -173,6 +175,40 @@ def test_one_host_that_answers_speaks_against_the_others(config: Config, site: S
     report = run(config)
     assert (report.state, dict(report.fobis)) == ("done", {"unreachable": 3, "new": 1})
     check(config)
+
+
+def test_a_partial_outage(config: Config, site: Site) -> None:
+    """A host that answered, and then nobody does: that it does not any more may be the network's fault."""
+    config = change(config, {"fetch.per_host": 1})
+    site["/0"] = pdf("the last that came")
+    site.answers.update({f"/{n}": Answer(fault="reset") for n in range(1, 4)})
+    write_papers(config, [site.url(f"/{n}") for n in range(4)])
+    report = run(config)
+    assert (report.state, dict(report.fobis), report.hosts_deferred) == ("done", {"new": 1}, 3)
+    write_papers(config, [*(site.url(f"/{n}") for n in range(4)), CLOSED[0]])
+    report = run(config)
+    assert dict(report.fobis) == {"same": 1, "unreachable": 1}, "of the other host"
+    with Site("127.0.0.2") as other:
+        other["/a"] = pdf("a")
+        write_papers(config, [*(site.url(f"/{n}") for n in range(4)), other.url("/a")])
+        assert dict(run(config).fobis) == {"same": 1, "new": 1, "unreachable": 4, "unnamed": 1}
+    check(config)
+
+
+def test_an_answer_speaks_for_the_network_for_five_minutes() -> None:
+    now = 0.0
+    table = HostTable(FetchConfig(), (), 1, 0.0, lambda: now)
+    table.heard(Hop("http://a/1", "body", status=200))
+    assert (table.has_network("http://a/2"), table.has_network("http://b/")) == (False, True)
+    now = 300.0
+    assert table.has_network("http://b/")
+    now = 301.0
+    assert not table.has_network("http://b/")
+    for host in "abb":
+        table.heard(Hop(f"http://{host}/1", "not-modified", Outcome.NOT_MODIFIED, 304))
+    assert all(table.has_network(f"http://{host}/") for host in "abc")
+    table.heard(Hop("http://c/1", "failed", Outcome.UNREACHABLE))
+    assert all(table.has_network(f"http://{host}/") for host in "abc")
 
 
 def test_two_hosts_are_no_evidence(config: Config) -> None:
