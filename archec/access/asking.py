@@ -29,7 +29,7 @@ class NotForThisSource(SourceFailed):
 
 
 class RemoteSource:
-    """What the sources of other servers have in common. See :class:`archec.access.sources.Source`."""
+    """What the sources of other servers have in common. See :class:`archec.access.sources.AskedSource`."""
 
     def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float) -> None:
         self.name, self.type = config.name, str(config.type)
@@ -37,7 +37,7 @@ class RemoteSource:
         self._cache, self.health = Cache(cache), Health()
 
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """See :class:`archec.access.sources.Source`."""
+        """See :class:`archec.access.sources.AskedSource`."""
         try:
             self.health.check()
         except SourceFailed as error:
@@ -57,7 +57,7 @@ class RemoteSource:
 
     @property
     def is_out(self) -> bool:
-        """See :class:`archec.access.sources.Source`."""
+        """See :class:`archec.access.sources.AskedSource`."""
         return self.health.is_out
 
     def faults(self) -> Iterable[str]:
@@ -227,7 +227,7 @@ class MementoSource(RemoteSource):
 
 
 class LiveSource:
-    """The live web as an index: whatever is asked for is there, now. See :class:`archec.access.sources.Source`."""
+    """The live web as an index: whatever is asked for is there, now. See :class:`archec.access.sources.AskedSource`."""
 
     type = "live"
     is_out = False

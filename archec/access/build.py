@@ -18,7 +18,7 @@ from archec.access.own import OwnLoader, OwnSource, lost_in, subject_with_works
 from archec.access.redisindex import RedisResolver, RedisSource
 from archec.access.remote import Web
 from archec.access.replaying import RangeReader, ReplayLoader
-from archec.access.sources import LocalSource, NoSource, Source
+from archec.access.sources import AskedSource, LocalSource, NoSource
 from archec.access.wacz import WaczResolver, WaczSource
 from archec.access.warcindex import index_path
 from archec.archive.opening import Archive, opened
@@ -59,7 +59,7 @@ class Builder:
 
     def _step(self, step: StepConfig) -> Step:
         local: list[LocalSource] = []
-        remote: list[Source] = []
+        remote: list[AskedSource] = []
         loaders: list[Loader] = []
         for source in step.sources:
             if source.type in ("file", "zipnum"):

@@ -17,7 +17,7 @@ from archec.access.pipeline import apply
 from archec.access.query import Query
 from archec.access.rows import Row
 from archec.access.sorted import merge_rows
-from archec.access.sources import Errors, LocalSource, Source
+from archec.access.sources import AskedSource, Errors, LocalSource, Source
 
 Visible = Callable[[Iterator[Row]], Iterator[Row]]
 """Leaves out the rows that somebody may not see, and marks those that were withdrawn."""
@@ -30,7 +30,7 @@ class Step:
 
     name: str
     local: tuple[LocalSource, ...]
-    remote: tuple[Source, ...]
+    remote: tuple[AskedSource, ...]
     loaders: tuple[Loader, ...]
     timeout: float
     grouped: bool

@@ -14,7 +14,7 @@ from archec.access.files import IndexFile, SortedFile
 from archec.access.query import Query
 from archec.access.rows import Origin, Row
 from archec.access.sorted import ordered_rows
-from archec.access.sources import Errors, guarded
+from archec.access.sources import Errors, LocalSource, guarded
 from archec.access.zipnum import ZipNum, ZipNumFile
 
 _ENDINGS = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz", ".idx")
@@ -26,22 +26,16 @@ _SETTLED = 2.0
 _AnyFile = IndexFile | ZipNumFile
 
 
-class FileSource:
-    """A file or a folder with index files, which were unpacked from the file ``packed`` if that is given. See
-    :class:`archec.access.sources.LocalSource`."""
-
-    is_out = False
+class FileSource(LocalSource):
+    """A file or a folder with index files, which were unpacked from the file ``packed`` if that is given."""
 
     def __init__(self, name: str, type_: str, path: Path, packed: Path | None = None) -> None:
-        self.name, self.type = name, type_
+        super().__init__(name)
+        self.type = type_
         self._path, self._packed = path, packed
         self._files: dict[str, _AnyFile] = {}
         self._listed = (-1, 0.0)
         self._open: OrderedDict[str, None] = OrderedDict()
-
-    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """See :class:`archec.access.sources.Source`."""
-        return self.parts(query, errors)
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """See :class:`archec.access.sources.LocalSource`."""

@@ -6,7 +6,7 @@ A row is found by the URL or handle itself. Since a key stands for several URLs 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 from urllib.parse import unquote
@@ -21,7 +21,7 @@ from archec.access.record import Headers, Record
 from archec.access.rows import Origin, Row, cdxj_row, made_line
 from archec.access.rules import Subject, subject_of
 from archec.access.sorted import LineList, SortedLines, ordered_rows
-from archec.access.sources import Errors
+from archec.access.sources import Errors, LocalSource
 from archec.access.stretches import URNS, Stretch
 from archec.archive.observing import index_fields, mime_of, record_of, state, states
 from archec.archive.opening import Archive
@@ -35,19 +35,14 @@ _PIECE = 1 << 18
 _MOST_WORKS = 100
 
 
-class OwnSource:
-    """See the module's docstring, and :class:`archec.access.sources.LocalSource`."""
+class OwnSource(LocalSource):
+    """See the module's docstring."""
 
     type = TYPE
-    is_out = False
 
     def __init__(self, name: str, archive: Archive) -> None:
-        self.name = name
+        super().__init__(name)
         self._archive = archive
-
-    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """See :class:`archec.access.sources.Source`."""
-        return await to_thread.run_sync(self.parts, query, errors)
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """See :class:`archec.access.sources.LocalSource`."""
@@ -63,13 +58,6 @@ class OwnSource:
         """See :class:`archec.access.sources.LocalSource`. An SQLite file is read as fast as an index; a server may
         wait."""
         return self.parts(query, errors) if self._archive.catalogue.url.startswith("sqlite:") else None
-
-    def prepare(self) -> None:
-        """Nothing is to be done."""
-
-    def faults(self) -> Iterable[str]:
-        """None that are not those of the archive."""
-        return ()
 
     def _named(self, query: Query) -> Iterator[Obi]:
         """The obis that a URL may mean."""

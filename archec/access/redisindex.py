@@ -5,20 +5,19 @@ A ``*`` in the key of an index stands for all keys of that form.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import redis
-from anyio import to_thread
 
 from archec.access.errors import LoadFailed, SourceFailed
 from archec.access.loading import Place
 from archec.access.query import Query
 from archec.access.rows import Origin, Row, any_row
 from archec.access.sorted import ordered_rows
-from archec.access.sources import Errors, guarded
+from archec.access.sources import Errors, LocalSource, guarded
 
 _CHUNK = 500
 _MAX_KEYS = 1000
@@ -58,19 +57,14 @@ class RedisLines:
         return list(answer)
 
 
-class RedisSource:
-    """An index in Redis. See :class:`archec.access.sources.LocalSource`."""
+class RedisSource(LocalSource):
+    """An index in Redis."""
 
     type = "redis"
-    is_out = False
 
     def __init__(self, name: str, url: str, timeout: float) -> None:
-        self.name = name
+        super().__init__(name)
         self._client, self._key = connect(url, timeout)
-
-    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """See :class:`archec.access.sources.Source`."""
-        return await to_thread.run_sync(self.parts, query, errors)
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """See :class:`archec.access.sources.LocalSource`."""
@@ -92,17 +86,6 @@ class RedisSource:
             if len(found) >= _MAX_KEYS:
                 break
         return sorted(found)
-
-    def parts_at_once(self, query: Query, errors: Errors) -> None:
-        """None: a server may wait."""
-        return
-
-    def prepare(self) -> None:
-        """Nothing is to be done."""
-
-    def faults(self) -> Iterable[str]:
-        """None: what fails elsewhere is no fault here."""
-        return ()
 
 
 def _begun(rows: Iterator[Row]) -> Iterator[Row]:

@@ -15,7 +15,7 @@ class Errors(dict[str, str]):
 
 
 class Source(Protocol):
-    """An index that can be asked. ``name`` is the declared name, ``type`` what rows have as ``source_type``."""
+    """An index. ``name`` is the declared name, ``type`` what rows have as ``source_type``."""
 
     @property
     def name(self) -> str: ...
@@ -28,6 +28,14 @@ class Source(Protocol):
         """Whether it is left out for a while because it keeps failing."""
         ...
 
+    def faults(self) -> Iterable[str]:
+        """What is wrong with it, for ``/healthz`` and the log. Must not wait."""
+        ...
+
+
+class AskedSource(Source, Protocol):
+    """An index elsewhere, which is asked."""
+
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """The rows of a query, in one or several parts, each in the order in which the query asks sources.
 
@@ -35,53 +43,42 @@ class Source(Protocol):
         """
         ...
 
-    def faults(self) -> Iterable[str]:
-        """What is wrong with it, for ``/healthz`` and the log. Must not wait."""
-        ...
 
+class LocalSource:
+    """An index that is read. Reading its rows may block, so it is done in a thread if there are many."""
 
-class LocalSource(Source, Protocol):
-    """A source that waits for no network. Reading its rows may block, so it is done in a thread if there are many."""
-
-    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """As ``ask``."""
-        ...
-
-    def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
-        """As ``parts`` where a few rows are read faster than a thread would take over, else None."""
-        ...
-
-    def prepare(self) -> None:
-        """Does what is done once before the first use. May take long."""
-        ...
-
-
-class NoSource:
-    """A source that is always empty, and says why. See :class:`LocalSource`."""
-
+    type = ""
     is_out = False
 
-    def __init__(self, name: str, type_: str, reason: str) -> None:
-        self.name, self.type, self._reason = name, type_, reason
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """Nothing."""
-        return self.parts(query, errors)
+    def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+        """As :meth:`AskedSource.ask`."""
+        raise NotImplementedError
+
+    def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
+        """As ``parts`` where a few rows are read faster than a thread would take over; None where it may wait."""
+        return None
+
+    def prepare(self) -> None:
+        """Does what is done once before the first use, if anything is. May take long."""
+
+    def faults(self) -> Iterable[str]:
+        """See :class:`Source`."""
+        return ()
+
+
+class NoSource(LocalSource):
+    """A source that is always empty, and says why."""
+
+    def __init__(self, name: str, type_: str, reason: str) -> None:
+        super().__init__(name)
+        self.type, self._reason = type_, reason
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """Nothing, and why."""
         errors[self.name] = self._reason
-        return ()
-
-    def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """As ``parts``."""
-        return self.parts(query, errors)
-
-    def prepare(self) -> None:
-        """Nothing is to be done."""
-
-    def faults(self) -> Iterable[str]:
-        """None: each answer says it."""
         return ()
 
 

@@ -15,7 +15,7 @@ from archec.access.folders import FileSource
 from archec.access.loading import Place
 from archec.access.query import Query
 from archec.access.rows import Row
-from archec.access.sources import Errors
+from archec.access.sources import Errors, LocalSource
 
 _INDEXES = "indexes/"
 _ARCHIVE = "archive/"
@@ -23,22 +23,18 @@ _ENDINGS = (".cdx", ".cdxj", ".cdx.gz", ".cdxj.gz", ".idx")
 _FAULTS = (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError)
 
 
-class WaczSource:
-    """The index of a WACZ file. See :class:`archec.access.sources.LocalSource`."""
+class WaczSource(LocalSource):
+    """The index of a WACZ file."""
 
     type = "wacz"
-    is_out = False
 
     def __init__(self, name: str, path: Path) -> None:
-        self.name, self._path = name, path
+        super().__init__(name)
+        self._path = path
         self._stamp = -1
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._files: FileSource | None = None
         self._lock = threading.Lock()
-
-    async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        """See :class:`archec.access.sources.Source`."""
-        return self.parts(query, errors)
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """See :class:`archec.access.sources.LocalSource`."""
@@ -49,10 +45,6 @@ class WaczSource:
             errors[self.name] = f"{self.name}: is no WACZ file that can be read: {error}"
             return ()
         return files.parts(query, errors)
-
-    def parts_at_once(self, query: Query, errors: Errors) -> None:
-        """None: it may have to be unpacked."""
-        return
 
     def prepare(self) -> None:
         """Unpacks and checks the index."""

@@ -10,6 +10,7 @@ import subprocess
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,21 @@ collections:
         assert many == [f"http://many.org/{n:05d}" for n in range(1200)]
         assert asked(get, "all", "url=many.org/*&sort=reverse&limit=1")[0]["url"] == many[-1]
         assert "Redis" in json.loads(get.get("/gone/index?url=a.org").headers["reserrors"])["gone"]
+
+
+def test_a_redis_that_says_nothing_holds_up_nobody_else(tmp_path: Path) -> None:
+    write_index(tmp_path / "a.cdxj", [line("http://a.org/", S)])
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"redis://127.0.0.1:{silent.getsockname()[1]}/key"
+        config = configured(tmp_path, f"collections: {{r: {{index: '{place}', index_timeout: 0.8}}, a: a.cdxj}}")
+        give_tokens(config)
+        with serving(config) as base, client(base) as get, ThreadPoolExecutor(1) as others:
+            hanging = others.submit(httpx.get, f"{base}/r/index?url=a.org&closest=2014", headers=get.headers)
+            silent.accept()  # it has been asked
+            assert get.get("/a/index?url=a.org").text
+            assert not hanging.done()
+            assert "r" in json.loads(hanging.result().headers["reserrors"])
+            assert hanging.result().elapsed.total_seconds() < 1.6
 
 
 def zipnum(folder: Path, lines: Sequence[bytes], block: int = 4) -> None:
