@@ -69,6 +69,8 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
     excess = too_much(chosen, limits)
     if excess is not None:
         return excess, f"{chosen.file_count} files, {chosen.total_size} bytes"
+    if found.strategy.is_file and chosen.file_count > 1:
+        return Status.NO_STRATEGY_HELPER, f"{found.strategy} is for one file, and there are {chosen.file_count}"
     helper = helper_for(found.strategy)
     if helper is None or (found.strategy.is_bundled and not item.web_bundle_url):
         return Status.NO_STRATEGY_HELPER, f"{item.platform_name} offers no such download"

@@ -30,6 +30,7 @@ from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
 from archec.errors import Exit, StorageFull
+from archec.fileset.model import IngestStrategy
 from archec.fileset.run import due_requests, exit_code
 from archec.gather.plan import due_files
 from archec.monitor.metrics import metrics_of
@@ -246,6 +247,13 @@ def test_limits_refuse_before_anything_is_fetched(filesets: Filesets, platform: 
     assert (result.status, result.total_size) == ("too-large-size", 30)
     assert not any("/files/" in path for path in filesets.asked())
     assert filesets.ingest(url, max_files=3, max_total=30)[0].status == "success"
+
+
+def test_a_strategy_for_one_file_is_not_for_two(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10, "q": 20})
+    (result,) = filesets.ingest(url, strategy=IngestStrategy.WEB_FILE)
+    assert (result.status, result.file_count) == ("no-strategy-helper", 2)
+    assert not platform.sent
 
 
 def test_unsafe_paths_are_not_fetched(filesets: Filesets, platform: Platform) -> None:

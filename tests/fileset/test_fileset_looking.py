@@ -7,11 +7,16 @@ import hashlib
 import inspect
 import io
 import json
+import os
 import shlex
 import shutil
+import signal
 import sqlite3
 import subprocess
-from contextlib import closing
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +41,7 @@ from archec.cli.fileset import fileset
 from archec.cli.get import get
 from archec.config import parse
 from archec.errors import ArchecError, NotHeld, UsageError
+from archec.fileset.fields import clean
 from archec.fileset.lookup import find_fileset
 from archec.monitor.page import Account, page
 from archec.monitor.plots import series_of
@@ -159,7 +165,7 @@ def test_coverage_counts_filesets_apart(one: Filesets, platform: Platform) -> No
     with one.archive() as archive:
         view = next(runs(archive))
         account = Account("a", 1, view, series_of([view]), (), filesets=coverage_of_filesets(archive.catalogue))
-    assert "<td>filesets</td>" in page(account)
+    assert ">filesets</" in page(account)
     assert account.as_value()["filesets"]["works"] == 2
     platform.bodies["/api/records/9"] = 410
     one.ingest(url)
@@ -272,6 +278,66 @@ def test_sql_of_postgresql_has_its_words(one: Filesets) -> None:
     for word in ("octet_length(web_bundle_dt) = 14", "DEFAULT now()", "JSONB", "PRIMARY KEY (ingest_type, base_url)",
                  "ON CONFLICT (ingest_type, base_url) DO UPDATE", "TRUE"):  # fmt: skip
         assert word in script
+
+
+@pytest.mark.slow
+def test_sql_is_taken_by_the_databases_own_programs(
+    filesets: Filesets, platform: Platform
+) -> None:
+    hostile = "it's \\ \"quoted\" \u00e9\u0000 $1"
+    url = zenodo(platform, 7, {"p.csv": 10, "q": 20})
+    platform.bodies["/api/records/7"]["files"][1]["key"] = hostile
+    filesets.ingest(url, f"{platform.url}/records/99")
+    asked = "SELECT base_url, hit, platform_id, file_count, manifest FROM ingest_fileset_platform"
+    where = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))
+    try:
+        if program := shutil.which("sqlite3"):
+            script = command(filesets, "export-sql", "--dialect", "sqlite")[1]
+            for _ in range(2):
+                subprocess.run([program, "-bail", where / "s"], input=script, text=True, check=True)
+            found = subprocess.run([program, where / "s", asked], capture_output=True, text=True, check=True)
+            assert found.stdout.startswith(f"{url}|0|7|2|[")
+        if shutil.which("initdb"):
+            script = command(filesets, "export-sql", "--dialect", "postgresql")[1]
+            with postgresql(where) as psql:
+                for _ in range(2):
+                    psql(script)
+                row = psql(asked + ";").rstrip("\n").split("|", 4)
+            assert row[:4] == [url, "f", "7", "2"]
+            assert [file["path"] for file in json.loads(row[4])] == ["p.csv", clean(hostile).replace("\0", "\ufffd")]
+    finally:
+        shutil.rmtree(where)
+
+
+@contextmanager
+def postgresql(where: Path) -> Iterator[Callable[[str], str]]:
+    """A server of PostgreSQL on a socket below ``where``, whose superuser is who owns it; gives what runs SQL there."""
+    owner = "nobody" if os.geteuid() == 0 else None  # it refuses to run as root
+    if owner is not None:
+        shutil.chown(where, owner)
+    data, environ = where / "data", {**os.environ, "PGHOST": str(where), "PGUSER": "archec", "PGDATABASE": "postgres"}
+
+    def done(*words: str | Path, text: str = "") -> str:
+        made = subprocess.run(
+            words, input=text, capture_output=True, text=True, cwd=where, env=environ, user=owner, timeout=60,
+            check=False,
+        )  # fmt: skip
+        assert made.returncode == 0, made.stderr
+        return made.stdout
+
+    done("initdb", "-D", data, "-U", "archec", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+    with subprocess.Popen(
+        ["postgres", "-D", data, "-k", where, "-c", "listen_addresses=", "-F"], cwd=where, user=owner,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as server:  # fmt: skip
+        try:
+            until = time.monotonic() + 30
+            while not list(where.glob(".s.PGSQL.*[0-9]")) and time.monotonic() < until:
+                time.sleep(0.02)
+            yield lambda text: done("psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", text=text)
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(30)
 
 
 # -- candidates -----------------------------------------------------------------------------------
