@@ -64,6 +64,12 @@ _Limit = TypeVar("_Limit", int, float)
     help="Accept the losses of this archive, or of files of this host, that were held back; may be repeated.",
 )
 @click.option("--filesets", is_flag=True, help="Also ingest data sets that are due (fileset.gather does so always).")
+@click.option(
+    "--repeated",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="List handles that stand in the data set more than once: how often, and the place that counts.",
+)
 @click.option("--dry-run", is_flag=True, help="Report what would be done; change nothing, fetch nothing.")
 @click.option("--max-files", type=click.IntRange(1), metavar="N", help="Fetch at most this many files.")
 @click.option("--max-bytes", metavar="SIZE", help="Receive at most this much, e.g. 20GB.")
@@ -85,6 +91,7 @@ def gather(
     resume: bool,
     accept_losses: tuple[str, ...],
     filesets: bool,
+    repeated: Path | None,
     dry_run: bool,
     max_files: int | None,
     max_bytes: str | None,
@@ -124,6 +131,7 @@ def gather(
         trust_clock=trust_clock,
         accept=frozenset(_code(code) for code in accept_losses),
         budget=budget,
+        repeated=repeated,
     )
     with nullcontext() if dry_run else beginning(config):
         chosen = in_order(config, [*files, *more], options.as_of) if files or more else []

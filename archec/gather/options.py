@@ -13,7 +13,8 @@ from archec.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run was asked to do; see ``archec gather --help``. ``template_files`` is the setting of that name."""
+    """What a run was asked to do; see ``archec gather --help``. ``template_files`` is the setting of that name,
+    ``repeated`` a file that gets the handles which stand in the data set more than once."""
 
     file: Path | None = None
     as_of: int | None = None
@@ -27,6 +28,7 @@ class Options:
     accept: frozenset[str] = frozenset()
     template_files: tuple[str, ...] = ()
     budget: Budget = NO_LIMIT
+    repeated: Path | None = None
 
     def as_value(self) -> dict[str, Any]:
         """The part that a resumed run takes over, as JSON values."""

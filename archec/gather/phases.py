@@ -54,10 +54,10 @@ class Phases:
         config, report, options = self.archive.config, self.report, self.options
         phase = TemplatePhase(
             self.archive, self.committer, self.spool, report, self.meter, chosen.tist, options.accept, options.complete,
-            1 if dry else config.processes, dry, chosen.sha256, self.memory,
+            1 if dry else config.processes, dry, chosen.sha256, self.memory, options.repeated,
         )  # fmt: skip
         with report.timed("templates"):
-            before = self.memory.repeated() if self.memory is not None else None
+            before = self.memory.repeated() if self.memory is not None and options.repeated is None else None
             if before is not None:
                 report.restore(before)
                 report.merged = True

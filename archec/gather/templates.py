@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -21,13 +23,14 @@ from archec.gather.losses import group_of, groups_to_hold_back, held_back_record
 from archec.gather.merging import Case, Held, Merge
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
 from archec.gather.remembered import DirectoryMemory
-from archec.gather.spool import Loss, SeenRow, Spool
+from archec.gather.spool import Found, Loss, SeenRow, Spool
 from archec.gather.writing import Job, Written, writing
 from archec.ids import archive_of
 from archec.progress import Meter
 from archec.redif.handles import is_well_formed
 from archec.redif.items import Source
 from archec.redif.problems import Problem
+from archec.store.durable import atomic_stream
 from archec.store.interface import Placement
 from archec.store.writer import sweep_parts
 from archec.workers.pool import Done, Pool
@@ -53,7 +56,7 @@ class ToWrite(NamedTuple):
 class TemplatePhase:
     """What the phase works with. ``tist`` is the data set's, ``sha256`` that of its file, if it is one; ``accept``
     names archives whose losses are let through, or ``all``; ``complete`` says that the data set is all of RePEc;
-    ``dry`` that nothing is stored."""
+    ``dry`` that nothing is stored; ``repeated`` is a file that gets the handles which the data set repeats."""
 
     archive: Archive
     committer: Commits
@@ -67,6 +70,7 @@ class TemplatePhase:
     dry: bool = False
     sha256: str = ""
     memory: DirectoryMemory | None = None
+    repeated: Path | None = None
 
     def read(self, source: Source) -> Reading:
         """Reads an open source into the spool."""
@@ -118,6 +122,15 @@ class TemplatePhase:
         self.committer.commit()
 
 
+def _listed(found: Iterable[Found], listing: BinaryIO) -> Iterator[Found]:
+    """Hands on what was found, and lists what stands in the data set more than once."""
+    for one in found:
+        if one.times > 1:
+            line = f"{one.id}\t{one.times}\t{one.place}\n"
+            listing.write(line.encode("utf-8", "surrogateescape"))
+        yield one
+
+
 def known_as(evidence: Evidence, tist: int, sha256: str, *, whole: bool) -> DataSet | None:
     """The data set under which the archive knows these bytes at this date."""
     if not sha256:
@@ -163,8 +176,9 @@ class _Merging:
             workers=phase.workers, here=writing(*order), inline=_INLINE,
         )  # fmt: skip
         found = self._spool.found(reading.left_out)
-        with pool:
-            cases = merge.cases(found, phase.archive.catalogue.scan())
+        with pool, atomic_stream(phase.repeated) if phase.repeated is not None else nullcontext() as listing:
+            told = found if listing is None else _listed(found, listing)
+            cases = merge.cases(told, phase.archive.catalogue.scan())
             while chunk := list(islice(cases, _CHUNK)):
                 phase.meter.at(merge.distinct)
                 jobs = self._decide(chunk, merge)

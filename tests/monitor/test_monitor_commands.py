@@ -352,3 +352,18 @@ def test_the_last_line_after_a_bug(config: Config, monkeypatch: pytest.MonkeyPat
     found = last_line(done)
     assert (found["exit"], found["state"]) == (1, "failed")
     assert "a bug" in found["message"]
+
+
+def test_repeated_handles_are_listed(config: Config, tmp_path: Path) -> None:
+    write_papers(config, [])
+    folder = config.data_path / "aaa" / "sss"
+    for name, handles in (("1.rdf", "12"), ("2.rdf", "22"), ("3.rdf", "31")):
+        (folder / name).write_text("".join(template(f"RePEc:aaa:sss:{one}") for one in handles))
+    listed = tmp_path / "repeated.txt"
+    for arguments in (["--dry-run"], ["--no-fetch"], ["--no-fetch"]):  # also where nothing has changed
+        listed.unlink(missing_ok=True)
+        done = archec_inline(config, "gather", *arguments, "--repeated", listed)
+        assert "3 repeated handles" in done.out.decode()
+        assert listed.read_text() == (
+            "RePEc:aaa:sss:1\t2\taaa/sss/3.rdf\nRePEc:aaa:sss:2\t3\taaa/sss/2.rdf\n"
+        )

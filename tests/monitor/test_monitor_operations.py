@@ -15,6 +15,8 @@ from typing import NamedTuple
 import pytest
 from gather_support import environment, make, run, write_papers
 
+from archec.config import load
+
 FOLDER = Path(__file__).resolve().parents[2] / "scripts" / "operations"
 JOBS = ("gather", "check", "verify", "copy", "export", "seal", "report", "metrics")
 
@@ -131,6 +133,9 @@ def test_the_second_copy_of_the_docs(home: Path) -> None:
 
 @pytest.mark.slow
 def test_the_drill(home: Path) -> None:
+    config = load(home / "archive" / "config.yaml", environ={})
+    write_papers(config, ["http://127.0.0.1:9/a"])
+    run(config, fetch=False)
     done = cron(home, f"{FOLDER}/drill archive drilled")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The drill went well." in done.stdout
