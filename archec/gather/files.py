@@ -49,8 +49,8 @@ _MOST_AGAIN = 200_000
 """So many files of hosts that were given up are tried again in the same run; the rest in the next."""
 _MOST_SILENT = 20_000
 """So many files wait for a sign of the network; the others wait for the next run."""
-_NAMING = 50
-"""Tobis that are looked at to see whether one still names a file."""
+_NAMING, _MOST_NAMING = 50, 5000
+"""Tobis that are looked at to see whether one still names a file: at first, and at most."""
 _WAIT = 0.05
 _OUT_OF_STEP = "the connection was out of step"
 _SHARED = "the same as under other URLs of the host"
@@ -258,11 +258,13 @@ class FilePhase:
 
     def _unnamed(self, urls: list[str]) -> set[str]:
         """Those that a template once named, and none does any more."""
-        referring = self._catalogue.referring(urls, _NAMING).items()
-        return {
-            url for url, tobis in referring
-            if len(tobis) < _NAMING and not any(tobi.history.held and _names(tobi, url) for tobi in tobis)
-        }  # fmt: skip
+        found = set()
+        for url, tobis in self._catalogue.referring(urls, _NAMING).items():
+            if len(tobis) == _NAMING and not _is_named(url, tobis):
+                tobis = self._catalogue.referring([url], _MOST_NAMING).get(url, [])
+            if len(tobis) < _MOST_NAMING and not _is_named(url, tobis):
+                found.add(url)
+        return found
 
     def _task(self, fobi: Obi) -> FetchTask:
         """A request: conditional where the body is held and was received within ``fetch.reverify``."""
@@ -503,6 +505,7 @@ def _failure(hop: Hop) -> VisitResult:
     return VisitResult(hop, outcome=str(hop.outcome) if hop.outcome is not None else "unreachable", tags=tags_of(hop))
 
 
-def _names(tobi: Obi, url: str) -> bool:
-    newest = tobi.newest
-    return newest is not None and any(ref.url == url for ref in newest.refs)
+def _is_named(url: str, tobis: Iterable[Obi]) -> bool:
+    """Whether any of these templates is held and names a URL."""
+    newest = (tobi.newest for tobi in tobis if tobi.history.held)
+    return any(ref.url == url for version in newest if version is not None for ref in version.refs)

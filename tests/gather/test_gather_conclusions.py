@@ -340,13 +340,15 @@ def test_what_is_denied_is_not_asked_for(config: Config, site: Site) -> None:
 # -- URLs that no template names any more ------------------------------------------------------------
 
 
-def test_what_no_template_names_is_visited_less_and_less(config: Config, site: Site) -> None:
+@pytest.mark.parametrize("names", [1, 60])
+def test_what_no_template_names_is_visited_less_and_less(config: Config, site: Site, names: int) -> None:
+    """However many named it once."""
     config = change(config, {"fetch.revisit_max": "365d"})
     site["/a"], site["/b"] = pdf("a"), pdf("b")
-    write_papers(config, [site.url("/a"), site.url("/b")])
+    write_papers(config, [site.url("/a"), *names * [site.url("/b")]])
     run(config)
-    write_papers(config, [site.url("/a"), site.url("/other")])
-    run(config)
+    write_papers(config, [site.url("/a"), *names * [site.url("/other")]])
+    assert run(config).fobis["unnamed"] == 1
     a, b = fobi(config, site.url("/a")), fobi(config, site.url("/b"))
     assert a.visit is not None
     assert b.visit is not None
