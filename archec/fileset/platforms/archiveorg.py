@@ -14,7 +14,6 @@ from archec.fileset.platforms.base import (
     Question,
     Questions,
     manifest_file,
-    path_of,
     quoted,
 )
 from archec.fileset.problems import (
@@ -25,7 +24,6 @@ from archec.fileset.problems import (
 )
 from archec.fileset.status import Status
 
-_ITEM = re.compile(r"/(?:details|download|metadata)/([A-Za-z0-9][A-Za-z0-9_.-]*)(/.*)?$")
 _OWN = re.compile(
     r"_meta\.sqlite$|_archive\.torrent$|^__ia_thumb\.jpg$|_itemimage\.jpg$|_meta\.xml$|_thumb\.png$|_files\.xml$|_reviews\.xml$"
 )
@@ -38,17 +36,12 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
     name = "archiveorg"
     hosts = ("archive.org", "www.archive.org")
     api = ""
-
-    def matches(self, url: str) -> bool:
-        """Items: details, download, metadata."""
-        return _ITEM.search(path_of(url)) is not None
+    pattern = re.compile(r"/(?:details|download|metadata)/([A-Za-z0-9][A-Za-z0-9_.-]*)(/.*)?$")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """An item, by one question."""
         url = self.url_of(request, resource)
-        found = _ITEM.search(path_of(url))
-        if found is None:
-            raise PlatformNotFound(f"{url[:300]}: is no item")
+        found = self.named_in(url)
         asked = found[1]
         if (found[2] or "").strip("/"):
             raise FilesetPlatformScopeError(f"{found[2][:200]} is a part of an item", members=[asked])

@@ -93,7 +93,8 @@ Questions = Generator[Question, PlatformAnswer, FilesetPlatformItem]
 
 
 class FilesetPlatformHelper:
-    """One platform. Subclasses set ``name``, ``hosts``, ``api`` and ``rate`` as they are by default.
+    """One platform. Subclasses set ``name``, ``hosts``, ``api`` and ``rate`` as they are by default, and ``pattern``,
+    which is in the path of every URL of a data set.
 
     ``api`` begins with ``/`` where each of the hosts has its own API.
     """
@@ -102,6 +103,7 @@ class FilesetPlatformHelper:
     hosts: ClassVar[tuple[str, ...]] = ()
     api: ClassVar[str] = ""
     rate: ClassVar[str] = "60/min"
+    pattern: ClassVar[re.Pattern[str]] = re.compile("")
 
     def __init__(
         self, config: PlatformConfig | None = None, ask: Callable[[Question], PlatformAnswer] | None = None
@@ -114,7 +116,7 @@ class FilesetPlatformHelper:
 
     def matches(self, url: str) -> bool:
         """Whether a URL of one of the platform's hosts is one of a data set."""
-        return True
+        return self.pattern.search(path_of(url)) is not None
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """Asks for the data set behind the request's URL; ``follow``: a concept stands for its newest version."""
@@ -156,6 +158,13 @@ class FilesetPlatformHelper:
         if resource is not None and self.serves(resource.terminal_url) and self.matches(resource.terminal_url):
             return resource.terminal_url
         return request.base_url
+
+    def named_in(self, url: str) -> re.Match[str]:
+        """The platform's ``pattern`` in a URL. Raises PlatformNotFound where it is not there."""
+        found = self.pattern.search(path_of(url))
+        if found is None:
+            raise PlatformNotFound(f"{url[:300]}: names no data set")
+        return found
 
     def base(self, url: str) -> str:
         """The base of the API, without a slash at its end, for a data set with this URL."""

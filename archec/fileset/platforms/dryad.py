@@ -16,7 +16,6 @@ from archec.fileset.platforms.base import (
     download_url,
     item_name,
     manifest_file,
-    path_of,
     quoted,
     same_origin,
 )
@@ -27,8 +26,6 @@ from archec.fileset.problems import (
     PlatformRestrictedError,
 )
 
-_DOI = re.compile(r"doi:(10\.[0-9]+/[^?#]+?)/?$", re.I)
-
 
 class DryadHelper(FilesetPlatformHelper):
     """datadryad.org."""
@@ -37,17 +34,12 @@ class DryadHelper(FilesetPlatformHelper):
     hosts = ("datadryad.org", "www.datadryad.org")
     api = "/api/v2"
     rate = "30/min"
-
-    def matches(self, url: str) -> bool:
-        """Pages of data sets, which have the DOI in their path."""
-        return _DOI.search(path_of(url)) is not None
+    pattern = re.compile(r"doi:(10\.[0-9]+/[^?#]+?)/?$", re.I)
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """The data set, then the files of its version."""
         url = self.url_of(request, resource)
-        found = _DOI.search(path_of(url))
-        if found is None:
-            raise PlatformNotFound(f"{url[:300]}: is no data set")
+        found = self.named_in(url)
         asked, base = f"doi:{found[1]}", self.base(url)
         answer = yield Question(f"{base}/datasets/{quoted(asked)}")
         data = answer.json()

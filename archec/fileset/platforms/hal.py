@@ -14,11 +14,8 @@ from archec.fileset.platforms.base import (
     download_url,
     item_name,
     manifest_file,
-    path_of,
 )
 from archec.fileset.problems import FilesetPlatformScopeError, PlatformNotFound
-
-_DEPOSIT = re.compile(r"/([a-z]+[a-z0-9]*-[0-9]{6,10})(?:v([0-9]+))?(?:/|$)")
 
 
 class HalHelper(FilesetPlatformHelper):
@@ -27,17 +24,12 @@ class HalHelper(FilesetPlatformHelper):
     name = "hal"
     hosts = ("hal.science", "*.hal.science", "hal.archives-ouvertes.fr", "shs.hal.science")
     api = "https://api.archives-ouvertes.fr"
-
-    def matches(self, url: str) -> bool:
-        """Deposits: ``hal-01234567``, with or without a version."""
-        return _DEPOSIT.search(path_of(url)) is not None
+    pattern = re.compile(r"/([a-z]+[a-z0-9]*-[0-9]{6,10})(?:v([0-9]+))?(?:/|$)")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """One version of a deposit."""
         url = self.url_of(request, resource)
-        found = _DEPOSIT.search(path_of(url))
-        if found is None:
-            raise PlatformNotFound(f"{url[:300]}: is no deposit")
+        found = self.named_in(url)
         asked, version, base = found[1], found[2], self.base(url)
         wanted = f"halId_s:{asked}" + (f"%20AND%20version_i:{version}" if version else "")
         names = "halId_s,version_i,title_s,files_s,uri_s,submittedDate_s"

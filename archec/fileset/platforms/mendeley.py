@@ -15,11 +15,9 @@ from archec.fileset.platforms.base import (
     download_url,
     item_name,
     manifest_file,
-    path_of,
 )
-from archec.fileset.problems import FilesetPlatformScopeError, PlatformNotFound
+from archec.fileset.problems import FilesetPlatformScopeError
 
-_DATASET = re.compile(r"/datasets/([a-z0-9]+)(?:/([0-9]+))?/?$")
 _DEEPEST = 100
 
 
@@ -29,17 +27,12 @@ class MendeleyHelper(FilesetPlatformHelper):
     name = "mendeley"
     hosts = ("data.mendeley.com",)
     api = "/public-api"
-
-    def matches(self, url: str) -> bool:
-        """Data sets, with or without a version."""
-        return _DATASET.search(path_of(url)) is not None
+    pattern = re.compile(r"/datasets/([a-z0-9]+)(?:/([0-9]+))?/?$")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """The data set; the names of its folders, if it has any."""
         url = self.url_of(request, resource)
-        found = _DATASET.search(path_of(url))
-        if found is None:
-            raise PlatformNotFound(f"{url[:300]}: is no data set")
+        found = self.named_in(url)
         asked, version, base = found[1], found[2], self.base(url)
         answer = yield Question(f"{base}/datasets/{asked}" + (f"?version={version}" if version else ""))
         data = answer.json()

@@ -17,7 +17,6 @@ from archec.fileset.platforms.base import (
     Question,
     Questions,
     item_name,
-    path_of,
 )
 from archec.fileset.problems import (
     FilesetPlatformScopeError,
@@ -26,7 +25,6 @@ from archec.fileset.problems import (
     PlatformRestrictedError,
 )
 
-_PROJECT = re.compile(r"/(?:openicpsr/)?project/([0-9]+)(?:/version/(V[0-9]+))?")
 _DOI = re.compile(r"10\.3886/E([0-9]+)(V[0-9]+)?$", re.I)
 _GONE = re.compile(r"has been (?:withdrawn|removed|retracted)|no longer available", re.I)
 
@@ -37,17 +35,12 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
     name = "openicpsr"
     hosts = ("www.openicpsr.org", "openicpsr.org", "deposit.icpsr.umich.edu")
     api = ""
-
-    def matches(self, url: str) -> bool:
-        """Projects."""
-        return _PROJECT.search(path_of(url)) is not None
+    pattern = re.compile(r"/(?:openicpsr/)?project/([0-9]+)(?:/version/(V[0-9]+))?")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """The page of one version of a project."""
         url = self.url_of(request, resource)
-        found = _PROJECT.search(path_of(url))
-        if found is None:
-            raise PlatformNotFound(f"{url[:300]}: is no project")
+        found = self.named_in(url)
         asked, base = found[1], self.base(url)
         version = found[2] or "V1"
         page = f"{base}/openicpsr/project/{asked}/version/{version}/view"
