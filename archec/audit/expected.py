@@ -33,6 +33,7 @@ _NEW_TEMPLATE = re.compile(
 what the journal's encoder writes and nothing else: keys in that order, an id without escapes, one entry, which is of
 the version beside it. Any other line is parsed, so a line that it does not match costs time only."""
 _SIZE = re.compile(rb'"version":\{"sha256":"[0-9a-f]{64}","md5":"[0-9a-f]{32}","size":([0-9]{1,18})')
+_HELD = re.compile(rb'"(?:put|kept)":\{[^}]*":"')
 _OBI = b'{"type":"obi"'
 _TOBI = "RePEc:"
 _SCAN_SLACK = 2000
@@ -75,9 +76,8 @@ class Statement(NamedTuple):
 
 
 def names_something(line: bytes) -> bool:
-    """Whether a line may put entries into a history, or bytes on the disk. Cheap; also true for lines that only state a
-    loss."""
-    return line.startswith(_OBI) and (b'"put":{"' in line or b'"kept":{' in line)
+    """Whether a line says of any bytes that they are held. Cheap; lines that only state a loss name nothing."""
+    return line.startswith(_OBI) and _HELD.search(line) is not None
 
 
 class Amount(NamedTuple):
@@ -112,7 +112,8 @@ def statement_of(line: bytes, where: str) -> Statement | None:
         if int(tist) <= MAX_TIST:
             text = sha256.decode()
             return Statement(obi.decode(), {int(tist): text}, text, int(size), "", md5.decode())
-    return _parsed(line, where) if names_something(line) else None
+    said = line.startswith(_OBI) and (b'"put":{"' in line or b'"kept":{' in line)
+    return _parsed(line, where) if said else None
 
 
 def _parsed(line: bytes, where: str) -> Statement:
