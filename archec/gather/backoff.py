@@ -22,7 +22,7 @@ _LONGEST = 30 * _DAY
 _NOTED = 60.0
 """Shorter waits are kept in mind, and not journalled."""
 _NETWORK = 300.0
-"""Seconds for which an answer, of whatever host, shows that there is a network."""
+"""Seconds for which the answer of another host shows that there is a network."""
 _LEAST_SILENT = 3
 _UNASKED = frozenset(("bad-url", "blocked-address", "denied", "internal"))
 """Outcomes for which no host need have said anything."""
