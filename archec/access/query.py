@@ -186,7 +186,7 @@ def parse_query(
         lower(checked("from", since)) if since else "",
         upper(checked("to", until)) if until else "",
         order,
-        take.number("limit", DEFAULT_LIMIT),
+        take.number("limit", DEFAULT_LIMIT) or None,
         parse_filters([*take.all("filter"), *(f"=mime:{mime}" for mime in take.all("content_type"))]),
         parse_fields(take.one("fields", "fl")),
         output,
