@@ -31,7 +31,7 @@ _ALIKE = (
     (re.compile(r"\b20[0-9]{2}-[01][0-9]-[0-3][0-9]\b"), "DATE"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "MD5"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "SHA256"),
-    (re.compile(r"^disk .*$", re.M), "DISK"),
+    (re.compile(r"^(disk|due) .*$", re.M), r"\1"),
     (re.compile(r"\b[0-9]{3}/[0-9]{3}/[0-9]{4}\b"), "TIST"),
     (re.compile(r"\b[0-9]{10}\b"), "TIST"),
     (re.compile(r"\b[0-9.]+ k?B\b"), "SIZE"),
