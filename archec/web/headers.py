@@ -118,4 +118,4 @@ def _location_text(value: str) -> str:
     """A Location for people: as UTF-8 where it is that."""
     with suppress(UnicodeDecodeError):
         value = value.encode("latin-1").decode("utf-8")
-    return without_user(_CONTROL.sub("", value))
+    return without_user(_CONTROL.sub("", value).strip()).strip()

@@ -43,6 +43,10 @@ def test_kept_fields_are_clean_and_bounded(raw: list[tuple[bytes, bytes]]) -> No
         assert value == value.strip()
 
 
+def test_a_location_of_blanks_and_controls_is_empty() -> None:
+    assert kept(raw_headers([(b"Location", b"\x00 \x00")])) == (("location", ""),)
+
+
 def test_long_values_are_cut_but_never_a_validator_or_a_location() -> None:
     fields = raw_headers([(b"ETag", b'"' + b"x" * 2000), (b"Server", b"s" * 2000), (b"LOCATION", b"/" + b"l" * 9000)])
     assert "etag" not in fields
