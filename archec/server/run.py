@@ -7,9 +7,7 @@ is for the proxy in front of it (``docs/operations.md``).
 
 from __future__ import annotations
 
-import asyncio
 import socket
-from typing import Any, cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -26,43 +24,11 @@ _MAX_HEAD = 1 << 16
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class _Joined:
-    """A transport that sends the head of an answer together with what comes next, as one packet in place of two."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport, self._held = transport, b""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Sends the bytes; a head waits for what follows, or for the next turn of the event loop."""
-        if not self._held and data.startswith(b"HTTP/1.1 ") and data.endswith(b"\r\n\r\n"):
-            self._held = data
-            asyncio.get_running_loop().call_soon(self._flush)
-            return
-        data, self._held = self._held + data, b""
-        self._transport.write(data)
-
-    def close(self) -> None:
-        """Sends what waits, and closes."""
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
-        if self._held:
-            self.write(b"")
-
-
 class _Bounded(HttpToolsProtocol):
     """HTTP by llhttp, which takes a fraction of the time of h11, with a limit for a request's head, which it lacks."""
 
     _in_head = True
     _head = 0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Joins heads and bodies."""
-        super().connection_made(cast(asyncio.Transport, _Joined(transport)))
 
     def data_received(self, data: bytes) -> None:
         """Counts the bytes of a head; one that is too large ends the connection."""
