@@ -234,6 +234,7 @@ def test_only_a_checksum_is_a_checksum(catalogue: Catalogue, bad: str) -> None:
     assert list(catalogue.all("tobi")) == []
 
 
+@pytest.mark.slow
 def test_an_obi_of_many_files_and_versions(catalogue: Catalogue) -> None:
     """1,000 File-URLs and 100 versions; no document grows with them (and MongoDB takes none of more than 16 MB)."""
     urls = [f"http://h/{'path/' * 10}{n}.pdf" for n in range(1000)]
@@ -309,7 +310,7 @@ def test_scan_tells_the_newest_state(catalogue: Catalogue) -> None:
     assert catalogue.ids("fobi", "", "\U0010ffff", 2) == []
 
 
-@pytest.mark.parametrize("count", [1999, 2000, 5001])
+@pytest.mark.parametrize("count", [2000, *(pytest.param(count, marks=pytest.mark.slow) for count in (1999, 5001))])
 def test_pages_neither_skip_nor_double(catalogue: Catalogue, count: int) -> None:
     ids = [f"{i:05d}" for i in range(count)]
     catalogue.write(lot(1, *[tobi(i, stamp=1 + int(i) % 3) for i in ids], mentioned=ids))
@@ -410,7 +411,7 @@ def test_lists_of_what_happened(catalogue: Catalogue) -> None:
     assert [*catalogue.lost("tobi"), *catalogue.lost("fobi"), *catalogue.returned("tobi")] == []
 
 
-@pytest.mark.parametrize("count", [1999, 2000, pytest.param(4001, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2000, *(pytest.param(count, marks=pytest.mark.slow) for count in (1999, 4001))])
 def test_pages_of_lists_neither_skip_nor_double(catalogue: Catalogue, count: int) -> None:
     ids = [f"{i:05d}" for i in range(count)]
     gone = [bare("fobi", i, {1 + int(i) % 3: i, 9: None}) for i in ids]
@@ -471,6 +472,7 @@ def test_ids_are_parted_evenly(catalogue: Catalogue) -> None:
     assert all(600 < size < 1400 for size in sizes), sizes
 
 
+@pytest.mark.slow
 def test_a_scan_may_write_behind_itself(catalogue: Catalogue) -> None:
     ids = [f"{i:05d}" for i in range(6000)]
     catalogue.write(lot(1, *[tobi(i, 1) for i in ids]))
@@ -482,6 +484,7 @@ def test_a_scan_may_write_behind_itself(catalogue: Catalogue) -> None:
     assert passed == ids
 
 
+@pytest.mark.slow
 def test_pages_are_whole_while_another_thread_writes(opener: Opener) -> None:
     writer, reader = opener(create=True), opener(read_only=True)
     ids = [f"{i:05d}" for i in range(4000)]

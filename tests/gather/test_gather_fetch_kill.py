@@ -138,7 +138,8 @@ def ends_well(config: Config, world: World, seed: int, kills: int, *, resume: bo
     world.assert_whole(config, resumed=resume)
 
 
-@pytest.mark.parametrize("resume", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("resume", [True, False])
 def test_200_urls_20_hosts(memory_folder: Callable[[], Path], resume: bool) -> None:
     with ExitStack() as stack:
         world = World(stack, 20, 200)
@@ -389,7 +390,7 @@ def repeats_after_kills(folder: Path, kills: int, seed: int, *, resume: bool) ->
         return (len(site.asked) - count) / kills
 
 
-@pytest.mark.parametrize("resume", [True, False])
+@pytest.mark.parametrize("resume", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_kill_costs_what_was_in_flight(memory_folder: Callable[[], Path], resume: bool) -> None:
     assert repeats_after_kills(memory_folder(), 3, 7 + resume, resume=resume) <= 2 * IN_FLIGHT
 

@@ -159,7 +159,7 @@ def behind(config: Config) -> bool:
         catalogue.close()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_killed_at_any_instant(story: Story, folder: Path, seed: int) -> None:
     at_any_instant(story.copy(folder / "a"), story, random.Random(seed), 3, 0.08)
 

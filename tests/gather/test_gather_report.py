@@ -83,7 +83,7 @@ SOME = [POINTS[0], *(pytest.param(point, marks=pytest.mark.slow) for point in PO
 
 
 @pytest.mark.parametrize("point", SOME)
-@pytest.mark.parametrize("resume", [True, False])
+@pytest.mark.parametrize("resume", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_visits_of_a_killed_attempt_count(config: Config, site: Site, point: str, resume: bool) -> None:
     config = change(config, {"fetch.delay": "50ms"})
     many_files(config, site)

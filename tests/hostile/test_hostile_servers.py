@@ -115,6 +115,7 @@ def test_nothing_of_a_server_speaks_to_the_terminal(config: Config) -> None:
                 assert not set(data) & set(b"\x1b\x07\x08"), path
 
 
+@pytest.mark.slow
 def test_bombs_for_those_who_take_out_text(config: Config) -> None:
     """Their bytes are kept as served; the text is given up within its limits, and hurts nothing else."""
     paths = ["html-bomb", "deep-page", "pdf-bomb", "page-count", "endless-postscript", "gzip-content", "ok/good.pdf"]
@@ -175,7 +176,7 @@ def test_urls_of_one_server_cannot_be_told_from_its_neighbour_s(config: Config) 
         check(config)
 
 
-@pytest.mark.parametrize("wait", [0, 0.001, 0.004])
+@pytest.mark.parametrize("wait", [0, *(pytest.param(wait, marks=pytest.mark.slow) for wait in (0.001, 0.004))])
 def test_an_answer_that_nobody_asked_for_becomes_no_fact(folder: Path, wait: float) -> None:
     """Two of 150 URLs have one behind theirs. No file is taken for gone by it, and none for another."""
     config = make(folder / "archive", {**SETTINGS, "fetch.per_host": 2})

@@ -110,7 +110,8 @@ def incidences(config: Config, runs: list[Any], report: dict[str, Any], obis: di
     assert drawn_works == rows[-1]["works"]
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 40))
 def test_figures_agree(seed: int, memory_folder: Callable[[], Path]) -> None:
     world = random.Random(seed)
     settings = {"lost_confirmations": 1, "max_loss_least": 100, "max_loss": 1.0}
