@@ -77,10 +77,11 @@ def _remove(file: Path, gone: SortedLines) -> int:
 def _without(lines: Iterator[bytes], gone: Iterable[bytes]) -> Iterator[bytes]:
     """Sorted lines, without those that say the same as one of ``gone``, which are sorted, too."""
     others = groupby(gone, key=_key_and_time)
-    place, identities = b"", set[tuple[str, ...]]()
+    place: bytes | None = b""  # None: there are no others any more
+    identities = set[tuple[str, ...]]()
     for here, group in groupby(lines, key=_key_and_time):
-        while place < here:
-            place, found = next(others, (b"\xff", iter(())))
+        while place is not None and place < here:
+            place, found = next(others, (None, iter(())))
             identities = {_identity(row) for line in found if (row := any_row(line, NOWHERE)) is not None}
         for line in group:
             row = any_row(line, NOWHERE) if place == here else None

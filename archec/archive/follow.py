@@ -165,7 +165,13 @@ def rebuild(
     files = [journal for journal in journals(layout) if not until or journal.tist <= until]
     if until and (not files or files[-1].tist != until):
         raise NotHeld(f"there is no run {until}", hint="'archec runs' lists them")
-    position = _position(catalogue) if not until else Position()
+    position = _position(catalogue)
+    if until:
+        if position != Position() and not position.until:
+            raise CatalogueError(
+                f"{catalogue.url} is the catalogue of an archive: nothing was rebuilt", hint="name a new one"
+            )
+        position = Position()
     try:
         known = _check(files, position, checked)
     except CorruptArchive as error:

@@ -25,6 +25,7 @@ from archec.audit.quarantine import set_aside
 from archec.audit.refold import compare_whole
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import KINDS
+from archec.catalogue.open import sqlite_path
 from archec.catalogue.records import DataSetRead, ObiChange, RunStart, decode
 from archec.config import Config
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
@@ -38,6 +39,8 @@ from archec.store.layout import DESCRIPTOR, RUNS, open_store
 from archec.store.lock import holder
 from archec.store.writer import sweep_parts
 
+_BESIDE = ("fixity.sqlite", "reading.sqlite", "unbegun.json")
+"""What lies beside the scratch space of runs."""
 _JOURNALS = ("journal-damaged", "journal-missing", "journal-chain", "journal-misnamed", "journal-line")
 """Findings after which it is not known for sure what no journal names."""
 
@@ -339,7 +342,7 @@ class _Check:
             others = passed_over | under_way(layout)
             report_unknown_files(layout, found.unknown, known=self.tists, passed_over=others, report=unknown)
         for path, finding in self.stray.items():
-            self._set_aside(finding, path, why_not)
+            self._set_aside(finding, path, why_not or self._in_use(path))
         for finding in self.judged.values():
             self.report(finding)
         if found.more:
@@ -364,6 +367,18 @@ class _Check:
             return "not set aside, as it is newer than all journals: are some missing?"
         if place.tist in self.open_tists:
             return "not set aside, as its run has not finished"
+        return ""
+
+    def _in_use(self, path: str) -> str:
+        """Why something that is no obi's stays: the configuration keeps its catalogue or scratch space there."""
+        config = self.archive.config
+        used = [config.work_path, *(config.work_path.parent / name for name in _BESIDE)]
+        if config.database.startswith("sqlite:"):
+            used.append(sqlite_path(config.database, config.base))
+        place = str(self.archive.layout.root.absolute() / path)
+        names = [str(one.absolute()) for one in used]
+        if any(place.startswith(name) or name.startswith(f"{place}/") for name in names):
+            return "not set aside, as the configuration has it there: put it beside the archive folder"
         return ""
 
     def _set_aside(self, finding: Finding, path: str, why_not: str) -> None:

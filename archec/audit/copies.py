@@ -79,7 +79,7 @@ def open_copy(where: str, layout: Layout, config: Config) -> Iterator[Copy]:
         with open_blocking_client(Policy.of(config.fetch, config.agent, "remote")) as client:
             yield UrlCopy(where, layout, client)
         return
-    theirs = open_layout(Path(where))
+    theirs = open_layout(_archive_in(Path(where)))
     if theirs.root.resolve() == layout.root.resolve():
         raise ConfigError(f"{where}: is this archive itself, not a second copy of it")
     _same_layout(where, theirs.fanout, layout)
@@ -90,9 +90,19 @@ def open_copy(where: str, layout: Layout, config: Config) -> Iterator[Copy]:
 def fanout_in(where: str, config: Config) -> int:
     """The fan-out of the copy at a path or an http(s) URL. Raises :class:`ConfigError` where there is no archive."""
     if not _is_url(where):
-        return open_layout(Path(where)).fanout
+        return open_layout(_archive_in(Path(where))).fanout
     with open_blocking_client(Policy.of(config.fetch, config.agent, "remote")) as client:
         return _fanout_at(where.rstrip("/"), client)
+
+
+def _archive_in(folder: Path) -> Path:
+    """An archive folder, or that in a folder as ``archec init`` makes it."""
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder", hint="name the archive folder of the copy, or its URL")
+    for one in (folder, folder / "archive"):
+        if (one / DESCRIPTOR).exists():
+            return one
+    raise ConfigError(f"{folder}: is not an archive: it has no {DESCRIPTOR}", hint="name its archive folder")
 
 
 def _is_url(where: str) -> bool:

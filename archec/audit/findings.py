@@ -55,7 +55,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "catalogue-differs": Code("the catalogue says something else than the journals make of it"),
         "catalogue-counts": Code("the catalogue counts other numbers than it holds"),
         "catalogue-unreadable": Code("the catalogue cannot be opened or read"),
-        "not-compared": Code("could not be judged, because of another finding", wrong=False),
+        "not-compared": Code("could not be judged: another finding, or no scratch space", wrong=False),
     }
 )
 """Every code that a :class:`Finding` can have; the docs print this table."""

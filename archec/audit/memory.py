@@ -287,12 +287,14 @@ class Memory(Database):
     # -- the structure ----------------------------------------------------------------------------
 
     def structure_checked(self, structure: Structure) -> None:
-        """The structure was checked, whole or ``quick``."""
+        """The structure was checked, whole or ``quick``. A whole check takes the place of the quick one before it."""
         with self.transaction() as db:
+            if not structure.quick:
+                db.execute("DELETE FROM structure WHERE quick = 1")
             db.execute("REPLACE INTO structure VALUES (?, ?, ?)", structure)
 
     def structures(self) -> list[Structure]:
-        """The last whole check of the structure, and the last quick one."""
+        """The last whole check of the structure, and the last quick one after it."""
         return [Structure(bool(row[0]), *row[1:]) for row in self.fetch("SELECT quick, at, wrong FROM structure")]
 
     def forget_run(self, run: int) -> None:

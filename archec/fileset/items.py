@@ -53,7 +53,7 @@ class Items:
             raise UploadFailed(f"{url}: HTTP {status}")
         try:
             found = parse(body)
-            if not found.is_object or not found.raw:
+            if found.raw == {}:  # what archive.org answers where there is no item of this name
                 return {}
             return {
                 row["name"].text(): ItemFile(row["size"].whole_or_none(), row["md5"].text_or_none())

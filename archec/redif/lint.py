@@ -18,7 +18,7 @@ from archec.redif.encoding import decode
 from archec.redif.handles import misplaced
 from archec.redif.items import PART, Blob, Unread, in_parts, is_template_name
 from archec.redif.problems import Problem, shown
-from archec.redif.scan import FOUND_BY_SCAN, scan
+from archec.redif.scan import FOUND_BY_SCAN, scan, template_starts
 from archec.redif.schema import REQUIRED, Family, spec_of, usual_specs
 from archec.redif.source import read_file
 from archec.redif.template import Template, fobi_of, parse_blob
@@ -103,7 +103,7 @@ class Lint:
             yield Problem(shown(blob.path), 0, "encoding-guess", message)
         if blob.part == 0:
             data = decode(blob.data, blob.encoding).data
-            before = data[: data.find(raws[0].text[:13])] if raws else data
+            before = data[: next(iter(template_starts(data.lower())), None)]
             yield from _indented(before.decode("utf-8"), shown(blob.path), 1)
             if raws and any(line.strip() and line[:1] != b"#" for line in before.split(b"\n")):
                 message = "text before the first template is ignored"

@@ -190,7 +190,11 @@ class Deny:
         """Why a normalised URL is not to be fetched; empty: it may be."""
         if not (self._hosts or self._urls):
             return ""
-        name = re.sub(r":[0-9]*\Z", "", url.split("/", 3)[2])
+        scheme, slashes, rest = url.partition("://")
+        host, slash, path = rest.partition("/")
+        name, colon, port = host.partition(":") if not host.startswith("[") else (host, "", "")
+        url = f"{scheme}{slashes}{name.rstrip('.')}{colon}{port}{slash}{path}"
+        name = re.sub(r":[0-9]*\Z", "", host).rstrip(".")
         while name:
             if name in self._hosts:
                 return self._hosts[name]

@@ -413,6 +413,17 @@ def test_what_is_not_set_aside(world: World) -> None:
     assert tree(world.config.store_path) == before
 
 
+def test_what_the_configuration_keeps_in_the_archive_folder_stays(folder: Path) -> None:
+    config = make(folder / "a", {"database": "sqlite:///archive/catalogue.sqlite", "work_directory": "archive/work/w"})
+    config.data_path.joinpath("aaa").mkdir(parents=True)
+    (config.data_path / "aaa" / "a.rdf").write_text(template("RePEc:aaa:sss:1"))
+    run(config, fetch=False)
+    for _ in range(2):
+        done = archec_inline(config, "check", "--fix")
+        assert b"the configuration has it there" in done.out
+    assert archec_inline(config, "status").code == 0
+
+
 def test_links_files_and_modes_that_were_exchanged(world: World, pristine: World) -> None:
     """A link to the same bytes in place of a file, a file in place of a link, other modes: each is named once."""
     held, link = world.path("pdf"), world.path("link")

@@ -29,7 +29,7 @@ from archec.fileset.problems import (
 MOST_FILES = 100_000
 """Files of a manifest; a platform that lists more is not read on."""
 _ITEM_NAME = re.compile("[^A-Za-z0-9_.-]+")
-_URL = re.compile(r"https?://[^\s'\"<>]+")
+_URL = re.compile(r"(?i:https?)://[^\s'\"<>]+")
 _SIGNED = re.compile(
     rb"((?:[?&;]|\\u0026)(?:x-(?:amz|goog)-[a-z0-9-]{1,40}|signature|sig|awsaccesskeyid|googleaccessid|key-pair-id|"
     rb"""(?:access_?|auth_?|api_?)?token|api_?key)=)[^&;"'\s<>\\]+""",
@@ -37,7 +37,7 @@ _SIGNED = re.compile(
 )
 _SECRET = re.compile(
     "x-(?:amz|goog)-.*|response-(?:content-.*|cache-control|expires)|signature|sig|awsaccesskeyid|googleaccessid|"
-    "key-pair-id|policy|expires|s[eiprtv]|spr|sk[a-z]{1,3}|(?:access_?|auth_?|api_?)?token|api_?key|private_link"
+    "key-pair-id|policy|expires|s[eiprtv]|spr|sk[a-z]{1,3}|(?:access_?|auth_?|api_?)?token|(?:access_?|api_?)?key|private_link|password|secret|jwt|session"
 )
 """Names in a query that are of a signature (of S3, Google, CloudFront, Azure) or a token."""
 
@@ -201,7 +201,10 @@ def public_url(url: str) -> str:
     authority, slash, path = rest.partition("/")
     if colon:
         bare = f"{scheme}{colon}{authority.rpartition('@')[2]}{slash}{path}"
-    kept = "&".join(part for part in query.split("&") if not _SECRET.fullmatch(unquote(part.partition("=")[0]).lower()))
+    parts = re.split("(?<=[&;])", query)
+    kept = "".join(one for one in parts if not _SECRET.fullmatch(unquote(one.partition("=")[0]).rstrip("&;").lower()))
+    if kept != query:
+        kept = kept.rstrip("&;")
     return f"{bare}?{kept}" if kept or (mark and not query) else bare
 
 
