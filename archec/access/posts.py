@@ -22,6 +22,8 @@ _MAX_QUERY = 4096
 _MAX_HEAD = 1 << 18
 _MAX_KEYED = 4 << 20
 """Bytes of the beginning of a body of which a key is made."""
+_MAX_PARTS = 1 << 16
+"""The same of a form in parts, whose reading takes long; a key has room for less."""
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _REQUEST_LINE = re.compile(r"([A-Z]{1,20}) (\S+)(?: HTTP/[0-9.]+)?")
 
@@ -81,7 +83,7 @@ def _as_query(asked: Asked) -> str:
 
 def _multipart(content_type: str, body: bytes) -> str:
     head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
-    message = BytesParser(policy=HTTP).parsebytes(head + body)
+    message = BytesParser(policy=HTTP).parsebytes(head + body[:_MAX_PARTS])
     fields: list[tuple[str, str]] = []
     for part in message.iter_parts():
         name = part.get_param("name", header="content-disposition")
@@ -103,7 +105,7 @@ def _flat(value: object) -> list[tuple[str, str]]:
         elif isinstance(item, list):
             for inner in item:
                 walk(inner, name)
-        elif name:
+        elif name and len(found) < _MAX_QUERY:
             counts[name] = counts.get(name, 0) + 1
             shown = name if counts[name] == 1 else f"{name}.{counts[name]}_"
             found.append((shown, item if isinstance(item, str) else json.dumps(item)))
