@@ -25,7 +25,7 @@ from archec.ids import is_url
 from archec.store.directories import Directories
 from archec.store.durable import Disk, open_directory, storage_errors, temporary_file
 from archec.store.interface import Link, Placement
-from archec.store.journal_reader import JournalBatch, read_batches
+from archec.store.journal_reader import JournalBatch, journals, read_batches
 from archec.store.layout import RUNS
 from archec.store.lock import RunLock
 from archec.store.reader import locate
@@ -154,10 +154,21 @@ class Repair:
                 candidate = fetch_journal(self._copy, tist, Path(scratch))
                 run = next((run for run in self._catalogue.runs() if run.tist == tist), None)
                 like = None if why.code == "journal-misnamed" else ours
-                objection = journal_objection(candidate, like, tist, run, self._catalogue.position())
+                objection = journal_objection(
+                    candidate, like, tist, run, self._catalogue.position(), self._end_of(tist)
+                )
                 if objection:
                     raise CorruptArchive(f"the copy's journal does not fit: {objection}")
                 return self._placed(candidate, ours, why)
+
+    def _end_of(self, tist: int) -> str:
+        """The sha256 of the last batch of a run's journal, as the journal after it says; empty where none says so."""
+        after = next((one for one in journals(self._layout) if one.tist > tist), None)
+        first = next(_readable(after.path), None) if after is not None else None
+        if after is None or first is None or not first.lines:
+            return ""
+        start = decode(first.lines[0], f"batch {first.n}")
+        return first.prev if isinstance(start, RunStart) and start.tist == after.tist else ""
 
     def _placed(self, candidate: Path, ours: Path | None, why: Finding) -> str:
         runs, disk = self._layout.runs, self._disk
@@ -179,18 +190,20 @@ def _moved_to(path: str | None) -> str:
     return f"; what was there is in {path}" if path else ""
 
 
-def journal_objection(copy: Path, ours: Path | None, tist: int, run: Run | None, position: Position) -> str:
+def journal_objection(
+    copy: Path, ours: Path | None, tist: int, run: Run | None, position: Position, end: str
+) -> str:
     """Why the journal at ``copy`` must not take the place of ``ours``, damaged or gone (None); empty where it may.
 
-    It must read whole, be that of the run, begin with all batches that can still be read in ``ours``, and
-    hold what the catalogue (its ``run`` and ``position``) has followed.
+    It must read whole, be that of the run, begin with all batches that can still be read in ``ours``, end with the
+    batch ``end`` if it is known, and hold what the catalogue (its ``run`` and ``position``) has followed.
     """
     readable = _readable(ours) if ours is not None else iter(())
-    state, started = "running", False
+    state, started, last = "running", False, ""
     at_position = tist != position.run
     try:
         for batch in read_batches(copy):
-            mine = next(readable, None)
+            mine, last = next(readable, None), batch.sha256
             if mine is not None and (mine.stamp, mine.lines) != (batch.stamp, batch.lines):
                 return f"its batch {batch.n} is not the one that is held"
             for line in batch.lines:
@@ -203,7 +216,7 @@ def journal_objection(copy: Path, ours: Path | None, tist: int, run: Run | None,
                         if record.tist != tist:
                             return f"it is the journal of run {record.tist}"
             if not at_position and batch.n == position.batch:
-                if batch.stamp != position.stamp:
+                if batch.stamp != position.stamp or (position.head and batch.sha256 != position.head):
                     return f"its batch {batch.n} is not the one that the catalogue knows"
                 at_position = True
     except CorruptJournal as error:
@@ -212,6 +225,8 @@ def journal_objection(copy: Path, ours: Path | None, tist: int, run: Run | None,
         return "it is older: it has less batches than can be read of the one that is held"
     if not started:
         return "it holds no run"
+    if end and last != end:
+        return "it does not end with the batch that the journal after it follows"
     if not at_position or (run is not None and run.tist != position.run and run.state != state):
         return "it is older: it lacks what the catalogue knows"
     return ""
