@@ -105,7 +105,7 @@ class Structure(NamedTuple):
 
 
 PERIODS = (30, 90, 365)
-"""Days within which it is told how much was checked."""
+"""Periods, in days, for which the amount checked is reported."""
 
 
 class Fixity(NamedTuple):

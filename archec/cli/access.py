@@ -204,10 +204,7 @@ def add(collection: str, files: tuple[Path, ...], as_json: bool, config_file: Pa
     """
     path = _fed(config_file, collection)
     count = add_rows(path, _rows_of(files))
-    if as_json:
-        echo_json({"collection": collection, "index": str(path), "added": count})
-    else:
-        echo(f"{path}: {count:,} rows added")
+    _show_fed(collection, path, "added", count, as_json=as_json)
 
 
 @access.command()
@@ -225,10 +222,14 @@ def remove(collection: str, files: tuple[Path, ...], as_json: bool, config_file:
     """
     path = _fed(config_file, collection)
     count = remove_rows(path, _rows_of(files))
+    _show_fed(collection, path, "removed", count, as_json=as_json)
+
+
+def _show_fed(collection: str, path: Path, done: str, count: int, *, as_json: bool) -> None:
     if as_json:
-        echo_json({"collection": collection, "index": str(path), "removed": count})
+        echo_json({"collection": collection, "index": str(path), done: count})
     else:
-        echo(f"{path}: {count:,} rows removed")
+        echo(f"{path}: {count:,} rows {done}")
 
 
 @access.command()

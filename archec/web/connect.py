@@ -81,7 +81,7 @@ class Proxies:
 
 
 class Connector:
-    """Makes connections whose other end the guard has checked. ``received`` is told of all bytes that come on them;
+    """Makes connections whose other end the guard has checked. ``received`` gets the number of bytes as they come;
     ``issuers`` fetches a certificate from a URL."""
 
     def __init__(

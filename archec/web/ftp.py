@@ -39,7 +39,7 @@ class FtpTransport(httpx.AsyncBaseTransport):
     """GET of ftp URLs. Uses the same extensions of a request as ``DirectTransport``.
 
     ``idle`` is the longest silence of a server in seconds; ``contact`` is sent as the anonymous password; ``received``
-    is told of the bytes of files.
+    gets the number of bytes of files as they come.
     """
 
     def __init__(

@@ -172,6 +172,9 @@ def _look_up(host: str, port: int) -> Sequence[str]:
         raise OSError(0, "no address")
     return addresses
 
+_FINAL_DOT = re.compile(r"\A([a-z]+://[^/:\[]*[^/:.\[])\.+(?=[:/]|\Z)")
+"""A host's name in a URL, and the dots at its end, which name the same host."""
+
 
 class Deny:
     """What the operator says is not to be fetched: hosts with all below them, patterns of URLs, networks; each with its
@@ -190,11 +193,8 @@ class Deny:
         """Why a normalised URL is not to be fetched; empty: it may be."""
         if not (self._hosts or self._urls):
             return ""
-        scheme, slashes, rest = url.partition("://")
-        host, slash, path = rest.partition("/")
-        name, colon, port = host.partition(":") if not host.startswith("[") else (host, "", "")
-        url = f"{scheme}{slashes}{name.rstrip('.')}{colon}{port}{slash}{path}"
-        name = re.sub(r":[0-9]*\Z", "", host).rstrip(".")
+        url = _FINAL_DOT.sub(r"\1", url)
+        name = re.sub(r":[0-9]*\Z", "", url.split("/", 3)[2])
         while name:
             if name in self._hosts:
                 return self._hosts[name]

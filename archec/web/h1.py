@@ -66,7 +66,7 @@ class Answer:
 class H1Connection(asyncio.Protocol):
     """Use: ``exchange``, then ``read`` until it returns ``b""``, then ``reusable`` says whether to keep it.
 
-    ``received`` is told of all bytes that come; little is then received ahead of time.
+    ``received`` gets the number of bytes as they come; little is then received ahead of time.
     """
 
     def __init__(

@@ -277,7 +277,7 @@ def transports(
     resolver: Resolver | None = None,
     received: Callable[[int], None] | None = None,
 ) -> Transports:
-    """The real transports under a policy, for so many requests at once; ``received`` is told of all bytes that come."""
+    """The real transports under a policy, for so many requests at once; ``received`` gets the number of bytes."""
     guard = Guard(policy.allow_networks)
     if resolver is None:
         resolver = SystemResolver(tuning.dns_threads, tuning.dns_ttl)

@@ -40,6 +40,9 @@ fetch:
         ("http://a.edu/PRIVATE/x", "by fetch.deny"),
         ("https://a.edu/private/x", ""),
         ("http://a.edu/privates", ""),
+        ("http://example.org./", "asked by mail"),
+        ("http://a.example.org.:8080/x", "asked by mail"),
+        ("http://a.edu./private/x", "by fetch.deny"),
     ],
 )
 def test_urls(url: str, reason: str) -> None:

@@ -100,16 +100,21 @@ def test_a_server_as_it_should_be_needs_nothing(authority: Authority, tmp_path: 
     assert (hop.kind, needed(hop)) == ("body", "")
 
 
+def old(context: ssl.SSLContext, version: ssl.TLSVersion) -> ssl.SSLContext:
+    """A server that speaks no later version."""
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    with pytest.warns(DeprecationWarning, match="TLS"):
+        context.maximum_version = version
+    return context
+
+
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
 def test_an_old_server_is_asked_once_more_in_its_own_way(
     authority: Authority, tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
     authority.make("leaf", "middle", "CA:FALSE", HERE)
-    context = authority.server("leaf", "middle")
-    context.set_ciphers("DEFAULT:@SECLEVEL=0")
-    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
-    with pytest.warns(DeprecationWarning, match="TLS"):
-        context.maximum_version = version
+    context = old(authority.server("leaf", "middle"), version)
     with over(context) as url:
         hop = fetch_one(tmp_path, url)
         refused = fetch_one(tmp_path, url, settings(old_tls=False, retries=0))
@@ -121,11 +126,7 @@ def test_an_old_server_is_asked_once_more_in_its_own_way(
 def test_what_was_needed_is_kept_with_every_visit(authority: Authority, folder: Path) -> None:
     """Also with one that finds nothing new; and it is in the WARC record of either."""
     authority.make("leaf", "root", "CA:FALSE", HERE)
-    context = authority.server("leaf")
-    context.set_ciphers("DEFAULT:@SECLEVEL=0")
-    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
-    with pytest.warns(DeprecationWarning, match="TLS"):
-        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context = old(authority.server("leaf"), ssl.TLSVersion.TLSv1_1)
     config = make(folder / "archive")
     with over(context) as url:
         write_papers(config, [url])
@@ -145,11 +146,7 @@ def test_what_was_needed_is_kept_with_every_visit(authority: Authority, folder: 
 def test_an_old_server_that_says_so(authority: Authority, tmp_path: Path) -> None:
     """By an alert; the one above closes the connection."""
     authority.make("leaf", "root", "CA:FALSE", HERE)
-    context = authority.server("leaf")
-    context.set_ciphers("DEFAULT:@SECLEVEL=0")
-    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
-    with pytest.warns(DeprecationWarning, match="TLS"):
-        context.maximum_version = ssl.TLSVersion.TLSv1
+    context = old(authority.server("leaf"), ssl.TLSVersion.TLSv1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
