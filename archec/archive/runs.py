@@ -1,12 +1,18 @@
 """What earlier runs did: their reports, that of one that broke off, counted again from its journal, and its end where
-nobody carries on with it."""
+nobody carries on with it. A run that failed before it began has no tist and no journal; a file tells of it until the
+next one begins.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import PurePath
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path, PurePath
+
+import msgspec
+from msgspec import Struct
 
 from archec.archive.commit import CommitItem, Committer
 from archec.archive.conclusions import evidence_of, judge_again
@@ -17,7 +23,9 @@ from archec.archive.retracting import conclude_without
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, Run
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, RunStart, decode
-from archec.errors import CatalogueError
+from archec.config import Config
+from archec.errors import ArchecError, CatalogueError, LockHeld, UsageError
+from archec.store.durable import atomic_write
 from archec.store.journal_reader import JournalBatch, JournalFile, read_batches
 from archec.store.journal_writer import JournalWriter
 from archec.store.writer import Writer
@@ -175,3 +183,48 @@ def _message_of(last: LastRun) -> str:
 def totals(catalogue: Catalogue, report: Report) -> Totals:
     """What the archive holds now that this run is over."""
     return Totals(stored_before(catalogue, report.run) + report.stored_bytes, catalogue.counts())
+
+
+class Unbegun(Struct, frozen=True):
+    """The newest such run: when it failed, and why."""
+
+    time: int
+    message: str
+
+
+def unbegun(config: Config) -> Unbegun | None:
+    """None where the newest run began, or what is kept of one that did not cannot be read."""
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(_path(config).read_bytes(), type=Unbegun)
+    return None
+
+
+@contextmanager
+def beginning(config: Config) -> Iterator[Callable[[], None]]:
+    """Keeps the error by which a run fails before it calls what it is given, which says that it has begun.
+
+    A lock that is held and a wrong command line are no failures of a run. Where the file cannot be written, the error
+    itself is what tells.
+    """
+    path, has_begun = _path(config), False
+
+    def begins() -> None:
+        nonlocal has_begun
+        has_begun = True
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+    try:
+        yield begins
+    except (LockHeld, UsageError):
+        raise
+    except ArchecError as error:
+        if not has_begun:
+            with suppress(OSError, ArchecError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                atomic_write(path, msgspec.json.encode(Unbegun(int(time.time()), error.message)))
+        raise
+
+
+def _path(config: Config) -> Path:
+    return config.work_path.parent / "unbegun.json"

@@ -14,7 +14,6 @@ from typing import Any
 from archec.archive.follow import last_run
 from archec.archive.ledger import left_parts
 from archec.audit.comparison import Comparison, Differences, report_differences
-from archec.audit.descriptor import write_notice, wrong_notice
 from archec.audit.disk import MOST, DiskName, judge, report_unknown_files, under_way, walk
 from archec.audit.expected import Amount, amount_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
@@ -23,6 +22,7 @@ from archec.audit.memory import Structure, remember_structure
 from archec.audit.opening import Audited
 from archec.audit.quarantine import set_aside
 from archec.audit.refold import compare_whole
+from archec.audit.repair import write_notice, wrong_notice
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import KINDS
 from archec.catalogue.open import sqlite_path

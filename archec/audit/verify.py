@@ -12,7 +12,6 @@ from typing import Any
 
 from archec.archive.follow import not_of_this_store
 from archec.audit.comparison import KEY, PartitionedDiff
-from archec.audit.descriptor import write_notice, wrong_notice
 from archec.audit.disk import MOST, known_tists, report_unknown_files, under_way, walk
 from archec.audit.expected import Amount, amount_of, key_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
@@ -20,7 +19,7 @@ from archec.audit.fixity import Chunk, Inspector, ReadPace, Seen, Tools, chunks_
 from archec.audit.journals import KEPT, Journals
 from archec.audit.memory import Bad, Memory, memory_path, open_memory, parts_of
 from archec.audit.opening import Audited
-from archec.audit.repair import Repair
+from archec.audit.repair import Repair, write_notice, wrong_notice
 from archec.errors import ArchecError
 from archec.progress import Meter
 from archec.store.journal_reader import JournalFile, journals

@@ -24,10 +24,10 @@ from archec.fileset.lookup import all_filesets, changes_of, find_fileset, ingest
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.platforms.base import item_name
 from archec.fileset.platforms.registry import Registry
-from archec.fileset.problems import BadRequest
 from archec.fileset.result import IngestResult
 from archec.fileset.run import Line, exit_code, run_ingest
 from archec.fileset.sql import Dialect, statements
+from archec.fileset.status import BadRequest
 from archec.fileset.work import IngestOptions
 from archec.terminal.output import LineWriter, note, shown
 from archec.terminal.progress import meter_for

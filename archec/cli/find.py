@@ -8,15 +8,15 @@ from pathlib import Path
 
 import click
 
-from archec.archive.holding import Holding, holdings
+from archec.archive.lookup import Holding, holdings
 from archec.catalogue.interface import Checksum
 from archec.cli.common import config_option, json_option, opened
 from archec.config import Config, load
 from archec.digest import Digests, md5_hex
 from archec.errors import NotHeld, StorageFailed, UsageError
-from archec.redif.difference import canonical_text
 from archec.redif.items import Blob
 from archec.redif.scan import scan
+from archec.redif.template import canonical_text
 from archec.terminal.output import LineWriter
 from archec.tist import iso
 from archec.units import human_size

@@ -16,18 +16,17 @@ import click
 from archec.archive.budget import Budget
 from archec.archive.follow import last_run
 from archec.archive.report import Report
-from archec.archive.unbegun import beginning
+from archec.archive.runs import beginning
 from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.cli.runreport import RunLine, begin, gather_table
 from archec.config import Config, load
 from archec.errors import DataSetError, Exit, UsageError, gravest
 from archec.export.units import Selection
-from archec.gather.dataset import Chosen
+from archec.gather.dataset import Chosen, OverallMeter, in_order, still_to_read
 from archec.gather.options import Options
 from archec.gather.run import dry_run as run_dry
 from archec.gather.run import exit_code
 from archec.gather.run import gather as gather_run
-from archec.gather.several import OverallMeter, in_order, still_to_read
 from archec.progress import Meter
 from archec.terminal.output import echo, echo_json, note
 from archec.terminal.progress import meter_for

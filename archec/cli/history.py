@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from archec.archive.conclusions import evidence_of
+from archec.archive.judging import Told, last_seen, told
 from archec.archive.lookup import HistoryRow, find, rows
-from archec.archive.telling import Told, last_seen, told
 from archec.catalogue.codec import plain
 from archec.catalogue.model import Obi
 from archec.cli.common import config_option, json_option, opened

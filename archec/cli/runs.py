@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from archec.archive.unbegun import unbegun
+from archec.archive.runs import unbegun
 from archec.cli.common import config_option, json_option, opened
 from archec.cli.runreport import gather_table, other_table
 from archec.monitor.runs import RunView, run_named

@@ -16,8 +16,7 @@ from archec.cli.common import config_option, opened
 from archec.config import DEFAULT_FILE, Config, load
 from archec.config.pywb import load_pywb
 from archec.oai.router import opened_oai
-from archec.server.absent import AbsentCapability
-from archec.server.app import Capability, make_app
+from archec.server.app import AbsentCapability, Capability, make_app
 from archec.server.observe import log_accesses
 from archec.server.run import listen, make_server
 from archec.terminal.output import note

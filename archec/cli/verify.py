@@ -9,10 +9,9 @@ import click
 
 from archec.archive.opening import Archive
 from archec.audit.check import CheckSummary
-from archec.audit.descriptor import write_descriptor
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import opened_for_audit
-from archec.audit.repair import Repair
+from archec.audit.repair import Repair, write_descriptor
 from archec.audit.verify import Scope, Summary
 from archec.audit.verify import verify as verify_archive
 from archec.cli.common import config_option, json_option

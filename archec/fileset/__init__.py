@@ -15,8 +15,7 @@ from archec.fileset.model import (
     IngestStrategy,
 )
 from archec.fileset.platforms.base import FilesetPlatformHelper
-from archec.fileset.problems import FilesetPlatformScopeError, PlatformRestrictedError
-from archec.fileset.status import Status
+from archec.fileset.status import FilesetPlatformScopeError, PlatformRestrictedError, Status
 from archec.fileset.strategies import FilesetIngestStrategy
 from archec.fileset.strategy import choose_strategy, chose_strategy
 

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 from archec.config import FetchConfig
 from archec.config.platforms import rate_of
 from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question, host_of
-from archec.fileset.problems import PlatformHttpError, PlatformRestrictedError
-from archec.fileset.status import Status
+from archec.fileset.status import PlatformHttpError, PlatformRestrictedError, Status
 from archec.web.door import EXPECTED, Client, Response, TooLarge, content, fault_of
 from archec.web.headers import raw_headers, wait_asked
 from archec.web.outcome import Outcome

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from archec.archive.opening import Archive
 from archec.catalogue.model import Obi
 from archec.errors import CorruptArchive, NotHeld
+from archec.fileset.finding import identifier_of
 from archec.fileset.lookup import key_of
 from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
-from archec.fileset.resolve import identifier_of
 from archec.ids import archive_of
 from archec.store.reader import Reader
 from archec.tist import MAX_TIST

@@ -15,8 +15,7 @@ from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.asking import Asker
 from archec.fileset.checksums import Checksums, mismatch
 from archec.fileset.platforms.base import FilesetPlatformHelper, public_url
-from archec.fileset.problems import PlatformHttpError
-from archec.fileset.status import Status
+from archec.fileset.status import PlatformHttpError, Status
 from archec.store.writer import Temp, Writer
 from archec.text.sniff import sniff
 from archec.web.door import Response

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from archec.fileset.problems import PlatformError
+from archec.fileset.status import PlatformError
 
 _LONGEST = 100_000
 """Characters of a text; a longer one is no name, URL or title."""

@@ -1,12 +1,16 @@
-"""Finding: from what was asked for to a platform, and to what it says."""
+"""Finding: from what was asked for (a DOI or handle is resolved by its registry) to a platform, and to what it says."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
 from msgspec.structs import replace
 
+from archec.errors import BadName
 from archec.fileset.checksums import Checksums
 from archec.fileset.fields import clean
 from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
@@ -14,19 +18,25 @@ from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
     PlatformAnswer,
     Question,
+    host_of,
     item_name,
     manifest_file,
     public_url,
 )
-from archec.fileset.problems import (
+from archec.fileset.status import (
+    BadRequest,
     FilesetProblem,
     NoPlatformMatch,
+    PlatformError,
+    PlatformNotFound,
 )
-from archec.fileset.resolve import identifier_of, known_url, resolved
 from archec.fileset.work import Found, Work
+from archec.ids import FilesetId, is_fileset, is_url, parse_fileset
 from archec.text.sniff import bare_type
 
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
+_DOI = re.compile(r"(?:doi:\s*|https?://(?:dx\.|www\.)?doi\.org/)?(10\.[0-9]{4,9}/\S+)", re.I)
+_HANDLE = re.compile(r"(?:hdl:\s*|https?://hdl\.handle\.net/)([0-9][0-9.]*/\S+)", re.I)
 
 
 async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
@@ -111,3 +121,78 @@ def _direct(work: Work, found: Found) -> FilesetPlatformItem:
         archiveorg_item_name=item_name(domain, name),
         web_base_url=found.url,
     )
+
+
+def identifier_of(text: str, resolver: str = "") -> str | None:
+    """The DOI or handle in what was asked for; None where it is a URL of something else. ``resolver`` is the base of
+    the configured one, whose URLs count like those of doi.org."""
+    plain = text.strip()
+    own = resolver.rstrip("/")
+    if own and plain.startswith(own + "/"):
+        plain = plain[len(own) + 1 :]
+    for pattern in (_DOI, _HANDLE):
+        found = pattern.fullmatch(plain)
+        if found is not None:
+            name = unquote(found[1]).rstrip("/")
+            return name.partition("?")[0] if plain.lower().startswith("http") else name
+    return None
+
+
+def resolved(identifier: str, resolver: str) -> Generator[Question, PlatformAnswer, str]:
+    """The URL that a DOI or a handle stands for. Raises PlatformNotFound for one that is not registered."""
+    url = f"{resolver.rstrip('/')}/api/handles/{quote(identifier, safe='/.-_~:;()')}"
+    answer = yield Question(f"{url}?type=URL", secret=False)
+    if answer.status == 404:
+        raise PlatformNotFound(f"{identifier} is not registered")
+    body = answer.json()
+    for value in body["values"].items():
+        if value["type"].text_or_none() == "URL":
+            found = value["data"]["value"].text().strip()
+            if not is_url(found) or not host_of(found):
+                raise PlatformError(f"{value['data']['value'].shown}: {found[:200]!r} is no URL")
+            return found
+    raise PlatformNotFound(f"{identifier} has no URL")
+
+
+def url_of(fileset: str) -> str:
+    """The URL of a data set with the id of a fileset. Raises BadRequest for platforms whose URLs do not follow."""
+    try:
+        found = parse_fileset(fileset)
+    except BadName as error:
+        raise BadRequest(error.message) from error
+    path = _path(found)
+    if path is None:
+        raise BadRequest(f"{fileset[:200]}: ask for a data set of {found.platform} by its URL")
+    scheme = "http" if re.match(r"(?:127\.|localhost)", found.domain) else "https"
+    return f"{scheme}://{found.domain}{path}"
+
+
+def _path(of: FilesetId) -> str | None:
+    version, work = of.version, quote(of.work, safe=":/")
+    if of.platform in ("zenodo", "inveniordm", "b2share"):
+        return f"/records/{quote(version or of.work)}"
+    if of.platform in ("figshare", "4tu"):
+        return f"/articles/{work}" + (f"/{quote(version)}" if version else "")
+    if of.platform == "dataverse":
+        return f"/dataset.xhtml?persistentId={work}" + (f"&version={quote(version)}" if version else "")
+    if of.platform == "archiveorg":
+        return f"/details/{work}"
+    if of.platform == "osf":
+        return f"/{work}/"
+    if of.platform == "dryad":
+        return f"/dataset/{work}"
+    if of.platform == "mendeley":
+        return f"/datasets/{work}" + (f"/{quote(version)}" if version else "")
+    if of.platform == "openicpsr":
+        return f"/openicpsr/project/{work}/version/{quote(version or 'V1')}/view"
+    if of.platform == "hal":
+        return f"/{work}" + (f"v{quote(version)}" if version else "")
+    return f"/{work.lstrip('/')}" if of.platform == "generic" else None
+
+
+def known_url(text: str) -> str | None:
+    """The URL in what was asked for, None where it is none."""
+    plain = text.strip()
+    if is_fileset(plain):
+        return url_of(plain)
+    return plain if is_url(plain) and urlsplit(plain).hostname else None

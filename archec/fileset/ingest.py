@@ -13,14 +13,14 @@ from archec.fileset.lookup import is_whole, read_manifest
 from archec.fileset.manifest import prepared
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.platforms.base import public_url
-from archec.fileset.problems import (
+from archec.fileset.result import IngestResult
+from archec.fileset.status import (
     EmptyManifest,
     FilesetProblem,
     NoPlatformMatch,
     PlatformGone,
+    Status,
 )
-from archec.fileset.result import IngestResult
-from archec.fileset.status import Status
 from archec.fileset.strategies import fileset_of, helper_for, without_signatures
 from archec.fileset.strategy import choose_strategy, too_much
 from archec.fileset.summary import finish

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from archec.config import FetchConfig, FilesetConfig
 from archec.fileset.fields import clean, parse
 from archec.fileset.model import FilesetPlatformItem
-from archec.fileset.problems import PlatformError, UploadFailed
+from archec.fileset.status import PlatformError, UploadFailed
 from archec.web.door import EXPECTED, Client, content, fault_of, named
 from archec.web.headers import raw_headers, wait_asked
 

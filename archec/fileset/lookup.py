@@ -13,9 +13,9 @@ from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.checksums import Checksums, mismatch
+from archec.fileset.finding import identifier_of
 from archec.fileset.interior import open_member
 from archec.fileset.manifest import Manifest, decode
-from archec.fileset.resolve import identifier_of
 from archec.fileset.status import Status
 from archec.ids import is_fileset, normalise_url, parse_fileset
 from archec.store.reader import open_obi

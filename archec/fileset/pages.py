@@ -9,7 +9,7 @@ from lxml import etree, html
 
 from archec.fileset import fields
 from archec.fileset.fields import Field
-from archec.fileset.problems import PlatformError
+from archec.fileset.status import PlatformError
 
 _LONGEST = 100_000
 """Characters of a meta element's content."""

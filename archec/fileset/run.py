@@ -30,9 +30,8 @@ from archec.fileset.items import Items, keys_of
 from archec.fileset.keeping import Body
 from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
-from archec.fileset.problems import FilesetProblem, PlatformHttpError
 from archec.fileset.result import IngestResult
-from archec.fileset.status import Status
+from archec.fileset.status import FilesetProblem, PlatformHttpError, Status
 from archec.fileset.strategy import StrategyPolicy
 from archec.fileset.summary import failure, file_result
 from archec.fileset.work import IngestOptions, Work

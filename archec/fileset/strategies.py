@@ -17,8 +17,7 @@ from archec.fileset.lookup import is_whole, open_file, read_manifest
 from archec.fileset.manifest import overall, same_files, with_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file, public_url
-from archec.fileset.problems import PlatformRestrictedError, UploadFailed
-from archec.fileset.status import Status
+from archec.fileset.status import PlatformRestrictedError, Status, UploadFailed
 from archec.fileset.strategy import StrategyPolicy
 from archec.fileset.work import Work
 from archec.ids import FilesetId

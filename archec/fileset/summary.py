@@ -18,9 +18,8 @@ from archec.fileset.keeping import Body, file_item, manifest_of, unkept_items
 from archec.fileset.model import IngestRequest
 from archec.fileset.pages import meta_of
 from archec.fileset.platforms.base import PlatformAnswer, public_body, public_text, public_url
-from archec.fileset.problems import FilesetProblem
 from archec.fileset.result import FilesetBundle, FilesetFile, IngestResult
-from archec.fileset.status import Status
+from archec.fileset.status import FilesetProblem, Status
 from archec.fileset.work import Found, Work
 from archec.ids import FilesetId, normalise_url
 from archec.text.sniff import sniff

@@ -1,26 +1,41 @@
-"""Decisions of the operator: runs that read no data set and visit no file, but change what the archive concludes."""
+"""Decisions of the operator: runs that read no data set and visit no file, but change what the archive concludes.
+
+Losses that were held back are let through; a data set that turned out wrong, or a run's visits to files, are retracted
+and restored. Nothing is removed: claims and bytes stay, and the conclusions follow from the other data sets and visits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer
+from archec.archive.conclusions import evidence_of, judge_again
+from archec.archive.evidence import ids_in
 from archec.archive.follow import catch_up, last_run
+from archec.archive.judging import judged
 from archec.archive.opening import Archive
 from archec.archive.report import Report
+from archec.archive.retracting import Withdrawn, conclude_without
 from archec.archive.runs import close_interrupted_run, totals
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import DataSet, HeldBack
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import Record, RunEnd, RunStart
+from archec.catalogue.records import LossesHeldBack, Record, Retraction, RunEnd, RunStart, SetAdded
 from archec.config import Config
-from archec.gather.received import sweep
+from archec.errors import NotHeld, UsageError
+from archec.gather.bodies import sweep
+from archec.gather.losses import held_back_record, loss_of
+from archec.ids import archive_of
 from archec.store.journal_writer import JournalWriter, tidy
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
 from archec.store.writer import Writer
-from archec.tist import stamp
+from archec.tist import iso, stamp
+
+_SHORTEST = 8
 
 
 class Decision(NamedTuple):
@@ -72,3 +87,175 @@ def deciding(archive: Archive, kind: str, options: Mapping[str, Any]) -> Iterato
         committer.add(CommitItem(RunEnd(run, report.state, report.as_value())))
         committer.commit()
         journal.finish()
+
+
+class HeldLoss(NamedTuple):
+    """A loss that is held back: by which data set's run, in which group, of which obi."""
+
+    run: int
+    group: str
+    id: str
+
+
+class Accepted(NamedTuple):
+    """What a decision came to: its run, how many losses were let through, and the obis that are back instead."""
+
+    run: int
+    accepted: int
+    back: list[str]
+
+
+def held_losses(catalogue: Catalogue, held_back: HeldBack) -> Iterator[HeldLoss]:
+    """The losses of a record, by group and id, as they were journalled."""
+    for name, group in held_back.groups.items():
+        for obi in ids_in(catalogue.keyed(group.ids) or b""):
+            yield HeldLoss(held_back.run, name, obi)
+
+
+def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
+    """Lets losses through: all that ``run`` (for templates: the one that read their data set) holds back, or those of
+    the archives, archives' directories, hosts and ids in ``wanted``.
+
+    Those that a later data set or visit has shown to be back stay as they are. Raises :class:`NotHeld` where there are
+    none.
+    """
+    with locked(config, "losses") as archive:
+        catalogue = archive.catalogue
+        files = next((item for item in catalogue.held_back() if (item.run, item.kind) == (run, "fobi")), None)
+        chosen = [loss for loss in held_losses(catalogue, files) if _wanted(loss, wanted)] if files is not None else []
+        if files is not None and chosen:
+            return _accept_files(archive, files, chosen, wanted)
+        run = find(catalogue, catalogue.data_sets(), str(run)).run
+        found = [item for item in catalogue.held_back() if (item.run, item.kind) == (run, "tobi") and item.groups]
+        losses = list(held_losses(catalogue, found[0])) if found else []
+        chosen = [loss for loss in losses if _wanted(loss, wanted)]
+        if not chosen:
+            raise NotHeld(f"run {run} ({iso(run)}) holds no such losses back", hint="'archec losses' lists them")
+        back = set(_back(catalogue, run, [loss.id for loss in chosen]))
+        accepted = {loss.id for loss in chosen} - back
+        record, lists = held_back_record(run, ((loss.group, loss.id) for loss in losses if loss.id not in accepted))
+        with deciding(archive, "losses", {"data_set": run, "accept": sorted(wanted)}) as decision:
+            for item in lists:
+                decision.committer.add(CommitItem(SetAdded.of(item)))
+            decision.journal(LossesHeldBack(record))
+            evidence, report = evidence_of(catalogue), decision.report
+            report.tobis["lost"] = judge_again(catalogue, sorted(accepted), evidence, report.run, decision.committer)
+    return Accepted(report.run, len(accepted), sorted(back))
+
+
+def _accept_files(archive: Archive, held_back: HeldBack, chosen: list[HeldLoss], wanted: Collection[str]) -> Accepted:
+    """Lets losses of files through. The last visit must still say that they are gone."""
+    catalogue, accepted = archive.catalogue, {loss.id for loss in chosen}
+    left = ((loss.group, loss.id) for loss in held_losses(catalogue, held_back) if loss.id not in accepted)
+    record, lists = held_back_record(held_back.run, left, "fobi")
+    back: list[str] = []
+    with deciding(archive, "losses", {"run": held_back.run, "accept": sorted(wanted)}) as decision:
+        for ids in lists:
+            decision.committer.add(CommitItem(SetAdded.of(ids)))
+        for fobi in catalogue.obis("fobi", accepted).values():
+            loss = loss_of(archive.config, fobi, decision.report.run)
+            if loss is None:
+                back.append(fobi.id)
+            else:
+                decision.committer.add(CommitItem(loss))
+                decision.report.visited(loss)
+        decision.committer.add(CommitItem(LossesHeldBack(record)))
+    return Accepted(decision.report.run, len(accepted) - len(back), sorted(back))
+
+
+def _wanted(loss: HeldLoss, wanted: Collection[str]) -> bool:
+    return not wanted or bool({loss.group, archive_of(loss.id), loss.id}.intersection(wanted))
+
+
+def _back(catalogue: Catalogue, run: int, ids: Collection[str]) -> Iterator[str]:
+    """Those that would be held all the same, as a later data set shows them."""
+    evidence = evidence_of(catalogue)
+    data_set = next((item for item in evidence.data_sets if item.run == run), None)
+    if data_set is None:
+        return
+    evidence = evidence.with_data_set(data_set, (), None)
+    for obi in catalogue.obis("tobi", ids).values():
+        if judged(obi.id, obi.claims, evidence).last.state is not None:
+            yield obi.id
+
+
+"""Digits of a sha256 that name a data set."""
+
+
+class Retracted(NamedTuple):
+    """What a retraction came to: its run, the data set, and how many tobis have another history now."""
+
+    run: int
+    data_set: DataSet
+    changed: int
+
+
+def retract(config: Config, wanted: str, reason: str, *, undo: bool = False) -> Retracted:
+    """Makes a data set not count, or count again.
+
+    ``wanted`` is the run that read it, or the sha256 of its file or the beginning of it. Raises :class:`NotHeld` where
+    there is no such data set, :class:`UsageError` where there are several, or where nothing would change.
+    """
+    with locked(config, "retract") as archive:
+        catalogue = archive.catalogue
+        known = catalogue.data_sets()
+        data_set = find(catalogue, known, wanted)
+        if bool(data_set.retracted) != undo:
+            said = f"is retracted: {data_set.retracted}" if data_set.retracted else "is not retracted"
+            raise UsageError(f"the data set {data_set.name} of {iso(data_set.tist)} (run {data_set.run}) {said}")
+        options = {"data_set": data_set.run, "reason": reason, "undo": undo}
+        with deciding(archive, "retract", options) as decision:
+            report = decision.report
+            report.data_set, report.source = data_set.tist, data_set.name
+            decision.journal(*(Retraction(item.run, reason, undo) for item in _same(known, data_set)))
+            changed = judge_again(catalogue, None, evidence_of(catalogue), report.run, decision.committer)
+            report.message = f"{changed:,} templates have another history"
+    return Retracted(report.run, data_set, changed)
+
+
+def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False) -> tuple[int, Withdrawn]:
+    """Makes the visits of a gathering not count, or count again: the run that does so, and what it came to.
+
+    Raises :class:`NotHeld` where there is no such gathering, :class:`UsageError` where nothing would change.
+    """
+    with locked(config, "retract") as archive:
+        found = next(iter(archive.catalogue.newest_runs(run + 1, 1)), None)
+        if found is None or found.tist != run or found.kind != "gather":
+            raise NotHeld(f"{run}: no run that visits files", hint="'archec runs' lists them")
+        if bool(found.retracted) != undo:
+            said = f"are retracted: {found.retracted}" if found.retracted else "are not retracted"
+            raise UsageError(f"the visits of run {run} ({iso(run)}) {said}")
+        with deciding(archive, "retract", {"visits": run, "reason": reason, "undo": undo}) as decision:
+            decision.journal(Retraction(run, reason, undo, visits=True))
+            report = decision.report
+            done = conclude_without(archive, run, report.run, decision.committer)
+            report.message = f"{done.changed:,} files have another history; {done.due:,} are due"
+    return report.run, done
+
+
+def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:
+    """The data set that a run read, or with this sha256."""
+    found = [item for item in known if str(item.run) == wanted]
+    if not found and wanted.isdigit():
+        run = next(iter(catalogue.newest_runs(int(wanted) + 1, 1)), None)
+        if run is not None and run.tist == int(wanted):
+            found = [item for item in known if item.tist == run.data_set and _name_of(run.source) == item.name]
+    if not found and len(wanted) >= _SHORTEST:
+        found = [item for item in known if item.sha256.startswith(wanted.lower())]
+    if not found:
+        raise NotHeld(f"{wanted}: no run that read a data set, and no sha256 of one", hint="'archec runs' lists them")
+    if len({(item.tist, item.sha256) for item in found}) > 1:
+        runs = ", ".join(f"{item.run} (of {iso(item.tist)})" for item in found)
+        raise UsageError(f"{wanted}: there are several such data sets", hint=f"give the run of one of them: {runs}")
+    return found[0]
+
+
+def _name_of(source: str) -> str:
+    return source.rpartition("/")[2]
+
+
+def _same(known: list[DataSet], data_set: DataSet) -> list[DataSet]:
+    """The data set, and what is known of the same file at the same date in part only."""
+    if not data_set.sha256:
+        return [data_set]
+    return [item for item in known if (item.tist, item.sha256) == (data_set.tist, data_set.sha256)]

@@ -18,11 +18,10 @@ from archec.archive.report import Report
 from archec.catalogue.model import HostState, Obi, Version
 from archec.catalogue.records import HostNoted, ObiChange
 from archec.errors import ArchecError, BadName
-from archec.gather.backoff import HostTable, is_silent
-from archec.gather.bodies import MANY, Bodies, SharedBodies, declared, tags_of
-from archec.gather.file_losses import is_lost
+from archec.gather.bodies import MANY, Bodies, Received, SharedBodies, declared, tags_of
+from archec.gather.losses import is_lost
 from archec.gather.plan import Feeder
-from archec.gather.received import Received
+from archec.gather.schedule import HostTable, is_silent
 from archec.gather.underway import Active, UnderWay, VisitLog
 from archec.gather.visits import Effect, RunTime, VisitResult, contradicts, doubtful, visit_for
 from archec.ids import normalise_url

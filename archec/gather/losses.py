@@ -1,17 +1,33 @@
-"""Losses of templates: when those of an archive are held back, and the record of it (design, section 4)."""
+"""Losses: when those of an archive's templates, or of a host's files, are held back, and the record of it (design,
+sections 4 and 5).
+
+What a run's visits confirm is kept until its end, when it is known how many files a host would lose. Where too many of
+them are gone at once it is rather the host that has changed, and their losses are held back.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
 
+from archec.archive.commit import CommitItem, Commits
 from archec.archive.evidence import id_list
-from archec.catalogue.model import HeldBack, HeldGroup, KeyedSet, Kind
+from archec.archive.opening import Archive
+from archec.archive.report import Report
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import HeldBack, HeldGroup, KeyedSet, Kind, Note, Obi, Visit
+from archec.catalogue.records import LossesHeldBack, ObiChange, SetAdded
 from archec.config import Config
+from archec.errors import StorageFailed
 from archec.gather.merging import Held
 from archec.gather.spool import Loss
+from archec.ids import host_of
 
 _LEAST_HELD, _HALF = 3, 0.5
+_PERIOD = 30 * 86400
+_BATCH = 500
 
 
 def is_held_back(config: Config, losses: int, held: int) -> bool:
@@ -66,3 +82,86 @@ def held_back_record(
     lists = {group: id_list(ids) for group, ids in sorted(by_group.items())}
     groups = {group: HeldGroup(len(by_group[group]), one.key) for group, one in lists.items()}
     return HeldBack(run, kind, groups), list(lists.values())
+
+
+"""Seconds for which a visit that found a file gone speaks against its host."""
+
+
+def is_lost(config: Config, visit: Visit) -> bool:
+    """Whether this visit confirms a loss: gone in ``lost_confirmations`` visits, the first and the
+    last of them at least ``lost_grace`` apart."""
+    return (
+        visit.outcome == "gone"
+        and visit.gone >= config.lost_confirmations
+        and visit.when - visit.gone_when >= config.lost_grace
+    )
+
+
+def loss_of(config: Config, fobi: Obi, run: int) -> ObiChange | None:
+    """The loss that the last visit to a fobi confirms, if it does, as ``run`` notes it."""
+    visit = fobi.visit
+    if visit is None or not fobi.history.held or not is_lost(config, visit):
+        return None
+    why = f"HTTP status {visit.status}" if visit.status else visit.message[:200] or "gone"
+    note = Note(run, "lost", reason=why, status=visit.status, target=visit.target)
+    return ObiChange("fobi", fobi.id, put={visit.gone_since: None}, notes={visit.gone_since: note})
+
+
+class GoneFiles:
+    """The list, in the scratch space of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "gone"
+        self._hosts: Counter[str] = Counter()
+        try:
+            self._file = self._path.open("w+", encoding="utf-8")
+        except OSError as error:
+            raise StorageFailed(f"{self._path}: {error.strerror}") from error
+
+    def add(self, url: str) -> None:
+        """A visit has confirmed that this file is lost."""
+        self._hosts[host_of(url)] += 1
+        self._file.write(f"{url}\n")
+
+    def close(self) -> None:
+        """Closes the file, which goes with the scratch space."""
+        self._file.close()
+
+    def conclude(
+        self, archive: Archive, committer: Commits, report: Report, *, when: int, accepted: Collection[str]
+    ) -> None:
+        """Commits the losses of hosts that do not lose too much, or whose losses are ``accepted`` (``all``: any), and
+        reports and journals the others, in place of what earlier runs held back of these hosts. ``when``: the time of
+        the visits, by the clock."""
+        for host, count in sorted(self._hosts.items()):
+            held, gone = archive.catalogue.gone_files(host, when - _PERIOD)
+            if is_held_back(archive.config, gone, held) and not {host, "all"} & set(accepted):
+                report.held_back[host] = count
+        urls = self._listed(lambda host: host not in report.held_back)
+        while batch := list(islice(urls, _BATCH)):
+            for fobi in archive.catalogue.obis("fobi", batch).values():
+                loss = loss_of(archive.config, fobi, report.run)
+                if loss is not None:
+                    committer.add(CommitItem(loss))
+                    report.visited(loss)
+        self._hold_back(archive.catalogue, committer, report)
+        committer.commit()
+
+    def _hold_back(self, catalogue: Catalogue, committer: Commits, report: Report) -> None:
+        for earlier in catalogue.held_back():
+            left = {host: group for host, group in earlier.groups.items() if host not in self._hosts}
+            if earlier.kind == "fobi" and left != earlier.groups:
+                committer.add(CommitItem(LossesHeldBack(HeldBack(earlier.run, "fobi", left))))
+        urls = self._listed(lambda host: host in report.held_back)
+        record, lists = held_back_record(report.run, ((host_of(url), url) for url in urls), "fobi")
+        if record.groups:
+            for ids in lists:
+                committer.add(CommitItem(SetAdded.of(ids)))
+            committer.add(CommitItem(LossesHeldBack(record)))
+
+    def _listed(self, wanted: Callable[[str], bool]) -> Iterator[str]:
+        self._file.seek(0)
+        for line in self._file:
+            url = line.rstrip("\n")
+            if wanted(host_of(url)):
+                yield url

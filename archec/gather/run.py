@@ -15,18 +15,17 @@ from archec.archive.commit import CommitItem, Committer, DryCommitter
 from archec.archive.follow import LastRun, catch_up, last_run, refuse_past
 from archec.archive.opening import Archive
 from archec.archive.report import Report
-from archec.archive.runs import close_interrupted_run, recounted, totals
-from archec.archive.unbegun import beginning
+from archec.archive.runs import beginning, close_interrupted_run, recounted, totals
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, UsageError, gravest
+from archec.gather.bodies import received, sweep
 from archec.gather.clock import check_clock, read_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
 from archec.gather.options import Options
 from archec.gather.phases import Phases
 from archec.gather.plan import due_files
-from archec.gather.received import received, sweep
 from archec.gather.remembered import DirectoryMemory, memory_to_read, open_memory
 from archec.gather.spool import Spool
 from archec.gather.visits import RunTime, run_time
@@ -65,7 +64,7 @@ def _ignore(report: Report) -> None:
 def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ignore) -> Report:
     """One run. Raises an ArchecError where it had to stop; what was committed is kept and the run
     can be resumed. ``begun`` gets the report as soon as there is a run; it is filled as the run goes on. Of a run that
-    fails before that, :func:`archec.archive.unbegun.unbegun` tells."""
+    fails before that, :func:`archec.archive.runs.unbegun` tells."""
     with beginning(config) as begins:
 
         def with_report(report: Report) -> None:

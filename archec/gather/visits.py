@@ -85,7 +85,7 @@ class Effect(NamedTuple):
 
 def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unnamed: bool = False) -> Effect:
     """What a visit does to a fobi: its outcome, its incidence if it is one, when it is due again. ``unnamed``: no
-    template names it any more. A loss is not among the incidences: :func:`archec.gather.file_losses.loss_of`."""
+    template names it any more. A loss is not among the incidences: :func:`archec.gather.losses.loss_of`."""
     state = fobi.history.at(at.run)
     before = fobi.visit
     first = Visit(

@@ -18,8 +18,8 @@ from xxhash import xxh3_64_intdigest
 
 from archec.archive.conclusions import evidence_of
 from archec.archive.evidence import Evidence
+from archec.archive.judging import last_seen
 from archec.archive.opening import Archive
-from archec.archive.telling import last_seen
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi, Position
 from archec.errors import ArchecError, CatalogueGone

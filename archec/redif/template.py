@@ -1,12 +1,15 @@
-"""Parsing a template: its type, fields, clusters and refipos."""
+"""Parsing a template: its type, fields, clusters and refipos; and what of its text counts, so that a version is a
+change or merely cosmetic (design, section 4).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise, repeat
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from archec.errors import BadName
 from archec.ids import is_url, normalise_url
@@ -31,6 +34,9 @@ _USUAL = 100
 """Maximum length of a ``Template-Type:`` whose meaning is cached, in characters."""
 _name = itemgetter(0)
 _new = tuple.__new__  # what the constructor of a NamedTuple calls, in half the time
+_UNTIDY = (b" \n", b"\t\n", b"\n\n", b"\n#", b"\r", b"\x0b\n", b"\x0c\n")
+_FILE_URL = re.compile(rb"(?:[A-Za-z0-9#-]*-)?file-url[ \t]*:", re.I)
+_FIELD_LINE = re.compile(rb"([A-Za-z][A-Za-z0-9#-]*)[ \t]*:(?!//)")
 
 
 class Template(NamedTuple):
@@ -254,3 +260,36 @@ def _cluster_json(cluster: Cluster) -> dict[str, object]:
         "fields": [{"name": name, "value": value} for name, value in cluster.rows],
         "clusters": [_cluster_json(inner) for inner in cluster.clusters],
     }
+
+
+def canonical_text(text: bytes) -> bytes:
+    """The text behind the text checksum of a tobi: without trailing blanks, blank lines and comments.
+
+    All lines end in LF, whatever the line ends of ``text``. Idempotent.
+    """
+    if text.endswith(b"\n") and text[:1] not in b"#\n" and not any(sign in text for sign in _UNTIDY):
+        return text
+    lines = [line.rstrip() for line in text.splitlines()]
+    return b"".join([line + b"\n" for line in lines if line and line[0] != 35])  # 35 is #
+
+
+def difference(before: bytes, after: bytes) -> Literal["cosmetic", "file-url", "changed"]:
+    """How one text differs from the other: not in its canonical text, only in the values of File-URLs, or otherwise."""
+    one, other = canonical_text(before), canonical_text(after)
+    if one == other:
+        return "cosmetic"
+    return "file-url" if _without_urls(one) == _without_urls(other) else "changed"
+
+
+def _without_urls(text: bytes) -> bytes:
+    kept: list[bytes] = []
+    inside = False
+    for line in text.splitlines():
+        match = _FILE_URL.match(line)
+        if match is not None:
+            kept.append(match[0].lower())
+            inside = True
+        elif not inside or _FIELD_LINE.match(line):
+            kept.append(line)
+            inside = False
+    return b"\n".join(kept)

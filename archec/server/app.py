@@ -117,3 +117,33 @@ def _parts(names: Sequence[str]) -> Callable[[str], str]:
         return first if first in known else "other"
 
     return part_of
+
+
+class AbsentCapability:
+    """See the module's docstring, and :class:`archec.server.app.Capability`."""
+
+    page = ""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name, self._reason = name, reason
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Its path, and all below it."""
+        methods = ["GET", "POST"]
+        return [Route(f"/{self.name}", self._serve, methods=methods), Route(f"/{self.name}/{{rest:path}}", self._serve)]
+
+    async def _serve(self, request: Request) -> Response:
+        return PlainTextResponse(f"{self._reason}\n", 503, {"Retry-After": "3600"})
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Nothing is done."""
+        yield
+
+    def healthy(self) -> str:
+        """It is as it should be."""
+        return ""
+
+    def metrics(self) -> Iterable[Metric]:
+        """None."""
+        return ()

@@ -13,7 +13,7 @@ import pytest
 from gather_support import Member, archec_cli, archec_inline, make, tarball, template
 
 from archec.config import Config
-from archec.gather.several import OverallMeter
+from archec.gather.dataset import OverallMeter
 from archec.progress import Silent
 
 DAYS = ("2001-01-01", "2001-01-02", "2001-01-03")

@@ -26,7 +26,7 @@ from archec.fileset.platforms.openicpsr import OpenIcpsrHelper
 from archec.fileset.platforms.osf import OsfHelper
 from archec.fileset.platforms.registry import Registry
 from archec.fileset.platforms.zenodo import InvenioHelper, ZenodoHelper
-from archec.fileset.problems import (
+from archec.fileset.status import (
     EmptyManifest,
     FilesetPlatformScopeError,
     FilesetProblem,

@@ -16,12 +16,11 @@ from archec.catalogue.model import FilesetManifestFile
 from archec.errors import BadName
 from archec.fileset import result as results
 from archec.fileset.checksums import Checksums, checksums, mismatch
+from archec.fileset.finding import identifier_of, url_of
 from archec.fileset.manifest import Manifest, decode, encode, overall, parts, prepared, same_files
 from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.paths import safe_paths, unsafe
-from archec.fileset.problems import BadRequest
-from archec.fileset.resolve import identifier_of, url_of
-from archec.fileset.status import ADVICE, Status
+from archec.fileset.status import ADVICE, BadRequest, Status
 from archec.fileset.strategy import StrategyPolicy, choose_strategy, chose_strategy, too_much
 from archec.ids import FilesetId, parse_fileset
 

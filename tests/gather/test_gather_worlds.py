@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
-from archec.redif.difference import canonical_text
+from archec.redif.template import canonical_text
 from archec.store.layout import open_layout
 from archec.store.reader import open_obi
 

@@ -16,13 +16,13 @@ from archec.fileset.platforms.base import (
     manifest_file,
     quoted,
 )
-from archec.fileset.problems import (
+from archec.fileset.status import (
     FilesetPlatformScopeError,
     PlatformError,
     PlatformNotFound,
     PlatformRestrictedError,
+    Status,
 )
-from archec.fileset.status import Status
 
 _OWN = re.compile(
     r"_meta\.sqlite$|_archive\.torrent$|^__ia_thumb\.jpg$|_itemimage\.jpg$|_meta\.xml$|_thumb\.png$|_files\.xml$|_reviews\.xml$"

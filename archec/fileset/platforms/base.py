@@ -18,7 +18,7 @@ from archec.fileset import fields
 from archec.fileset.checksums import Checksums
 from archec.fileset.fields import Field, clean
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
-from archec.fileset.problems import (
+from archec.fileset.status import (
     PlatformError,
     PlatformGone,
     PlatformHttpError,

@@ -26,14 +26,14 @@ from archec.fileset.platforms.base import (
     query_of,
     quoted,
 )
-from archec.fileset.problems import (
+from archec.fileset.status import (
     FilesetPlatformScopeError,
     PlatformError,
     PlatformGone,
     PlatformNotFound,
     PlatformRestrictedError,
+    Status,
 )
-from archec.fileset.status import Status
 
 _PID = re.compile(r"(?:doi|hdl|perma1?|ark):.+", re.I)
 _COLLECTION = re.compile(r"/dataverse/([^/]+)/?$")

@@ -19,7 +19,7 @@ from archec.fileset.platforms.base import (
     quoted,
     same_origin,
 )
-from archec.fileset.problems import (
+from archec.fileset.status import (
     FilesetPlatformScopeError,
     PlatformError,
     PlatformNotFound,

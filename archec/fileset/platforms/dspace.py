@@ -21,7 +21,7 @@ from archec.fileset.platforms.base import (
     quoted,
     same_origin,
 )
-from archec.fileset.problems import FilesetPlatformScopeError, PlatformError, PlatformNotFound
+from archec.fileset.status import FilesetPlatformScopeError, PlatformError, PlatformNotFound
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _ITEM = re.compile(rf"/(?:items|entities/[a-z]+)/({_UUID})")

@@ -20,14 +20,14 @@ from archec.fileset.platforms.base import (
     path_of,
     quoted,
 )
-from archec.fileset.problems import (
+from archec.fileset.status import (
     EmptyManifest,
     FilesetPlatformScopeError,
     PlatformError,
     PlatformNotFound,
     PlatformRestrictedError,
+    Status,
 )
-from archec.fileset.status import Status
 
 _NUMBER = r"[0-9]{3,}"
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"

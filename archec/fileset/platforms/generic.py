@@ -27,7 +27,7 @@ from archec.fileset.platforms.base import (
     manifest_file,
     public_url,
 )
-from archec.fileset.problems import NoPlatformMatch, PlatformError
+from archec.fileset.status import NoPlatformMatch, PlatformError
 from archec.units import parse_size
 
 _LINK = re.compile(r'<([^>]*)>((?:\s*;\s*[a-zA-Z*-]+\s*(?:=\s*(?:"[^"]*"|[^",;\s]+))?)*)\s*(?:,|$)')

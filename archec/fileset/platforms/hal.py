@@ -15,7 +15,7 @@ from archec.fileset.platforms.base import (
     item_name,
     manifest_file,
 )
-from archec.fileset.problems import FilesetPlatformScopeError, PlatformNotFound
+from archec.fileset.status import FilesetPlatformScopeError, PlatformNotFound
 
 
 class HalHelper(FilesetPlatformHelper):

@@ -16,7 +16,7 @@ from archec.fileset.platforms.base import (
     item_name,
     manifest_file,
 )
-from archec.fileset.problems import FilesetPlatformScopeError
+from archec.fileset.status import FilesetPlatformScopeError
 
 _DEEPEST = 100
 

@@ -18,7 +18,7 @@ from archec.fileset.platforms.base import (
     Questions,
     item_name,
 )
-from archec.fileset.problems import (
+from archec.fileset.status import (
     FilesetPlatformScopeError,
     PlatformError,
     PlatformNotFound,

@@ -21,7 +21,7 @@ from archec.fileset.platforms.base import (
     path_of,
     same_origin,
 )
-from archec.fileset.problems import (
+from archec.fileset.status import (
     FilesetPlatformScopeError,
     PlatformError,
     PlatformGone,

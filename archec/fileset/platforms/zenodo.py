@@ -26,7 +26,7 @@ from archec.fileset.platforms.base import (
     quoted,
     same_origin,
 )
-from archec.fileset.problems import (
+from archec.fileset.status import (
     EmptyManifest,
     FilesetPlatformScopeError,
     PlatformError,
