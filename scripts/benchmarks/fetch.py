@@ -3,7 +3,8 @@
 Many small files, then some large ones. archec's time is that of the whole process of `archec gather` (reading the
 data set again, planning, fetching, hashing, syncing, journal, catalogue, report) in an archive that knows the templates
 already; "files phase" is the time that its own report gives for the files. The others only write files. All run in
-turn in every round, each into a new folder, and must end with every file.
+turn in every round, each into a new folder, and must end with every file. Then the memory of archec for the small
+files, and for a tenth of them, in runs of their own.
 
 nginx, aria2c and wget are looked for on PATH. Scrapy lives in an environment of its own: name its Python
 with --scrapy (or ARCHEC_BENCH_SCRAPY). What is not there is left out.
@@ -25,10 +26,21 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.runner import BenchmarkError, Finished, Report, archec, environment, find, in_turn, run, version_of
+from benchmarks.runner import (
+    BenchmarkError,
+    Finished,
+    Measure,
+    Report,
+    archec,
+    environment,
+    find,
+    in_turn,
+    run,
+    version_of,
+)
 
 HOSTS = 20
-ARIA2C, SCRAPY, CPU = 2.0, 6.0, 0.45
+ARIA2C, SCRAPY, CPU, FLAT = 2.0, 6.0, 0.45, 0.8
 CONFIGURATION = """
 ReDIF_directory: RePEc
 fetch:
@@ -111,6 +123,7 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
         _side_by_side(arguments.rounds, folder, report, peers, small, "files/s", small.files)
         large = workload("large", arguments.large_files, arguments.large_size)
         _side_by_side(arguments.rounds, folder, report, peers, large, "MB/s", large.files * large.size / 1e6)
+        _memory(folder, report, small)
 
 
 def _peers(scrapy: Path | None, folder: Path, report: Report) -> dict[str, list[str | Path]]:
@@ -149,13 +162,8 @@ def _side_by_side(
     phases: list[float] = []
 
     def ours(number: int) -> Finished:
-        place = _place("archec", number)
-        write_papers(place, workload.urls)
-        archec(place, "gather", "--no-fetch", "--json")
-        done, value = archec(place, "gather", "--json")
-        if value["fobis"] != {"new": workload.files} or value["stored_bytes"] < workload.files * workload.size:
-            raise BenchmarkError(f"archec fetched {value['fobis']}, {value['stored_bytes']} bytes")
-        phases.append(amount / value["seconds"]["files"])
+        done, seconds = _gathered(_place("archec", number), workload)
+        phases.append(amount / seconds)
         return done
 
     def theirs(name: str) -> Callable[[int], Finished]:
@@ -187,6 +195,28 @@ def _side_by_side(
     if small:
         cpu = statistics.median(one.cpu for one in done["archec"]) / workload.files * 1000
         report.judge(f"{group}: archec, CPU a file", cpu, "ms", most=CPU)
+
+
+def _gathered(place: Path, workload: Workload, *, memory: bool = False) -> tuple[Finished, float]:
+    """A gather of the files into a new archive that knows their templates; and the seconds of its files phase."""
+    write_papers(place, workload.urls)
+    archec(place, "gather", "--no-fetch", "--json")
+    done, value = archec(place, "gather", "--json", memory=memory)
+    if value["fobis"] != {"new": workload.files} or value["stored_bytes"] < workload.files * workload.size:
+        raise BenchmarkError(f"archec fetched {value['fobis']}, {value['stored_bytes']} bytes")
+    return done, value["seconds"]["files"]
+
+
+def _memory(folder: Path, report: Report, workload: Workload) -> None:
+    """Runs of their own, as watching memory takes time."""
+    def peak(part: Workload) -> Measure:
+        place = folder / f"memory-{part.files}"
+        place.mkdir()
+        done, _ = _gathered(place, part, memory=True)
+        return report.add("memory", f"{part.files:,} files", "MB", [done.peak / 1e6])
+
+    few = peak(workload._replace(urls=workload.urls[: workload.files // 10]))
+    report.compare(few, peak(workload), "few / many files, MB", least=FLAT)
 
 
 def write_papers(folder: Path, urls: Sequence[str], series: int = 1) -> None:
