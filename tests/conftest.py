@@ -25,6 +25,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("archec")
 
 _PROXIES = {"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"}
+_ROOM = 4_000_000_000
 
 
 def pytest_configure() -> None:
@@ -46,8 +47,10 @@ def clean_environment() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def memory_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
-    """Makes fresh folders on a file system in memory where there is one: hundreds of small archives."""
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else str(tmp_path_factory.getbasetemp())
+    """Makes fresh folders on a file system in memory where there is one with room: hundreds of small archives."""
+    base = "/dev/shm"
+    if not os.access(base, os.W_OK) or shutil.disk_usage(base).free < _ROOM:
+        base = str(tmp_path_factory.getbasetemp())
     top = Path(tempfile.mkdtemp(prefix="archec-test-", dir=base))
     try:
         yield lambda: Path(tempfile.mkdtemp(dir=top))
@@ -83,13 +86,13 @@ def mongod_binary() -> Path:
 
 
 @pytest.fixture(scope="session")
-def mongodb_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def mongodb_server(request: pytest.FixtureRequest, memory_folder: Callable[[], Path]) -> Iterator[str]:
     """The URL of a server up to the database's name: ``$ARCHEC_TEST_MONGODB``, else one of our own."""
     given = os.environ.get("ARCHEC_TEST_MONGODB")
     if given:
         yield given
         return
-    mongod = Mongod(request.getfixturevalue("mongod_binary"), tmp_path_factory.mktemp("mongod") / "data")
+    mongod = Mongod(request.getfixturevalue("mongod_binary"), memory_folder() / "data")
     try:
         mongod.start()
         yield mongod.url("")
