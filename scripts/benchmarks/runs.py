@@ -105,7 +105,7 @@ def _write_data_set(folder: Path, archives: int, night: int) -> None:
     """The current data set of a night."""
     for n in range(archives):
         code = f"a{n:04d}"
-        directory = folder / code / "sss"
+        directory = folder / "RePEc" / code / "sss"
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / "papers.rdf"
         if night and n not in _touched(archives, night) | _touched(archives, night - 1):
