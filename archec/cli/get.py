@@ -16,8 +16,6 @@ from archec.archive.lookup import find, give, held_at
 from archec.archive.opening import Archive
 from archec.cli.common import config_option, opened
 from archec.errors import BadName, NotHeld, UsageError
-from archec.fileset.interior import open_member
-from archec.fileset.lookup import find_fileset, open_file
 from archec.ids import is_fileset, is_url, parse_fileset
 from archec.terminal.files import open_whole
 from archec.terminal.output import TextOnly, Writable, note
@@ -56,7 +54,7 @@ def get(obi: str, when: str | None, output: Path | None, config_file: Path | Non
             return
         try:
             if version:
-                _, tist, *_ = find_fileset(archive, obi)
+                tist = _version_tist(archive, obi)
             found = find(archive.catalogue, obi)
         except (NotHeld, BadName):
             if "!/" not in obi:
@@ -74,8 +72,18 @@ def get(obi: str, when: str | None, output: Path | None, config_file: Path | Non
         )
 
 
+def _version_tist(archive: Archive, asked: str) -> int:
+    from archec.fileset.lookup import find_fileset  # as below
+
+    return find_fileset(archive, asked).tist
+
+
 def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | None) -> None:
     """Writes one file in a bundle, or of a fileset: ``URL!/PATH``, ``fileset:...!/PATH``, ``DOI!/PATH``."""
+    # Imported only here: it takes longer than all the rest of this command, which is mostly asked for other obis.
+    from archec.fileset.interior import open_member
+    from archec.fileset.lookup import find_fileset, open_file
+
     name, _, path = asked.partition("!/")
     with ExitStack() as stack:
         if tist is None and not is_url(name):

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import httpx
 
 from archec.config import FetchConfig
+from archec.web.faults import EXPECTED, Blocked, Truncated, fault_of
 from archec.web.guard import allowed
 from archec.web.h1 import Answer
 from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked
 from archec.web.location import location_of
-from archec.web.outcome import EXPECTED, Blocked, Outcome, Truncated, fault_of, of_status
+from archec.web.outcome import Outcome, of_status
 from archec.web.policy import Tuning
 from archec.web.task import HEAD, FetchTask, Hop, HopKind, Sink, TempLike
 from archec.web.transport import Transports

@@ -9,75 +9,24 @@ name that cannot be resolved here is refused too, unless ``fetch.allow_networks`
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
-from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass
+from typing import Any, TypeVar
 
 import httpx
 
-from archec.errors import ConfigError
+from archec.web.faults import OURS, Blocked, internal
 from archec.web.guard import Guard, Resolver
 from archec.web.h1 import H1Connection
-from archec.web.outcome import OURS, Blocked, internal
-from archec.web.policy import Tuning
+from archec.web.policy import PORTS, Proxy, Tuning
 from archec.web.tls import Tls
 
 T = TypeVar("T")
 
 MAX_ADDRESSES = 4
 """Maximum number of a host's addresses that are tried."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proxy:
-    """An HTTP proxy: ``scheme`` http or https; ``authorization`` is the value of Proxy-Authorization, or empty."""
-
-    scheme: str
-    host: str
-    port: int
-    authorization: bytes = b""
-
-    def __repr__(self) -> str:
-        return f"Proxy({self.scheme}://{self.host}:{self.port})"
-
-
-class Proxies:
-    """Which proxy a request goes through: ``fetch.proxy`` for every one, whatever NO_PROXY says; else the
-    environment's HTTP_PROXY, HTTPS_PROXY, FTP_PROXY and NO_PROXY.
-
-    Raises ConfigError for a proxy URL that is invalid.
-    """
-
-    def __init__(self, setting: str = "") -> None:
-        self._fixed = _parse(setting, "fetch.proxy") if setting else None
-        self._environment: dict[str, str] = {} if setting else getproxies_environment()
-        self._by_scheme = {
-            scheme: _parse(self._environment[scheme], f"{scheme.upper()}_PROXY")
-            for scheme in ("http", "https", "ftp")
-            if self._environment.get(scheme)
-        }
-
-    def choose(self, scheme: str, netloc: str) -> Proxy | None:
-        """The proxy for a URL's scheme and host (with port), None to connect directly."""
-        if self._fixed is not None:
-            return self._fixed
-        proxy = self._by_scheme.get(scheme)
-        if proxy is None or proxy_bypass(netloc, self._environment):
-            return None
-        return proxy
-
-    def covers(self, scheme: str) -> bool:
-        """Whether URLs of this scheme go through a proxy (except those that NO_PROXY exempts)."""
-        return self._fixed is not None or scheme in self._by_scheme
-
-    def __bool__(self) -> bool:
-        return self._fixed is not None or bool(self._by_scheme)
 
 
 class Connector:
@@ -230,21 +179,6 @@ def refusal(host: str, address: str) -> str:
     return f"{shown} is not a public address; fetch.allow_networks opens networks"
 
 
-def _parse(url: str, name: str) -> Proxy:
-    try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError as error:
-        raise ConfigError(f"{name} is not the URL of a proxy: {error}") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{name} is not the URL of a proxy", hint="http://host:port or https://host:port")
-    authorization = b""
-    if parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        authorization = b"Basic " + base64.b64encode(pair.encode())
-    return Proxy(parts.scheme, parts.hostname, port, authorization)
-
-
 async def _within(timeout: float, doing: Awaitable[T], what: str) -> T:
     try:
         return await asyncio.wait_for(doing, timeout)
@@ -256,3 +190,27 @@ def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or error.strerror or 'protocol error'})"
     return os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
+
+
+def named(url: str | httpx.URL) -> dict[str, Any]:
+    """The ``extensions`` of a request for a URL that the operator has named: its host and port need not be public.
+
+    Redirects and other requests of the same host and port are exempt with it, no others are.
+
+    Raises:
+        httpx.InvalidURL: it is no URL.
+    """
+    return {"named": origin_of(httpx.URL(url))}
+
+
+def port_of(url: httpx.URL) -> int:
+    """The port to connect to. Raises httpx.UnsupportedProtocol for port 0, at which nothing can listen."""
+    port = url.port if url.port is not None else PORTS.get(url.scheme, 80)
+    if not port:
+        raise httpx.UnsupportedProtocol("port 0 is none")
+    return port
+
+
+def origin_of(url: httpx.URL) -> tuple[str, int]:
+    """Host and port of a URL."""
+    return url.raw_host.decode("ascii").lower(), url.port or PORTS.get(url.scheme, 0)

@@ -28,10 +28,11 @@ from httpx import URL, Request, Response
 from httpx import AsyncClient as Client
 from httpx import Client as BlockingClient
 
-from archec.web.guard import Deny, Resolver
+from archec.web.connect import named
+from archec.web.faults import EXPECTED, Denied, TooLarge, fault_of
+from archec.web.guard import Resolver
 from archec.web.headers import unpack
-from archec.web.outcome import EXPECTED, Denied, TooLarge, fault_of
-from archec.web.policy import Policy, Profile, Tuning, named
+from archec.web.policy import Deny, Policy, Profile, Tuning
 from archec.web.transport import transports
 
 __all__ = [

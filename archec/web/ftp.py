@@ -22,11 +22,10 @@ from urllib.parse import unquote_to_bytes
 
 import httpx
 
-from archec.web.connect import MAX_ADDRESSES, refusal
+from archec.web.connect import MAX_ADDRESSES, port_of, refusal
+from archec.web.faults import OURS, Blocked, Internal, Truncated, internal
 from archec.web.guard import Guard, Resolver
 from archec.web.headers import clean
-from archec.web.outcome import OURS, Blocked, Internal, Truncated, internal
-from archec.web.policy import port_of
 
 _MAX_REPLIES = 256_000
 """Maximum number of bytes of replies in one session."""

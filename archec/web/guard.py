@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
-import re
 import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +19,8 @@ from typing import Protocol
 
 import httpx
 
-from archec.config import Denial
-from archec.web.outcome import OURS, Denied, internal
+from archec.web.faults import OURS, Denied, internal
+from archec.web.policy import Deny
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -57,7 +56,6 @@ _REFUSED_6 = tuple(
 )
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _LOW_32 = 0xFFFFFFFF
-_NO_REASON = "by fetch.deny"
 _MAX_REMEMBERED = 20_000
 """Maximum number of names whose addresses are remembered."""
 
@@ -171,45 +169,6 @@ def _look_up(host: str, port: int) -> Sequence[str]:
     if not addresses:
         raise OSError(0, "no address")
     return addresses
-
-_FINAL_DOT = re.compile(r"\A([a-z]+://[^/:\[]*[^/:.\[])\.+(?=[:/]|\Z)")
-"""A host's name in a URL, and the dots at its end, which name the same host."""
-
-
-class Deny:
-    """What the operator says is not to be fetched: hosts with all below them, patterns of URLs, networks; each with its
-    reason."""
-
-    def __init__(self, denials: Sequence[Denial] = ()) -> None:
-        self._hosts = {host: denial.reason or _NO_REASON for denial in denials for host in denial.hosts}
-        self._urls = [(_pattern(url), denial.reason or _NO_REASON) for denial in denials for url in denial.urls]
-        self._networks = [
-            (ipaddress.ip_network(network), denial.reason or _NO_REASON)
-            for denial in denials
-            for network in denial.networks
-        ]
-
-    def reason(self, url: str) -> str:
-        """Why a normalised URL is not to be fetched; empty: it may be."""
-        if not (self._hosts or self._urls):
-            return ""
-        url = _FINAL_DOT.sub(r"\1", url)
-        name = re.sub(r":[0-9]*\Z", "", url.split("/", 3)[2])
-        while name:
-            if name in self._hosts:
-                return self._hosts[name]
-            name = name.partition(".")[2]
-        return next((reason for pattern, reason in self._urls if pattern.match(url)), "")
-
-    def reason_of_address(self, address: str) -> str:
-        """Why nothing is to be fetched from an address; empty: it may be. A mapped IPv4 address is judged as such."""
-        ip = ipaddress.ip_address(address.partition("%")[0])
-        ip = getattr(ip, "ipv4_mapped", None) or ip
-        return next((reason for network, reason in self._networks if ip in network), "")
-
-
-def _pattern(url: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, url.split("*"))) + r"\Z", re.I)
 
 
 class DenyingResolver:

@@ -19,7 +19,7 @@ from typing import TypeVar, cast
 import httptools
 import httpx
 
-from archec.web.outcome import Truncated
+from archec.web.faults import Truncated
 
 T = TypeVar("T")
 

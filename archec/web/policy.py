@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import ipaddress
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import httpx
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 from archec.config import Denial, FetchConfig
+from archec.errors import ConfigError
 
 Profile = Literal["fetch", "platform", "remote", "upload"]
 """What connections are for: *fetch* files that templates name, ask the API of a *platform* and download what it names,
 read *remote* archives, *upload* with keys of the operator."""
+PORTS = {"http": 80, "https": 443, "ftp": 21}
+_NO_REASON = "by fetch.deny"
+_FINAL_DOT = re.compile(r"\A([a-z]+://[^/:\[]*[^/:.\[])\.+(?=[:/]|\Z)")
+"""A host's name in a URL, and the dots at its end, which name the same host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,28 +108,98 @@ class Tuning:
     """A worker that has not left this long after it was told to is killed."""
 
 
-def named(url: str | httpx.URL) -> dict[str, Any]:
-    """The ``extensions`` of a request for a URL that the operator has named: its host and port need not be public.
+class Deny:
+    """What the operator says is not to be fetched: hosts with all below them, patterns of URLs, networks; each with its
+    reason."""
 
-    Redirects and other requests of the same host and port are exempt with it, no others are.
+    def __init__(self, denials: Sequence[Denial] = ()) -> None:
+        self._hosts = {host: denial.reason or _NO_REASON for denial in denials for host in denial.hosts}
+        self._urls = [(_pattern(url), denial.reason or _NO_REASON) for denial in denials for url in denial.urls]
+        self._networks = [
+            (ipaddress.ip_network(network), denial.reason or _NO_REASON)
+            for denial in denials
+            for network in denial.networks
+        ]
 
-    Raises:
-        httpx.InvalidURL: it is no URL.
+    def reason(self, url: str) -> str:
+        """Why a normalised URL is not to be fetched; empty: it may be."""
+        if not (self._hosts or self._urls):
+            return ""
+        url = _FINAL_DOT.sub(r"\1", url)
+        name = re.sub(r":[0-9]*\Z", "", url.split("/", 3)[2])
+        while name:
+            if name in self._hosts:
+                return self._hosts[name]
+            name = name.partition(".")[2]
+        return next((reason for pattern, reason in self._urls if pattern.match(url)), "")
+
+    def reason_of_address(self, address: str) -> str:
+        """Why nothing is to be fetched from an address; empty: it may be. A mapped IPv4 address is judged as such."""
+        ip = ipaddress.ip_address(address.partition("%")[0])
+        ip = getattr(ip, "ipv4_mapped", None) or ip
+        return next((reason for network, reason in self._networks if ip in network), "")
+
+
+def _pattern(url: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, url.split("*"))) + r"\Z", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """An HTTP proxy: ``scheme`` http or https; ``authorization`` is the value of Proxy-Authorization, or empty."""
+
+    scheme: str
+    host: str
+    port: int
+    authorization: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.scheme}://{self.host}:{self.port})"
+
+
+class Proxies:
+    """Which proxy a request goes through: ``fetch.proxy`` for every one, whatever NO_PROXY says; else the
+    environment's HTTP_PROXY, HTTPS_PROXY, FTP_PROXY and NO_PROXY.
+
+    Raises ConfigError for a proxy URL that is invalid.
     """
-    return {"named": origin_of(httpx.URL(url))}
+
+    def __init__(self, setting: str = "") -> None:
+        self._fixed = _parse(setting, "fetch.proxy") if setting else None
+        self._environment: dict[str, str] = {} if setting else getproxies_environment()
+        self._by_scheme = {
+            scheme: _parse(self._environment[scheme], f"{scheme.upper()}_PROXY")
+            for scheme in ("http", "https", "ftp")
+            if self._environment.get(scheme)
+        }
+
+    def choose(self, scheme: str, netloc: str) -> Proxy | None:
+        """The proxy for a URL's scheme and host (with port), None to connect directly."""
+        if self._fixed is not None:
+            return self._fixed
+        proxy = self._by_scheme.get(scheme)
+        if proxy is None or proxy_bypass(netloc, self._environment):
+            return None
+        return proxy
+
+    def covers(self, scheme: str) -> bool:
+        """Whether URLs of this scheme go through a proxy (except those that NO_PROXY exempts)."""
+        return self._fixed is not None or scheme in self._by_scheme
+
+    def __bool__(self) -> bool:
+        return self._fixed is not None or bool(self._by_scheme)
 
 
-def port_of(url: httpx.URL) -> int:
-    """The port to connect to. Raises httpx.UnsupportedProtocol for port 0, at which nothing can listen."""
-    port = url.port if url.port is not None else PORTS.get(url.scheme, 80)
-    if not port:
-        raise httpx.UnsupportedProtocol("port 0 is none")
-    return port
-
-
-def origin_of(url: httpx.URL) -> tuple[str, int]:
-    """Host and port of a URL."""
-    return url.raw_host.decode("ascii").lower(), url.port or PORTS.get(url.scheme, 0)
-
-
-PORTS = {"http": 80, "https": 443, "ftp": 21}
+def _parse(url: str, name: str) -> Proxy:
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise ConfigError(f"{name} is not the URL of a proxy: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{name} is not the URL of a proxy", hint="http://host:port or https://host:port")
+    authorization = b""
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = b"Basic " + base64.b64encode(pair.encode())
+    return Proxy(parts.scheme, parts.hostname, port, authorization)

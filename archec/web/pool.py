@@ -19,10 +19,8 @@ import msgspec
 from archec.config import FetchConfig
 from archec.errors import ArchecError, StorageFailed, StorageFull
 from archec.ids import host_of
-from archec.web.connect import Proxies
-from archec.web.guard import Deny
 from archec.web.outcome import Outcome
-from archec.web.policy import Tuning
+from archec.web.policy import Deny, Proxies, Tuning
 from archec.web.task import (
     Concurrency,
     Fatal,

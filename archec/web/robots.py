@@ -27,9 +27,10 @@ from protego import Protego
 from archec.errors import BadName
 from archec.ids import host_of, normalise_url
 from archec.web.client import Client, Flight, close
+from archec.web.faults import EXPECTED, fault_of
 from archec.web.headers import raw_headers, unpack, wait_asked
 from archec.web.location import location_of
-from archec.web.outcome import EXPECTED, Outcome, fault_of, of_status
+from archec.web.outcome import Outcome, of_status
 from archec.web.policy import Tuning
 
 _AGENT_LINE = re.compile(r"^([ \t]*user[- ]?agents?[ \t]*[: \t][ \t]*)([^#\r\n]*)", re.I | re.M)

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 import httpx
 
-from archec.web.outcome import Distrusted
+from archec.web.faults import Distrusted
 
 T = TypeVar("T")
 

@@ -20,12 +20,12 @@ from typing import NamedTuple, cast
 
 import httpx
 
-from archec.web.connect import Connector, Proxies, Proxy
+from archec.web.connect import Connector, origin_of, port_of
+from archec.web.faults import EXPECTED
 from archec.web.ftp import FtpTransport
-from archec.web.guard import Deny, DenyingResolver, Guard, Resolver, SystemResolver
+from archec.web.guard import DenyingResolver, Guard, Resolver, SystemResolver
 from archec.web.h1 import H1Connection, Stale
-from archec.web.outcome import EXPECTED
-from archec.web.policy import Policy, Tuning, origin_of, port_of
+from archec.web.policy import Deny, Policy, Proxies, Proxy, Tuning
 from archec.web.tls import ISSUER_SIZE, Tls
 
 _PLAIN = frozenset({"GET", "HEAD"})

@@ -10,8 +10,10 @@ import pytest
 
 from archec.config import Config, parse
 from archec.errors import ConfigError
-from archec.web.guard import Deny, DenyingResolver
-from archec.web.outcome import Denied, Outcome, fault_of
+from archec.web.faults import Denied, fault_of
+from archec.web.guard import DenyingResolver
+from archec.web.outcome import Outcome
+from archec.web.policy import Deny
 
 
 def config(text: str) -> Config:

@@ -27,7 +27,8 @@ from archec.web.door import (
     open_blocking_client,
     open_client,
 )
-from archec.web.outcome import Blocked, Outcome
+from archec.web.faults import Blocked
+from archec.web.outcome import Outcome
 
 POLICY = Policy("archec/0.1 (test)", idle_timeout=1.0, connect_timeout=2.0)
 

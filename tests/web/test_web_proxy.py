@@ -17,10 +17,10 @@ from web_tls import certificate
 
 from archec.config import FetchConfig
 from archec.errors import ConfigError
-from archec.web.connect import Connector, Proxies
+from archec.web.connect import Connector
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
-from archec.web.policy import Policy
+from archec.web.policy import Policy, Proxies
 from archec.web.tls import Tls
 from archec.web.transport import DirectTransport, Transports, transports
 

@@ -14,10 +14,10 @@ from web_hostile import Hostile
 from web_support import QUICK, fetch, fetch_one, settings
 
 from archec.ids import normalise_url
-from archec.web.connect import Connector, Proxies
+from archec.web.connect import Connector
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
-from archec.web.policy import Policy
+from archec.web.policy import Policy, Proxies
 from archec.web.transport import DirectTransport, Transports, transports
 
 CLOSED = settings(allow_networks=(), connect_timeout=2.0)
