@@ -89,7 +89,7 @@ def check_texts(catalogue: Catalogue, kind: Kind) -> None:
     assert list(catalogue.texts(kind)) == [least[text] for text in sorted(least)]
 
 
-@pytest.mark.parametrize("examples", [6, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [3, pytest.param(100, marks=pytest.mark.slow)])
 def test_engines_agree(sqlite: Catalogue, mongodb: Catalogue, examples: int) -> None:
     @settings(max_examples=examples)
     @given(st.lists(st.tuples(lots, st.booleans()), min_size=1, max_size=4))

@@ -166,6 +166,7 @@ def test_a_read_only_archive_can_be_read(filled: Config, tmp_path: Path) -> None
         assert "read-only file system" in done.err.lower()
 
 
+@pytest.mark.slow
 def test_a_read_only_copy_of_a_catalogue_in_use(filled: Config, tmp_path: Path) -> None:
     """With its log and what belongs to it, it is read; without, the message says what is missing."""
     program = (

@@ -348,20 +348,21 @@ def test_an_empty_data_set_loses_nothing(config: Config) -> None:
     check(config)
 
 
-@settings(max_examples=40)
-@given(
-    data=st.lists(
-        st.one_of(st.binary(max_size=60), st.sampled_from([b"Template-Type: x\nHandle: RePEc:aaa:s:1\n", b"\n"])),
-        max_size=6,
-    )
-)
-def test_any_bytes(memory_folder: Callable[[], Path], data: list[bytes]) -> None:
+@pytest.mark.parametrize("examples", [15, pytest.param(100, marks=pytest.mark.slow)])
+def test_any_bytes(memory_folder: Callable[[], Path], examples: int) -> None:
     """Whatever is in the files: the run ends, and all that must hold, holds."""
-    folder = memory_folder()
-    config = make(folder / "archive")
-    members = [Member(f"RePEc/aaa/s/{n}.rdf", part) for n, part in enumerate(data)]
-    members.append(Member("RePEc/aaa/s/all.rdf", b"".join(data)))
-    file = tarball(folder / "RePEc_2001-01-01.tar", members)
-    run(config, file)
-    assert run(config, file).tobis["new"] == 0
-    check(config)
+    template = b"Template-Type: x\nHandle: RePEc:aaa:s:1\n"
+
+    @settings(max_examples=examples)
+    @given(st.lists(st.one_of(st.binary(max_size=60), st.sampled_from([template, b"\n"])), max_size=6))
+    def any_bytes(data: list[bytes]) -> None:
+        folder = memory_folder()
+        config = make(folder / "archive")
+        members = [Member(f"RePEc/aaa/s/{n}.rdf", part) for n, part in enumerate(data)]
+        members.append(Member("RePEc/aaa/s/all.rdf", b"".join(data)))
+        file = tarball(folder / "RePEc_2001-01-01.tar", members)
+        run(config, file)
+        assert run(config, file).tobis["new"] == 0
+        check(config)
+
+    any_bytes()

@@ -315,7 +315,7 @@ def test_interrupted_while_it_fetches(config: Config, site: Site, number: int, g
     check(config)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_interrupted_while_it_reads(folder: Path, number: int) -> None:
     config = make(folder / "archive", {"workers": 2})
     file = many(folder / "RePEc_2001-01-01.tar", 4_000)
@@ -425,7 +425,9 @@ def small_disk(place: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-@pytest.mark.parametrize("what", ["store", "database", "work", "all"])
+@pytest.mark.parametrize(
+    "what", ["all", *(pytest.param(what, marks=pytest.mark.slow) for what in ("store", "database", "work"))]
+)
 def test_a_full_disk(folder: Path, what: str) -> None:
     """Whatever of the archive lies on the disk that is full: the run stops cleanly, and goes on with more room."""
     count = 1500

@@ -114,7 +114,7 @@ def test_the_visits_of_a_killed_attempt_count(config: Config, site: Site, point:
     check(config)
 
 
-@pytest.mark.parametrize("resume", [True, False])
+@pytest.mark.parametrize("resume", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_templates_of_a_killed_attempt_count(memory_folder: Callable[[], Path], resume: bool) -> None:
     folder = memory_folder()
     config = make(folder / "a")

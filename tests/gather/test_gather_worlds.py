@@ -23,7 +23,7 @@ from archec.store.layout import open_layout
 from archec.store.reader import open_obi
 
 
-@pytest.mark.parametrize("examples", [12, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [6, pytest.param(200, marks=pytest.mark.slow)])
 def test_any_world(memory_folder: Callable[[], Path], examples: int) -> None:
     """What fails is made small: its data sets, and what happens to them."""
 

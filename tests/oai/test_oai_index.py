@@ -299,42 +299,43 @@ def titles_and_stamps(
     return found
 
 
-@settings(max_examples=60)
-@given(st.lists(_moves, min_size=2, max_size=8), st.lists(_moves, min_size=1, max_size=5), st.integers(1, 4))
-def test_a_writer_at_work_neither_shifts_nor_doubles_nor_loses(
-    memory_path: Path, during: list[list[Move]], later: list[list[Move]], size: int
-) -> None:
-    world = World(Path(tempfile.mkdtemp(dir=memory_path)), settings=OaiConfig(numOfRecords=size), chunk=3)
-    versions = iter(range(10**6))
-    try:
-        move(
-            world, [("write", n) for n in range(6)] + [("file", 1), ("follow", 0), ("tick", 12)], lambda: next(versions)
-        )
-        mirror: dict[str, str] = {}
-        since = ""
-        for part in (during, later, []):
-            pending = iter(part)
-            dates: list[str] = []
-            arguments = {"from_": since} if since else {}
-            found = titles_and_stamps(
-                world,
-                dates,
-                lambda pending=pending: move(world, next(pending, []), lambda: next(versions)),
-                **arguments,  # type: ignore[misc]
-            )
-            assert len({one[0] for one in found}) == len(found)  # nothing twice
-            assert [one[1] for one in found] == sorted(one[1] for one in found)
-            mirror.update((one[0], one[2]) for one in found)
-            since = dates[0] if dates else since
-            for rest in pending:
-                move(world, rest, lambda: next(versions))
-            if part is later:
-                world.follower.catch_up()
-                world.clock.pass_(70)
-        whole = titles_and_stamps(world, [], lambda: None)
-        assert mirror == {one[0]: one[2] for one in whole}
-    finally:
-        world.close()
+@pytest.mark.parametrize("examples", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_writer_at_work_neither_shifts_nor_doubles_nor_loses(memory_path: Path, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(st.lists(_moves, min_size=2, max_size=8), st.lists(_moves, min_size=1, max_size=5), st.integers(1, 4))
+    def a_writer_at_work(during: list[list[Move]], later: list[list[Move]], size: int) -> None:
+        world = World(Path(tempfile.mkdtemp(dir=memory_path)), settings=OaiConfig(numOfRecords=size), chunk=3)
+        versions = iter(range(10**6))
+        try:
+            first: list[Move] = [("write", n) for n in range(6)]
+            move(world, [*first, ("file", 1), ("follow", 0), ("tick", 12)], lambda: next(versions))
+            mirror: dict[str, str] = {}
+            since = ""
+            for part in (during, later, []):
+                pending = iter(part)
+                dates: list[str] = []
+                arguments = {"from_": since} if since else {}
+                found = titles_and_stamps(
+                    world,
+                    dates,
+                    lambda pending=pending: move(world, next(pending, []), lambda: next(versions)),
+                    **arguments,  # type: ignore[misc]
+                )
+                assert len({one[0] for one in found}) == len(found)  # nothing twice
+                assert [one[1] for one in found] == sorted(one[1] for one in found)
+                mirror.update((one[0], one[2]) for one in found)
+                since = dates[0] if dates else since
+                for rest in pending:
+                    move(world, rest, lambda: next(versions))
+                if part is later:
+                    world.follower.catch_up()
+                    world.clock.pass_(70)
+            whole = titles_and_stamps(world, [], lambda: None)
+            assert mirror == {one[0]: one[2] for one in whole}
+        finally:
+            world.close()
+
+    a_writer_at_work()
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "mongodb"])

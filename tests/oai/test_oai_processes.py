@@ -168,6 +168,7 @@ def test_the_index_of_another_archive_is_refused(config: Config, memory_path: Pa
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_an_archive_that_was_restored(config: Config, memory_path: Path) -> None:
     """The folder is put back as it was before the last run; the index is not: it says so, and repairs itself."""
     copy = memory_path / "copy"
