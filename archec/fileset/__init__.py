@@ -1,9 +1,10 @@
 """Filesets: data sets behind landing pages, kept whole, with manifests. Import the public names from here.
 
 Pure parts: ``model`` and ``status`` are the words, ``strategy`` what goes where, ``manifest``, ``checksums`` and
-``paths`` the rules about files, ``keeping`` the records, ``platforms`` what platforms mean by their answers. Thin ones:
-``asking`` asks them, ``download`` fetches one file, ``ledger`` remembers what is under way; ``finding``, ``fetching``
-and ``summary`` are the steps of ``ingest``, which ``run`` does for many requests. """
+``paths`` the rules about files, ``public`` what may be kept, ``keeping`` the records, ``platforms`` what platforms mean
+by their answers. Thin ones: ``asking`` asks them, ``download`` fetches one file; ``finding``, ``fetching`` and
+``summary`` are the steps of ``ingest``, which ``run`` does for many requests.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,11 @@ from archec.web.robots import Rules, parse, product_token
 _MOST_BYTES = 100_000_000
 """Bytes of one answer; a manifest of 100,000 files has some 60 million."""
 _BUSY = frozenset({429, 500, 502, 503, 504})
-_STATUS = {Outcome.TIMEOUT: Status.TIMEOUT, Outcome.BLOCKED_ADDRESS: Status.BLOCKED_ADDRESS}
+_STATUS = {
+    Outcome.TIMEOUT: Status.TIMEOUT, Outcome.BLOCKED_ADDRESS: Status.BLOCKED_ADDRESS,
+    Outcome.DENIED: Status.SKIP_URL_BLOCKLIST, Outcome.TOO_MANY_REDIRECTS: Status.REDIRECTS_EXCEEDED,
+    Outcome.TOO_LARGE: Status.BODY_TOO_LARGE, Outcome.BAD_URL: Status.BAD_REDIRECT,
+}  # fmt: skip
 
 
 class Pace:
@@ -87,7 +91,7 @@ class Asker:
             try:
                 body = await content(response, _MOST_BYTES)
             except TooLarge as error:
-                raise PlatformHttpError(f"{question.url[:300]}: {error}") from error
+                raise _http_error(question.url, error) from error
             fields = {name: value for name, value in raw_headers(response.headers.raw).items() if name != "location"}
             fields["link"] = response.headers.get("link", "")  # whole: a list of files may be long
             return PlatformAnswer(str(response.url), response.status_code, fields, body)
@@ -132,7 +136,8 @@ class Asker:
                         raise _http_error(url, error) from error
                     wait = 0.0
                 except ValueError as error:
-                    raise PlatformHttpError(f"{url[:300]}: cannot be asked for: {error}") from error
+                    message = f"{url[:300]}: cannot be asked for: {error}"
+                    raise PlatformHttpError(message, status=Status.BAD_REDIRECT) from error
             if wait > self._config.max_delay:
                 raise PlatformHttpError(f"{host_of(url)} asks to wait {wait:.0f} s")
             pace.resting_until = max(pace.resting_until, time.monotonic() + max(wait, min(2.0**attempt, 30.0) / 4))

@@ -14,7 +14,8 @@ from archec.archive.ledger import Download, Ledger
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.asking import Asker
 from archec.fileset.checksums import Checksums, mismatch
-from archec.fileset.platforms.base import FilesetPlatformHelper, public_url
+from archec.fileset.platforms.base import FilesetPlatformHelper
+from archec.fileset.public import public_text, public_url
 from archec.fileset.status import PlatformHttpError, Status
 from archec.store.writer import Temp, Writer
 from archec.text.sniff import sniff
@@ -185,8 +186,8 @@ class _Transfer:
         fields = raw_headers(response.headers.raw)
         self._validator = _validator(fields)
         terminal = public_url(str(response.url))
-        public = tuple((name, value) for name, value in kept(fields) if name not in _DROPPED)
-        self._answer = _Answer(200, public, fields.get("content-type", ""), terminal)
+        public = tuple((name, public_text(value)) for name, value in kept(fields) if name not in _DROPPED)
+        self._answer = _Answer(200, public, public_text(fields.get("content-type", "")), terminal)
         writer = self._of._writer
         if self._temp is None:
             self._temp = writer.temp(self._of._run, self._obi, sha1=True)

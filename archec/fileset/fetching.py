@@ -14,7 +14,8 @@ from archec.fileset.checksums import Checksums, mismatch
 from archec.fileset.download import Fetched, NotFetched
 from archec.fileset.keeping import Body, file_item
 from archec.fileset.lookup import is_whole
-from archec.fileset.platforms.base import FilesetPlatformHelper, public_text, public_url
+from archec.fileset.platforms.base import FilesetPlatformHelper
+from archec.fileset.public import public_text, public_url
 from archec.fileset.status import Status
 from archec.fileset.strategy import StrategyPolicy
 from archec.fileset.work import Work

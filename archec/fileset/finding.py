@@ -21,14 +21,17 @@ from archec.fileset.platforms.base import (
     host_of,
     item_name,
     manifest_file,
-    public_url,
 )
+from archec.fileset.platforms.generic import GenericHelper
+from archec.fileset.public import public_item, public_url
 from archec.fileset.status import (
     BadRequest,
     FilesetProblem,
     NoPlatformMatch,
     PlatformError,
+    PlatformHttpError,
     PlatformNotFound,
+    Status,
 )
 from archec.fileset.work import Found, Work
 from archec.ids import FilesetId, is_fileset, is_url, parse_fileset
@@ -52,18 +55,18 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
     found.helper = work.registry.match(asked, None)
     resource: Resource | None = None
     if found.helper is None:
-        found.landing = await landing_page(work, found)
-        if found.landing is None:
-            raise NoPlatformMatch(f"{found.url[:300]}: of no platform, and the page cannot be had")
-        if not _is_page(found.landing):
-            found.item = _direct(work, found)
-            return
-        resource = Resource(found.landing.url, found.landing.status, found.landing.headers, found.landing.body)
+        page = await _landing(work, found.url)
+        if page.status == 200:
+            found.landing = page
+            if page.body and not _is_page(page):
+                found.item = _direct(work, found)
+                return
+        resource = Resource(page.url, page.status, page.headers, page.body)
         found.helper = work.registry.match(asked, resource)
-    if found.helper is None:
-        raise NoPlatformMatch(f"{found.url[:300]}: of no platform; {_tried(work)}")
+        if found.helper is None or (found.helper.name == GenericHelper.name and not page.body):
+            raise _unmatched(work, page)
     questions = found.helper.questions(asked, resource, follow=work.options.follow_concept)
-    found.item = await _asked(work, questions, found, found.helper)
+    found.item = public_item(await _asked(work, questions, found, found.helper))
 
 
 async def _asked(work: Work, questions: Any, found: Found, helper: FilesetPlatformHelper | None) -> Any:
@@ -87,10 +90,28 @@ def _set_landing(found: Found, question: Question, answer: PlatformAnswer) -> No
 async def landing_page(work: Work, found: Found) -> PlatformAnswer | None:
     """The landing page; None where it cannot be had."""
     with suppress(FilesetProblem):
-        answer = await work.asker.answer(Question(found.url, accept="text/html,*/*", secret=False, page=True), None)
-        if answer.status == 200:
-            return answer
+        page = await _landing(work, found.url)
+        return page if page.status == 200 else None
     return None
+
+
+async def _landing(work: Work, url: str) -> PlatformAnswer:
+    """What a URL leads to. Raises PlatformHttpError where nothing answers."""
+    try:
+        return await work.asker.answer(Question(url, accept="text/html,*/*", secret=False, page=True), None)
+    except PlatformHttpError as error:
+        if error.status is Status.PLATFORM_HTTP_ERROR:
+            raise PlatformHttpError(error.message, status=Status.NO_CAPTURE) from error
+        raise
+
+
+def _unmatched(work: Work, page: PlatformAnswer) -> FilesetProblem:
+    """Why a landing page leads to no data set."""
+    if page.status != 200:
+        return PlatformHttpError(f"{page.url[:300]}: HTTP {page.status}", status=Status.TERMINAL_BAD_STATUS)
+    if not page.body:
+        return PlatformHttpError(f"{page.url[:300]}: the page is empty", status=Status.EMPTY_BLOB)
+    return NoPlatformMatch(f"{page.url[:300]}: of no platform; {_tried(work)}")
 
 
 def _is_page(answer: PlatformAnswer) -> bool:

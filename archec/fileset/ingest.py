@@ -12,7 +12,7 @@ from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
 from archec.fileset.lookup import is_whole, read_manifest
 from archec.fileset.manifest import prepared
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
-from archec.fileset.platforms.base import public_url
+from archec.fileset.public import public_url
 from archec.fileset.result import IngestResult
 from archec.fileset.status import (
     EmptyManifest,

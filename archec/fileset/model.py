@@ -115,7 +115,7 @@ class FilesetPlatformItem(Struct, frozen=True, kw_only=True):
 
 class ArchiveStrategyResult(Struct, frozen=True, kw_only=True):
     """What a strategy did. ``file_*`` are of the only file of a ``*-file`` strategy, ``bundle_*`` of the enclosing
-    one; ``archiveorg_item_name`` is the item that holds all of it, too."""
+    one, where they are held; ``archiveorg_item_name`` is the item that holds all of it, too."""
 
     ingest_strategy: str
     status: str
@@ -123,9 +123,11 @@ class ArchiveStrategyResult(Struct, frozen=True, kw_only=True):
     file_file_meta: dict[str, Any] | None = None
     file_terminal: dict[str, Any] | None = None
     file_cdx: dict[str, Any] | None = None
+    file_revisit_cdx: dict[str, Any] | None = None
     bundle_file_meta: dict[str, Any] | None = None
     bundle_terminal: dict[str, Any] | None = None
     bundle_cdx: dict[str, Any] | None = None
+    bundle_revisit_cdx: dict[str, Any] | None = None
     bundle_archiveorg_path: str | None = None
     bundle: FilesetManifestFile | None = None
     archiveorg_item_name: str | None = None

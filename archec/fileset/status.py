@@ -33,6 +33,13 @@ class Status(str, Enum):
     TOO_MANY_FILES = "too-many-files"
     BUDGET = "budget"
     NOT_PROCESSED = "not-processed"
+    NO_CAPTURE = "no-capture"
+    TERMINAL_BAD_STATUS = "terminal-bad-status"
+    REDIRECTS_EXCEEDED = "redirects-exceeded"
+    BAD_REDIRECT = "bad-redirect"
+    EMPTY_BLOB = "empty-blob"
+    BODY_TOO_LARGE = "body-too-large"
+    SKIP_URL_BLOCKLIST = "skip-url-blocklist"
     ROBOTS = "robots"
     BLOCKED_ADDRESS = "blocked-address"
     TIMEOUT = "timeout"
@@ -101,6 +108,13 @@ ADVICE: Mapping[Status, Advice] = {
     ),
     Status.BUDGET: Advice("the time of the run was used up", "ask again", True),
     Status.NOT_PROCESSED: Advice("it was not its turn: the run ended, or it is a dry run", "ask again"),
+    Status.NO_CAPTURE: Advice("the host of the landing page does not answer", "ask again later"),
+    Status.TERMINAL_BAD_STATUS: Advice("the landing page is answered with an error", "check the URL; ask again later"),
+    Status.REDIRECTS_EXCEEDED: Advice("more redirects than browsers follow, or a loop", "ask again later"),
+    Status.BAD_REDIRECT: Advice("the URL, or one that it redirects to, cannot be asked for", "check the URL"),
+    Status.EMPTY_BLOB: Advice("the landing page is empty", "ask again later"),
+    Status.BODY_TOO_LARGE: Advice("the page, or the platform's answer, is larger than 100 MB", "report it"),
+    Status.SKIP_URL_BLOCKLIST: Advice("fetch.deny names the address", "nothing"),
     Status.ROBOTS: Advice("robots.txt does not allow the landing page", "nothing", True),
     Status.BLOCKED_ADDRESS: Advice("the host is a private address", "fetch.allow_networks, if it is yours", True),
     Status.TIMEOUT: Advice("the server is too slow, or silent", "ask again later"),
@@ -134,7 +148,7 @@ class PlatformError(FilesetProblem):
 
 
 class PlatformHttpError(FilesetProblem):
-    """The platform does not answer, or with an error."""
+    """The platform or the landing page does not answer, or with an error."""
 
     status = Status.PLATFORM_HTTP_ERROR
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile
+from archec.fileset.captures import capture_of
 from archec.fileset.checksums import Checksums
 from archec.fileset.fetching import fetch_all, fetch_one
 from archec.fileset.interior import BROKEN, Bounds, interior
@@ -16,7 +17,8 @@ from archec.fileset.items import ItemFile, differing
 from archec.fileset.lookup import is_whole, open_file, read_manifest
 from archec.fileset.manifest import overall, same_files, with_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
-from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file, public_url
+from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file
+from archec.fileset.public import public_url
 from archec.fileset.status import PlatformRestrictedError, Status, UploadFailed
 from archec.fileset.strategy import StrategyPolicy
 from archec.fileset.work import Work
@@ -62,11 +64,24 @@ class FilesetIngestStrategy:
             if files is not None or all(map(is_whole, manifest.manifest)):
                 message = _what_lacks(manifest.manifest)
                 status = Status.SUCCESS_PARTIAL if message else Status.SUCCESS_EXISTING
-                return ArchiveStrategyResult(
+                return self._captured(ArchiveStrategyResult(
                     ingest_strategy=self.strategy.value, status=status.value, manifest=list(manifest.manifest),
                     bundle=manifest.bundle, state=state, message=message,
-                )  # fmt: skip
+                ))  # fmt: skip
         return None
+
+    def _captured(self, done: ArchiveStrategyResult) -> ArchiveStrategyResult:
+        """With what is said of the data file or the bundle that is held."""
+        file = done.manifest[0] if self.strategy.is_file and done.manifest else done.bundle
+        if file is None or not is_whole(file):
+            return done
+        self.work.commits.commit()  # what is said is read from the catalogue
+        terminal, meta, cdx, revisit = capture_of(self.work.archive.catalogue, file, self.work.run)
+        if file is done.bundle:
+            return replace(
+                done, bundle_terminal=terminal, bundle_file_meta=meta, bundle_cdx=cdx, bundle_revisit_cdx=revisit
+            )
+        return replace(done, file_terminal=terminal, file_file_meta=meta, file_cdx=cdx, file_revisit_cdx=revisit)
 
 
 class WebStrategy(FilesetIngestStrategy):
@@ -84,9 +99,9 @@ class WebStrategy(FilesetIngestStrategy):
         told = without_signatures(item.manifest or [])
         files = await fetch_all(self.work, self.helper, told, urls, self.limits)
         status = overall(files, single=self.strategy.is_file)
-        return ArchiveStrategyResult(
+        return self._captured(ArchiveStrategyResult(
             ingest_strategy=self.strategy.value, status=status.value, manifest=files, message=_what_lacks(files)
-        )
+        ))  # fmt: skip
 
 
 class WebBundledStrategy(FilesetIngestStrategy):
@@ -118,10 +133,10 @@ class WebBundledStrategy(FilesetIngestStrategy):
         lacking = _lacking(item.manifest or [], files)
         status = Status.BUNDLE_INCOMPLETE if lacking else overall(files, single=False)
         message = f"the bundle lacks {len(lacking)} files: {lacking[0].path[:200]}" if lacking else ""
-        return ArchiveStrategyResult(
+        return self._captured(ArchiveStrategyResult(
             ingest_strategy=self.strategy.value, status=status.value, manifest=[*files, *lacking], bundle=bundle,
             message=message,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def _read(self, bundle: FilesetManifestFile, bounds: Bounds) -> list[FilesetManifestFile]:
         with open_file(self.work.archive, bundle) as stream:

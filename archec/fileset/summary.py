@@ -13,11 +13,11 @@ from archec.catalogue.records import IngestDone
 from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.captures import capture_of
-from archec.fileset.fields import clean
 from archec.fileset.keeping import Body, file_item, manifest_of, unkept_items
 from archec.fileset.model import IngestRequest
 from archec.fileset.pages import meta_of
-from archec.fileset.platforms.base import PlatformAnswer, public_body, public_text, public_url
+from archec.fileset.platforms.base import PlatformAnswer
+from archec.fileset.public import public_body, public_text, public_url, public_value
 from archec.fileset.result import FilesetBundle, FilesetFile, IngestResult
 from archec.fileset.status import FilesetProblem, Status
 from archec.fileset.work import Found, Work
@@ -42,7 +42,7 @@ def _keep_answer(work: Work, answer: PlatformAnswer) -> Kept | None:
     digests.update(data)
     stored = work.writer.put(work.run, obi, data)
     known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
-    headers = tuple((name, value[:1024]) for name, value in answer.headers.items() if name in _KEPT)
+    headers = tuple((name, public_text(value)[:1024]) for name, value in answer.headers.items() if name in _KEPT)
     kind = sniff(data[:4096], answer.headers.get("content-type", ""))
     body = Body(stored.sha256, stored.md5, stored.size, kind, answer.status, headers, "", stored.temp)
     item, tist = file_item(known, obi, body, work.run)
@@ -61,7 +61,7 @@ def finish(
     work: Work, request: IngestRequest, found: Found, status: Status, message: str, due: int
 ) -> IngestResult:
     """The result, after everything that it speaks of is kept."""
-    item, is_existing = found.item, found.is_existing
+    item, done, is_existing = found.item, found.done, found.is_existing
     landing = answers = None
     if not work.options.dry_run and not is_existing:
         landing = _keep_answer(work, found.landing) if found.landing is not None else None
@@ -89,8 +89,8 @@ def finish(
         platform_base_url=public_url(found.url), ingest_strategy=strategy, ingest_strategy_preferred=preferred,
         fileset=fileset if found.state else "", state=state,
         file_count=len(counted) if item else None, total_size=size if item else None,
-        archiveorg_item_name=found.item_name or "",
-        archiveorg_bundle_path=found.bundle_path or "", landing=landing_id,
+        archiveorg_item_name=(done.archiveorg_item_name or "") if done is not None else "",
+        archiveorg_bundle_path=(done.bundle_archiveorg_path or "") if done is not None else "", landing=landing_id,
         web_bundle_url=(found.bundle.platform_url or "") if found.bundle is not None else "",
         web_bundle_dt=(found.bundle.terminal_dt or "") if found.bundle is not None else "",
         answers=_ids(answers, before),
@@ -112,24 +112,28 @@ def finish(
         manifest=found.files or None, platform_name=name or None, platform_domain=domain,
         platform_id=item.platform_id if item else None, platform_base_url=public_url(found.url) or None,
         ingest_strategy=strategy or None, ingest_strategy_preferred=preferred or None,
-        archiveorg_item_name=found.item_name,
+        archiveorg_item_name=done.archiveorg_item_name if done is not None else None,
         file_count=len(counted) if item else None, total_size=size if item else None,
         fileset=str(FilesetId(name or "-", domain or "-", item.work_id or item.platform_id or "-", item.version))
         if item is not None and found.state else None,
         due=iso(due) if due else None,
     )  # fmt: skip
     page = _landing(work, found, landing, landing_id)
-    catalogue = work.archive.catalogue
     if page is not None:
-        capture = capture_of(catalogue, page[0], work.run, page[1])
+        capture = capture_of(work.archive.catalogue, page[0], work.run, page[1])
         result.terminal, result.file_meta, result.cdx, result.revisit_cdx = capture
     if found.landing is not None:
-        result.html_biblio = html_biblio(found.landing.body)
-    if found.strategy is not None and found.strategy.is_file and found.state and found.files:
-        result.fileset_file = FilesetFile(**capture_of(catalogue, found.files[0], work.run)._asdict())
-    if found.bundle is not None:
-        capture = capture_of(catalogue, found.bundle, work.run)
-        result.fileset_bundle = FilesetBundle(**capture._asdict(), archiveorg_bundle_path=found.bundle_path)
+        result.html_biblio = html_biblio(public_body(found.landing.body))
+    if done is not None and done.file_file_meta is not None:
+        result.fileset_file = FilesetFile(
+            file_meta=done.file_file_meta, terminal=done.file_terminal, cdx=done.file_cdx,
+            revisit_cdx=done.file_revisit_cdx,
+        )  # fmt: skip
+    if done is not None and done.bundle is not None:
+        result.fileset_bundle = FilesetBundle(
+            file_meta=done.bundle_file_meta, cdx=done.bundle_cdx, revisit_cdx=done.bundle_revisit_cdx,
+            terminal=done.bundle_terminal, archiveorg_bundle_path=done.bundle_archiveorg_path,
+        )  # fmt: skip
     return result
 
 
@@ -149,8 +153,8 @@ def _name(found: Found) -> str | None:
 
 
 def _given(request: IngestRequest) -> Any:
-    given = dict(request.given) or {"ingest_type": request.ingest_type, "base_url": request.base_url}
-    return given | {"base_url": _public(request.base_url)} if _public(request.base_url) != request.base_url else given
+    given = public_value(dict(request.given)) or {"ingest_type": request.ingest_type}
+    return given | {"base_url": _public(request.base_url)}
 
 
 def _public(base_url: str) -> str:
@@ -161,7 +165,8 @@ def _public(base_url: str) -> str:
 
 _PASSING = frozenset({
     Status.SUCCESS_PARTIAL, Status.PLATFORM_HTTP_ERROR, Status.TIMEOUT, Status.ERROR_PLATFORM_DOWNLOAD,
-    Status.ERROR_ARCHIVEORG_UPLOAD, Status.BUDGET, Status.PLATFORM_RESTRICTED,
+    Status.ERROR_ARCHIVEORG_UPLOAD, Status.BUDGET, Status.PLATFORM_RESTRICTED, Status.NO_CAPTURE,
+    Status.TERMINAL_BAD_STATUS, Status.REDIRECTS_EXCEEDED, Status.EMPTY_BLOB,
 })  # fmt: skip
 """What may be better another time."""
 
@@ -222,7 +227,7 @@ def file_result(result: IngestResult) -> IngestResult | None:
 def failure(request: IngestRequest | None, line: str, problem: ArchecError) -> IngestResult:
     """The result of a request that was not begun, or not ended."""
     status = problem.status if isinstance(problem, FilesetProblem) else Status.ERROR_STORAGE
-    given: Any = _given(request) if request is not None else clean(line)[:1000]
+    given: Any = _given(request) if request is not None else public_text(line)[:1000]
     kind = request.ingest_type if request is not None else None
     message = public_text(str(problem))
     return IngestResult(hit=False, status=status.value, message=message, request=given, ingest_type=kind)

@@ -76,13 +76,15 @@ class Found:
     strategy: IngestStrategy | None = None
     preferred: IngestStrategy | None = None
     files: list[FilesetManifestFile] = field(default_factory=list)
-    bundle: FilesetManifestFile | None = None
-    item_name: str | None = None
-    bundle_path: str | None = None
+    done: ArchiveStrategyResult | None = None
     state: str = ""
     is_existing: bool = False
 
     def take(self, done: ArchiveStrategyResult) -> None:
         """What a strategy came to."""
-        self.files, self.bundle = done.manifest, done.bundle
-        self.item_name, self.bundle_path = done.archiveorg_item_name, done.bundle_archiveorg_path
+        self.files, self.done = done.manifest, done
+
+    @property
+    def bundle(self) -> FilesetManifestFile | None:
+        """The enclosing file, where there is one."""
+        return self.done.bundle if self.done is not None else None

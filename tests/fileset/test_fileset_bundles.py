@@ -103,7 +103,8 @@ def test_what_can_only_be_had_as_a_bundle_is_kept_as_one(icpsr: Filesets, platfo
     assert platform.headers[-1]["cookie"] == "session=hush-hush"
     platform.requests.clear()
     (again,) = icpsr.ingest(url)
-    assert again.status == "success-existing"
+    assert (again.status, again.fileset_bundle) == ("success-existing", result.fileset_bundle)
+    assert (result.fileset_bundle.cdx or {})["digest"]
     assert platform.requests == ["/robots.txt", f"{PROJECT}/view"]
     bundle = (result.fileset_bundle.terminal or {})["terminal_url"]
     for name in (f"{bundle}!/Data/a.csv", f"{result.fileset}!/Data/a.csv"):

@@ -127,6 +127,8 @@ def test_a_data_set_of_one_file_gives_a_second_result(filesets: Filesets, platfo
     assert result.fileset_file is not None
     assert (file.ingest_type, file.status) == ("dataset-file", "success")
     assert file.file_meta == result.fileset_file.file_meta
+    (existing,) = filesets.ingest(url)
+    assert (existing.status, existing.fileset_file) == ("success-existing", result.fileset_file)
     assert result.request == {"base_url": url, "ingest_type": "dataset", "link_source": "doi"}
 
 
@@ -319,8 +321,29 @@ def test_robots_bind_pages_and_not_documented_apis(filesets: Filesets, platform:
     result = filesets.ingest(url)[0]
     assert (result.status, result.terminal) == ("success-file", None)
     platform.bodies["/data/7"] = b"<html></html>"
-    assert filesets.ingest(f"{platform.url}/data/7")[0].status == "no-platform-match"
+    assert filesets.ingest(f"{platform.url}/data/7")[0].status == "robots"
     assert "/data/7" not in filesets.asked()
+
+
+def test_a_landing_page_that_cannot_be_had_says_why_and_when_again(folder: Path, platform: Platform) -> None:
+    filesets = make_archive(folder, platform, fetch={"deny": [{"hosts": ["denied.example"], "reason": "not wanted"}]})
+    record = zenodo(platform, 7, {"p": 10})
+    host = platform.url
+    platform.redirects = {"/loop": f"{host}/loop", "/odd": "gopher://h/", "/go": record}
+    platform.bodies |= {"/page": b"<html>", "/empty": b"", "/broken": 500}
+    cases = {
+        "http://127.0.0.9:1/": "no-capture", f"{host}/loop": "redirects-exceeded", f"{host}/odd": "bad-redirect",
+        f"{host}/missing": "terminal-bad-status", f"{host}/broken": "terminal-bad-status",
+        f"{host}/empty": "empty-blob", "http://a.denied.example/": "skip-url-blocklist",
+        f"{host}/page": "no-platform-match",
+    }  # fmt: skip
+    results = filesets.ingest(*cases)
+    assert {one.request["base_url"]: one.status for one in results} == cases
+    assert all(one.message for one in results)
+    lasting = {one.status for one in results if one.due is None}
+    assert lasting == {"no-platform-match", "bad-redirect", "skip-url-blocklist"}
+    platform.bodies["/records/7"] = 403
+    assert filesets.ingest(f"{host}/go")[0].status == "success-file", "the platform is known, its page does not matter"
 
 
 def test_signatures_of_redirect_targets_are_kept_nowhere(filesets: Filesets, platform: Platform) -> None:
@@ -341,7 +364,7 @@ def test_signatures_of_redirect_targets_are_kept_nowhere(filesets: Filesets, pla
     direct = f"{platform.url.replace('//', '//user:SECRET@')}/direct?x=1&X-Amz-Signature=SECRET"
     results = filesets.ingest(other, broken, direct, f"{platform.url}/page?access_token=SECRET", direct=True)
     assert [one.status for one in results] == [
-        "platform-http-error", "error-platform-download", "success-file", "success", "no-platform-match",
+        "platform-http-error", "error-platform-download", "success-file", "success", "terminal-bad-status",
     ]  # fmt: skip
     assert results[0].message == f"{platform.url}/api/signed?v=1: HTTP 500: so it is"
     assert results[2].platform_base_url == f"{platform.url}/direct?x=1"

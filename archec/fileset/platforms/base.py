@@ -1,7 +1,7 @@
 """What helpers for platforms have in common: questions to a platform, its answers, what both amount to.
 
 A helper opens no connection. :meth:`FilesetPlatformHelper.questions` is a generator: it yields a :class:`Question`,
-gets the :class:`PlatformAnswer`, and returns the data set, or raises what is in the way of it (``problems``). So a
+gets the :class:`PlatformAnswer`, and returns the data set, or raises what is in the way of it (``status``). So a
 helper is a pure function of answers, whoever asks. """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct
 from archec.config.platforms import PlatformConfig
 from archec.fileset import fields
 from archec.fileset.checksums import Checksums
-from archec.fileset.fields import Field, clean
+from archec.fileset.fields import Field
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.status import (
     PlatformError,
@@ -29,17 +29,6 @@ from archec.fileset.status import (
 MOST_FILES = 100_000
 """Files of a manifest; a platform that lists more is not read on."""
 _ITEM_NAME = re.compile("[^A-Za-z0-9_.-]+")
-_URL = re.compile(r"(?i:https?)://[^\s'\"<>]+")
-_SIGNED = re.compile(
-    rb"((?:[?&;]|\\u0026)(?:x-(?:amz|goog)-[a-z0-9-]{1,40}|signature|sig|awsaccesskeyid|googleaccessid|key-pair-id|"
-    rb"""(?:access_?|auth_?|api_?)?token|api_?key)=)[^&;"'\s<>\\]+""",
-    re.I,
-)
-_SECRET = re.compile(
-    "x-(?:amz|goog)-.*|response-(?:content-.*|cache-control|expires)|signature|sig|awsaccesskeyid|googleaccessid|"
-    "key-pair-id|policy|expires|s[eiprtv]|spr|sk[a-z]{1,3}|(?:access_?|auth_?|api_?)?token|(?:access_?|api_?)?key|private_link|password|secret|jwt|session"
-)
-"""Names in a query that are of a signature (of S3, Google, CloudFront, Azure) or a token."""
 
 
 class Question(Struct, frozen=True):
@@ -192,30 +181,6 @@ def host_of(url: str) -> str:
         return ""
     host = parts.hostname or ""
     return f"{host}:{port}" if port and port != {"http": 80, "https": 443}.get(parts.scheme) else host
-
-
-def public_url(url: str) -> str:
-    """A URL without its fragment, user information and what of its query signs it or is a token."""
-    bare, mark, query = url.partition("#")[0].partition("?")
-    scheme, colon, rest = bare.partition("://")
-    authority, slash, path = rest.partition("/")
-    if colon:
-        bare = f"{scheme}{colon}{authority.rpartition('@')[2]}{slash}{path}"
-    parts = re.split("(?<=[&;])", query)
-    kept = "".join(one for one in parts if not _SECRET.fullmatch(unquote(one.partition("=")[0]).rstrip("&;").lower()))
-    if kept != query:
-        kept = kept.rstrip("&;")
-    return f"{bare}?{kept}" if kept or (mark and not query) else bare
-
-
-def public_text(text: str) -> str:
-    """A message whose URLs are public."""
-    return _URL.sub(lambda found: public_url(found[0]), clean(text))
-
-
-def public_body(body: bytes) -> bytes:
-    """An answer as it came, but for the values of signatures and tokens in its URLs."""
-    return _SIGNED.sub(rb"\1", body)
 
 
 def path_of(url: str) -> str:

@@ -25,8 +25,8 @@ from archec.fileset.platforms.base import (
     host_of,
     item_name,
     manifest_file,
-    public_url,
 )
+from archec.fileset.public import public_url
 from archec.fileset.status import NoPlatformMatch, PlatformError
 from archec.units import parse_size
 
@@ -53,7 +53,7 @@ class GenericHelper(FilesetPlatformHelper):
         self, request: IngestRequest, resource: Resource | None = None, html_biblio: object = None
     ) -> bool:
         """Whether there is a landing page."""
-        return self.config.enabled and resource is not None
+        return self.config.enabled and resource is not None and resource.status == 200
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """The page; a link set or a Croissant file, where the page names one."""

@@ -1,0 +1,154 @@
+"""What may be kept of what platforms say: all of it, but for the values of tokens, signatures and cookies."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from msgspec.structs import replace
+
+from archec.fileset.fields import clean
+from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem
+
+_SECRET = re.compile(
+    "(?!(?:next|page|nextpage|resumption|continuation)token).*tokens?|.*secret(?:access)?(?:key)?|.*pass(?:word|wd|phrase)|"
+    ".*cookies?|.*signature|(?:data)?(?:sig|jwt|sid)|.*sess(?:ion)?id|.*apikey|.*privatekey|.*accesskey(?:id)?|.*authorization|"
+    ".*credentials?|privatelink|xamz.+|xgoog.+|googleaccessid|keypairid"
+)
+"""Names of secrets wherever they stand, in lower case and without what is neither letter nor digit."""
+_SIGNING = re.compile("responsec.+|responseexpires|policy|expires|s[eiprtv]|spr|sk[a-z]{1,3}|key|session|ticket|auth")
+"""Names that belong to a signature or a log-in where they stand in a query."""
+_NOT_IN_NAMES = re.compile("[^a-z0-9]+")
+_URL = re.compile(r"(?i:https?)://[^\s'\"<>]*[^\s'\"<>:,;.)]")
+_PAIR = re.compile(r"([?&;]|&amp;)?(?<![A-Za-z0-9_.%-])([A-Za-z0-9_.%-]{2,80})=([^&;\"'\s<>\\]+)")
+_ENCODED = re.compile(r"((?:%3F|%26|%3B)([A-Za-z0-9_.-]{2,80})%3D)((?:(?!%26|%3B|%23)[^&;\"'\s<>\\])+)", re.I)
+_QUOTED = re.compile(
+    r"(?<![A-Za-z0-9_.-])([A-Za-z0-9_.-]{2,80})([\"']?\s{0,9}[:=]\s{0,9})"
+    r"""("[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*')""", re.S
+)  # fmt: skip
+_HEADER = re.compile(r"(authorization\s*[:=]\s*(?:bearer|basic|token)\s+)[^\s\"'<>]+", re.I)
+_FIELD = re.compile(r"<(?:meta|input)\b[^<>]*>", re.I)
+_NAMED = re.compile(r"""\b(?:name|id|http-equiv|property)\s*=\s*["']?([^\s"'<>]+)""", re.I)
+_CONTENT = re.compile(r"""(\b(?:content|value)\s*=\s*)("[^"]*"|'[^']*'|[^\s"'<>]+)""", re.I)
+
+
+def public_url(url: str) -> str:
+    """A URL without its fragment, user information and what of its path and query signs it or is a token."""
+    bare, mark, query = url.partition("#")[0].partition("?")
+    scheme, colon, rest = bare.partition("://")
+    authority, slash, path = rest.partition("/")
+    if colon:
+        path = "/".join(_without_parameters(part) if ";" in part else part for part in path.split("/"))
+        bare = f"{scheme}{colon}{authority.rpartition('@')[2]}{slash}{path}"
+    parts = re.split("(?<=[&;])", query)
+    kept = "".join(one for one in parts if not _signs(one.partition("=")[0].rstrip("&;")))
+    kept = _ENCODED.sub(_without_encoded, kept)
+    if kept != query:
+        kept = kept.rstrip("&;")
+    return f"{bare}?{kept}" if kept or (mark and not query) else bare
+
+
+def public_text(text: str) -> str:
+    """A text, such as a message, without the secrets in its URLs, and those that stand there as ``name=value``."""
+    return _without_pairs(_URL.sub(lambda found: public_url(found[0]), clean(text)))
+
+
+def public_value(value: Any) -> Any:
+    """A JSON value without the secrets in its texts, and without all that stands under the name of one."""
+    if isinstance(value, str):
+        return public_text(value)
+    if isinstance(value, Mapping):
+        return {name: _emptied(one) if is_secret(name) else public_value(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [public_value(one) for one in value]
+    return value
+
+
+def public_body(body: bytes) -> bytes:
+    """An answer as it came, but for secrets: JSON that holds one is written anew."""
+    if body[:100].lstrip()[:1] in (b"{", b"["):
+        try:
+            value = json.loads(body)
+            public = public_value(value)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            if public != value:
+                return json.dumps(public).encode()
+    text = body.decode("latin-1")
+    return _without_pairs(_FIELD.sub(_public_field, text)).encode("latin-1")
+
+
+def public_item(item: FilesetPlatformItem) -> FilesetPlatformItem:
+    """A data set as it may be told of; the URLs of its files and its bundle are still those to ask."""
+    return replace(
+        item,
+        title=public_text(item.title),
+        archiveorg_item_meta=public_value(item.archiveorg_item_meta),
+        web_base_url=public_url(item.web_base_url) if item.web_base_url else item.web_base_url,
+        manifest=None if item.manifest is None else [_public_file(file) for file in item.manifest],
+    )
+
+
+def is_secret(name: str) -> bool:
+    """Whether a field of this name holds a token, a signature or a cookie."""
+    return _SECRET.fullmatch(_plain(name)) is not None
+
+
+def _public_file(file: FilesetManifestFile) -> FilesetManifestFile:
+    return replace(file, extra=public_value(file.extra)) if file.extra else file
+
+
+def _plain(name: str) -> str:
+    return _NOT_IN_NAMES.sub("", unquote(name).lower())
+
+
+def _signs(name: str) -> bool:
+    plain = _plain(name)
+    return _SECRET.fullmatch(plain) is not None or _SIGNING.fullmatch(plain) is not None
+
+
+def _without_parameters(part: str) -> str:
+    """A part of a path without the parameters behind it that are secrets (``;jsessionid=...``)."""
+    name, *parameters = part.split(";")
+    return ";".join([name, *(one for one in parameters if not _signs(one.partition("=")[0]))])
+
+
+def _without_pairs(text: str) -> str:
+    if "=" not in text and ":" not in text and "%3" not in text:
+        return text
+    text = _HEADER.sub(r"\1", _QUOTED.sub(_public_quoted, text))
+    return _ENCODED.sub(_without_encoded, _PAIR.sub(_without_value, text))
+
+
+def _without_value(found: re.Match[str]) -> str:
+    cut = _signs(found[2]) if found[1] else is_secret(found[2])
+    return found[0][: len(found[0]) - len(found[3])] if cut else found[0]
+
+
+def _without_encoded(found: re.Match[str]) -> str:
+    return found[1] if _signs(found[2]) else found[0]
+
+
+def _public_quoted(found: re.Match[str]) -> str:
+    if is_secret(found[1]):
+        return found[1] + found[2] + found[3][0] * 2
+    return found[1] + found[2] + found[3][0] + _without_pairs(found[3][1:-1]) + found[3][0]
+
+
+def _public_field(found: re.Match[str]) -> str:
+    if any(is_secret(name) for name in _NAMED.findall(found[0])):
+        return _CONTENT.sub(r'\1""', found[0])
+    return found[0]
+
+
+def _emptied(value: Any) -> Any:
+    """What stands in place of a secret: the same shape without anything in it."""
+    if isinstance(value, Mapping):
+        return {name: _emptied(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_emptied(one) for one in value]
+    return value if value is None or isinstance(value, bool) else ""
