@@ -219,15 +219,21 @@ def told(obi: Obi, evidence: Evidence) -> Iterator[Told]:
         )  # fmt: skip
 
 
-def last_seen(obi: Obi, evidence: Evidence) -> int | None:
-    """When the newest state that was held was last confirmed, None where there never was one: for a tobi the date of
-    the newest data set that shows it, for a fobi the last visit that saw contents. Else it is when it was noted."""
-    if not obi.history.noted:
+def last_seen(obi: Obi, evidence: Evidence, loss: int | None = None) -> int | None:
+    """When the newest state that was held was last confirmed (or the last one before the ``loss`` at this tist), None
+    where there never was one: for a tobi the date of the newest data set that shows it, for a fobi the last visit that
+    saw contents. Else it is when it was noted."""
+    now = obi.history.lost
+    lost = now if loss is None else loss
+    noted = max((tist for tist in obi.history.noted if lost is None or tist < lost), default=None)
+    if noted is None:
         return None
-    noted = obi.history.noted[-1]
-    if obi.kind == "fobi" and obi.visit is not None:
-        return max(noted, obi.visit.checked)
-    lost, state = obi.history.lost, obi.history.last_held
+    if obi.kind == "fobi":
+        if obi.visit is not None and lost == now:
+            return max(noted, obi.visit.checked)
+        note = obi.notes.get(lost or 0)
+        return max(noted, note.seen) if note is not None else noted
+    state = obi.history.at(noted)
     for at in range(bisect_left(evidence.tists, MAX_TIST if lost is None else lost) - 1, -1, -1):
         tist, group = evidence.dates[at]
         claims = (claim_of(obi.claims, one, evidence.look(one)) for one in group)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, BinaryIO
 
+from archec.archive.evidence import Evidence
+from archec.archive.judging import last_seen
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue, Checksum
 from archec.catalogue.model import KINDS, Kind, Note, Obi, Version
@@ -32,8 +34,9 @@ class HistoryRow:
 
     ``path`` is relative to the obi store, where the bytes lie after all redirects; ``redirects`` are
     the URLs that lead there, each with its HTTP status. ``kind`` is ``appeared``, ``changed``,
-    ``lost`` or ``returned``; ``how`` the run's finer word for it. ``status`` is what this URL itself answered,
-    ``final_status`` what the last one answered to which its redirects led, None where the catalogue does not know.
+    ``lost`` or ``returned``; ``how`` the run's finer word for it. ``last_seen`` is when the obi was seen for the last
+    time before a loss. ``status`` is what this URL itself answered, ``final_status`` what the last one answered to
+    which its redirects led, None where the catalogue does not know.
     """
 
     tist: int
@@ -50,6 +53,7 @@ class HistoryRow:
     type: str | None
     reason: str
     suspect: str
+    last_seen: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ def find(catalogue: Catalogue, raw: str) -> Obi:
     raise NotHeld(f"{without_userinfo(raw.strip())}: the archive has never heard of it")
 
 
-def rows(archive: Archive, obi: Obi) -> Iterator[HistoryRow]:
+def rows(archive: Archive, obi: Obi, evidence: Evidence) -> Iterator[HistoryRow]:
     """Every incidence, oldest first."""
     for incidence in obi.history.incidences():
         tist, state = incidence.tist, incidence.state
@@ -117,6 +121,7 @@ def rows(archive: Archive, obi: Obi) -> Iterator[HistoryRow]:
             version.type if version else None,
             note.reason,
             note.suspect,
+            last_seen(obi, evidence, tist) if state is None else None,
         )
 
 

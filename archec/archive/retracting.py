@@ -2,7 +2,8 @@
 
 The catalogue has the last visit to a file only, so the journals are read again. What each visit saw is a fact; the
 history follows from those that count: it does not depend on the order in which runs were retracted, and is what it was
-where a run counts again. Bytes stay where they are.
+where a run counts again. So do what is known against hosts and the losses that are held back, and when a file is due.
+Bytes stay where they are.
 """
 
 from __future__ import annotations
@@ -18,20 +19,23 @@ from xxhash import xxh3_64_intdigest
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.opening import Archive
 from archec.catalogue.fold import fold_obi
-from archec.catalogue.model import HeldBack, HostState, Note, Obi, Version, Visit
+from archec.catalogue.model import AT_ONCE, HeldBack, HostState, Note, Obi, Version, Visit
 from archec.catalogue.records import HostNoted, LossesHeldBack, ObiChange, RunStart, decode
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import JournalFile, journals, read_batches
 from archec.store.sorting import SortedLines
 from archec.tist import MAX_TIST
 
-_FOBI = b'{"type":"obi","kind":"fobi"'
-_RUN = b'{"type":"run"'
+_SPEAKS = (b'{"type":"run"', b'{"type":"obi","kind":"fobi"', b'{"type":"host"', b'{"type":"held-back"')
+_CONCLUDED = b"r"
 _BUCKETS = 1 << 24
+
+_Other = HostNoted | LossesHeldBack
+"""What a run says beside its visits."""
 
 
 class Withdrawn(NamedTuple):
-    """What a retraction of visits came to: how many files it visited, and how many of them have another history."""
+    """What a retraction of visits came to: how many files are due at once, and how many have another history."""
 
     due: int
     changed: int
@@ -58,6 +62,7 @@ class _Facts:
 
     def __init__(self, changes: Iterable[tuple[ObiChange, bool]]) -> None:
         self.obi: Obi | None = None
+        self.due = 0
         self.seen: dict[int, _Seen] = {}
         self.losses: list[_Loss] = []
         self._noted: dict[int, tuple[str, Note]] = {}
@@ -70,6 +75,7 @@ class _Facts:
             if concluded:
                 continue
             if change.visit is not None:
+                self.due = change.due
                 fails = before.visit.fails if before is not None and before.visit is not None else 0
                 self._visited(change.visit, self.obi, failed=change.visit.fails > fails)
             for tist, state in change.put.items():
@@ -93,64 +99,82 @@ class _Facts:
         return note if note.kind not in ("", "new", "returned") else replace(note, kind="changed")
 
 
-def conclude_without(archive: Archive, run: int, now: int, to: Commits) -> Withdrawn:
-    """Concludes anew of the files that ``run`` visited what follows from the visits of the runs that are not retracted;
-    they are due at once. ``now`` is the run that does so. What ``run`` held against hosts does not count any more."""
+def visits_files(archive: Archive, run: int) -> bool:
+    """Whether the journal of a run has a visit to a file."""
+    said = (record for journal in journals(archive.layout) if journal.tist == run for record, _ in _said(journal))
+    return any(isinstance(record, ObiChange) and record.visit is not None for record in said)
+
+
+def conclude_without(archive: Archive, run: int, to: Commits) -> Withdrawn:
+    """Concludes anew, from the visits of the runs that are not retracted, of the files that ``run`` visited, of the
+    hosts of which it said something, and of the losses that it held back. Files whose last visit does not count are
+    due at once."""
     out = {item.tist for item in archive.catalogue.runs() if item.retracted}
     due = changed = 0
     work = archive.work
     with storage_errors(work):
         work.mkdir(parents=True, exist_ok=True)
     with closing(SortedLines(work)) as lines:
-        _collect(archive, run, lines)
+        others = _collect(archive, run, out, lines)
         for _, group in groupby(lines, key=lambda line: line.partition(b"\0")[0]):
             facts = _Facts(map(_parsed, group))
             if run in facts.seen and facts.obi is not None:
                 records = list(_without(facts, facts.obi, out))
-                due += 1
+                due += max(facts.seen) in out
                 changed += any(record.put or record.drop for record in records)
                 for record in records:
                     to.add(CommitItem(record))
-    if run in out:
-        for host in archive.catalogue.hosts():
-            if host.run == run:
-                to.add(CommitItem(HostNoted(HostState(host.host, now))))
-        if any((item.run, item.kind) == (run, "fobi") and item.groups for item in archive.catalogue.held_back()):
-            to.add(CommitItem(LossesHeldBack(HeldBack(run, "fobi"))))
+    for other in others:
+        to.add(CommitItem(other))
     to.commit()
     return Withdrawn(due, changed)
 
 
-def _collect(archive: Archive, run: int, to: SortedLines) -> None:
+def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) -> list[_Other]:
     """The lines of all journals that speak of files that the run visited (and of a few others), sorted by id, then in
-    the order of the journals."""
+    the order of the journals; and of what the run said beside its visits, what the runs that count say of it."""
     files = journals(archive.layout)
     wanted = bytearray(_BUCKETS)
+    others: dict[str | int, _Other] = {}
     for journal in files:
         if journal.tist == run:
-            for change, _ in _changes(journal):
-                wanted[_bucket(change.id)] = 1
+            for record, _ in _said(journal):
+                if isinstance(record, ObiChange):
+                    wanted[_bucket(record.id)] = 1
+                elif isinstance(record, HostNoted):
+                    others[record.host.host] = HostNoted(HostState(record.host.host, run))
+                elif record.held_back.kind == "fobi":
+                    others[record.held_back.run] = LossesHeldBack(HeldBack(record.held_back.run, "fobi"))
     number = 0
     for journal in files:
-        for change, line in _changes(journal):
-            number += 1
-            if wanted[_bucket(change.id)]:
-                to.add(b"%s\0%015d%s" % (change.id.encode(), number, line))
+        for record, line in _said(journal):
+            if isinstance(record, ObiChange):
+                number += 1
+                if wanted[_bucket(record.id)]:
+                    to.add(b"%s\0%015d%s" % (record.id.encode(), number, line))
+            elif journal.tist in out or line.startswith(_CONCLUDED):
+                continue
+            elif isinstance(record, HostNoted):
+                if record.host.host in others:
+                    others[record.host.host] = record
+            elif record.held_back.kind == "fobi" and record.held_back.run in others.keys() - out:
+                others[record.held_back.run] = record
+    return list(others.values())
 
 
-def _changes(journal: JournalFile) -> Iterator[tuple[ObiChange, bytes]]:
-    """What a journal says of files; each line marked with whether it is a conclusion of a retraction."""
+def _said(journal: JournalFile) -> Iterator[tuple[ObiChange | _Other, bytes]]:
+    """What a journal says of files, of hosts and of losses that are held back; each line marked with whether it is a
+    conclusion of a retraction."""
     mark = b" "
     for batch in read_batches(journal.path):
         where = f"{journal.path}, batch {batch.n}"
         for line in batch.lines:
-            if line.startswith(_RUN):
-                start = decode(line, where)
-                mark = b"r" if isinstance(start, RunStart) and start.kind == "retract" else b" "
-            elif line.startswith(_FOBI):
-                change = decode(line, where)
-                if isinstance(change, ObiChange):
-                    yield change, mark + line
+            if line.startswith(_SPEAKS):
+                record = decode(line, where)
+                if isinstance(record, RunStart):
+                    mark = _CONCLUDED if record.kind == "retract" else b" "
+                elif isinstance(record, (ObiChange, HostNoted, LossesHeldBack)):
+                    yield record, mark + line
 
 
 def _parsed(line: bytes) -> tuple[ObiChange, bool]:
@@ -158,7 +182,7 @@ def _parsed(line: bytes) -> tuple[ObiChange, bool]:
     change = decode(said[16:])
     if not isinstance(change, ObiChange):
         raise TypeError(f"not of a file: {change!r}")
-    return change, said[15:16] == b"r"
+    return change, said[15:16] == _CONCLUDED
 
 
 def _bucket(obi: str) -> int:
@@ -166,7 +190,7 @@ def _bucket(obi: str) -> int:
 
 
 def _without(facts: _Facts, obi: Obi, out: Collection[int]) -> Iterator[ObiChange]:
-    """What makes an obi what it is without the visits of the runs ``out``, and due."""
+    """What makes an obi what it is without the visits of the runs ``out``."""
     entries, notes = _history(facts, out)
     visit = _last_visit(facts, out)
     history = obi.history.as_dict()
@@ -175,7 +199,7 @@ def _without(facts: _Facts, obi: Obi, out: Collection[int]) -> Iterator[ObiChang
         if history.get(tist, "") != state or obi.notes.get(tist) != notes[tist]
     }  # fmt: skip
     drop = tuple(tist for tist in history if tist not in entries)
-    due = obi.due if obi.due > MAX_TIST else 1
+    due = AT_ONCE if max(facts.seen) in out and obi.due <= MAX_TIST else facts.due
     if not put and not drop and (visit, due) == (obi.visit, obi.due):
         return
     change = ObiChange(
@@ -191,14 +215,16 @@ def _without(facts: _Facts, obi: Obi, out: Collection[int]) -> Iterator[ObiChang
 def _history(facts: _Facts, out: Collection[int]) -> tuple[dict[int, str | None], dict[int, Note]]:
     """The entries that follow from the visits that count, and their notes.
 
-    A loss stays if all the visits that found the file gone count: with fewer of them it waits for the next visit.
+    A loss stays if all the visits that found the file gone count, and none that counts saw contents in between: else it
+    waits for the next visit.
     """
-    gone = {tist for tist, seen in facts.seen.items() if seen.visit.outcome == "gone" and tist in out}
-    losses = {
-        loss.since: loss.note for loss in reversed(facts.losses)
-        if not any(loss.since <= tist <= loss.until for tist in gone)
-    }  # fmt: skip
     seen = {tist: one.state for tist, one in facts.seen.items() if one.state is not None and tist not in out}
+    gone = {tist for tist, one in facts.seen.items() if one.visit.outcome == "gone" and tist in out}
+    losses = {
+        loss.since: replace(loss.note, seen=max((tist for tist in seen if tist < loss.since), default=0))
+        for loss in reversed(facts.losses)
+        if not any(loss.since <= tist <= loss.until for tist in {*gone, *seen})
+    }  # fmt: skip
     entries: dict[int, str | None] = {}
     notes: dict[int, Note] = {}
     before: str | None = None

@@ -141,7 +141,7 @@ def _conclude(archive: Archive, last: LastRun, start: RunStart, committer: Commi
     catalogue = archive.catalogue
     evidence = evidence_of(catalogue)
     if "visits" in start.options:
-        conclude_without(archive, int(start.options["visits"]), start.tist, committer)
+        conclude_without(archive, int(start.options["visits"]), committer)
     elif start.kind != "gather":
         judge_again(catalogue, None, evidence, start.tist, committer)
     elif not last.merged and start.data_set:

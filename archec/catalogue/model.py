@@ -27,6 +27,9 @@ COLLECTION: Mapping[Kind, str] = {"tobi": "mi", "fobi": "mo", "fileset": "mf"}
 
 TEXTS: Mapping[Kind, str] = {"tobi": "vi", "fobi": "vo"}
 
+AT_ONCE = 1
+"""From this tist on a fobi is due that is to be visited at once."""
+
 CORE = "all"
 """The core archive: its directory holds the archive and series templates of all archives."""
 
@@ -63,7 +66,8 @@ class Note(Struct, frozen=True, omit_defaults=True):
     """How an entry of an obi's history came about.
 
     ``run`` is the software tist, ``kind`` one of ``new changed cosmetic file-url lost returned restated``. ``at`` is
-    the tist under which the bytes lie, 0 for the entry's own. ``reason`` says why the obi is lost.
+    the tist under which the bytes lie, 0 for the entry's own. ``reason`` says why the obi is lost, ``seen`` when the
+    last visit before saw a lost fobi's contents (of a tobi that follows from what data sets have looked at).
 
     Where a tobi's state was seen is in its claims. Of a fobi: ``target`` is the id that the URL redirected to (empty:
     the body is this URL's own), ``headers`` are the kept response headers, and ``suspect`` says why the contents may
@@ -78,6 +82,7 @@ class Note(Struct, frozen=True, omit_defaults=True):
     target: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     suspect: str = ""
+    seen: int = 0
 
 
 class Claim(Struct, frozen=True, array_like=True, omit_defaults=True):

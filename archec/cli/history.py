@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -39,8 +40,8 @@ def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: P
     """
     with opened(config_file) as archive:
         found = find(archive.catalogue, obi)
-        incidences = list(rows(archive, found))
         evidence = evidence_of(archive.catalogue)
+        incidences = list(rows(archive, found, evidence))
         seen = last_seen(found, evidence)
         said = told(found, evidence) if found.kind == "tobi" and (why or everything) else iter(())
         shown = [row for row in said if why or (everything and row.outcome in _LESS)]
@@ -85,7 +86,8 @@ def _lines(row: HistoryRow) -> list[str]:
     what = row.kind if row.how in ("", row.kind, "new") else f"{row.kind} ({row.how})"
     head = f"{row.tist}  {row.time}  {what}"
     if row.sha256 is None:
-        return [f"{head}{': ' + row.reason if row.reason else ''}"]
+        seen = [f"    last seen {iso(row.last_seen)}"] if row.last_seen is not None else []
+        return [f"{head}{': ' + row.reason if row.reason else ''}", *seen]
     size = human_size(row.size) if row.size is not None else "?"
     http = f"  HTTP {row.status}{_end(row)}" if row.status else ""
     suspect = f"  suspect: {row.suspect}" if row.suspect else ""
@@ -106,5 +108,6 @@ def _visit(fobi: Obi) -> str:
         return "never visited"
     message = f": {fobi.visit.message}" if fobi.visit.message else ""
     unnamed = "; no template names it any more, so it is visited less and less" if fobi.visit.unnamed else ""
-    due = f"due {iso(fobi.due)}" if fobi.due <= MAX_TIST else "visited with its data set only"
+    due = "due now" if fobi.due <= time.time() else f"due {iso(fobi.due)}"
+    due = due if fobi.due <= MAX_TIST else "visited with its data set only"
     return f"last visit {iso(fobi.visit.when)}: {fobi.visit.outcome}{message}; {due}{unnamed}"

@@ -32,8 +32,8 @@ def retract(
     do visits to files.
 
     With --visits it is what a run concluded of files that does not count: its clock was wrong, or a login page of the
-    network answered for every host. Histories of files become those of an archive that did not make these visits;
-    bytes stay, and the files are due at once.
+    network answered for every host. Histories of files become those of an archive that did not make these visits,
+    and so does what is known of hosts and held back; bytes stay. Files that no run has visited since are due at once.
 
     Example: archec retract 1352481230 --reason "misdated"
     """

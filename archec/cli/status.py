@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from archec.catalogue.model import AT_ONCE
 from archec.cli.common import config_option, json_option, opened
 from archec.monitor.status import ArchiveStatus, DiskSpace, HeldBack
 from archec.monitor.status import status as look
@@ -86,7 +87,8 @@ def _due(found: ArchiveStatus) -> str:
         return "nothing"
     now = f"{due.now:,}{' and more' if due.more else ''} files now"
     if due.now:
-        return f"{now}, some never tried" if not due.next else f"{now}, the first since {iso(due.next)}"
+        first = f", the first since {iso(due.next)}" if due.next > AT_ONCE else ""
+        return now + (", some never tried" if not due.next else first)
     return f"nothing now, next {iso(due.next)}"
 
 

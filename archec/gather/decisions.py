@@ -18,7 +18,7 @@ from archec.archive.follow import catch_up, last_run
 from archec.archive.judging import judged
 from archec.archive.opening import Archive
 from archec.archive.report import Report
-from archec.archive.retracting import Withdrawn, conclude_without
+from archec.archive.retracting import Withdrawn, conclude_without, visits_files
 from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, HeldBack
@@ -216,19 +216,27 @@ def retract(config: Config, wanted: str, reason: str, *, undo: bool = False) -> 
 def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False) -> tuple[int, Withdrawn]:
     """Makes the visits of a gathering not count, or count again: the run that does so, and what it came to.
 
-    Raises :class:`NotHeld` where there is no such gathering, :class:`UsageError` where nothing would change.
+    Raises :class:`NotHeld` where there is no such run, :class:`UsageError` where it visited no files or nothing would
+    change.
     """
     with locked(config, "retract") as archive:
         found = next(iter(archive.catalogue.newest_runs(run + 1, 1)), None)
-        if found is None or found.tist != run or found.kind != "gather":
-            raise NotHeld(f"{run}: no run that visits files", hint="'archec runs' lists them")
+        if found is None or found.tist != run:
+            raise NotHeld(f"there is no run {run}", hint="'archec runs' lists them")
+        if found.kind != "gather":
+            raise UsageError(
+                f"run {run} ({iso(run)}) is of the kind {found.kind}: only a gathering's visits can be retracted",
+                hint="'archec runs' lists the gatherings",
+            )
+        if not visits_files(archive, run):
+            raise UsageError(f"run {run} ({iso(run)}) visited no files", hint=f"'archec runs {run}' shows what it did")
         if bool(found.retracted) != undo:
             said = f"are retracted: {found.retracted}" if found.retracted else "are not retracted"
             raise UsageError(f"the visits of run {run} ({iso(run)}) {said}")
         with deciding(archive, "retract", {"visits": run, "reason": reason, "undo": undo}) as decision:
             decision.journal(Retraction(run, reason, undo, visits=True))
             report = decision.report
-            done = conclude_without(archive, run, report.run, decision.committer)
+            done = conclude_without(archive, run, decision.committer)
             report.message = f"{done.changed:,} files have another history; {done.due:,} are due"
     return report.run, done
 

@@ -103,7 +103,7 @@ def loss_of(config: Config, fobi: Obi, run: int) -> ObiChange | None:
     if visit is None or not fobi.history.held or not is_lost(config, visit):
         return None
     why = f"HTTP status {visit.status}" if visit.status else visit.message[:200] or "gone"
-    note = Note(run, "lost", reason=why, status=visit.status, target=visit.target)
+    note = Note(run, "lost", reason=why, status=visit.status, target=visit.target, seen=visit.checked)
     return ObiChange("fobi", fobi.id, put={visit.gone_since: None}, notes={visit.gone_since: note})
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from archec.catalogue.model import Note, Obi, Version, Visit
+from archec.catalogue.model import AT_ONCE, Note, Obi, Version, Visit
 from archec.catalogue.records import ObiChange
 from archec.config import Config
 from archec.gather.schedule import next_due
@@ -160,7 +160,7 @@ def doubtful(fobi: Obi, why: str) -> ObiChange:
     run = fobi.visit.tist if fobi.visit is not None else 0
     drop = tuple(tist for tist, note in fobi.notes.items() if note.run == run)
     visit = Visit(run, "doubtful", message=why[:500])
-    return ObiChange("fobi", fobi.id, drop=drop, visit=visit, due=1)
+    return ObiChange("fobi", fobi.id, drop=drop, visit=visit, due=AT_ONCE)
 
 
 def _record(fobi: Obi, visit: Visit, due: int) -> ObiChange:

@@ -37,7 +37,8 @@ def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
     _gauge(to, "archec_tist_ahead_seconds", "By how much the newest tist is ahead of the clock.", status.ahead)
     _gauge(to, "archec_files_due", "Files that are due, 10000 at most.", status.due.now)
     if status.due.next is not None:
-        _gauge(to, "archec_next_due_time_seconds", "When the next file is due; 0: never tried.", status.due.next)
+        what = "When the next file is due; 0: never tried, 1: at once."
+        _gauge(to, "archec_next_due_time_seconds", what, status.due.next)
     in_trouble = status.hosts_in_trouble
     _gauge(to, "archec_hosts_in_trouble", "Hosts in trouble in the newest run that fetched.", in_trouble)
     losses = sum(item.losses for item in status.held_back)

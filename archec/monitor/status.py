@@ -43,7 +43,8 @@ class DiskSpace:
 @dataclass(frozen=True, slots=True)
 class Due:
     """Files to visit: how many are due ``now`` (at most :data:`DUE_AT_MOST`; ``more``: there are more), and the tist
-    at which the next one was or is due (None: there is none); those that were never tried are due at 0."""
+    at which the next one was or is due (None: there is none); those that were never tried are due at 0, those
+    that are to be visited at once at 1."""
 
     now: int
     more: bool

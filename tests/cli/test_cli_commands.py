@@ -62,7 +62,7 @@ def history(config: Config, obi: str) -> dict[str, object]:
 
 INCIDENCE = {
     "tist", "time", "kind", "how", "md5", "sha256", "size", "path", "redirects", "status", "final_status", "type",
-    "reason", "suspect",
+    "reason", "suspect", "last_seen",
 }  # fmt: skip
 
 

@@ -218,6 +218,9 @@ def test_a_template_away_from_home_is_judged_where_it_was(config: Config, folder
     rows = [json.loads(line) for line in archec_inline(config, "coverage", "--json").out.splitlines()]
     assert {row["archive"]: row["last_seen"] for row in rows if row["of"] == "archive"} == {"aaa": T4, "bbb": T4}
     assert json.loads(archec_inline(config, "history", "RePEc:aaa:sss:2", "--json").out)["last_seen"] == T4
+    run(config, tar(folder, 5, home, papers("bbb/x.rdf", PAPER)))
+    told = json.loads(archec_inline(config, "history", PAPER, "--json").out)
+    assert [row["last_seen"] for row in told["incidences"]] == [None, T1, None], "of a loss that is over, too"
 
 
 def test_a_file_that_is_hopeless_for_years_does_not_keep_others(config: Config, folder: Path) -> None:

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 from gather_site import Answer, Site, moved, page, pdf
-from gather_support import change, check, histories, make, outcomes, run, store_files, write_papers
+from gather_support import archec_inline, change, check, histories, make, outcomes, run, store_files, write_papers
 
+from archec.archive.conclusions import evidence_of
 from archec.archive.lookup import find, held_at, rows
 from archec.archive.opening import Archive
 from archec.catalogue.model import Obi
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.store.layout import open_layout
+from archec.tist import iso
 
 
 @pytest.fixture
@@ -54,7 +56,8 @@ def redirects(config: Config, url: str) -> list[tuple[tuple[str, int], ...]]:
     layout = open_layout(config.store_path)
     catalogue = open_catalogue(config.database, base=config.base)
     try:
-        return [row.redirects for row in rows(Archive(config, layout, catalogue), find(catalogue, url))]
+        incidences = rows(Archive(config, layout, catalogue), find(catalogue, url), evidence_of(catalogue))
+        return [row.redirects for row in incidences]
     finally:
         catalogue.close()
 
@@ -233,6 +236,7 @@ def test_gone_twice_is_lost_since_the_first(config: Config, site: Site) -> None:
     site["/a"] = pdf("one", ETag='"1"')
     write_papers(config, [site.url("/a")])
     found = run(config).run
+    seen = run(config).run
     site["/a"] = page("gone", 410)
     first = run(config)
     assert dict(first.fobis) == {"gone": 1}
@@ -251,6 +255,9 @@ def test_gone_twice_is_lost_since_the_first(config: Config, site: Site) -> None:
     assert dict(fourth.fobis) == {"returned": 1}
     assert "if-none-match" not in site.asked[-1][1]
     assert list(histories(config)[site.url("/a")]) == [found, first.run, fourth.run]
+    told = archec_inline(config, "history", site.url("/a")).out.decode().splitlines()
+    lost = told.index(f"{first.run}  {iso(first.run)}  lost: HTTP status 404")
+    assert told[lost + 1].strip() == f"last seen {iso(seen)}"
     check(config)
 
 
