@@ -25,6 +25,7 @@ import httpx
 from archec.web.connect import MAX_ADDRESSES, port_of, refusal
 from archec.web.faults import OURS, Blocked, Internal, Truncated, internal
 from archec.web.guard import Guard, Resolver
+from archec.web.h1 import AHEAD
 from archec.web.headers import clean
 
 _MAX_REPLIES = 256_000
@@ -38,7 +39,7 @@ class FtpTransport(httpx.AsyncBaseTransport):
     """GET of ftp URLs. Uses the same extensions of a request as ``DirectTransport``.
 
     ``idle`` is the longest silence of a server in seconds; ``contact`` is sent as the anonymous password; ``received``
-    gets the number of bytes of files as they come.
+    gets the number of bytes as they come, of replies too; little is then received ahead of time.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class FtpTransport(httpx.AsyncBaseTransport):
         held, contact = request.headers.get("if-none-match", ""), self._contact
         public = public[:MAX_ADDRESSES]
         for number, address in enumerate(public, 1):
-            session = _Session(address, port, timeout / len(public), self._idle)
+            session = _Session(address, port, timeout / len(public), self._idle, counted=self._received is not None)
             try:
                 status, headers, message = await loop.run_in_executor(
                     self._threads, session.open, path, contact, held
@@ -89,15 +90,22 @@ class FtpTransport(httpx.AsyncBaseTransport):
             except BaseException:
                 self.end(session)
                 raise
+            finally:
+                self.count(session)
         sent = request.extensions.get("sent")
         if sent is not None:
             sent()
         return httpx.Response(
             status,
             headers=headers,
-            stream=_FtpBody(self, session, self._threads, self._received),
+            stream=_FtpBody(self, session, self._threads),
             extensions={"http_version": b"FTP", "address": address, "message": message},
         )
+
+    def count(self, session: _Session) -> None:
+        """Tells how much a session has received since it was counted last."""
+        if self._received is not None:
+            self._received(session.uncounted())
 
     def end(self, session: _Session) -> None:
         """Ends a session, even while a thread waits for its server; does not block."""
@@ -110,23 +118,13 @@ class FtpTransport(httpx.AsyncBaseTransport):
 
 
 class _FtpBody(httpx.AsyncByteStream):
-    def __init__(
-        self,
-        transport: FtpTransport,
-        session: _Session,
-        threads: ThreadPoolExecutor,
-        received: Callable[[int], None] | None,
-    ) -> None:
-        self._transport = transport
-        self._received = received
-        self._session = session
-        self._threads = threads
+    def __init__(self, transport: FtpTransport, session: _Session, threads: ThreadPoolExecutor) -> None:
+        self._transport, self._session, self._threads = transport, session, threads
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         while data := await loop.run_in_executor(self._threads, self._session.read):
-            if self._received is not None:
-                self._received(len(data))
+            self._transport.count(self._session)
             yield data
 
     async def aclose(self) -> None:
@@ -147,9 +145,14 @@ class _Ftp(ftplib.FTP):
 
 
 class _Session:
-    """One control connection and at most one data connection; methods run in a thread, one at a time."""
+    """One control connection and at most one data connection; methods run in a thread, one at a time.
 
-    def __init__(self, address: str, port: int, timeout: float, idle: float) -> None:
+    ``counted``: what comes is counted, so little of it may lie in the system's buffers.
+    """
+
+    def __init__(self, address: str, port: int, timeout: float, idle: float, *, counted: bool) -> None:
+        self._counted = counted
+        self._received = self._told = 0
         self._address = address
         self._port = port
         self._timeout = timeout
@@ -167,7 +170,7 @@ class _Session:
                 self._ftp.connect(self._address, self._port, self._timeout)
                 self._ftp.timeout = self._idle
                 if self._ftp.sock is not None:
-                    self._ftp.sock.settimeout(self._idle)
+                    self._prepare(self._ftp.sock)
                 self._ftp.login("anonymous", contact or "archec@")
                 self._ftp.voidcmd("TYPE I")
                 stamp, size = self._modified(path), self._size(path)
@@ -179,7 +182,7 @@ class _Session:
                     if tag == held:
                         return 304, headers, ""
                 self._data = self._ftp.transfercmd(f"RETR {path}")
-                self._data.settimeout(self._idle)
+                self._prepare(self._data)
                 if size >= 0:
                     headers.append(("Content-Length", str(size)))
             except ftplib.Error as error:
@@ -202,6 +205,7 @@ class _Session:
                 return b""
             try:
                 data = self._data.recv(_PIECE)
+                self._received += len(data)
                 if data or self._ended:
                     return data
                 self._ended = True
@@ -212,6 +216,12 @@ class _Session:
             except (ftplib.Error, OSError, EOFError, ValueError) as error:
                 raise Truncated(f"the ftp transfer broke off: {error}") from error
             return b""
+
+    def uncounted(self) -> int:
+        """How many bytes have come since this was asked last; while no thread is at work."""
+        received = self._received + self._ftp.replies
+        new, self._told = received - self._told, received
+        return new
 
     def interrupt(self) -> None:
         """Wakes a thread that waits for the server."""
@@ -228,6 +238,11 @@ class _Session:
             if self._data is not None:
                 self._data.close()
             self._ftp.close()
+
+    def _prepare(self, sock: socket.socket) -> None:
+        sock.settimeout(self._idle)
+        if self._counted:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, AHEAD // 2)  # Linux doubles it
 
     def _modified(self, path: str) -> datetime | None:
         try:

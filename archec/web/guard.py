@@ -20,9 +20,8 @@ from typing import Protocol
 import httpx
 
 from archec.web.faults import OURS, Denied, internal
-from archec.web.policy import Deny
+from archec.web.policy import MAPPED, NAT64, Address, Deny, embedded, parsed
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _REFUSED_4 = tuple(
@@ -45,7 +44,6 @@ _REFUSED_4 = tuple(
         "240.0.0.0/4",  # reserved, and broadcast
     )
 )
-_GLOBAL_6 = ipaddress.IPv6Network("2000::/3")
 _REFUSED_6 = tuple(
     ipaddress.IPv6Network(text)
     for text in (
@@ -54,8 +52,8 @@ _REFUSED_6 = tuple(
         "3fff::/20",  # documentation
     )
 )
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_LOW_32 = 0xFFFFFFFF
+_OPEN_6 = (ipaddress.IPv6Network("2000::/3"), MAPPED, NAT64)
+"""Global unicast, and IPv4 addresses in the form of IPv6."""
 _MAX_REMEMBERED = 20_000
 """Maximum number of names whose addresses are remembered."""
 
@@ -63,35 +61,21 @@ _MAX_REMEMBERED = 20_000
 def allowed(ip: Address | str, allow_networks: Sequence[Network] = ()) -> bool:
     """Whether connections to ``ip`` are allowed; False for anything that is not an address.
 
-    An IPv4 address inside an IPv6 one (mapped, NAT64, 6to4, ISATAP) is judged as the IPv4 address.
-    Addresses in ``allow_networks`` are exempt.
+    An IPv6 address with an IPv4 address in it (:func:`embedded`) is judged as that one, too. Addresses in
+    ``allow_networks`` are exempt.
     """
     if isinstance(ip, str):
         try:
-            ip = ipaddress.ip_address(ip.partition("%")[0])
+            ip = parsed(ip)
         except ValueError:
             return False
     if any(ip in network for network in allow_networks):
         return True
     if isinstance(ip, ipaddress.IPv4Address):
         return not any(ip in network for network in _REFUSED_4)
-    inner = _inner(ip)
-    if inner is not None:
-        return allowed(inner, allow_networks)
-    return ip in _GLOBAL_6 and not any(ip in network for network in _REFUSED_6)
-
-
-def _inner(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that packets to ``ip`` would finally reach, None if there is none."""
-    if ip.ipv4_mapped is not None:
-        return ip.ipv4_mapped
-    if ip.sixtofour is not None:
-        return ip.sixtofour
-    number = int(ip)
-    # ISATAP (RFC 5214): the interface identifier is 0000:5efe or 0200:5efe, then the IPv4 address
-    if ip in _NAT64 or (number >> 32) & 0xFCFFFFFF == 0x00005EFE:
-        return ipaddress.IPv4Address(number & _LOW_32)
-    return None
+    if any(ip in network for network in _REFUSED_6) or not any(ip in network for network in _OPEN_6):
+        return False
+    return all(allowed(inner, allow_networks) for inner in embedded(ip))
 
 
 class Guard:

@@ -14,10 +14,15 @@ from urllib.request import getproxies_environment, proxy_bypass
 from archec.config import Denial, FetchConfig
 from archec.errors import ConfigError
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Profile = Literal["fetch", "platform", "remote", "upload"]
 """What connections are for: *fetch* files that templates name, ask the API of a *platform* and download what it names,
 read *remote* archives, *upload* with keys of the operator."""
 PORTS = {"http": 80, "https": 443, "ftp": 21}
+MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_NAT64_LOCAL = ipaddress.IPv6Network("64:ff9b:1::/48")
+_COMPATIBLE = ipaddress.IPv6Network("::/96")
 _NO_REASON = "by fetch.deny"
 _FINAL_DOT = re.compile(r"\A([a-z]+://[^/:\[]*[^/:.\[])\.+(?=[:/]|\Z)")
 """A host's name in a URL, and the dots at its end, which name the same host."""
@@ -108,6 +113,39 @@ class Tuning:
     """A worker that has not left this long after it was told to is killed."""
 
 
+def embedded(ip: Address) -> Sequence[ipaddress.IPv4Address]:
+    """The IPv4 addresses that packets to ``ip`` may finally reach; none where it is not a spelling of one.
+
+    Mapped and compatible addresses (RFC 4291), 6to4 (RFC 3056), ISATAP (RFC 5214), Teredo (RFC 4380: its server and its
+    client), NAT64 (RFC 6052). The length of a local NAT64 prefix (RFC 8215) is anybody's choice: all are looked at.
+    """
+    if isinstance(ip, ipaddress.IPv4Address):
+        return ()
+    if ip.sixtofour is not None:
+        return (ip.sixtofour,)
+    if ip.teredo is not None:
+        return ip.teredo
+    low = ipaddress.IPv4Address(ip.packed[12:])
+    if ip in _NAT64_LOCAL:
+        octets = ip.packed[:8] + ip.packed[9:]  # the ninth is reserved: the address lies around it
+        return (low, *(ipaddress.IPv4Address(octets[length : length + 4]) for length in (6, 7, 8)))
+    if ip in MAPPED or ip in _COMPATIBLE or ip in NAT64 or int(ip) >> 32 & 0xFCFFFFFF == 0x00005EFE:
+        return (low,)
+    return ()
+
+
+def plain(address: str) -> str:
+    """A numeric address without its zone, and as IPv4 where it is another spelling of one such address."""
+    ip = parsed(address)
+    inner = embedded(ip)
+    return str(inner[0] if len(inner) == 1 else ip)
+
+
+def parsed(address: str) -> Address:
+    """A numeric address without its zone. Raises ValueError where it is none."""
+    return ipaddress.ip_address(address.partition("%")[0])
+
+
 class Deny:
     """What the operator says is not to be fetched: hosts with all below them, patterns of URLs, networks; each with its
     reason."""
@@ -134,10 +172,10 @@ class Deny:
         return next((reason for pattern, reason in self._urls if pattern.match(url)), "")
 
     def reason_of_address(self, address: str) -> str:
-        """Why nothing is to be fetched from an address; empty: it may be. A mapped IPv4 address is judged as such."""
-        ip = ipaddress.ip_address(address.partition("%")[0])
-        ip = getattr(ip, "ipv4_mapped", None) or ip
-        return next((reason for network, reason in self._networks if ip in network), "")
+        """Why nothing is to be fetched from an address, however it is spelt (:func:`embedded`); empty: it may be."""
+        ip = parsed(address)
+        spellings = (ip, *embedded(ip))
+        return next((reason for network, reason in self._networks if any(one in network for one in spellings)), "")
 
 
 def _pattern(url: str) -> re.Pattern[str]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import selectors
+import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -40,10 +42,13 @@ from archec.workers.process import Process
 
 _MESSAGE = 512
 """Tasks in one message at most, so that a worker begins before it has read them all."""
+_NARROWER = 8
+"""So many times fewer tasks at once go to the successor of a process that was lost."""
 _RETUNE = 0.5
 _FAILED_STARTS = 3
 """Processes in a row that died without a single hop, after which a worker is not started again."""
-_LOST = "the fetching process was lost over it, and so was another one"
+_LOST = "a fetching process was lost over it, and so was another one that had nothing else to do"
+_NO_PROCESS = "fetching processes are lost as soon as they are given something to do"
 _START_TIMEOUT = 120.0
 """Seconds until the first sign of life of a process."""
 
@@ -57,15 +62,19 @@ class _Pending(NamedTuple):
 class _Owner:
     """What the main process knows of a host: whose it is, and how many of its tasks are open."""
 
-    __slots__ = ("open", "seat")
+    __slots__ = ("open", "slot")
 
-    def __init__(self, seat: _FetchSeat) -> None:
-        self.seat = seat
+    def __init__(self, slot: _Slot) -> None:
+        self.slot = slot
         self.open = 0
 
 
-class _FetchSeat:
-    """A place for a worker process; processes may follow each other in it."""
+class _Slot:
+    """A place for a worker process; processes may follow each other in it.
+
+    Nobody knows which task a process was lost over. So the next one gets fewer at once, beginning with those that were
+    there, until one is lost that had a single task; each hop makes room for one more.
+    """
 
     def __init__(self, index: int, concurrency: int) -> None:
         self.index = index
@@ -81,6 +90,11 @@ class _FetchSeat:
         self.busy = 0
         self.hosts = 0
         self.open = 0
+        self.waiting: deque[int] = deque()
+        """Serial numbers of tasks that the process has not been given."""
+        self.given = 0
+        self.room = sys.maxsize
+        """How many tasks the process may have at once."""
 
 
 class FetchPool:
@@ -116,7 +130,7 @@ class FetchPool:
         self._silence = silence
         self._max_bytes = max_bytes
         self._decode = decoder(FromWorker).decode
-        self._seats: list[_FetchSeat] = []
+        self._slots: list[_Slot] = []
         self._selector = selectors.DefaultSelector()
         self._open: dict[int, _Pending] = {}
         self._owners: dict[str, _Owner] = {}
@@ -134,8 +148,8 @@ class FetchPool:
         count = 1 if self._max_bytes else min(self._config.workers, self._config.concurrency)
         try:
             for number, share in enumerate(shares(self._config.concurrency, [self._config.concurrency] * count)):
-                self._seats.append(_FetchSeat(number, share))
-                self._start(self._seats[-1])
+                self._slots.append(_Slot(number, share))
+                self._start(self._slots[-1])
         except BaseException:
             self.stop()
             raise
@@ -150,7 +164,6 @@ class FetchPool:
 
     def submit(self, tasks: Sequence[FetchTask]) -> None:
         """Hands tasks over. Their URLs are normalised; the same URL twice is fetched twice."""
-        batches: dict[int, list[tuple[int, FetchTask]]] = {}
         serial, pending = self._serial, self._open
         for task in tasks:
             try:
@@ -162,35 +175,35 @@ class FetchPool:
                 self._ready.append(failure(task.url, Outcome.DENIED, reason))
                 continue
             owner = self._owner(host)
-            seat = owner.seat
-            if seat.process is None:
-                self._ready.append(failure(task.url, Outcome.INTERNAL, _LOST, deferred=True))
+            slot = owner.slot
+            if slot.process is None:
+                self._ready.append(failure(task.url, Outcome.INTERNAL, _NO_PROCESS, deferred=True))
                 continue
             if not owner.open:
-                seat.busy += 1
+                slot.busy += 1
             owner.open += 1
-            seat.open += 1
+            slot.open += 1
             serial += 1
             pending[serial] = _Pending(task, owner, False)
-            batches.setdefault(seat.index, []).append((serial, task))
+            slot.waiting.append(serial)
         self._serial = serial
-        for index, batch in batches.items():
-            self._send_tasks(self._seats[index], batch)
+        for slot in self._slots:
+            self._hand_out(slot)
 
     def know(self, hosts: Iterable[tuple[str, int, float]]) -> None:
         """Tells what is known of hosts from before: their names, faults in a row, and seconds for which they are not to
         be asked (up to ``max_delay``: longer ones are not for a pool to wait for)."""
-        by_seat: dict[int, list[tuple[str, int, float]]] = {}
+        by_slot: dict[int, list[tuple[str, int, float]]] = {}
         for known in hosts:
-            by_seat.setdefault(self._owner(known[0]).seat.index, []).append(known)
-        for index, items in by_seat.items():
-            self._send(self._seats[index], HostsKnown(items))
+            by_slot.setdefault(self._owner(known[0]).slot.index, []).append(known)
+        for index, items in by_slot.items():
+            self._send(self._slots[index], HostsKnown(items))
 
     def _owner(self, host: str) -> _Owner:
         owner = self._owners.get(host)
         if owner is None:
-            owner = self._owners[host] = _Owner(min(self._seats, key=_load))
-            owner.seat.hosts += 1
+            owner = self._owners[host] = _Owner(min(self._slots, key=_load))
+            owner.slot.hosts += 1
         return owner
 
     def collect(self, timeout: float) -> list[Hop]:
@@ -211,7 +224,7 @@ class FetchPool:
         if not hops and self._error is not None:
             raise self._error
         now = time.monotonic()
-        if now - self._retuned > _RETUNE and len(self._seats) > 1:
+        if now - self._retuned > _RETUNE and len(self._slots) > 1:
             self._retuned = now
             self._share_out()
         return hops
@@ -224,7 +237,7 @@ class FetchPool:
     @property
     def pids(self) -> list[int]:
         """The worker processes that run."""
-        return [seat.process.pid for seat in self._seats if seat.process is not None]
+        return [slot.process.pid for slot in self._slots if slot.process is not None]
 
     def stop(self, drain: bool = False, within: float | None = None) -> list[Hop]:
         """Ends the workers. Tasks that are only queued are dropped, which ``pending`` forgets.
@@ -237,18 +250,18 @@ class FetchPool:
         if within is None:
             within = self._config.total_timeout if drain else 0.0
         deadline = time.monotonic() + within + grace
-        for seat in self._seats:
-            self._send(seat, Stop(drain))
+        for slot in self._slots:
+            self._send(slot, Stop(drain))
         # Workers with nothing under way have nothing to tidy up: they are not waited for.
         while self._open and self._selector.get_map() and (left := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
                 self._read(key.data, restart=False)
-        for seat in self._seats:
-            self._remove(seat)
+        for slot in self._slots:
+            self._remove(slot)
         hops, self._ready = self._ready, []
         self._open.clear()
         self._owners.clear()
-        self._seats.clear()
+        self._slots.clear()
         self._selector.close()
         self._selector = selectors.DefaultSelector()
         if drain:
@@ -259,59 +272,64 @@ class FetchPool:
 
     # -- workers ----------------------------------------------------------------------------------
 
-    def _start(self, seat: _FetchSeat) -> None:
+    def _start(self, slot: _Slot) -> None:
         order = (
-            self._config, self._agent, self._sink, self._tuning, seat.concurrency, self._silence / 4,
+            self._config, self._agent, self._sink, self._tuning, slot.concurrency, self._silence / 4,
             max(1, self._max_bytes - self.received) if self._max_bytes else 0,
         )  # fmt: skip
         try:
-            seat.process = Process("archec.web.worker:serve", order, patience=self._silence)
+            slot.process = Process("archec.web.worker:serve", order, patience=self._silence)
         except OSError as error:
             raise ArchecError(
                 f"a process for fetching cannot be started: {error.strerror}", hint="see 'ulimit -u' and 'ulimit -n'"
             ) from error
-        seat.alive, seat.heard, seat.delivered, seat.stopped = False, time.monotonic(), 0, False
-        self._selector.register(seat.process.socket, selectors.EVENT_READ, seat)
+        slot.alive, slot.heard, slot.delivered, slot.stopped = False, time.monotonic(), 0, False
+        self._selector.register(slot.process.socket, selectors.EVENT_READ, slot)
 
-    def _send(self, seat: _FetchSeat, message: Tasks | Concurrency | HostsKnown | Stop) -> None:
-        if seat.process is not None:
-            seat.process.send(encode(message))
+    def _send(self, slot: _Slot, message: Tasks | Concurrency | HostsKnown | Stop) -> None:
+        if slot.process is not None:
+            slot.process.send(encode(message))
 
-    def _send_tasks(self, seat: _FetchSeat, batch: list[tuple[int, FetchTask]]) -> None:
-        for start in range(0, len(batch), _MESSAGE):
-            self._send(seat, Tasks(batch[start : start + _MESSAGE]))
+    def _hand_out(self, slot: _Slot) -> None:
+        """Gives the process of a slot as many of the tasks that wait as it may have."""
+        serials = [slot.waiting.popleft() for _ in range(min(len(slot.waiting), slot.room - slot.given))]
+        slot.given += len(serials)
+        for start in range(0, len(serials), _MESSAGE):
+            part = serials[start : start + _MESSAGE]
+            self._send(slot, Tasks([(serial, self._open[serial].task) for serial in part]))
 
-    def _read(self, seat: _FetchSeat, restart: bool = True) -> None:
-        """Takes in what the process of a seat has sent; replaces one that has come to its end."""
-        process = seat.process
+    def _read(self, slot: _Slot, restart: bool = True) -> None:
+        """Takes in what the process of a slot has sent; replaces one that has come to its end."""
+        process = slot.process
         if process is None:
             return
         alive = process.read()
-        seat.alive, seat.heard = True, time.monotonic()
+        if alive:
+            slot.alive, slot.heard = True, time.monotonic()
         try:
             while process.messages:
-                self._take(seat, self._decode(process.messages.popleft()))
+                self._take(slot, self._decode(process.messages.popleft()))
         except msgspec.MsgspecError:
             alive = False
         if not alive:
-            self._remove(seat, grace=1.0 if seat.stopped else 0.1)
+            self._remove(slot, grace=1.0 if slot.stopped else 0.1)
             if restart:
-                self._replace(seat)
+                self._replace(slot)
 
     def _reap_silent(self) -> None:
         """Replaces the processes that do not say that they are alive: stopped, hanging."""
         now = time.monotonic()
-        for seat in self._seats:
-            if seat.process is not None and now - seat.heard > (self._silence if seat.alive else _START_TIMEOUT):
-                self._remove(seat)
-                self._replace(seat)
+        for slot in self._slots:
+            if slot.process is not None and now - slot.heard > (self._silence if slot.alive else _START_TIMEOUT):
+                self._remove(slot)
+                self._replace(slot)
 
-    def _take(self, seat: _FetchSeat, message: Hops | Fatal | Stopped) -> None:
+    def _take(self, slot: _Slot, message: Hops | Fatal | Stopped) -> None:
         if isinstance(message, Hops):
             self.received += message.received
             self.requests += message.requests
             self.spent = self.spent or message.spent
-            seat.delivered += len(message.items)
+            slot.delivered += len(message.items)
             for serial, temp, hop in message.items:
                 if temp:
                     hop = hop._replace(temp=os.fsdecode(temp))
@@ -322,51 +340,67 @@ class FetchPool:
                 if pending is None:
                     discard(hop)
                     continue
+                slot.given -= 1
+                slot.room += 1
                 self._closed(pending.owner)
                 self._ready.append(hop)
+            self._hand_out(slot)
         elif isinstance(message, Stopped):
-            seat.stopped = True
+            slot.stopped = True
         elif self._error is None:
             self._error = (StorageFull if message.full else StorageFailed)(message.message)
 
     @staticmethod
     def _closed(owner: _Owner) -> None:
         owner.open -= 1
-        owner.seat.open -= 1
+        owner.slot.open -= 1
         if not owner.open:
-            owner.seat.busy -= 1
+            owner.slot.busy -= 1
 
-    def _remove(self, seat: _FetchSeat, grace: float = 0.0) -> None:
-        if seat.process is not None:
-            self._selector.unregister(seat.process.socket)
-            seat.process.end(grace)
-            seat.process = None
+    def _remove(self, slot: _Slot, grace: float = 0.0) -> None:
+        if slot.process is not None:
+            self._selector.unregister(slot.process.socket)
+            slot.process.end(grace)
+            slot.process = None
 
-    def _replace(self, seat: _FetchSeat) -> None:
-        """Starts a process in place of one that was lost and gives it the open tasks, each of them once."""
-        seat.failed_starts = 0 if seat.delivered else seat.failed_starts + 1
-        orphans = [(serial, pending) for serial, pending in self._open.items() if pending.owner.seat is seat]
-        batch: list[tuple[int, FetchTask]] = []
-        alive = seat.failed_starts < _FAILED_STARTS
-        for serial, pending in orphans:
-            if alive and not pending.again:
-                self._open[serial] = pending._replace(again=True)
-                batch.append((serial, pending.task))
-            else:
-                del self._open[serial]
-                self._closed(pending.owner)
-                self._ready.append(failure(pending.task.url, Outcome.INTERNAL, _LOST, deferred=True))
-        if alive:
-            self._start(seat)
-            self._send_tasks(seat, batch)
+    def _replace(self, slot: _Slot) -> None:
+        """Starts a process in place of one that was lost, and gives it what that one had; but not a task over which
+        another one was lost before, and this one had no other."""
+        waiting = set(slot.waiting)
+        of_slot = [serial for serial, pending in self._open.items() if pending.owner.slot is slot]
+        lost = [serial for serial in of_slot if serial not in waiting]
+        if slot.delivered:
+            slot.failed_starts = 0
+        elif len(lost) <= 1 or not slot.alive:
+            slot.failed_starts += 1
+        if slot.failed_starts == _FAILED_STARTS:
+            slot.waiting.clear()
+            self._give_up(of_slot, _NO_PROCESS)
+            return
+        if len(lost) == 1 and self._open[lost[0]].again:
+            self._give_up(lost, _LOST)
+        else:
+            for serial in lost:
+                self._open[serial] = self._open[serial]._replace(again=True)
+            slot.waiting.extendleft(reversed(lost))
+            slot.room = max(1, len(lost) // _NARROWER)
+        slot.given = 0
+        self._start(slot)
+        self._hand_out(slot)
+
+    def _give_up(self, serials: Iterable[int], why: str) -> None:
+        for serial in serials:
+            pending = self._open.pop(serial)
+            self._closed(pending.owner)
+            self._ready.append(failure(pending.task.url, Outcome.INTERNAL, why, deferred=True))
 
     def _share_out(self) -> None:
-        seats = [seat for seat in self._seats if seat.process is not None]
-        wants = [min(seat.open, seat.busy * self._config.per_host) for seat in seats]
-        for seat, share in zip(seats, shares(self._config.concurrency, wants), strict=True):
-            if seat.concurrency != share:
-                seat.concurrency = share
-                self._send(seat, Concurrency(share))
+        slots = [slot for slot in self._slots if slot.process is not None]
+        wants = [min(slot.open, slot.busy * self._config.per_host) for slot in slots]
+        for slot, share in zip(slots, shares(self._config.concurrency, wants), strict=True):
+            if slot.concurrency != share:
+                slot.concurrency = share
+                self._send(slot, Concurrency(share))
 
 
 def shares(total: int, wants: Sequence[int]) -> list[int]:
@@ -391,5 +425,5 @@ def shares(total: int, wants: Sequence[int]) -> list[int]:
     return result
 
 
-def _load(seat: _FetchSeat) -> tuple[bool, int, int]:
-    return seat.process is None, seat.busy, seat.hosts
+def _load(slot: _Slot) -> tuple[bool, int, int]:
+    return slot.process is None, slot.busy, slot.hosts

@@ -25,7 +25,7 @@ from archec.web.faults import EXPECTED
 from archec.web.ftp import FtpTransport
 from archec.web.guard import DenyingResolver, Guard, Resolver, SystemResolver
 from archec.web.h1 import H1Connection, Stale
-from archec.web.policy import Deny, Policy, Proxies, Proxy, Tuning
+from archec.web.policy import Deny, Policy, Proxies, Proxy, Tuning, plain
 from archec.web.tls import ISSUER_SIZE, Tls
 
 _PLAIN = frozenset({"GET", "HEAD"})
@@ -265,7 +265,7 @@ class Transports(NamedTuple):
             url = httpx.URL(origin)
             if self.proxies and self.proxies.choose(url.scheme, url.netloc.decode("ascii")) is not None:
                 return ""
-            return (await self.resolver.resolve(url.raw_host.decode("ascii"), port_of(url)))[0]
+            return plain((await self.resolver.resolve(url.raw_host.decode("ascii"), port_of(url)))[0])
         except EXPECTED:
             return ""
 

@@ -330,6 +330,8 @@ def test_what_is_denied_is_not_asked_for(config: Config, site: Site) -> None:
     assert site.count("/private/b") == 0
     config = change(config, {"fetch.deny": [{"networks": ["127.0.0.0/24"], "reason": "theirs"}]})
     site.forget()
+    mapped, nat64 = (site.url("/a").replace("127.0.0.1", f"[{prefix}7f00:1]") for prefix in ("::ffff:", "64:ff9b::"))
+    write_papers(config, [site.url("/a"), site.url("/private/b"), site.url("/to"), mapped, nat64])
     run(config)
     assert set(outcomes(config).values()) == {"denied"}
     assert not site.asked

@@ -11,6 +11,7 @@ import pytest
 from gather_support import archec_cli, check, histories, make, outcomes, temporary_files, write_papers
 from hostile_support import assert_clean, gathered, written
 from web_behaviours import RUNS, rows
+from web_ftpserver import FtpServer
 from web_hostile import EVIL, Hostile, body_of, hostile_server, page_of_300_mb, pdf_of_500_mb
 
 from archec.catalogue.open import open_catalogue
@@ -238,6 +239,21 @@ def test_a_budget_bounds_what_servers_send(folder: Path, path: str) -> None:
         assert report["fetch"]["bytes"] <= 1_000_000
         assert server.sent <= (2_500_000 if path[:5] != "short" else 3_000)
         check(config)
+
+
+@pytest.mark.parametrize("welcome", ["220 ready", pytest.param("chatter", marks=pytest.mark.slow)])
+def test_a_budget_bounds_what_ftp_servers_send(folder: Path, welcome: str) -> None:
+    """Files, and what they say."""
+    config = make(folder / "archive", SETTINGS)
+    server = FtpServer({})
+    server.welcome = welcome
+    try:
+        write_papers(config, [server.url(f"endless?{n}") for n in range(30)])
+        report = gathered(config, "--max-bytes", "1MB", code=5)
+    finally:
+        server.close()
+    assert report["state"] == "budget"
+    assert server.sent <= 2_500_000
 
 
 @pytest.mark.slow

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archec.config import Denial
 from archec.web.guard import Guard, allowed
+from archec.web.policy import Deny, embedded, plain
 
 REFUSED = [
     "0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255", "100.64.0.1", "100.127.255.254", "127.0.0.1",
@@ -18,7 +20,8 @@ REFUSED = [
     "fd12:3456::1", "ff02::1", "100::1", "2001::1", "2001:0:7f00:1::", "2001:10::1", "2001:20::1", "2001:db8::1",
     "3fff::1", "5f00::1", "64:ff9b:1::1", "4000::1", "8000::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1",
     "::ffff:169.254.169.254", "64:ff9b::7f00:1", "64:ff9b::a00:1", "2002:7f00:1::1", "2002:a00:1::",
-    "2002:c0a8:101::1", "2a00::5efe:10.0.0.1", "2a00::200:5efe:127.0.0.1", "nonsense", "1.2.3", "1.2.3.4.5",
+    "2002:c0a8:101::1", "64:ff9b:1::808:808", "fe80::5efe:8.8.8.8",
+    "2a00::5efe:10.0.0.1", "2a00::200:5efe:127.0.0.1", "nonsense", "1.2.3", "1.2.3.4.5",
     "2130706433", "0x7f000001", "0177.0.0.1", "[::1]", "",
 ]  # fmt: skip
 
@@ -40,11 +43,37 @@ def test_public(address: str) -> None:
     assert allowed(address)
 
 
+def spellings(ip: ipaddress.IPv4Address) -> dict[str, ipaddress.IPv6Address]:
+    """One IPv4 address in every form of IPv6."""
+    n = int(ip)
+    local = 0x64FF9B0001 << 80
+    numbers = {
+        "mapped": 0xFFFF << 32 | n, "compatible": n, "nat64": 0x64FF9B << 96 | n, "6to4": 0x2002 << 112 | n << 80,
+        "isatap": 0x2A00 << 112 | 0x5EFE << 32 | n, "isatap of a global one": 0x2A00 << 112 | 0x2005EFE << 32 | n,
+        "teredo": 0x20010000 << 96 | 0x08080808 << 64 | n ^ 0xFFFFFFFF, "teredo's server": 0x20010000 << 96 | n << 64,
+        "local nat64 /96": local | n, "local nat64 /64": local | n << 24,
+        "local nat64 /56": local | (n >> 24) << 64 | (n & 0xFFFFFF) << 32,
+        "local nat64 /48": local | (n >> 16) << 64 | (n & 0xFFFF) << 40,
+    }  # fmt: skip
+    return {name: ipaddress.IPv6Address(number) for name, number in numbers.items()}
+
+
 @given(st.ip_addresses(v=4))
-def test_every_wrapping_of_an_ipv4_address_is_judged_as_that_address(ip: ipaddress.IPv4Address) -> None:
-    number, verdict = int(ip), allowed(ip)
-    for wrapped in (0xFFFF << 32 | number, 0x64FF9B << 96 | number, 0x2002 << 112 | number << 80):
-        assert allowed(ipaddress.IPv6Address(wrapped)) is verdict
+def test_every_spelling_of_an_ipv4_address_is_judged_as_that_address(ip: ipaddress.IPv4Address) -> None:
+    deny = Deny([Denial(networks=(f"{ip}/32",), reason="theirs")])
+    for name, spelling in spellings(ip).items():
+        refused = name.startswith(("compatible", "teredo", "local"))
+        assert allowed(spelling) is (allowed(ip) and not refused), name
+        assert ip in embedded(spelling), name
+        assert deny.reason_of_address(str(spelling)) == "theirs", name
+    assert {plain(str(spellings(ip)[name])) for name in ("mapped", "nat64", "6to4", "isatap")} == {plain(str(ip))}
+
+
+@given(st.ip_addresses(v=6))
+def test_whoever_is_denied_nothing_else_is(ip: ipaddress.IPv6Address) -> None:
+    deny = Deny([Denial(networks=("192.0.2.0/24",))])
+    within = any(inner in ipaddress.ip_network("192.0.2.0/24") for inner in embedded(ip))
+    assert bool(deny.reason_of_address(str(ip))) is within
 
 
 @given(st.ip_addresses(v=4))

@@ -104,6 +104,16 @@ def test_all_names_of_one_address_share_its_requests(hostile: Hostile, tmp_path:
     assert all(late - early > 0.009 for early, late in zip(times, times[4:], strict=False)), "five within one answer"
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1", "64:ff9b::127.0.0.1", "2002:7f00:1::5"])
+def test_an_address_is_one_however_it_is_spelt(address: str) -> None:
+    class Spelt:
+        async def resolve(self, host: str, port: int) -> Sequence[str]:
+            return (address,)
+
+    carriers = transports(Policy("test"), QUICK, 4, Spelt())
+    assert asyncio.run(carriers.locate("http://n.example")) == "127.0.0.1"
+
+
 def test_behind_a_proxy_nobody_knows_the_address(tmp_path: Path) -> None:
     carriers = transports(Policy("test", proxy="http://127.0.0.1:1"), QUICK, 4, Names())
     assert asyncio.run(carriers.locate("http://n.example")) == ""

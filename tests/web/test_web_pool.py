@@ -191,14 +191,17 @@ def deadly_pool(folder: Path, victim: str) -> FetchPool:
     return FetchPool(settings(workers=1), AGENT, ("test_web_pool:deadly", [folder, victim]), QUICK)
 
 
-def test_a_task_that_kills_twice_is_deferred_and_the_run_goes_on(hostile: Hostile, tmp_path: Path) -> None:
-    with deadly_pool(tmp_path, "/ok/bad") as fetching:
-        fetching.submit([FetchTask(hostile.url("/ok/bad"))])
-        (bad,) = collect_all(fetching)
-        fetching.submit([FetchTask(hostile.url(f"/ok/{n}")) for n in range(20)])
-        good = collect_all(fetching)
-    assert (bad.kind, bad.outcome, bad.deferred) == ("failed", Outcome.INTERNAL, True)
-    assert {hop.kind for hop in good} == {"body"}
+def test_only_what_a_process_was_lost_over_alone_is_an_internal_fault(hostile: Hostile, tmp_path: Path) -> None:
+    with deadly_pool(tmp_path, "/ok/7") as fetching:
+        fetching.submit([FetchTask(hostile.url(f"/ok/{n}", 1 + n % 3)) for n in range(10, 70)])
+        fetching.submit([FetchTask(hostile.url("/ok/7"), rank=-1)])
+        hops = collect_all(fetching)
+        fetching.submit([FetchTask(hostile.url("/ok/8"))])
+        assert [hop.kind for hop in collect_all(fetching)] == ["body"]
+    fault = [(hop.url, hop.outcome, hop.deferred) for hop in hops if hop.kind == "failed"]
+    assert fault == [(hostile.url("/ok/7"), Outcome.INTERNAL, True)]
+    assert len(hops) == 61
+    assert len(hostile.asked) < 130, "the others are hardly asked for again"
 
 
 def test_workers_that_never_live_do_not_hang_the_run(hostile: Hostile, tmp_path: Path) -> None:

@@ -14,12 +14,14 @@ class FtpServer:
     def __init__(self, files: dict[str, bytes], address: str = "127.0.0.1") -> None:
         self.files = files
         self.heard: list[str] = []
+        self.sent = 0
+        """Bytes that it had clients take."""
         self.welcome = "220 ready"
         self.login = "230 in"
         self.passive_address = "127,0,0,1"
         self._sockets: list[socket.socket] = []
         self._address, self._family = address, socket.AF_INET6 if ":" in address else socket.AF_INET
-        self._listener = socket.create_server((address, 0), family=self._family)
+        self._listener = self._listen()
         self.port: int = self._listener.getsockname()[1]
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -38,6 +40,11 @@ class FtpServer:
         for sock in (self._listener, *self._sockets):
             sock.close()
 
+    def _listen(self) -> socket.socket:
+        listener = socket.create_server((self._address, 0), family=self._family)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 15)
+        return listener
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while not self._over.is_set():
@@ -55,6 +62,7 @@ class FtpServer:
             if self.welcome == "chatter":
                 while not self._over.is_set():
                     client.sendall(b"220-talk\r\n" * 100)
+                    self.sent += 1000
             say(self.welcome)
             listener: socket.socket | None = None
             for line in lines:
@@ -62,7 +70,7 @@ class FtpServer:
                 self.heard.append(text)
                 command, _, argument = text.partition(" ")
                 if command in ("PASV", "EPSV"):
-                    listener = socket.create_server((self._address, 0), family=self._family)
+                    listener = self._listen()
                     self._sockets.append(listener)
                     port = listener.getsockname()[1]
                     if command == "EPSV":
@@ -97,6 +105,7 @@ class FtpServer:
             if path == "endless":
                 while not self._over.is_set():
                     data.sendall(b"x" * 65536)
+                    self.sent += 65536
                 return
             if path == "silent":
                 self._over.wait(30)
