@@ -37,7 +37,8 @@ def opened_access(config: Config, archive: Archive | None) -> Iterator[AccessCap
         default = config.access.default
         if default and default not in collections:
             raise ConfigError(f"{config.place('access.default')}: there is no collection {default}")
-        gate = Gate(config, subject_with_works(builder.archives, lambda: gate.rules.need_catalogue))
+        known = [*([archive] if archive is not None and archive not in builder.archives else []), *builder.archives]
+        gate = Gate(config, subject_with_works(known, lambda: gate.rules.need_catalogue))
         gate.check()
         yield AccessCapability(config, collections, gate, partial(lost_in, builder.archives), builder.web)
 

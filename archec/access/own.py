@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
-from urllib.parse import unquote
 
 from anyio import to_thread
 from warcio.recordloader import ArcWarcRecord
@@ -22,12 +21,12 @@ from archec.access.rows import Origin, Row, cdxj_row, made_line
 from archec.access.rules import Subject, subject_of
 from archec.access.sorted import LineList, SortedLines, ordered_rows
 from archec.access.sources import Errors, LocalSource
-from archec.access.stretches import URNS, Stretch
+from archec.access.stretches import Stretch
 from archec.archive.observing import index_fields, mime_of, record_of, state, states
 from archec.archive.opening import Archive
 from archec.catalogue.model import Kind, Obi
 from archec.errors import ArchecError, BadName, UsageError
-from archec.ids import is_url, normalise, slash_variant, target_uri, urlkey
+from archec.ids import handle_in, is_url, normalise, slash_variant, target_uri, urlkey
 from archec.warc.cdxj import timestamp
 
 TYPE = "archec"
@@ -114,11 +113,10 @@ def ids_of(url: str) -> list[str]:
         uri = uri_of(url)
     except UsageError:
         return []
-    for urn, prefix in URNS.items():
-        if uri.lower().startswith(urn):
-            with suppress(BadName):
-                return [normalise(prefix + unquote(uri[len(urn) :], errors="surrogatepass"))[1]]
-            return []
+    if handle := handle_in(uri):
+        with suppress(BadName):
+            return [normalise(handle)[1]]
+        return []
     scheme, mark, rest = uri.partition("://")
     if not mark:
         return []
@@ -142,12 +140,12 @@ def lost_in(archives: Sequence[Archive], url: str) -> dict[str, int] | None:
 
 def subject_with_works(archives: Sequence[Archive], needed: Callable[[], bool]) -> Callable[[Row], Subject]:
     """What rows are about, completed from the catalogues: when an obi was first noted, and the works that name a
-    file."""
+    file. Rows of other sources are looked up by their URLs."""
 
     def look_up(row: Row) -> Subject:
         subject = subject_of(row)
-        obi_id = row.fields.get("obi")
-        if row.origin.type != TYPE or not isinstance(obi_id, str) or not needed():
+        obi_id = _obi_of(row) if archives and needed() else ""
+        if not obi_id:
             return subject
         works: list[str] = []
         noted = [subject.noted]
@@ -162,6 +160,18 @@ def subject_with_works(archives: Sequence[Archive], needed: Callable[[], bool]) 
         return subject._replace(works=tuple(works), noted=min(noted))
 
     return look_up
+
+
+def _obi_of(row: Row) -> str:
+    """The id of the obi that a row is about, "" if it can be none."""
+    own = row.fields.get("obi")
+    if row.origin.type == TYPE and isinstance(own, str):
+        return own
+    try:
+        uri = uri_of(row.url)
+        return normalise(handle_in(uri) or uri)[1]
+    except (UsageError, BadName):
+        return ""
 
 
 def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
@@ -181,9 +191,7 @@ def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
             Subject(target_uri(obi.id), handle, mime, tuple(tobi.id for tobi in works), obi.history.found)
         )
     uri = uri_of(url)
-    lowered = uri.lower()
-    handle = f"RePEc:{uri[len('urn:x-repec:') :]}" if lowered.startswith("urn:x-repec:") else ""
-    return found or [Subject(uri, handle)]
+    return found or [Subject(uri, handle_in(uri))]
 
 
 def _lines_of(obi: Obi) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ import re2
 from archec.access.rows import ALIASES, Row
 from archec.access.stamps import checked, last_moment, lower, now_stamp, upper
 from archec.errors import ArchecError, BadName, UsageError
-from archec.ids import is_url, normalise, normalise_url, target_uri, typed, urlkey
+from archec.ids import handle_in, is_url, normalise, normalise_url, target_uri, typed, urlkey
 
 MatchType = Literal["exact", "prefix", "host", "domain"]
 Order = Literal["ascending", "reverse", "closest"]
@@ -265,14 +265,16 @@ def _match(url: str, named: str) -> tuple[MatchType, str]:
 @lru_cache(maxsize=4096)
 def key_of(url: str) -> str:
     """The key of a URL as people write it: the scheme may be missing. Also of a handle. Raises UsageError."""
-    return urlkey(uri_of(url)) if not url.lower().startswith(_OTHER_SCHEMES) else url.strip().lower()
+    uri = uri_of(url)
+    return urlkey(uri) if not uri.lower().startswith(_OTHER_SCHEMES) else uri.lower()
 
 
 def uri_of(url: str) -> str:
     """The URI that somebody means by a URL without scheme, or a RePEc handle. Raises UsageError."""
     text = url.strip()
     if text.lower().startswith(_OTHER_SCHEMES):
-        return text
+        handle = handle_in(text)
+        return target_uri(handle) if handle else text
     try:
         if text[:6].lower() == "repec:":
             return target_uri(normalise(typed(text))[1])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import IntEnum
@@ -11,14 +12,18 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from archec.access.query import uri_of
 from archec.access.rows import Row
 from archec.access.stamps import to_tist
 from archec.config import RuleConfig
-from archec.errors import BadName
-from archec.ids import archive_of, normalise_handle, normalise_url, series_of
+from archec.errors import UsageError
+from archec.ids import archive_of, handle_in, is_url, normalise_handle, series_of
 
-_URN = "urn:x-repec:"
 _YEAR = 365.2425 * 86400
+_FINAL_DOT = re.compile(r"^([^/]*)\.(?=(?::[0-9]+)?/)")
+_SLASHES = re.compile("//+")
+_NO_MIME = ("", "-", "unk", "warc/revisit")
+"""What rows have for a media type that does not tell what a reader gets."""
 _OPEN = {"none": "closed", "metadata": "metadata", "content": "open"}
 
 
@@ -58,11 +63,21 @@ class Rules:
     open: str = "none"
 
     def decide(self, subject: Subject, address: str, now: float) -> Decision:
-        """What somebody at ``address`` who has no token may see of a subject."""
+        """What somebody at ``address`` who has no token may see of a subject: what the first rule says that holds.
+
+        Where it cannot be told whether a rule holds (a URL that cannot be read, no media type) the strictest counts of
+        what may be said.
+        """
+        found: list[Decision] = []
         for number, rule in enumerate(self.rules, 1):
-            if _matches(rule, subject, address) and _is_in_force(rule, subject, now):
-                return _decision(rule.rights, rule.reason, number)
-        return _decision(_OPEN[self.open], "", 0)
+            holds = _holds(rule, subject, address, now)
+            if holds is not False:
+                found.append(_decision(rule.rights, rule.reason, number))
+            if holds:
+                break
+        else:
+            found.append(_decision(_OPEN[self.open], "", 0))
+        return min(found, key=_openness)
 
     @property
     def may_open(self) -> bool:
@@ -97,8 +112,7 @@ def is_unconditional(rule: RuleConfig) -> bool:
 def subject_of(row: Row) -> Subject:
     """What a row is about, as far as it says so itself."""
     url = row.url
-    handle = f"RePEc:{url[len(_URN) :]}" if url.lower().startswith(_URN) else ""
-    return Subject(url, handle, row.text("mime"), (), to_tist(row.timestamp))
+    return Subject(url, handle_in(url), row.text("mime"), (), to_tist(row.timestamp))
 
 
 def _decision(rights: str, reason: str, number: int) -> Decision:
@@ -106,56 +120,73 @@ def _decision(rights: str, reason: str, number: int) -> Decision:
     return Decision(level, rights == "withdrawn", reason, number)
 
 
-def _matches(rule: RuleConfig, subject: Subject, address: str) -> bool:
-    handles = [handle.lower() for handle in (subject.handle, *subject.works) if handle]
-    if rule.archive and _code(rule.archive) not in {archive_of(handle) for handle in map(_handle, handles)}:
-        return False
-    if rule.series and not any(
-        f"{archive_of(handle)}:{series_of(handle)}" == _code(rule.series) for handle in map(_handle, handles)
-    ):
-        return False
-    if rule.handle and normalise_handle(rule.handle).lower() not in handles:
-        return False
-    if rule.host and not _is_host(subject.url, rule.host.lower()):
-        return False
-    if rule.url_prefix and not _begins(subject.url, rule.url_prefix):
-        return False
-    if rule.mime and not _is_mime(subject.mime, rule.mime.lower()):
-        return False
-    return not rule.networks or _is_within(address, rule.networks)
+def _openness(decision: Decision) -> tuple[bool, Level]:
+    return (not decision.withdrawn, decision.level)
 
 
-def _handle(lowered: str) -> str:
-    return "RePEc:" + lowered[6:] if lowered.startswith("repec:") else lowered
+def _holds(rule: RuleConfig, subject: Subject, address: str, now: float) -> bool | None:
+    """Whether all conditions of a rule hold; None where that cannot be told."""
+    found: bool | None = True
+    for answer in _answers(rule, subject, address, now):
+        if answer is False:
+            return False
+        found = found and answer
+    return found
+
+
+def _answers(rule: RuleConfig, subject: Subject, address: str, now: float) -> Iterator[bool | None]:
+    """Whether each condition of a rule holds; None where that cannot be told."""
+    handles = (subject.handle, *subject.works)
+    if rule.networks:
+        yield _is_within(address, rule.networks)
+    if rule.archive:
+        yield any(archive_of(handle) == _code(rule.archive) for handle in handles)
+    if rule.series:
+        yield any(f"{archive_of(handle)}:{series_of(handle)}" == _code(rule.series) for handle in handles)
+    if rule.handle:
+        yield normalise_handle(rule.handle) in handles
+    if rule.host or rule.url_prefix:
+        yield _is_at(_normal(subject.url), rule)
+    if rule.mime:
+        yield _is_mime(subject.mime, rule.mime.lower())
+    if rule.until:
+        yield _is_in_force(rule, subject, now)
 
 
 def _code(text: str) -> str:
     return text.lower().removeprefix("repec:")
 
 
-def _begins(url: str, prefix: str) -> bool:
-    """Whether a URL begins so, as it is written or as it should be."""
-    return url.startswith(prefix) or _normal(url).startswith(prefix)
-
-
-@lru_cache(maxsize=1024)
-def _normal(url: str) -> str:
+@lru_cache(maxsize=4096)
+def _normal(url: str) -> str | None:
+    """A URL, or the beginning of one, as rules compare it: in its normal form without a final dot of the host, and with
+    one slash for several, as keys of indexes have it. None where it cannot be read."""
     try:
-        return normalise_url(url)
-    except BadName:
-        return url
+        scheme, mark, rest = uri_of(url).partition("://")
+    except UsageError:
+        return None
+    path, question, query = rest.partition("?")
+    path = _SLASHES.sub("/", _FINAL_DOT.sub(r"\1", path))
+    return f"{scheme}{mark}{path}{question}{query}"
 
 
-def _is_host(url: str, host: str) -> bool:
-    try:
-        name = (urlsplit(url).hostname or "").rstrip(".")
-    except ValueError:
-        return False
-    return name == host or name.endswith(f".{host}")
+def _is_at(url: str | None, rule: RuleConfig) -> bool | None:
+    """Whether a normal URL is of the host of a rule, or one below it, and begins as the rule says."""
+    prefix, host = _normal(rule.url_prefix or url or ""), _normal(f"http://{rule.host}/") if rule.host else url
+    if url is None or prefix is None or host is None:
+        return None
+    name, wanted = _host_of(url), _host_of(host)
+    return url.startswith(prefix) and (name == wanted or name.endswith(f".{wanted}"))
 
 
-def _is_mime(given: str, wanted: str) -> bool:
+def _host_of(url: str) -> str:
+    return urlsplit(url).hostname or "" if is_url(url) else ""
+
+
+def _is_mime(given: str, wanted: str) -> bool | None:
     mime = given.partition(";")[0].strip().lower()
+    if mime in _NO_MIME:
+        return None
     return mime.startswith(wanted[:-1]) if wanted.endswith("/*") else mime == wanted
 
 
@@ -174,10 +205,8 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     return ipaddress.ip_network(text)
 
 
-def _is_in_force(rule: RuleConfig, subject: Subject, now: float) -> bool:
+def _is_in_force(rule: RuleConfig, subject: Subject, now: float) -> bool | None:
     """Whether a rule still counts: until its day begins, or so many years after the subject was first noted."""
-    if not rule.until:
-        return True
     if rule.until.endswith("y"):
-        return now < subject.noted + int(rule.until[:-1]) * _YEAR
+        return None if not subject.noted else now < subject.noted + int(rule.until[:-1]) * _YEAR
     return now < datetime.fromisoformat(rule.until).replace(tzinfo=timezone.utc).timestamp()

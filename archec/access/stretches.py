@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote
 
 from archec.access.files import SortedFile
 from archec.access.query import Query, uri_of
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Kind, Obi
-from archec.ids import is_url, target_uri, urlkey
+from archec.ids import handle_in, is_url, target_uri, urlkey
 from archec.store.sorting import SortedLines as Sorter
 
 _PAGE = 1000
@@ -29,8 +28,6 @@ _BATCH = 100
 """Obis that are looked up at once."""
 _SCHEMES = ("ftp", "http", "https")
 _LAST = "\U0010ffff"
-URNS = {"urn:x-repec:": "RePEc:", "urn:x-redif:": ""}
-"""The beginnings of the URNs of handles, and of the handles themselves."""
 
 
 class Group(NamedTuple):
@@ -94,10 +91,8 @@ class Stretch:
 def groups_of(catalogue: Catalogue, query: Query, start: bytes, end: bytes) -> list[Group]:
     """The groups that have keys between two, in the order of keys."""
     uri = uri_of(query.url)
-    for urn, prefix in URNS.items():
-        if uri.lower().startswith(urn):
-            archives = _archives(catalogue, prefix + unquote(uri[len(urn) :], errors="surrogatepass").lower())
-            return [one for one in archives if one.key < end and one.key + b"\x7f" > start]
+    if handle := handle_in(uri):
+        return [one for one in _archives(catalogue, handle) if one.key < end and one.key + b"\x7f" > start]
     found: dict[bytes, list[tuple[str, str]]] = defaultdict(list)
     for origin in _origins(catalogue) if query.match == "domain" else _origins_of(uri):
         key = urlkey(f"{origin}/").partition(")")[0].encode() + b")"

@@ -12,15 +12,19 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from archec.config.collections import CollectionConfig, Misfit, read_collections
 from archec.config.platforms import PlatformConfig, read_platforms
+from archec.errors import BadName
+from archec.ids import normalise_url
 from archec.units import parse_duration, parse_share, parse_size
 
 RIGHTS = ("open", "metadata", "closed", "withdrawn")
+_HOST_ALONE = r"http://([^:/]+|\[.*\])/"
 UNTIL = r"([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,3}y)?"
 
 
@@ -102,8 +106,26 @@ def _rules(value: Any) -> Any:
             fixed["until"] = fixed["until"].isoformat()[:10]  # YAML reads 2027-01-01 as a date
         if not re.fullmatch(UNTIL, str(fixed.get("until", ""))):
             raise Misfit(f"rule {number}: until must be a date like 2027-01-01, or years like 1y")
+        if not _is_prefix(fixed.get("url_prefix") or "urn:"):
+            raise Misfit(f"rule {number}: url_prefix must begin like http://example.org/ or urn:x-repec:")
+        if not _is_host(fixed.get("host") or "example.org"):
+            raise Misfit(f"rule {number}: host must be a name like example.org")
         made.append(fixed)
     return made
+
+
+def _is_prefix(value: Any) -> bool:
+    """Whether URLs or URNs can begin so."""
+    with suppress(BadName):
+        return not isinstance(value, str) or value.lower().startswith("urn:") or bool(normalise_url(value))
+    return False
+
+
+def _is_host(value: Any) -> bool:
+    """Whether this is the name of a host, in any spelling, and no more."""
+    with suppress(BadName):
+        return not isinstance(value, str) or bool(re.fullmatch(_HOST_ALONE, normalise_url(f"http://{value}/")))
+    return False
 
 
 def _lower(value: Any) -> Any:

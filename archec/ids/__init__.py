@@ -10,7 +10,7 @@ from __future__ import annotations
 from archec.ids.filesets import FilesetId, is_fileset, parse_fileset
 from archec.ids.handles import archive_of, item_of, normalise, normalise_handle, series_of, typed
 from archec.ids.names import MAX_ID, MAX_NAME, escape, fan, file_name, unescape
-from archec.ids.urlkey import target_uri, urlkey
+from archec.ids.urlkey import handle_in, target_uri, urlkey
 from archec.ids.urls import host_of, is_url, normalise_url, ranges_of, slash_variant, without_userinfo
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "escape",
     "fan",
     "file_name",
+    "handle_in",
     "host_of",
     "is_fileset",
     "is_url",

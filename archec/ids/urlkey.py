@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from archec.ids.urls import is_url
 
 _WWW = re.compile(r"www[0-9]*\.")
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "%#")
 _URN_SAFE = "-._~:@!$&'()*+,;=/"
+_URNS = {"urn:x-repec:": "repec:", "urn:x-redif:": ""}
+"""The beginnings of the URNs of handles, and of the handles themselves."""
 _MAX_UNESCAPES = 20
 _SESSIONS = tuple(
     re.compile(f"{session}(?:&|$)")
@@ -41,6 +43,16 @@ def target_uri(obi: str) -> str:
     if is_url(obi) and obi.isascii() and obi.isprintable():  # no other URL is normalised: it must be a handle
         return obi
     return "urn:x-redif:" + quote(obi, safe=_URN_SAFE, errors="surrogatepass")
+
+
+def handle_in(uri: str) -> str:
+    """The handle (or the beginning of one) in a URN that :func:`target_uri` gives, in any spelling; "" where there is
+    none."""
+    for urn, prefix in _URNS.items():
+        if uri[: len(urn)].lower() == urn:
+            text = "".join((prefix + unquote(uri[len(urn) :], errors="surrogatepass")).split()).lower()
+            return "RePEc:" + text[6:] if text.startswith("repec:") else text
+    return ""
 
 
 def urlkey(uri: str) -> str:

@@ -186,6 +186,8 @@ def test_what_is_refused_and_how(text: str, told: str) -> None:
         ("rules: [{rights: opn}]", "rule 1: rights must be one of open, metadata, closed, withdrawn"),
         ("rules: [{archve: a, rights: open}]", "rule 1: unknown key archve; did you mean archive?"),
         ("rules: [{rights: closed, until: soon}]", "rule 1: until must be a date"),
+        ("rules: [{rights: closed, host: 'x.org:8080'}]", "rule 1: host must be a name like example.org"),
+        ("rules: [{rights: closed, url_prefix: x.org/a}]", "rule 1: url_prefix must begin like http://example.org/"),
         ("rules: [{rights: open, networks: [x]}]", "networks"),
         ("open: all", "none, metadata or content"),
         ("cache: soon", "not a duration"),

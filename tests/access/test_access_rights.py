@@ -11,6 +11,8 @@ import httpx
 import pytest
 from access_support import LISTER, READER, client, configured, give_tokens, line, serving, write_index
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from archec.access.rows import Origin, cdxj_row
 from archec.access.rules import Level, Rules, Subject, subject_of
@@ -194,6 +196,13 @@ FILE = Subject("http://www.x.org/p/1.pdf", "", "application/pdf", ("RePEc:aaa:wp
         ({"url_prefix": "http://www.x.org/p/"}, FILE, True),
         ({"url_prefix": "http://www.x.org/p/"}, FILE._replace(url="HTTP://www.x.ORG:80/a/../%70/1"), True),
         ({"url_prefix": "http://www.x.org/p/1.pdfs"}, FILE, False),
+        ({"url_prefix": "HTTP://www.X.org:80/q/../p"}, FILE, True),
+        ({"url_prefix": "http://www.x.org/p/"}, FILE._replace(url="http://www.x.org/p/%2e%2e/1"), False),
+        ({"url_prefix": "http://www.x.org/p/"}, FILE._replace(url="http://www.x.org//p///1"), True),
+        ({"url_prefix": "http://www.x.org"}, FILE._replace(url="http://www.x.organic/"), False),
+        ({"url_prefix": "urn:x-repec:aaa:"}, PAPER._replace(url="URN:X-RePEc:AAA%3awpaper:1"), True),
+        ({"host": "X.org."}, FILE._replace(url="http://me:you@www%2ex%2Eorg.:8080/"), True),
+        ({"host": "b\u00fccher.example"}, FILE._replace(url="http://a.XN--Bcher-KVA.example/"), True),
         ({"mime": "application/pdf"}, FILE, True),
         ({"mime": "text/*"}, PAPER, True),
         ({"mime": "text/*"}, FILE, False),
@@ -214,6 +223,51 @@ def test_all_keys_of_a_rule_must_hold(rule: dict[str, object], subject: Subject,
     after_two_years = 1_000_000_000 + 2 * 366 * 86400
     if rule == {"until": "1y"}:
         assert rules.decide(subject, "10.1.2.3", after_two_years).rule == 0
+
+
+HOSTS, PARTS = ["x.org", "a.x.org", "ax.org", "x.orga"], ["a", "b", "c", "c."]
+URL = st.tuples(st.sampled_from(HOSTS), st.lists(st.sampled_from(PARTS)))
+SPELL: dict[str, list[str]] = {
+    "http://": ["http://", "HTTP://", "hTTp://u:p@", " http://"],
+    "x.org": ["x.org", "X.ORG", "x%2eorg", "x.org.", "x.org:80", "\uff58.org", "x\u3002org"],
+    "/": ["/", "//", "/./", "/%2E/", "/z/../", "/z/%2e%2e/", "/z/y/%2e./../"],
+    "a": ["a", "%61"],
+    ".": [".", "%2e"],
+    "b": ["b", "%62", "b\n"],
+    "c": ["c", "%63"],
+}
+
+
+@given(URL, st.sampled_from(["/a/b", "/a/", "/"]), st.data())
+def test_every_spelling_of_a_url_is_judged_like_its_normal_form(
+    url: tuple[str, list[str]], prefix: str, data: st.DataObject
+) -> None:
+    path = "/" + "/".join(url[1])
+    parts = ["http://", *url[0].partition("x.org"), *path]
+    spelled = "".join(data.draw(st.sampled_from(SPELL.get(part, [part]))) for part in parts)
+    rights = data.draw(st.permutations(["open", "closed"]))
+    conditions = data.draw(st.permutations([{"host": "x.org"}, {"url_prefix": f"http://x.org{prefix}"}]))
+    rules = Rules(tuple(RuleConfig(rights=right, **one) for right, one in zip(rights, conditions, strict=True)))
+    is_of_host = f".{url[0]}".endswith(".x.org")
+    holds = {"host": is_of_host, "url_prefix": url[0] == "x.org" and path.startswith(prefix)}
+    first = next((right for right, one in zip(rights, conditions, strict=True) if holds[next(iter(one))]), "closed")
+    assert rules.decide(Subject(spelled), "", 0).level is (Level.CONTENT if first == "open" else Level.NOTHING)
+
+
+@given(st.text(st.characters(exclude_characters="/?#@")), st.sampled_from([{"host": "x.org"}, {"url_prefix": "http://x.org/"}]))
+def test_what_cannot_be_read_gets_the_strictest_of_what_may_hold(text: str, condition: dict[str, str]) -> None:
+    for url in (f"http://x.org:{text}z/", f"http:\\\\x.org\\{text}", "httpx://x.org/", ""):
+        for rights in ("closed", "withdrawn", "open"):
+            rules = Rules((RuleConfig(rights=rights, **condition), RuleConfig(rights="metadata")))
+            decision = rules.decide(Subject(url), "", 0)
+            assert decision.level is (Level.METADATA if rights == "open" else Level.NOTHING)
+            assert decision.withdrawn == (rights == "withdrawn")
+
+
+def test_without_a_media_type_the_strictest_counts() -> None:
+    rules = Rules((RuleConfig(rights="closed", mime="application/pdf"), RuleConfig(rights="open")))
+    levels = [rules.decide(FILE._replace(mime=mime), "", 0).level for mime in ("text/html", "", "warc/revisit")]
+    assert levels == [Level.CONTENT, Level.NOTHING, Level.NOTHING]
 
 
 def test_the_first_rule_that_matches_counts() -> None:
