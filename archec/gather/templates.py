@@ -234,7 +234,7 @@ class _Merging:
             before = _bytes_before(obi, judgement, tist)
             return Job(obi.id, path, row.line, row.spool, row.start, row.size, before)
         kinds = {tist: _kind(judgement, tist, "changed")}
-        self._commit(concluded(obi, added, judgement, self._report.run, kinds=kinds), judgement, sha256)
+        self._commit(obi, concluded(obi, added, judgement, self._report.run, kinds=kinds), judgement, row, sha256)
         return None
 
     def _take(self, results: Iterator[Done[list[Job], list[Written]]]) -> None:
@@ -251,9 +251,11 @@ class _Merging:
                     handle=row.handle, version=written.version(),
                     placement=Placement(written.temp, tist, written.id, written.sha256),
                 )  # fmt: skip
-                self._commit(item, judgement, written.sha256)
+                self._commit(obi, item, judgement, row, written.sha256)
 
-    def _commit(self, item: CommitItem | None, judgement: Judgement, sha256: str) -> None:
+    def _commit(
+        self, obi: Obi, item: CommitItem | None, judgement: Judgement, row: SeenRow, sha256: str
+    ) -> None:
         """Commits and counts a template of the data set."""
         tist = self._data_set.tist
         record = item.record if item is not None else None
@@ -262,7 +264,7 @@ class _Merging:
             note = record.notes.get(tist)
             if note is not None and record.put[tist] is not None:
                 kind = note.kind
-            elif record.claims:
+            elif record.claims and tist not in judgement.whys and row.place != self._place_before(obi):
                 kind = "moved"
         if _state_at(judgement, tist) != sha256:
             kind = "withheld"
@@ -291,7 +293,7 @@ class _Merging:
         tist = self._data_set.tist
         added = said(obi.claims, self._evidence, self._data_set, None)
         judgement = self._judged(obi, added)
-        place = _place_before(obi, self._data_set)
+        place = self._place_before(obi)
         if tist in judgement.entries and judgement.entries[tist] is None and obi.history.at(tist) is not None:
             self._losses.append(Loss(archive_of(obi.id), directory_of(place), obi.id))
             if len(self._losses) >= _BATCH:
@@ -343,6 +345,12 @@ class _Merging:
         since = tist if (after.state, after.place) != (before.state, before.place) else obi.settled
         return Judgement(entries, behind, {tist: after.why} if after.why is not None else {}, after, since)
 
+    def _place_before(self, obi: Obi) -> str:
+        """Where a tobi was last seen before the data set."""
+        before = () if self._newest else obi.claims
+        seen = [claim.place for claim in before if claim.key < self._data_set.key and claim.place]
+        return seen[-1] if seen else obi.place
+
 
 def _bytes_before(obi: Obi, judgement: Judgement, tist: int) -> int | None:
     """The tist under which the bytes lie that were held before ``tist``; None where nothing was."""
@@ -363,9 +371,3 @@ def _kind(judgement: Judgement, tist: int, difference: str) -> str:
 def _state_at(judgement: Judgement, tist: int) -> str | None:
     when = max((entry for entry in judgement.entries if entry <= tist), default=None)
     return None if when is None else judgement.entries[when]
-
-
-def _place_before(obi: Obi, data_set: DataSet) -> str:
-    """Where a tobi was seen before a data set."""
-    seen = [claim.place for claim in obi.claims if claim.key < data_set.key and claim.place]
-    return seen[-1] if seen else obi.place

@@ -93,6 +93,20 @@ def test_a_whole_data_set_supersedes_what_was_salvaged(config: Config, folder: P
     check(config)
 
 
+def test_what_is_salvaged_as_it_was_has_not_moved(config: Config, folder: Path) -> None:
+    """Nor has a template of which the copy that counts is missing for no reason."""
+    core, own = papers("all/aaaarch.rdf", "RePEc:aaa"), papers("aaa/aaaarch.rdf", "RePEc:aaa")
+    first = papers("aaa/sss/1.rdf", PAPER)
+    run(config, tar(folder, 1, first, core, own))
+    broken = tar(folder, 2, first, core, own)
+    data = broken.read_bytes()
+    broken.write_bytes(data[: data.index(b"RePEc/aaa/aaaarch.rdf") + 530])
+    report = run(config, broken, salvage=True)
+    assert dict(+report.tobis) == {"same": 2}
+    assert dict(+run(config, tar(folder, 3, papers("aaa/sss/b.rdf", PAPER), own)).tobis) == {"same": 1, "moved": 1}
+    check(config)
+
+
 def test_salvage_needs_a_date(config: Config, folder: Path) -> None:
     file = tarball(folder / "repec.tar", [papers("aaa/sss/1.rdf", PAPER), papers("aaa/sss/2.rdf", PAPER)])
     file.write_bytes(file.read_bytes()[:1600])
@@ -221,6 +235,18 @@ def test_a_template_away_from_home_is_judged_where_it_was(config: Config, folder
     run(config, tar(folder, 5, home, papers("bbb/x.rdf", PAPER)))
     told = json.loads(archec_inline(config, "history", PAPER, "--json").out)
     assert [row["last_seen"] for row in told["incidences"]] == [None, T1, None], "of a loss that is over, too"
+
+
+def test_a_handle_that_archec_does_not_take_any_more(config: Config, folder: Path) -> None:
+    """Its file was read whole, and the template that was held is not in it."""
+    home = papers("aaa/sss/2.rdf", "RePEc:aaa:sss:2")
+    run(config, tar(folder, 1, home, papers("aaa/sss/1.rdf", PAPER)))
+    report = run(config, tar(folder, 2, home, papers("aaa/sss/1.rdf", "http://example.org/1")))
+    assert (report.problem_counts["bad-handle"], report.tobis["lost"]) == (1, 1)
+    assert histories(config)[PAPER][T2] is None
+    run(config, tar(folder, 3, home))
+    assert list(histories(config)) == ["RePEc:aaa:sss:1", "RePEc:aaa:sss:2"]
+    check(config)
 
 
 def test_a_file_that_is_hopeless_for_years_does_not_keep_others(config: Config, folder: Path) -> None:
