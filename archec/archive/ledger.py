@@ -101,7 +101,7 @@ def _left(work: Path) -> dict[str, Download]:
     except OSError as error:
         raise failure(error, path) from error
     for line in lines:
-        with suppress(msgspec.MsgspecError):  # the last line of a killed process
+        with suppress(ValueError, RecursionError):  # the last line of a killed process
             _note(found, _decoder.decode(line))
     return found
 

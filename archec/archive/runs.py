@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePath
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from archec.archive.commit import CommitItem, Committer
 from archec.archive.conclusions import evidence_of, judge_again
@@ -188,13 +189,13 @@ def totals(catalogue: Catalogue, report: Report) -> Totals:
 class Unbegun(Struct, frozen=True):
     """The newest such run: when it failed, and why."""
 
-    time: int
+    time: Annotated[int, Meta(ge=0, le=MAX_TIST)]
     message: str
 
 
 def unbegun(config: Config) -> Unbegun | None:
     """None where the newest run began, or what is kept of one that did not cannot be read."""
-    with suppress(OSError, msgspec.DecodeError):
+    with suppress(OSError, ValueError, RecursionError):
         return msgspec.json.decode(_path(config).read_bytes(), type=Unbegun)
     return None
 
@@ -227,4 +228,4 @@ def beginning(config: Config) -> Iterator[Callable[[], None]]:
 
 
 def _path(config: Config) -> Path:
-    return config.work_path.parent / "unbegun.json"
+    return config.memory("unbegun.json")

@@ -14,7 +14,7 @@ from typing import Any
 from archec.archive.follow import last_run
 from archec.archive.ledger import left_parts
 from archec.audit.comparison import Comparison, Differences, report_differences
-from archec.audit.disk import MOST, DiskName, judge, report_unknown_files, under_way, walk
+from archec.audit.disk import MOST, DiskName, Journalled, judge, report_unknown_files, under_way, walk
 from archec.audit.expected import Amount, amount_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.journals import KEPT, Ends, Journals, check_names, size_of
@@ -39,21 +39,20 @@ from archec.store.layout import DESCRIPTOR, RUNS, open_store
 from archec.store.lock import holder
 from archec.store.writer import sweep_parts
 
-_BESIDE = ("fixity.sqlite", "reading.sqlite", "unbegun.json")
-"""What lies beside the scratch space of runs."""
 _JOURNALS = ("journal-damaged", "journal-missing", "journal-chain", "journal-misnamed", "journal-line")
 """Findings after which it is not known for sure what no journal names."""
 
 
 @dataclass(slots=True)
 class CheckSummary:
-    """What a check came to."""
+    """What a check came to. ``whole``: names, journals and catalogue were compared, all of them."""
 
     journals: int = 0
     batches: int = 0
     lines: int = 0
     names: int = 0
     seconds: float = 0.0
+    whole: bool = False
     tally: Tally = field(default_factory=Tally)
 
     @property
@@ -66,6 +65,7 @@ class CheckSummary:
         return {
             "summary": "check",
             "clean": self.clean,
+            "whole": self.whole,
             "journals": self.journals,
             "batches": self.batches,
             "lines": self.lines,
@@ -76,12 +76,19 @@ class CheckSummary:
 
 
 def check(
-    archive: Audited, meter: Meter, report: Reporter, *, fix: bool = False, quick: bool = False
+    archive: Audited,
+    meter: Meter,
+    report: Reporter,
+    *,
+    fix: bool = False,
+    quick: bool = False,
+    unjournalled: bool = False,
 ) -> CheckSummary:
     """Checks the whole structure, and reports every finding as it comes.
 
     ``quick``: the catalogue's histories are compared with the journals, and the rest of it is not.
     ``fix``: fixes what is provably safe to fix; nothing that has a final name goes. Only while holding the run lock.
+    With ``unjournalled`` it also sets aside obis that a journal which was lost may have named.
     """
     summary = CheckSummary()
     began = time.monotonic()
@@ -91,9 +98,11 @@ def check(
         report(finding)
 
     with closing(Comparison(archive.layout, archive.config.work_path)) as comparison:
-        look = _Check(archive, meter, reported, fix, quick, comparison, summary)
+        look = _Check(archive, meter, reported, fix, quick, unjournalled, comparison, summary)
         look.go()
-    remember_structure(archive.config, Structure(quick, int(time.time()), summary.tally.wrong), look.named)
+    partial = quick or (summary.clean and not summary.whole)
+    structure = Structure(partial, int(time.time()), summary.tally.wrong)
+    remember_structure(archive.config, structure, look.named)
     summary.seconds = time.monotonic() - began
     return summary
 
@@ -119,8 +128,9 @@ class _Check:
     """One check: what it works with, and what it has seen so far.
 
     ``leftovers`` are numbers of temporary files by tist (-1: none) and directory, ``runs`` those that have a journal,
-    ``tists`` those at which obis are noted (``open_tists``: by a run that has not finished), ``unread`` whether a
-    journal is missing or cannot be read to its end, ``unlisted`` the directories that cannot be listed. ``stray`` is
+    ``tists`` those at which obis are noted (``open_tists``: by a run that has not finished), ``newest`` the tist at
+    which the last batch was written, ``unread`` whether a journal is missing or cannot be read to its end,
+    ``unlisted`` the directories that cannot be listed. ``stray`` is
     what lies where no obi does, ``judged`` what is wrong with links, special files and modes, both by path: told when
     it is known what journals name; ``named`` is how much each finished journal names.
     """
@@ -130,12 +140,14 @@ class _Check:
     report: Reporter
     fix: bool
     quick: bool
+    unjournalled: bool
     comparison: Comparison
     summary: CheckSummary
     leftovers: Counter[tuple[int, str]] = field(default_factory=Counter)
     runs: set[int] = field(default_factory=set)
     tists: set[int] = field(default_factory=set)
     open_tists: set[int] = field(default_factory=set)
+    newest: int = 0
     unread: bool = False
     unlisted: set[str] = field(default_factory=set)
     stray: dict[str, Finding] = field(default_factory=dict)
@@ -166,7 +178,7 @@ class _Check:
             self.report(Finding("not-compared", ".", "the catalogue is not compared, as a run is at work"))
         agree = self._compare(comparable, passed_over)
         if catalogue is not None and comparable and agree and not self.quick:
-            self._refold(catalogue)
+            self.summary.whole = self._refold(catalogue)
         self._leftovers()
 
     def _at_work(self) -> bool:
@@ -260,6 +272,7 @@ class _Check:
 
     def _lines(self, journal: JournalFile, path: str, batch: JournalBatch, *, followed: bool) -> None:
         """Reads the lines of a batch; one that is none is reported."""
+        self.newest = max(self.newest, batch.stamp)
         self.summary.batches += 1
         self.summary.lines += len(batch.lines)
         for line in batch.lines:
@@ -312,16 +325,19 @@ class _Check:
             self.report(Finding("catalogue-counts", catalogue.url, message))
         return True
 
-    def _refold(self, catalogue: Catalogue) -> None:
-        """Compares all that the catalogue says; worth while only where its histories agree with the journals."""
+    def _refold(self, catalogue: Catalogue) -> bool:
+        """Compares all that the catalogue says; worth while only where its histories agree with the journals. Whether
+        that could be done."""
         try:
-            compare_whole(self.archive, catalogue, self.meter, self.report)
+            return compare_whole(self.archive, catalogue, self.meter, self.report)
         except CatalogueGone:
             raise
         except (CatalogueError, ValueError) as error:
             self.report(Finding("catalogue-unreadable", catalogue.url, str(error)))
         except CorruptArchive as error:
-            self.report(Finding("not-compared", ".", f"the journals cannot be folded: {error.message}"))
+            code = "not-compared" if self.summary.tally.wrong else "journal-line"
+            self.report(Finding(code, RUNS, f"the journals cannot be folded: {error.message}"))
+        return False
 
     def _compare(self, comparable: bool, passed_over: frozenset[int]) -> bool:
         """Compares names, journals and the histories in the catalogue; whether the latter two agree."""
@@ -337,10 +353,10 @@ class _Check:
 
             def unknown(finding: Finding, place: DiskName) -> None:
                 self.judged.pop(place.path, None)
-                self._set_aside(finding, place.path, why_not or self._may_be_needed(place))
+                self._set_aside(finding, place.path, why_not or self._may_be_needed(place, finding))
 
-            others = passed_over | under_way(layout)
-            report_unknown_files(layout, found.unknown, known=self.tists, passed_over=others, report=unknown)
+            others, known = passed_over | under_way(layout), Journalled(self.tists, self.open_tists, self.newest)
+            report_unknown_files(layout, found.unknown, known=known, passed_over=others, report=unknown)
         for path, finding in self.stray.items():
             self._set_aside(finding, path, why_not or self._in_use(path))
         for finding in self.judged.values():
@@ -361,23 +377,23 @@ class _Check:
             return "not set aside, as more is missing than is there: is layout.json that of this archive?"
         return ""
 
-    def _may_be_needed(self, place: DiskName) -> str:
-        """Why something at the place of an obi stays: a run may still want it, or its journal may be missing."""
-        if place.tist > max(self.tists, default=0):
-            return "not set aside, as it is newer than all journals: are some missing?"
+    def _may_be_needed(self, place: DiskName, finding: Finding) -> str:
+        """Why something at the place of an obi stays: a run may still want it, or a lost journal may have named it."""
         if place.tist in self.open_tists:
             return "not set aside, as its run has not finished"
+        if not self.unjournalled and (finding.code == "unjournalled" or place.tist > max(self.tists, default=0)):
+            return "not set aside without --unjournalled"
         return ""
 
     def _in_use(self, path: str) -> str:
         """Why something that is no obi's stays: the configuration keeps its catalogue or scratch space there."""
         config = self.archive.config
-        used = [config.work_path, *(config.work_path.parent / name for name in _BESIDE)]
+        work = str(config.work_path)
+        used = [f"{work}/", str(config.memory(""))]
         if config.database.startswith("sqlite:"):
-            used.append(sqlite_path(config.database, config.base))
+            used.append(str(sqlite_path(config.database, config.base).absolute()))
         place = str(self.archive.layout.root.absolute() / path)
-        names = [str(one.absolute()) for one in used]
-        if any(place.startswith(name) or name.startswith(f"{place}/") for name in names):
+        if place == work or any(place.startswith(name) or name.startswith(f"{place}/") for name in used):
             return "not set aside, as the configuration has it there: put it beside the archive folder"
         return ""
 

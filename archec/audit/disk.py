@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from typing import Literal, NamedTuple
 
-from archec.archive.follow import last_run
+from archec.archive.follow import LastRun, last_run
 from archec.audit.expected import key_of
 from archec.audit.findings import Finding
 from archec.audit.quarantine import QUARANTINE
@@ -169,6 +169,15 @@ def judge(directories: Directories, path: str) -> tuple[str, str] | None:
 # -- what no journal names --------------------------------------------------------------------------
 
 
+class Journalled(NamedTuple):
+    """What journals can name: the ``tists`` of runs and data sets, those at which a run that has not finished may have
+    written more (``unfinished``), and ``newest``, the tist at which the last batch was written."""
+
+    tists: Collection[int]
+    unfinished: Collection[int]
+    newest: int
+
+
 def known_tists(catalogue: Catalogue | None) -> frozenset[int]:
     """The tists at which the archive notes obis: those of runs and of data sets."""
     if catalogue is None:
@@ -177,28 +186,38 @@ def known_tists(catalogue: Catalogue | None) -> frozenset[int]:
     return frozenset(tists | {data_set.tist for data_set in catalogue.data_sets()})
 
 
+def journalled(layout: Layout, catalogue: Catalogue | None) -> Journalled:
+    """What the journals can name as far as the catalogue has followed them."""
+    last = last_run(layout)
+    unfinished = _tists_of(last) if last is not None and not last.journal.finished else frozenset()
+    return Journalled(known_tists(catalogue), unfinished, catalogue.position().stamp if catalogue is not None else 0)
+
+
 def under_way(layout: Layout) -> frozenset[int]:
     """The tists at which a run that is at work now may be writing; empty where there is none."""
     who = holder(layout)
     if who is None or not who.is_run:
         return frozenset()
     last = last_run(layout)
-    if last is None:
-        return frozenset()
-    return frozenset({last.journal.tist, last.start.data_set if last.start is not None else last.journal.tist})
+    return _tists_of(last) if last is not None else frozenset()
+
+
+def _tists_of(run: LastRun) -> frozenset[int]:
+    """The tists at which a run notes obis."""
+    return frozenset({run.journal.tist, run.start.data_set if run.start is not None else run.journal.tist})
 
 
 def report_unknown_files(
     layout: Layout,
     keys: Collection[bytes],
     *,
-    known: Collection[int],
+    known: Journalled,
     passed_over: Collection[int],
     report: Callable[[Finding, DiskName], None],
 ) -> None:
     """Walks the store and reports every name whose key is among ``keys``, with what it looks like.
 
-    ``known`` are the tists of runs and data sets; those in ``passed_over`` belong to a run at work.
+    The tists in ``passed_over`` belong to a run at work.
     """
     if not keys:
         return
@@ -208,7 +227,7 @@ def report_unknown_files(
                 report(_unknown(layout, directories, place, known), place)
 
 
-def _unknown(layout: Layout, directories: Directories, place: DiskName, known: Collection[int]) -> Finding:
+def _unknown(layout: Layout, directories: Directories, place: DiskName, known: Journalled) -> Finding:
     path = shown(place.path)
     if place.kind == "other":
         return Finding("unexpected", path, "neither a file nor a link")
@@ -219,9 +238,24 @@ def _unknown(layout: Layout, directories: Directories, place: DiskName, known: C
             return Finding(wrong[0], path, f"no journal names it, and it {wrong[1]}")
     if obi is None:
         return Finding("misnamed", path, "no journal names it, and its name is not that of an id in this directory")
-    if place.tist not in known:
-        return Finding("unexpected", path, f"no journal names it, and no run noted anything at {place.tist}")
-    return Finding("orphan", path, "no journal names it", place.tist, obi)
+    why = "no journal names it"
+    if place.tist not in known.tists:
+        why = f"{why}, and no run noted anything at {place.tist}"
+    elif place.tist in known.unfinished or _written(layout, place) <= known.newest:
+        return Finding("orphan", path, why, place.tist, obi)
+    else:
+        why = f"{why}, and it was written after the last of them"
+    return Finding("unjournalled", path, f"{why}: {_OLDER}", place.tist, obi)
+
+
+_OLDER = "was an older copy of the journals restored? Bring back the newer one, or declare that it is lost: archec fork"
+
+
+def _written(layout: Layout, place: DiskName) -> int:
+    """When a name was written last, in Unix seconds."""
+    where = layout.root / place.path
+    with storage_errors(where):
+        return int(where.lstat().st_mtime)
 
 
 def _id_of(layout: Layout, place: DiskName) -> str | None:

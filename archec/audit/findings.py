@@ -29,6 +29,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "journal-lacks": Code("the catalogue names it, and no journal does"),
         # names on disk
         "unexpected": Code("nothing that archec puts there"),
+        "unjournalled": Code("an obi newer than the journals, or of a time they do not know: are they an older copy?"),
         "orphan": Code("an obi that no journal names, as a run that was killed leaves it", wrong=False),
         "misnamed": Code("its name or its directory is not that of an id"),
         "directory-link": Code("a link or a file in place of a directory of the store"),
@@ -55,7 +56,8 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "catalogue-differs": Code("the catalogue says something else than the journals make of it"),
         "catalogue-counts": Code("the catalogue counts other numbers than it holds"),
         "catalogue-unreadable": Code("the catalogue cannot be opened or read"),
-        "not-compared": Code("could not be judged: another finding, or no scratch space", wrong=False),
+        "not-compared": Code("could not be compared: because of another finding, or as a run is at work", wrong=False),
+        "no-scratch-space": Code("there was no room to compare the whole catalogue: exit code 1", wrong=False),
     }
 )
 """Every code that a :class:`Finding` can have; the docs print this table."""

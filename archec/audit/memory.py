@@ -92,8 +92,8 @@ def parts_of(journals: Iterable[JournalFile], known: Mapping[int, Checked], befo
 
 
 def memory_path(config: Config) -> Path:
-    """Where it is kept: ``fixity.sqlite`` beside the scratch space of runs."""
-    return config.work_path.parent / "fixity.sqlite"
+    """Where it is kept."""
+    return config.memory("fixity.sqlite")
 
 
 class Structure(NamedTuple):

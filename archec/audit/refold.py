@@ -34,8 +34,9 @@ _MOST_TEXT = 300
 _CATALOGUE, _JOURNALS = 0, 1
 
 
-def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: Reporter) -> None:
-    """Reports how a catalogue differs from what the journals make of it, as far as it has followed them.
+def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: Reporter) -> bool:
+    """Reports how a catalogue differs from what the journals make of it, as far as it has followed them; False where
+    there was no scratch space for that.
 
     Raises :class:`archec.errors.CatalogueError` where the catalogue cannot be read, :class:`CorruptArchive` where the
     journals cannot.
@@ -50,9 +51,11 @@ def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: 
             meter.phase("folding journals", None)
             follow_until(archive.layout, fresh, archive.position, progress=lambda lines, run: meter.at(lines))
             _compare(catalogue, fresh, work, meter, report)
+        return True
     except (OSError, StorageFailed, StorageFull) as error:
-        message = f"there is no scratch space to fold the journals in: {error}"
-        report(Finding("not-compared", ".", message))
+        message = f"the catalogue was not compared whole: the journals cannot be folded there: {error}"
+        report(Finding("no-scratch-space", str(work), message))
+        return False
 
 
 def _compare(catalogue: Catalogue, fresh: Catalogue, work: Path, meter: Meter, report: Reporter) -> None:

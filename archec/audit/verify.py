@@ -12,7 +12,7 @@ from typing import Any
 
 from archec.archive.follow import not_of_this_store
 from archec.audit.comparison import KEY, PartitionedDiff
-from archec.audit.disk import MOST, known_tists, report_unknown_files, under_way, walk
+from archec.audit.disk import MOST, journalled, known_tists, report_unknown_files, under_way, walk
 from archec.audit.expected import Amount, amount_of, key_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.fixity import Chunk, Inspector, ReadPace, Seen, Tools, chunks_of, inspectors
@@ -333,8 +333,8 @@ class _Verification:
         unknown: set[bytes] = set()
         for expected, there in self.names.parts():
             unknown.update(islice(set(there).difference(expected), MOST - len(unknown)))
-        now = known_tists(self.archive.catalogue)
-        passed_over = passed_over | under_way(layout) | (now - known)
+        now = journalled(layout, self.archive.catalogue)
+        passed_over = passed_over | under_way(layout) | {*now.tists}.difference(known)
         report_unknown_files(
             layout, unknown, known=now, passed_over=passed_over, report=lambda finding, place: self._report(finding)
         )

@@ -12,33 +12,39 @@ from archec.audit.opening import opened_for_audit
 from archec.cli.common import config_option, json_option
 from archec.cli.verify import conclude, printer
 from archec.config import load
+from archec.errors import UsageError
 from archec.terminal.progress import meter_for
 from archec.units import human_duration
 
 
 @click.command()
 @click.option("--fix", is_flag=True, help="Fix what is safe to fix; set aside what belongs nowhere.")
+@click.option("--unjournalled", is_flag=True, help="With --fix: also set aside what a lost journal may have named.")
 @click.option("--quick", is_flag=True, help="For every night: of the catalogue compare histories only.")
 @json_option
 @config_option
 @click.pass_context
-def check(context: click.Context, fix: bool, quick: bool, as_json: bool, config_file: Path | None) -> None:
+def check(
+    context: click.Context, fix: bool, unjournalled: bool, quick: bool, as_json: bool, config_file: Path | None
+) -> None:
     """Check that journals, names, links and catalogue agree.
 
     The journals are folded anew in scratch space, and all that the catalogue says is compared with what comes of
     it; with --quick its histories only. Does not read the contents of files: 'archec verify' does. Without --fix
     nothing in the archive is changed; with it leftovers go, a catalogue that is behind catches up, and what no journal
     can name is moved to archive/quarantine, with a record; no run can start meanwhile. Exits with 6 if something is
-    wrong.
+    wrong, with 1 if there was no room to find that out.
 
     Example: archec check --quick
     """
+    if unjournalled and not fix:
+        raise UsageError("--unjournalled is for --fix")
     config = load(config_file)
     report = printer(as_json=as_json)
     summary = check_layout(config, report)
     if summary is None:
         with meter_for() as meter, opened_for_audit(config, lock="check" if fix else "") as archive:
-            summary = check_archive(archive, meter, report, fix=fix, quick=quick)
+            summary = check_archive(archive, meter, report, fix=fix, quick=quick, unjournalled=unjournalled)
     conclude(context, summary, _lines(summary), as_json=as_json)
 
 
@@ -48,4 +54,4 @@ def _lines(summary: CheckSummary) -> list[str]:
         f"Checked {summary.journals:,} journals with {summary.lines:,} lines, and {summary.names:,} names, in "
         f"{human_duration(summary.seconds)}: {tally.wrong:,} wrong, {tally.fixed:,} fixed, {tally.notes:,} notes."
     )
-    return [head, *tally.as_lines()]
+    return [head, *tally.as_lines(), *(() if summary.whole else ["This was no whole check of the catalogue."])]

@@ -122,7 +122,8 @@ def printer(*, as_json: bool) -> Reporter:
 def conclude(
     context: click.Context, summary: Summary | CheckSummary, lines: Sequence[str], *, as_json: bool
 ) -> None:
-    """Prints the result, as JSON or as ``lines``, and exits with 6 if something is wrong."""
+    """Prints the result, as JSON or as ``lines``, and exits with 6 if something is wrong, with 1 if that could not be
+    found out."""
     if as_json:
         echo_json(summary.as_value())
     else:
@@ -130,6 +131,8 @@ def conclude(
             click.echo(line)
     if not summary.clean:
         context.exit(Exit.CORRUPT)
+    if summary.tally.by_code["no-scratch-space"]:
+        context.exit(Exit.OPERATOR_ERROR)
 
 
 def _lines(summary: Summary) -> list[str]:

@@ -287,6 +287,12 @@ class Config:
     def work_path(self) -> Path:
         return self.path(self.work_directory)
 
+    def memory(self, name: str) -> Path:
+        """Where something is remembered from run to run that may be lost: beside the scratch space, and named after
+        it."""
+        work = self.work_path
+        return work.parent / f"{work.name}.{name}"
+
     @property
     def processes(self) -> int:
         """Number of worker processes: the setting, or one for each core and at most four."""

@@ -228,7 +228,7 @@ def received(work: Path, run: int) -> list[Hop]:
                 for message in inbox.feed(data):
                     for _, temp, hop in _decoder.decode(message).items:
                         last[hop.url] = hop._replace(temp=os.fsdecode(temp))
-    except (OSError, Nonsense, msgspec.MsgspecError):
+    except (OSError, Nonsense, ValueError, RecursionError):
         pass
     return list(last.values())
 

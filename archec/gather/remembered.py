@@ -77,7 +77,7 @@ def memory_to_read(config: Config, options: Options, catalogue: Catalogue) -> Di
 
 
 def _path(config: Config) -> Path:
-    return config.work_path.parent / "reading.sqlite"
+    return config.memory("reading.sqlite")
 
 
 class DirectoryMemory(Database):

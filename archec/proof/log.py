@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from archec.catalogue.records import Fork, decode
 from archec.errors import BrokenChain
@@ -24,13 +25,13 @@ class State(msgspec.Struct, frozen=True):
     """How far the journals have been hashed: to a batch of a run, whose sha256 is ``head``; ``peaks`` are those of the
     tree over ``size`` lines, in so many ``runs`` and ``batches``; ``forks`` are those that they declare."""
 
-    run: int = 0
-    batch: int = 0
+    run: Annotated[int, Meta(ge=0)] = 0
+    batch: Annotated[int, Meta(ge=0)] = 0
     head: str = NO_BATCH
-    size: int = 0
-    peaks: tuple[bytes, ...] = ()
-    runs: int = 0
-    batches: int = 0
+    size: Annotated[int, Meta(ge=0)] = 0
+    peaks: tuple[Annotated[bytes, Meta(min_length=32, max_length=32)], ...] = ()
+    runs: Annotated[int, Meta(ge=0)] = 0
+    batches: Annotated[int, Meta(ge=0)] = 0
     forks: tuple[Fork, ...] = ()
 
     def seal(self, origin: str, made: int) -> Seal:
@@ -113,7 +114,7 @@ def remembered(path: Path) -> State | None:
         state = msgspec.json.decode(path.read_bytes(), type=State)
         Tree(state.size, state.peaks)
         return state
-    except (OSError, msgspec.MsgspecError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

@@ -18,8 +18,6 @@ from archec.store.durable import storage_errors
 from archec.store.layout import Layout
 from archec.tist import iso
 
-_MEMORY = "sealed.json"
-
 
 def origin_of(config: Config) -> str:
     """By what name seals of this archive go."""
@@ -49,7 +47,7 @@ def make_seal(config: Config, layout: Layout, meter: Meter) -> SealFile:
 
     Raises :class:`archec.errors.CorruptJournal` where the journals are not one sound chain.
     """
-    memory = config.work_path.parent / _MEMORY
+    memory = config.memory("sealed.json")
     key = own_key(config)
     meter.phase("hashing journals", None)
     known = remembered(memory)

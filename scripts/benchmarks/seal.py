@@ -45,7 +45,7 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
     first: list[Finished] = []
     hashed: list[Finished] = []
     second: list[Finished] = []
-    memory = place / "data" / "sealed.json"
+    memory = place / "data" / "work.sealed.json"
     for number in range(arguments.rounds):
         memory.unlink(missing_ok=True)
         first.append(_seal(place, "first.txt"))

@@ -86,7 +86,7 @@ def gather_world(folder: Path) -> World:
 def clone(world: World, folder: Path) -> World:
     """A copy of an archive with its configuration and its catalogue; not of what was checked."""
     subprocess.run(["cp", "-a", "--", world.config.base, folder], check=True)
-    for path in (folder / "data").glob("fixity.sqlite*"):
+    for path in (folder / "data").glob("*.fixity.sqlite*"):
         path.unlink()
     return World(load(folder / "config.yaml", environ={}), world.places)
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,14 +14,14 @@ from typing import NamedTuple
 
 import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, run_sql, tree, verified
-from gather_support import Member, archec_inline, make, run, tarball, template
+from gather_support import Member, archec_inline, make, run, tarball, template, write_papers
 
 from archec.audit.check import check_layout
 from archec.audit.expected import Entry
 from archec.audit.findings import Finding
 from archec.audit.fixity import Inspector, ReadPace
+from archec.audit.memory import fixity, memory_path
 from archec.audit.verify import Scope
-from archec.store.journal_reader import journals
 
 Damage = Callable[[World], None]
 
@@ -339,7 +340,6 @@ STRANGE: dict[str, tuple[str, str]] = {
     "{template}%zz": ("misnamed", "misnamed"),
     "{template} with blanks": ("misnamed", "misnamed"),
     "{template}ü": ("misnamed", "misnamed"),
-    "999/999/999/RePEc%3Aaaa%3Asss%3A1": ("unexpected", "unexpected"),
     "stray": ("unexpected", "unexpected"),
     "032/stray": ("unexpected", "unexpected"),
     "032/184/x/y": ("unexpected", "unexpected"),
@@ -354,6 +354,7 @@ def test_what_nobody_put_there(name: str, world: World) -> None:
     path = world.config.store_path / relative
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("something")
+    os.utime(path, (1_000_000_000, 1_000_000_000))
     before = tree(world.config.store_path)
     by_verify, by_check = STRANGE[name]
     for (summary, findings), code in ((verified(world), by_verify), (checked(world), by_check)):
@@ -404,13 +405,64 @@ def test_what_is_not_set_aside(world: World) -> None:
     assert "layout.json" in " ".join(str(finding) for finding in checked(world, fix=True)[1])
     rewrite(descriptor, text)
     stray.unlink()
-    later = world.config.store_path / world.layout.path(journals(world.layout)[-1].tist + 9, "x")
-    later.parent.mkdir(parents=True)
-    later.write_text("perhaps of a run whose journal is not here")
-    summary, (finding,) = checked(world, fix=True)
-    assert (finding.code, "newer than all journals" in finding.message, summary.clean) == ("unexpected", True, False)
-    later.unlink()
     assert tree(world.config.store_path) == before
+
+
+def test_obis_that_only_lost_journals_knew_stay(world: World, folder: Path) -> None:
+    """Journals and catalogue are those of an older copy: what came later, also at old tists, is named and left."""
+    root, database = world.config.store_path, world.config.base / "data" / "catalogue.sqlite"
+    shutil.copytree(root / "runs", folder / "runs")
+    shutil.copy(database, folder)
+    known = tree(root)
+    for name in ("RePEc_1999-01-01.tar", "RePEc_2001-01-01.tar"):
+        run(world.config, tarball(folder / name, [Member("yyy/sss/1.rdf", template("RePEc:yyy:sss:1", name).encode())]))
+    shutil.rmtree(root / "runs")
+    shutil.copytree(folder / "runs", root / "runs")
+    shutil.copy(folder / "catalogue.sqlite", database)
+    newer = sorted(set(tree(root)) - set(known))
+    assert len(newer) == 2
+    for path in newer:
+        os.utime(root / path, (time.time() + 9, time.time() + 9))
+    for summary, findings in (verified(world), checked(world), checked(world, fix=True)):
+        assert [(one.code, one.path) for one in findings] == [("unjournalled", path) for path in newer]
+        assert all("older copy" in one.message and "archec fork" in one.message for one in findings)
+        assert not summary.clean
+    assert set(newer) < set(tree(root))
+    done = archec_inline(world.config, "check", "--fix", "--unjournalled")
+    assert (done.code, done.out.count(b"set aside as quarantine/")) == (0, 2), done
+    assert {path: what for path, what in tree(root).items() if not path.startswith("quarantine/")} == known
+    assert archec_inline(world.config, "check", "--unjournalled").code == 2
+
+
+def test_archives_beside_each_other_share_no_memory(folder: Path) -> None:
+    """Their work directories have one parent."""
+    one, two = (make(folder / name, {"work_directory": f"../work/{name}"}) for name in "ab")
+    for config in (one, two):
+        write_papers(config, ["http://h/1"])
+    assert archec_inline(one, "gather", "--no-fetch").code == 0
+    assert archec_inline(one, "verify").code == archec_inline(one, "seal").code == 0
+    assert archec_inline(two, "gather", "-f", "/nowhere.tar").code == 1
+    assert b"failed before it began" not in archec_inline(one, "status").out
+    assert archec_inline(two, "gather", "--no-fetch").code == 0
+    assert b"nothing was checked yet" in archec_inline(two, "status").out
+    held = [[path for path in tree(config.store_path) if "%3A" in path] for config in (one, two)]
+    assert len(held[0]) == len(held[1]) == 1
+    names = {path.name.split(".")[0] for path in (folder / "work").iterdir() if path.is_file()}
+    assert names == {"a", "b"}
+
+
+def test_a_check_without_scratch_space_is_no_clean_bill(world: World) -> None:
+    shutil.rmtree(world.config.work_path, ignore_errors=True)
+    world.config.work_path.symlink_to("/nowhere/at/all")
+    done = archec_inline(world.config, "check")
+    last = done.out.decode().splitlines()[-1]
+    assert (done.code, last) == (1, "This was no whole check of the catalogue."), done
+    assert json.loads(archec_inline(world.config, "check", "--json").out.splitlines()[-1])["whole"] is False
+    assert archec_inline(world.config, "check", "--quick").code == 0
+    assert [one.quick for one in fixity(world.config).structures] == [True]
+    world.config.work_path.unlink()
+    assert checked(world)[0].whole
+    assert [one.quick for one in fixity(world.config).structures] == [False]
 
 
 def test_what_the_configuration_keeps_in_the_archive_folder_stays(folder: Path) -> None:
@@ -587,7 +639,7 @@ def test_a_directory_that_cannot_be_read_is_a_finding(
 @pytest.mark.parametrize("damage", [b"", b"x" * 5000, "page"], ids=["empty", "no database", "a page"])
 def test_a_damaged_memory_stops_nothing(world: World, damage: bytes | str) -> None:
     assert verified(world)[0].clean
-    path = world.config.base / "data" / "fixity.sqlite"
+    path = memory_path(world.config)
     if isinstance(damage, str):
         data = bytearray(path.read_bytes())
         data[4096:] = b"\xff" * (len(data) - 4096)
@@ -603,7 +655,7 @@ def test_a_damaged_memory_stops_nothing(world: World, damage: bytes | str) -> No
     assert summary.clean
     assert codes(findings) == (["memory-damaged"] if damage else [])
     assert summary.files == verified(world)[0].files
-    assert path.with_name("fixity.sqlite.damaged").exists() == bool(damage)
+    assert path.with_name(f"{path.name}.damaged").exists() == bool(damage)
 
 
 def test_a_copy_with_another_layout_is_refused_before_a_byte_is_written(world: World, tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ class Faults:
         if self.draw.random() < 0.5:
             memory_path(self.world.config).write_bytes(self.draw.randbytes(9000))
             for end in ("-wal", "-shm"):
-                memory_path(self.world.config).with_name(f"fixity.sqlite{end}").unlink(missing_ok=True)
+                Path(f"{memory_path(self.world.config)}{end}").unlink(missing_ok=True)
             summary, findings = verified(self.world)
             assert (summary.clean, [finding.code for finding in findings]) == (True, ["memory-damaged"])
             return

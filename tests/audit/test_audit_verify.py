@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -119,7 +120,7 @@ def test_each_finding_is_told_once(world: World) -> None:
 
 def test_losing_the_memory_only_means_to_start_anew(world: World) -> None:
     verified(world)
-    for path in memory_path(world.config).parent.glob("fixity.sqlite*"):
+    for path in memory_path(world.config).parent.glob("*.fixity.sqlite*"):
         path.unlink()
     assert fixity(world.config).oldest is None
     assert verified(world)[0].clean
@@ -158,7 +159,9 @@ def test_a_run_at_work_is_no_fault(world: World) -> None:
     last = journals(world.layout)[-1]
     directory = world.path("new page").parent
     assert world.layout.directory(last.tist, "x") == str(directory.relative_to(world.config.store_path))
-    (directory / "http%3A%2F%2Fh%2Fnew").write_text("not journalled yet")
+    new = directory / "http%3A%2F%2Fh%2Fnew"
+    new.write_text("not journalled yet")
+    os.utime(new, (last.tist, last.tist))
     (directory / ".+1-1.part").write_text("half")
     with RunLock(world.layout, "gather"):
         assert codes(verified(world)[1]) == []

@@ -132,7 +132,7 @@ def test_reading_commands_never_make_a_catalogue(config: Config, folder: Path) -
         done = archec_inline(config, *command.split())
         assert done.code in (1, 6), (command, done)
         assert "archec rebuild" in done.err + done.out.decode(), command
-    for path in config.base.glob("data/fixity.sqlite*"):
+    for path in config.base.glob("data/*.fixity.sqlite*"):
         path.unlink()
     assert everything(folder) == before
     assert archec_inline(config, "rebuild").code == 0

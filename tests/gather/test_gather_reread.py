@@ -143,7 +143,7 @@ def test_times_that_lie_show_by_the_time_of_change(config: Config, read: list[st
 
 def test_a_memory_that_is_lost_damaged_or_of_another_archive_is_begun_anew(config: Config, read: list[str]) -> None:
     filled(config)
-    memory = config.base / "data" / "reading.sqlite"
+    memory = config.memory("reading.sqlite")
     night(config, read)
     memory.unlink()
     assert night(config, read) == ({"same": 6}, [f"RePEc/aaa/sss/{n}.rdf" for n in range(3)])
@@ -151,7 +151,7 @@ def test_a_memory_that_is_lost_damaged_or_of_another_archive_is_begun_anew(confi
     assert len(night(config, read)[1]) == 3
     other = make(config.base.parent / "b", {})
     shutil.copytree(config.data_path, other.data_path, dirs_exist_ok=True)
-    shutil.copy(memory, other.base / "data" / "reading.sqlite")
+    shutil.copy(memory, other.memory("reading.sqlite"))
     assert night(other, read)[0] == {"new": 6}
 
 
@@ -163,7 +163,7 @@ def test_everything_is_read_after_a_while_and_where_rules_change(config: Config,
     everything = [f"RePEc/aaa/sss/{name}" for name in ("0.rdf", "1.rdf", "2.rdf", "9.txt")]
     assert night(config, read) == ({"same": 6, "new": 1}, everything)
     assert night(config, read)[1] == []
-    with sqlite3.connect(config.base / "data" / "reading.sqlite") as memory:
+    with sqlite3.connect(config.memory("reading.sqlite")) as memory:
         memory.execute("UPDATE about SET value = value - 31 * 86400 WHERE key = 'since'")
     assert len(night(config, read)[1]) == 4
 

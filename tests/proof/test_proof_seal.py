@@ -68,7 +68,7 @@ def test_a_seal_is_a_signed_checkpoint(archive: Config, folder: Path) -> None:
 
 
 def test_a_seal_reads_only_what_has_come_since(archive: Config, folder: Path) -> None:
-    memory = archive.work_path.parent / "sealed.json"
+    memory = archive.memory("sealed.json")
     before = (folder / "last.txt").read_text().split("\n")[:4]
     first = next(iter(journals(open_layout(archive.store_path))))
     aside = first.path.rename(folder / "aside")
