@@ -22,7 +22,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "missing": Code("a journal names it, and it is not there"),
         "corrupt": Code("its bytes do not have the sha256 that is recorded"),
         "unreadable": Code("the file system refuses to read it"),
-        "not-a-file": Code("a directory, a device or the like stands in its place"),
+        "not-a-file": Code("a directory, a device or similar is in its place"),
         "journal-disagrees": Code("the catalogue names the sha256 of its bytes, the journal another one"),
         "catalogue-disagrees": Code("the journal names its sha256, the catalogue another one, or a loss"),
         "catalogue-lacks": Code("a journal names it, and the catalogue does not"),
