@@ -10,6 +10,7 @@ from archec.fileset.status import Status
 
 _HEX = re.compile("[0-9a-f]+")
 _LENGTHS = {"md5": 32, "sha1": 40, "sha256": 64}
+_OTHERS = {"sha224": 56, "sha384": 96, "sha512": 128}
 _BY_LENGTH = {length: name for name, length in _LENGTHS.items()}
 
 
@@ -35,6 +36,14 @@ def checksums(*written: str | None, kind: str | None = None) -> Checksums:
         if _LENGTHS.get(name) == len(digits) and _HEX.fullmatch(digits):
             found.setdefault(name, digits)
     return Checksums(**found)
+
+
+def other_checksum(file: FilesetManifestFile) -> tuple[str, str] | None:
+    """The kind and the hex digits of a checksum of another kind, such as SHA-512, if a platform gave one."""
+    said = (file.extra or {}).get("platform_checksum")
+    kind, _, digits = said.lower().rpartition(":") if isinstance(said, str) else ("", "", "")
+    kind = kind.replace("-", "").replace("_", "")
+    return (kind, digits) if _OTHERS.get(kind) == len(digits) and _HEX.fullmatch(digits) else None
 
 
 def mismatch(file: FilesetManifestFile, size: int, found: Checksums) -> Status | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from collections.abc import Mapping
 from concurrent.futures import Executor
@@ -13,18 +14,19 @@ from typing import NamedTuple, Protocol
 from archec.archive.ledger import Download, Ledger
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.asking import Asker
-from archec.fileset.checksums import Checksums, mismatch
+from archec.fileset.checksums import Checksums, mismatch, other_checksum
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.public import public_text, public_url
 from archec.fileset.status import PlatformHttpError, Status
 from archec.store.writer import Temp, Writer
 from archec.text.sniff import sniff
-from archec.web.door import Response
+from archec.web.door import Response, content
 from archec.web.headers import kept, raw_headers
 
 _BLOCK = 1 << 20
 """Bytes that are hashed and written at once, in a thread. Of what is smaller a kill leaves nothing."""
 _HEAD = 4096
+_MOST_OF_ERROR = 100_000
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]+)-([0-9]+)/([0-9]+|\*)")
 _DROPPED = frozenset({"location", "link"})
 _PAGES = re.compile(r"\.(?:x?html?|aspx?|php)$", re.I)
@@ -62,6 +64,15 @@ class BudgetSpent(Exception):
     """Nothing more may be fetched in this run; what has come of a file stays for the next one."""
 
 
+class Room:
+    """How many bytes may still come: shared by the files of a data set, those whose size is not told among them."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, size: int) -> None:
+        self.left = size
+
+
 class Progress(Protocol):
     """Whom a download tells how far it is; both methods may raise BudgetSpent."""
 
@@ -89,15 +100,15 @@ class Downloader:
         self._threads, self._retries, self._progress = threads, retries, progress
 
     async def fetch(
-        self, file: FilesetManifestFile, url: str, obi: str, helper: FilesetPlatformHelper | None, most: int
+        self, file: FilesetManifestFile, url: str, obi: str, helper: FilesetPlatformHelper | None, room: Room
     ) -> Fetched | NotFetched:
-        """A file from ``url``, kept as the fobi ``obi``; at most ``most`` bytes, and no more than its manifest says.
+        """A file from ``url``, kept as the fobi ``obi``; no more than there is room for, and than its manifest says.
 
         What an earlier process left of it is gone on with, and so is what this one leaves when it is broken off. Raises
         StorageFull, StorageFailed, BudgetSpent.
         """
         self._progress.begin()
-        transfer = _Transfer(self, file, url, obi, helper, most)
+        transfer = _Transfer(self, file, url, obi, helper, room)
         try:
             return await transfer.run()
         except (asyncio.CancelledError, BudgetSpent):
@@ -112,9 +123,11 @@ class _Transfer:
 
     def __init__(
         self, of: Downloader, file: FilesetManifestFile, url: str, obi: str, helper: FilesetPlatformHelper | None,
-        most: int,
+        room: Room,
     ) -> None:  # fmt: skip
-        self._of, self._file, self._url, self._obi, self._helper, self._most = of, file, url, obi, helper, most
+        self._of, self._file, self._url, self._obi, self._helper, self._room = of, file, url, obi, helper, room
+        self._taken = 0
+        self._is_over = False
         self._temp: Temp | None = None
         self._validator = ""
         self._answer = _Answer(0, (), "", "")
@@ -148,6 +161,7 @@ class _Transfer:
         self._temp = await loop.run_in_executor(self._of._threads, self._of._writer.take_up, left.temp)
         if self._temp is None:
             return None
+        self._take(self._temp.size)
         self._validator = left.validator
         self._answer = _Answer(left.status, left.headers, left.content_type, left.terminal_url)
         digests = self._temp.digests
@@ -173,7 +187,7 @@ class _Transfer:
                 self._restart()
                 raise PlatformHttpError(f"{self._url[:300]}: a range is answered with HTTP {status}")
             if status not in (200, 206):
-                return _refused(status, self._url)
+                return await _refused(response, self._url)
             if status == 200 and size:
                 self._restart()
             await self._receive(response)
@@ -194,7 +208,7 @@ class _Transfer:
         told = fields.get("content-length", "")
         if self._temp.size or not told.isdecimal() or int(told[:18]) >= _BLOCK:
             self._of._ledger.note(self._download())
-        most = self._most if self._file.size is None else min(self._most, self._file.size)
+        most = self._file.size
         loop, temp = asyncio.get_running_loop(), self._temp
         pieces: list[bytes] = []
         waiting = 0
@@ -206,7 +220,9 @@ class _Transfer:
                 waiting += len(piece)
                 received += len(piece)
                 self._of._progress.received(len(piece))
-                if received > most:
+                self._take(len(piece))
+                self._is_over = self._room.left < 0
+                if self._is_over or (most is not None and received > most):
                     break
                 if waiting >= _BLOCK:
                     if writing is not None:
@@ -229,11 +245,15 @@ class _Transfer:
         """What a body is that came to its end."""
         digests, file = temp.digests, self._file
         sums = Checksums(digests.md5, digests.sha1, digests.sha256)
+        if self._is_over:
+            return NotFetched(Status.TOO_LARGE_SIZE, "there is no room for it: the data set is larger than its limit")
         status = mismatch(file, digests.size, sums)
-        if file.size is None and digests.size > self._most:
-            return NotFetched(Status.TOO_LARGE_SIZE, f"larger than {self._most} bytes")
+        if status is None and (other := other_checksum(file)) is not None:
+            loop, path = asyncio.get_running_loop(), self._path(temp)
+            if await loop.run_in_executor(self._of._threads, _digest_of, path, other[0]) != other[1]:
+                return NotFetched(Status.MISMATCH, f"{digests.size} bytes with another {other[0]} than {other[1]} came")
         if not self._head and digests.size:  # what an earlier process left
-            with open(Path(self._of._writer.layout.root) / temp.path, "rb") as stream:
+            with open(self._path(temp), "rb") as stream:
                 self._head = stream.read(_HEAD)
         head, answer = self._head, self._answer
         kind = sniff(head, answer.content_type, dict(answer.headers).get("content-encoding", ""))
@@ -255,6 +275,9 @@ class _Transfer:
             stored.temp, stored.size, sums, kind, answer.status, answer.headers, answer.terminal_url
         )  # fmt: skip
 
+    def _path(self, temp: Temp) -> Path:
+        return Path(self._of._writer.layout.root) / temp.path
+
     def _download(self, sha256: str = "") -> Download:
         answer = self._answer
         return Download(
@@ -262,8 +285,16 @@ class _Transfer:
             answer.status, answer.headers, answer.content_type, answer.terminal_url,
         )  # fmt: skip
 
+    def _take(self, count: int) -> None:
+        self._taken += count
+        self._room.left -= count
+
+    def _give_back(self) -> None:
+        self._take(-self._taken)
+
     def _restart(self) -> None:
         """Begins from nothing."""
+        self._give_back()
         if self._temp is not None:
             self._temp.discard()
         self._temp, self._validator, self._head = None, "", b""
@@ -279,6 +310,7 @@ class _Transfer:
         """Discards what is of no use any more."""
         if self._temp is None or self._is_kept:
             return
+        self._give_back()
         self._temp.discard()
         self._of._ledger.over([self._obi])
 
@@ -294,10 +326,21 @@ def _validator(fields: Mapping[str, str]) -> str:
     return etag if etag.startswith('"') else fields.get("last-modified", "")
 
 
-def _refused(status: int, url: str) -> NotFetched:
+def _digest_of(path: Path, kind: str) -> str:
+    digest = hashlib.new(kind, usedforsecurity=False)
+    with open(path, "rb") as stream:
+        while data := stream.read(_BLOCK):
+            digest.update(data)
+    return digest.hexdigest()
+
+
+async def _refused(response: Response, url: str) -> NotFetched:
+    status = response.status_code
     message = f"{url[:300]}: HTTP {status}"
     if status in (401, 403, 451):
         return NotFetched(Status.PLATFORM_RESTRICTED, message)
+    if status == 400 and b"guestbook" in (await content(response, _MOST_OF_ERROR)).lower():  # Dataverse
+        return NotFetched(Status.PLATFORM_RESTRICTED, f"{message}: the file is for those who sign a guestbook")
     return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, message)
 
 

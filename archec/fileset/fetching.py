@@ -11,9 +11,8 @@ from archec.catalogue.model import FilesetManifestFile, Obi
 from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.fileset.checksums import Checksums, mismatch
-from archec.fileset.download import Fetched, NotFetched
+from archec.fileset.download import Fetched, NotFetched, Room
 from archec.fileset.keeping import Body, file_item
-from archec.fileset.lookup import is_whole
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.public import public_text, public_url
 from archec.fileset.status import Status
@@ -37,15 +36,12 @@ async def fetch_all(
 ) -> list[FilesetManifestFile]:
     """The files, each fetched from its URL where it is not held, as many at once as their hosts allow."""
     files = list(told)
-    room = limits.max_total_size
+    room = Room(limits.max_total_size)
     queue = iter([number for number, file in enumerate(files) if file.status is None])
 
     async def one_after_the_other() -> None:
-        nonlocal room
         for number in queue:
-            file = await fetch_one(work, helper, files[number], urls[number], room)
-            room -= file.size or 0 if is_whole(file) else 0
-            files[number] = file
+            files[number] = await fetch_one(work, helper, files[number], urls[number], room)
             work.commits.tick()
 
     most = min(work.archive.config.fetch.concurrency, len(files))
@@ -61,7 +57,7 @@ async def fetch_all(
 
 
 async def fetch_one(
-    work: Work, helper: FilesetPlatformHelper | None, file: FilesetManifestFile, url: str, room: int
+    work: Work, helper: FilesetPlatformHelper | None, file: FilesetManifestFile, url: str, room: Room
 ) -> FilesetManifestFile:
     """One file, held and verified, or with the status that says why it is not."""
     if work.downloader is None or work.ledger is None:
@@ -76,6 +72,7 @@ async def fetch_one(
         held = await asyncio.get_running_loop().run_in_executor(None, _held, work, file, obi, known, place)
         if held is not None:
             body, sums = held
+            room.left -= body.size
             item, tist = file_item(known, obi, body, work.run)
             work.commits.add(item)
             work.kept(item, body)

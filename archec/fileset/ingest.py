@@ -12,13 +12,14 @@ from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
 from archec.fileset.lookup import is_whole, read_manifest
 from archec.fileset.manifest import prepared
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
-from archec.fileset.public import public_url
+from archec.fileset.public import public_item, public_url
 from archec.fileset.result import IngestResult
 from archec.fileset.status import (
     EmptyManifest,
     FilesetProblem,
     NoPlatformMatch,
     PlatformGone,
+    PlatformRestrictedError,
     Status,
 )
 from archec.fileset.strategies import fileset_of, helper_for, without_signatures
@@ -37,6 +38,8 @@ async def ingest(work: Work, request: IngestRequest) -> IngestResult:
         await find_item(work, request, found)
         status, message = await _process(work, found)
     except FilesetProblem as problem:
+        if isinstance(problem, PlatformRestrictedError) and problem.item is not None:
+            found.item = public_item(problem.item)
         status, message = problem.status, _with_url(problem.message, public_url(found.url) or request.base_url)
         _note_gone(work, found, problem)
         return finish(work, request, found, status, message, problem.due)

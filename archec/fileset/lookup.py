@@ -174,9 +174,11 @@ def changes_of(archive: Archive, obi: Obi) -> Iterator[Change]:
         if was_lost:
             yield Change(tist, version, "returned")
         was_lost = False
-        after = {file.path: file for file in archive.catalogue.manifest(state)}
-        for path in sorted(before.keys() | after.keys()):
-            old, new = before.get(path), after.get(path)
+        files = archive.catalogue.manifest(state)
+        after = {str((file.extra or {}).get("safe_path") or file.path): file for file in files}  # paths may be equal
+        for safe_path in sorted(before.keys() | after.keys()):
+            old, new = before.get(safe_path), after.get(safe_path)
+            path = new.path if new is not None else old.path if old is not None else ""
             if old is None or new is None:
                 what = "added" if old is None else "removed"
                 yield Change(tist, version, what, path, _identity(old), _identity(new))

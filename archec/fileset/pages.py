@@ -1,4 +1,4 @@
-"""What pages for people say for programs: their meta elements and their JSON-LD."""
+"""What pages for people say for programs: their meta and link elements and their JSON-LD."""
 
 from __future__ import annotations
 
@@ -43,8 +43,22 @@ def json_ld_of(body: bytes) -> Iterator[Field]:
             found = fields.parse((script.text or "").encode("utf-8", "replace"), f"script[{number}]")
         except PlatformError:
             continue
-        for one in found.one_or_more():
-            if one.is_object:
-                yield one
-                if one["@graph"].is_list:
-                    yield from (node for node in one["@graph"].items() if node.is_object)
+        yield from objects_of(found)
+
+
+def objects_of(found: Field) -> Iterator[Field]:
+    """The objects of a JSON-LD document, those in lists and graphs one by one."""
+    for one in found.one_or_more():
+        if one.is_object:
+            yield one
+            if one["@graph"].is_list:
+                yield from (node for node in one["@graph"].items() if node.is_object)
+
+
+def link_elements_of(body: bytes) -> Iterator[dict[str, str]]:
+    """The attributes of a page's link elements, as far as they have a relation and a URL."""
+    tree = _tree(body) if body.strip() else None
+    for element in tree.iter("link") if tree is not None else ():
+        found = {name: fields.clean(element.get(name) or "") for name in ("rel", "href", "type", "profile")}
+        if found["rel"] and found["href"] and len(found["href"]) < _LONGEST:
+            yield found

@@ -16,7 +16,7 @@ from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem
 _SECRET = re.compile(
     "(?!(?:next|page|nextpage|resumption|continuation)token).*tokens?|.*secret(?:access)?(?:key)?|.*pass(?:word|wd|phrase)|"
     ".*cookies?|.*signature|(?:data)?(?:sig|jwt|sid)|.*sess(?:ion)?id|.*apikey|.*privatekey|.*accesskey(?:id)?|.*authorization|"
-    ".*credentials?|privatelink|xamz.+|xgoog.+|googleaccessid|keypairid"
+    ".*credentials?|.*privatelink|xamz.+|xgoog.+|googleaccessid|keypairid"
 )
 """Names of secrets wherever they stand, in lower case and without what is neither letter nor digit."""
 _SIGNING = re.compile("responsec.+|responseexpires|policy|expires|s[eiprtv]|spr|sk[a-z]{1,3}|key|session|ticket|auth")

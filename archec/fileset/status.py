@@ -10,6 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from archec.errors import ArchecError
+from archec.fileset.model import FilesetPlatformItem
 
 
 class Status(str, Enum):
@@ -170,13 +171,13 @@ class PlatformGone(FilesetProblem):
 
 
 class PlatformRestrictedError(FilesetProblem):
-    """Not everybody may have the data set; ``due`` is the end of an embargo."""
+    """Not everybody may have the data set; ``due`` is the end of an embargo, ``item`` what is known of it."""
 
     status = Status.PLATFORM_RESTRICTED
 
-    def __init__(self, message: str, *, due: int = 0) -> None:
+    def __init__(self, message: str, *, due: int = 0, item: FilesetPlatformItem | None = None) -> None:
         super().__init__(message)
-        self.due = due
+        self.due, self.item = due, item
 
 
 class FilesetPlatformScopeError(FilesetProblem):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.captures import capture_of
 from archec.fileset.checksums import Checksums
+from archec.fileset.download import Room
 from archec.fileset.fetching import fetch_all, fetch_one
 from archec.fileset.interior import BROKEN, Bounds, interior
 from archec.fileset.items import ItemFile, differing
@@ -117,7 +118,7 @@ class WebBundledStrategy(FilesetIngestStrategy):
         """Fetches the bundle and reads its interior."""
         url = item.web_bundle_url or ""
         row = manifest_file("bundle", None, Checksums(), public_url(url))
-        bundle = await fetch_one(self.work, self.helper, row, url, self.limits.max_total_size)
+        bundle = await fetch_one(self.work, self.helper, row, url, Room(self.limits.max_total_size))
         if not is_whole(bundle):
             error = str((bundle.extra or {}).get("error") or bundle.status)
             if "page came" in error:

@@ -78,6 +78,7 @@ def finish(
         fileset = FilesetId(name or "-", domain or "-", item.work_id or item.platform_id or "-").obi
     counted = found.files if found.files or item is None else item.manifest or []
     size = sum(file.size or 0 for file in counted)
+    is_counted = item is not None and bool(counted or not item.bundle_only)
     strategy = found.strategy.value if found.strategy is not None else ""
     preferred = found.preferred.value if found.preferred is not None else ""
     due = due or _due(work, status)
@@ -88,7 +89,7 @@ def finish(
         platform_name=name or "", platform_domain=domain or "", platform_id=(item.platform_id if item else "") or "",
         platform_base_url=public_url(found.url), ingest_strategy=strategy, ingest_strategy_preferred=preferred,
         fileset=fileset if found.state else "", state=state,
-        file_count=len(counted) if item else None, total_size=size if item else None,
+        file_count=len(counted) if is_counted else None, total_size=size if is_counted else None,
         archiveorg_item_name=(done.archiveorg_item_name or "") if done is not None else "",
         archiveorg_bundle_path=(done.bundle_archiveorg_path or "") if done is not None else "", landing=landing_id,
         web_bundle_url=(found.bundle.platform_url or "") if found.bundle is not None else "",
@@ -113,7 +114,7 @@ def finish(
         platform_id=item.platform_id if item else None, platform_base_url=public_url(found.url) or None,
         ingest_strategy=strategy or None, ingest_strategy_preferred=preferred or None,
         archiveorg_item_name=done.archiveorg_item_name if done is not None else None,
-        file_count=len(counted) if item else None, total_size=size if item else None,
+        file_count=len(counted) if is_counted else None, total_size=size if is_counted else None,
         fileset=str(FilesetId(name or "-", domain or "-", item.work_id or item.platform_id or "-", item.version))
         if item is not None and found.state else None,
         due=iso(due) if due else None,

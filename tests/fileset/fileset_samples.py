@@ -148,6 +148,19 @@ MENDELEY: Mapping[str, object] = {
             "content_type": "text/csv", "download_url": "https://data.mendeley.com/public-files/1"}}]},
 }  # fmt: skip
 
+FOUR_TU: Mapping[str, object] = {"/v2/articles/": {
+    "id": None, "uuid": "01234567-89ab-cdef-0123-456789abcdef", "version": 1, "is_embargoed": False, "title": "Prices",
+    "files": [{"uuid": "f", "name": "p.csv", "size": 3, "is_link_only": False, "supplied_md5": None,
+               "computed_md5": "900150983cd24fb0d6963f7d28e17f72", "download_url": "https://data.4tu.nl/file/f"}],
+}}  # fmt: skip
+
+B2SHARE: Mapping[str, object] = {"/records/": {
+    "id": "0123456789abcdef0123456789abcdef", "metadata": {
+        "titles": [{"title": "Prices"}], "open_access": True, "publication_state": "published"},
+    "links": {"files": "https://b2share.eudat.eu/api/files/b"},
+    "files": [{"bucket": "b", "key": "p q.csv", "size": 3, "checksum": "md5:900150983cd24fb0d6963f7d28e17f72"}],
+}}  # fmt: skip
+
 DSPACE7: Mapping[str, object] = {
     "/bitstreams": {"_embedded": {"bitstreams": [
         {"uuid": "u", "name": "p.csv", "sizeBytes": 3, "checkSum": {

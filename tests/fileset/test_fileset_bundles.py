@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import struct
 import tarfile
 import zipfile
 from pathlib import Path
@@ -67,6 +68,19 @@ def test_hostile_names_encrypted_and_broken_members_are_told_of() -> None:
     assert found["good"].status == "success"
 
 
+def test_zip64_is_read() -> None:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as bundle, bundle.open("p.csv", "w", force_zip64=True) as stream:
+        stream.write(b"a,b")
+    data = bytearray(target.getvalue())
+    where, end = data.index(b"PK\x01\x02"), data.index(b"PK\x05\x06")
+    directory = struct.pack("<4sQHHIIQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, 1, 1, end - where, where)
+    locator = struct.pack("<4sIQI", b"PK\x06\x07", 0, end, 1)
+    data[end:] = directory + locator + struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, *[2**32 - 1] * 2, 0)
+    (file,) = interior(io.BytesIO(bytes(data)), LARGE)
+    assert (file.path, file.size, file.status) == ("p.csv", 3, "success")
+
+
 @pytest.mark.parametrize(
     ("data", "bounds"),
     [
@@ -116,7 +130,8 @@ def test_what_can_only_be_had_as_a_bundle_is_kept_as_one(icpsr: Filesets, platfo
 
 def test_a_page_in_place_of_a_bundle_means_that_the_session_is_over(icpsr: Filesets, platform: Platform) -> None:
     platform.files[f"{PROJECT}/download/project"] = b"<!DOCTYPE html><html>Log in</html>"
-    assert icpsr.ingest(f"{platform.url}{PROJECT}/view")[0].status == "platform-restricted"
+    (result,) = icpsr.ingest(f"{platform.url}{PROJECT}/view")
+    assert (result.status, result.platform_id, result.file_count) == ("platform-restricted", "7V1", None)
 
 
 def test_a_bundle_that_lacks_files_says_which(filesets: Filesets, platform: Platform) -> None:

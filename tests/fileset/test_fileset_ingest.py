@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +19,7 @@ from urllib.parse import urlencode
 import pytest
 from click.testing import CliRunner
 from fileset_platform import Handler, Platform, broken_at_quarters, bytes_of, zenodo
+from fileset_samples import DATAVERSE
 from fileset_support import Filesets, make_archive
 from gather_support import archec_inline
 
@@ -237,6 +240,7 @@ def test_what_was_withdrawn_is_lost(filesets: Filesets, platform: Platform) -> N
     filesets.ingest(url)
     platform.bodies["/api/records/7"] = 410
     assert filesets.ingest(url)[0].status == "platform-gone"
+    assert held(filesets, f"{platform.url}/api/records/7") == b'{"message": "so it is"}', "the tombstone is kept"
     with filesets.archive() as archive:
         assert not find(archive.catalogue, fileset_id(platform)).history.held
 
@@ -249,6 +253,49 @@ def test_limits_refuse_before_anything_is_fetched(filesets: Filesets, platform: 
     assert (result.status, result.total_size) == ("too-large-size", 30)
     assert not any("/files/" in path for path in filesets.asked())
     assert filesets.ingest(url, max_files=3, max_total=30)[0].status == "success"
+
+
+def test_what_arrives_of_files_of_unknown_size_counts(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 3000, "q": 3000, "r": 3000})
+    for row in platform.bodies["/api/records/7"]["files"]:
+        row["size"] = row["checksum"] = None
+    (result,) = filesets.ingest(url, max_total=6000)
+    assert result.status == "success-partial"
+    assert sorted(file.status or "" for file in result.manifest or ()) == ["success", "success", "too-large-size"]
+    (result,) = filesets.ingest(url, max_total=9000)
+    assert (result.status, result.total_size) == ("success", 9000)
+
+
+def test_other_checksums_and_guestbooks_of_dataverse(folder: Path, platform: Platform) -> None:
+    platforms = {"dataverse": {"hosts": [platform.host], "rate": "none"}}
+    filesets = make_archive(folder, platform, fileset={"platforms": platforms})
+    body = copy.deepcopy(DATAVERSE)
+    rows = body["data"]["latestVersion"]["files"]
+    for number, row in enumerate(rows):
+        data = platform.files[f"/api/access/datafile/{number}"] = bytes_of(f"f{number}", 100)
+        sha512 = hashlib.sha512(data if number else b"another").hexdigest()
+        row["restricted"], row["dataFile"] = False, {
+            "id": number, "filename": f"f{number}", "filesize": 100, "checksum": {"type": "SHA-512", "value": sha512},
+        }  # fmt: skip
+    asked = b'{"message": "You may not download this file without the required Guestbook response."}'
+    platform.behaviours["/api/access/datafile/2"] = lambda handler, data: handler.answer(400, asked)
+    platform.bodies["/api/datasets/:persistentId/"] = body
+    (result,) = filesets.ingest(f"{platform.url}/dataset.xhtml?persistentId=doi:10.7910/DVN/ABCDEF")
+    assert [file.status for file in result.manifest or ()] == ["mismatch", "success", "platform-restricted"]
+
+
+def test_a_host_that_says_that_its_limit_is_used_up_rests(folder: Path, platform: Platform) -> None:
+    filesets = make_archive(folder, platform, fetch={"per_host": 1, "max_delay": "0.3s"})
+    url = zenodo(platform, 7, {"p": 10, "q": 10})
+    times: list[float] = []
+
+    def limited(handler: Handler, data: bytes) -> None:
+        times.append(time.monotonic())
+        handler.answer(200, data, **{"x-ratelimit-remaining": "0", "x-ratelimit-reset": "60"})
+
+    platform.behaviours |= dict.fromkeys(platform.files, limited)
+    assert filesets.ingest(url)[0].status == "success"
+    assert times[1] - times[0] > 0.29
 
 
 def test_a_strategy_for_one_file_is_not_for_two(filesets: Filesets, platform: Platform) -> None:
@@ -668,6 +715,38 @@ def test_what_was_part_goes_on_after_a_kill(filesets: Filesets, platform: Platfo
     assert result.status == "success-file"
     assert 0 < platform.sent[where] < 8_000_000
     assert held(filesets, f"{platform.url}{where}") == bytes_of("p", 8_000_000)
+
+
+def test_what_was_part_goes_on_after_ctrl_c(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 3_000_000, "q": 1000, "r": 2_000_000})
+    reached: list[str] = []
+
+    def half(handler: Handler, data: bytes) -> None:
+        rest = handler.head(data)
+        handler.wfile.write(rest[: len(data) // 2])
+        handler.wfile.flush()
+        reached.append(handler.path)
+        handler.connection.recv(1)
+
+    large = [f"/api/records/7/files/{name}/content" for name in "pr"]
+    platform.behaviours |= dict.fromkeys(large, half)
+    process = ingesting(filesets, url)
+    deadline = time.monotonic() + 30
+
+    def parts() -> int:
+        return sum(part.stat().st_size for part in Path(filesets.config.store_path).rglob("*.part"))
+
+    while time.monotonic() < deadline and not (len(reached) == 2 and platform.sent and parts() > 1_000_000):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, ""), err
+    platform.behaviours.clear()
+    platform.sent.clear()
+    out, err = ingesting(filesets, url).communicate(timeout=60)
+    assert json.loads(out)["status"] == "success", err
+    assert dict(platform.sent) == {large[0]: 1_500_000, large[1]: 1_000_000}, "whole files and what was part are held"
+    assert not list(Path(filesets.config.store_path).rglob("*.part"))
 
 
 def test_a_second_ingest_at_the_same_time_says_who_holds_the_lock(filesets: Filesets, platform: Platform) -> None:

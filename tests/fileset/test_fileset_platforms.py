@@ -12,20 +12,21 @@ import pytest
 from fileset_samples import answering, item_of, sample
 
 from archec.config.platforms import PlatformConfig
+from archec.fileset.checksums import other_checksum
 from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.platforms.archiveorg import ArchiveOrgHelper
-from archec.fileset.platforms.base import FilesetPlatformHelper
+from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question
 from archec.fileset.platforms.dataverse import DataverseHelper
 from archec.fileset.platforms.dryad import DryadHelper
 from archec.fileset.platforms.dspace import DspaceHelper
-from archec.fileset.platforms.figshare import FigshareHelper
+from archec.fileset.platforms.figshare import FigshareHelper, FourTuHelper
 from archec.fileset.platforms.generic import GenericHelper, links
 from archec.fileset.platforms.hal import HalHelper
 from archec.fileset.platforms.mendeley import MendeleyHelper
 from archec.fileset.platforms.openicpsr import OpenIcpsrHelper
 from archec.fileset.platforms.osf import OsfHelper
 from archec.fileset.platforms.registry import Registry
-from archec.fileset.platforms.zenodo import InvenioHelper, ZenodoHelper
+from archec.fileset.platforms.zenodo import B2shareHelper, InvenioHelper, ZenodoHelper
 from archec.fileset.status import (
     EmptyManifest,
     FilesetPlatformScopeError,
@@ -49,6 +50,8 @@ CASES: Mapping[str, Case] = {
     "osf": (OsfHelper, "https://osf.io/y8t6r/", made.OSF),
     "dryad": (DryadHelper, "https://datadryad.org/dataset/doi:10.5061/dryad.abc", made.DRYAD),
     "mendeley": (MendeleyHelper, "https://data.mendeley.com/datasets/abc123/1", made.MENDELEY),
+    "4tu": (FourTuHelper, f"https://data.4tu.nl/datasets/{UUID}/1", made.FOUR_TU),
+    "b2share": (B2shareHelper, "https://b2share.eudat.eu/records/0123456789abcdef0123456789abcdef", made.B2SHARE),
     "dspace7": (DspaceHelper, f"https://econ.example.org/items/{UUID}", made.DSPACE7),
     "dspace6": (DspaceHelper, "https://econ.example.org/handle/10419/7", made.DSPACE6),
     "hal": (HalHelper, "https://hal.science/hal-01234567v2", made.HAL),
@@ -140,6 +143,15 @@ def test_a_concept_stands_for_its_newest_version_only_if_asked_for() -> None:
     assert done.value.value.platform_id == "7"
 
 
+def test_b2share() -> None:
+    (file,) = item_of(*CASES["b2share"]).manifest or ()
+    assert (file.path, file.platform_url) == ("p q.csv", "https://b2share.eudat.eu/api/files/b/p%20q.csv")
+    closed = copy.deepcopy(made.B2SHARE["/records/"])
+    closed["metadata"] |= {"open_access": False, "embargo_date": "2999-01-02"}  # type: ignore[index]
+    with pytest.raises(PlatformRestrictedError, match="until 2999-01-02"):
+        item_of(B2shareHelper, CASES["b2share"][1], {"/records/": closed})
+
+
 def test_an_embargo_says_until_when() -> None:
     meta = {**made.ZENODO["metadata"], "access_right": "embargoed", "embargo_date": "2999-01-02"}  # type: ignore[dict-item]
     with pytest.raises(PlatformRestrictedError, match="until 2999-01-02") as caught:
@@ -177,6 +189,24 @@ def test_figshare() -> None:
     assert unversioned.version == "2"
 
 
+def test_a_portal_on_a_host_of_its_own_is_known_by_its_page() -> None:
+    url = "https://repository.example.edu/articles/dataset/p/123456"
+    asked: list[str] = []
+
+    def ask(question: Question) -> PlatformAnswer:
+        asked.append(question.url)
+        return answering({"/articles/": made.FIGSHARE})(question)
+
+    helper, request = FigshareHelper(ask=ask), IngestRequest("https://example.edu/go")
+    page = Resource(url, 200, {}, b'<script src="https://websitev3-p-eu.figshare.com/a.js"></script>')
+    assert not helper.match_request(request, Resource(url, 200, {}, b"<html>"))
+    assert helper.match_request(request, page)
+    assert helper.process_request(request, page).platform_domain == "repository.example.edu"
+    assert asked == ["https://api.figshare.com/v2/articles/123456"]
+    both = FigshareHelper(PlatformConfig(hosts=("figshare.com", "repository.example.edu")))
+    assert both.base(url) == "https://api.figshare.com/v2"
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
@@ -192,6 +222,13 @@ def test_figshare() -> None:
 def test_what_stands_in_the_way_at_figshare(changes: dict[str, object], problem: type[FilesetProblem]) -> None:
     with pytest.raises(problem):
         item_of(FigshareHelper, CASES["figshare"][1], {"/articles/": {**made.FIGSHARE, **changes}})
+
+
+def test_an_article_without_the_list_of_its_files_is_under_an_embargo() -> None:
+    article = {name: value for name, value in made.FIGSHARE.items() if name != "files"}
+    with pytest.raises(PlatformRestrictedError) as caught:
+        item_of(FigshareHelper, CASES["figshare"][1], {"/articles/": {**article, "embargo_date": "2999-01-02"}})
+    assert caught.value.due == 32472230400
 
 
 def test_dataverse() -> None:
@@ -236,6 +273,29 @@ def test_what_stands_in_the_way_at_dataverse() -> None:
         item_of(DataverseHelper, DV, {"/datasets/": {"data": {"publicationDate": "2020-01-01"}}})
 
 
+def test_files_of_dataverse_that_are_kept_for_a_time_only_and_numeric_ids() -> None:
+    body = copy.deepcopy(made.DATAVERSE)
+    rows: Any = body["data"]["latestVersion"]["files"]  # type: ignore[index]
+    rows[0]["retention"] = {"dateUnavailable": "2020-01-01"}
+    rows[2]["embargo"] = {"dateAvailable": "2020-01-01"}
+    gone, _, free = item_of(DataverseHelper, "https://dataverse.harvard.edu/dataset.xhtml?id=7", {
+        "/datasets/7/": body}).manifest or ()  # fmt: skip
+    assert (gone.status, free.status) == ("platform-gone", None)
+    assert other_checksum(free) == ("sha512", "0" * 128)
+    rows[2]["embargo"] = {"dateAvailable": "2999-01-01"}
+    with pytest.raises(PlatformRestrictedError) as caught:
+        item_of(DataverseHelper, DV, {"/datasets/": {"data": {"latestVersion": {
+            **body["data"]["latestVersion"], "files": rows[2:]}}}})  # type: ignore[index]  # fmt: skip
+    assert caught.value.due == 32472144000
+
+
+def test_archiveorg_leaves_out_its_own_files_only() -> None:
+    names = ["refs.bib", "survey_meta.xml", "_config.yml", "Prices_thumb.png", "__ia_thumb.jpg", "prices_reviews.xml"]
+    files = [{"name": name, "source": "original", "size": "1"} for name in names]
+    found = item_of(ArchiveOrgHelper, CASES["archiveorg"][1], {"/metadata/": {**made.ARCHIVEORG, "files": files}})
+    assert [file.path for file in found.manifest or ()] == names[:3]
+
+
 def test_archiveorg() -> None:
     found = item_of(*CASES["archiveorg"])
     (file,) = found.manifest or ()
@@ -256,6 +316,20 @@ def test_folders_of_osf_and_mendeley() -> None:
     assert file.path == "outer/inner/p.csv"
 
 
+def test_a_download_of_another_data_set_of_mendeley_is_an_error() -> None:
+    body = json.loads(json.dumps(made.MENDELEY["/datasets/"]).replace("public-files/1", "public-files/datasets/zzz/1"))
+    with pytest.raises(PlatformError, match=r"files\[0\]\.content_details\.download_url"):
+        item_of(MendeleyHelper, CASES["mendeley"][1], {**made.MENDELEY, "/datasets/": body})
+
+
+def test_a_collection_of_dspace_names_its_items() -> None:
+    found = {"_embedded": {"searchResult": {"_embedded": {"objects": [
+        {"_embedded": {"indexableObject": {"uuid": "u", "handle": "10419/8"}}}]}}}}  # fmt: skip
+    collection = {"uuid": "c", "type": "collection", "handle": "10419/7"}
+    with pytest.raises(FilesetPlatformScopeError, match="collection, not an item: 10419/8"):
+        item_of(DspaceHelper, CASES["dspace6"][1], {"/discover/": found, "/pid/find": collection})
+
+
 def test_a_folder_on_another_host_is_not_asked_for() -> None:
     body = copy.deepcopy(made.OSF_FOLDER)
     body["data"][0]["relationships"]["files"]["links"]["related"]["href"] = "https://evil.example.org/"  # type: ignore[index]
@@ -270,8 +344,10 @@ PROJECT = "https://www.openicpsr.org/openicpsr/project/132081/version/V1/view"
 
 
 def test_openicpsr_needs_a_session() -> None:
-    with pytest.raises(PlatformRestrictedError, match="Data and Code"):
+    with pytest.raises(PlatformRestrictedError, match="Data and Code") as caught:
         item_of(OpenIcpsrHelper, PROJECT, {"/view": PAGE})
+    assert caught.value.item is not None
+    assert (caught.value.item.platform_id, caught.value.item.title) == ("132081V1", "Data and Code")
     helper = OpenIcpsrHelper(PlatformConfig(token="COOKIE"), ask=answering({"/view": PAGE}))
     found = helper.process_request(IngestRequest(PROJECT))
     assert found.bundle_only
@@ -315,6 +391,26 @@ def test_schema_org_and_croissant() -> None:
     first, second = generic(page(script)).manifest or ()
     assert (first.path, first.size, first.platform_url) == ("p.csv", None, "https://data.example.org/7/files/p.csv")
     assert (second.path, second.size, (second.sha256 or "")[:6]) == ("q.csv", 12, "ba7816")
+
+
+def test_link_elements_text_link_sets_and_descriptions_in_other_files() -> None:
+    found = generic(page(b'<link rel="item" href="/p.csv" type="text/csv"><link rel="stylesheet" href="x.css">'))
+    assert [(file.platform_url, file.mimetype) for file in found.manifest or ()] == [
+        ("https://data.example.org/p.csv", "text/csv"),
+    ]  # fmt: skip
+    text = b'<https://h/p.csv>\n ; rel="item"\n ; anchor="https://data.example.org/7/",\n<https://h/q.csv>; rel="item"'
+
+    def ask(question: Question) -> PlatformAnswer:
+        return PlatformAnswer(question.url, 200, {"content-type": "application/linkset"}, text)
+
+    resource = page(link='<https://data.example.org/set>; rel="linkset"; type="application/linkset"')
+    found = GenericHelper(ask=ask).process_request(IngestRequest("https://data.example.org/7/"), resource)
+    assert [file.path for file in found.manifest or ()] == ["p.csv", "q.csv"]
+    data = {"@graph": [{"@type": "Dataset", "name": "P", "distribution": [
+        {"name": "whole.zip", "contentUrl": "whole.zip"},
+        {"name": "part", "contentUrl": "p.csv", "containedIn": {"@id": "whole.zip"}}]}]}  # fmt: skip
+    found = generic(page(b'<link rel="describedby" href="/d/m.json" type="application/ld+json">'), {"/d/m.json": data})
+    assert [file.platform_url for file in found.manifest or ()] == ["https://data.example.org/d/whole.zip"]
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,8 @@ from archec.fileset.status import (
     Status,
 )
 
-_OWN = re.compile(
-    r"_meta\.sqlite$|_archive\.torrent$|^__ia_thumb\.jpg$|_itemimage\.jpg$|_meta\.xml$|_thumb\.png$|_files\.xml$|_reviews\.xml$"
-)
-_EXTRAS = re.compile(r"^academictorrents_.*\.(?:torrent|bib)$|^bibtex_academictorrents|\.bib$")
+_OWN = ("_meta.sqlite", "_archive.torrent", "_itemimage.jpg", "_meta.xml", "_thumb.png", "_files.xml", "_reviews.xml")
+_OF_TORRENTS = ("_academictorrents.torrent", "_academictorrents_torrent.txt", ".bib")
 
 
 class ArchiveOrgHelper(FilesetPlatformHelper):
@@ -90,7 +88,9 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
 def _file(row: Field, item: str, base: str) -> FilesetManifestFile | None:
     """A file that was uploaded; None for one that archive.org added."""
     name = row["name"].text()
-    if row["source"].text_or_none() != "original" or name.startswith("_") or _OWN.search(name) or _EXTRAS.search(name):
+    added = (*_OWN, *(_OF_TORRENTS if item.startswith("academictorrents_") else ()))
+    is_own = name.startswith("__ia_") or name.lower() in {f"{item}{suffix}".lower() for suffix in added}
+    if is_own or row["source"].text_or_none() != "original":
         return None
     status = Status.PLATFORM_RESTRICTED.value if row["private"].flag() else None
     sums = checksums(*(f"{kind}:{value}" for kind in ("md5", "sha1") if (value := row[kind].text_or_none())))

@@ -156,13 +156,17 @@ class FilesetPlatformHelper:
         return found
 
     def base(self, url: str) -> str:
-        """The base of the API, without a slash at its end, for a data set with this URL."""
+        """The base of the API, without a slash at its end, for a data set with this URL.
+
+        Where the platform is configured with none of its usual hosts, each host has its own API.
+        """
         own = self.api
         path = own if own.startswith("/") or not own else urlsplit(own).path
         given = self.config.api.rstrip("/")
         if given:
             return given if urlsplit(given).path.strip("/") else given + path
-        if own.startswith("/") or not own or (self.config.hosts and host_of(own) not in self.config.hosts):
+        elsewhere = self.config.hosts and not set(self.config.hosts).intersection((*self.hosts, host_of(own)))
+        if own.startswith("/") or not own or elsewhere:
             parts = urlsplit(url)
             return f"{parts.scheme}://{parts.netloc}{path}"
         return own

@@ -64,7 +64,7 @@ class DspaceHelper(FilesetPlatformHelper):
             if item is not None and known != asked:
                 raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
             if (body["type"].text_or_none() or "item") != "item":
-                raise FilesetPlatformScopeError(f"{asked} is a {body['type'].text()[:40]}, not an item")
+                yield from _collection(body, asked, server)
             if body["withdrawn"].flag():
                 raise PlatformNotFound("the item was withdrawn")
             manifest = yield from _new_files(f"{server}/core/items/{quoted(known)}/bundles", server)
@@ -85,6 +85,16 @@ class DspaceHelper(FilesetPlatformHelper):
             title=title,
             published=body["lastModified"].tist(),
         )
+
+
+def _collection(body: Field, asked: str, server: str) -> Generator[Question, PlatformAnswer, None]:
+    """Names some of the items in what is none."""
+    kind, known = body["type"].text()[:40], body["uuid"].word()
+    answer = yield Question(f"{server}/discover/search/objects?scope={quoted(known)}&dsoType=item&size=20")
+    rows = answer.json()["_embedded"]["searchResult"]["_embedded"]["objects"]
+    items = [row["_embedded"]["indexableObject"] for row in rows.items()]
+    members = [name for one in items if (name := one["handle"].word_or_none() or one["uuid"].word_or_none())]
+    raise FilesetPlatformScopeError(f"{asked} is a {kind}, not an item", members=members)
 
 
 def _old_files(body: Field, rest: str) -> list[FilesetManifestFile]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
-from typing import ClassVar
+from collections.abc import Generator, Mapping
+from typing import Any, ClassVar
 
 from archec.fileset.checksums import checksums
 from archec.fileset.fields import Field
@@ -49,6 +49,20 @@ class FigshareHelper(FilesetPlatformHelper):
         """Articles and collections."""
         path = path_of(url)
         return _ARTICLE.search(path) is not None or _COLLECTION.search(path) is not None
+
+    def match_request(
+        self, request: IngestRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Also portals on hosts of their own, whose pages name Figshare's."""
+        return super().match_request(request, resource, html_biblio) or (
+            resource is not None and self.config.enabled and not self.config.hosts
+            and self.matches(resource.terminal_url) and b".figshare.com/" in resource.body
+        )  # fmt: skip
+
+    def url_of(self, request: IngestRequest, resource: Resource | None) -> str:
+        """That of the landing page, whatever its host."""
+        is_page = resource is not None and self.matches(resource.terminal_url)
+        return resource.terminal_url if resource is not None and is_page else request.base_url
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
         """One version of an article: that in the URL, or the newest."""

@@ -1,13 +1,14 @@
 """The last resort: what a landing page itself says of its data.
 
-In this order: Signposting (``Link`` headers or a link set, RFC 8288 and 9264) with its ``item`` links; schema.org's
-``Dataset`` and Croissant, both JSON-LD in the page or, for Croissant, a file that the page describes itself by.
+In this order: Signposting (``Link`` headers, ``link`` elements or a link set, RFC 8288 and 9264) with its ``item``
+links; schema.org's ``Dataset`` and Croissant, JSON-LD in the page or in a file that the page is ``describedby``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -15,10 +16,11 @@ from archec.fileset import fields
 from archec.fileset.checksums import Checksums, checksums
 from archec.fileset.fields import Field
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
-from archec.fileset.pages import json_ld_of
+from archec.fileset.pages import json_ld_of, link_elements_of, objects_of
 from archec.fileset.platforms.base import (
     MOST_FILES,
     FilesetPlatformHelper,
+    PlatformAnswer,
     Question,
     Questions,
     download_url,
@@ -28,11 +30,13 @@ from archec.fileset.platforms.base import (
 )
 from archec.fileset.public import public_url
 from archec.fileset.status import NoPlatformMatch, PlatformError
+from archec.text.sniff import bare_type
 from archec.units import parse_size
 
 _LINK = re.compile(r'<([^>]*)>((?:\s*;\s*[a-zA-Z*-]+\s*(?:=\s*(?:"[^"]*"|[^",;\s]+))?)*)\s*(?:,|$)')
 _PARAMETER = re.compile(r';\s*([a-zA-Z*-]+)\s*(?:=\s*(?:"([^"]*)"|([^",;\s]+)))?')
 _SIZE = re.compile(r"\s*([0-9][0-9.]*)\s*([a-z]*)\s*", re.I)
+_LINK_SETS = ("application/linkset+json", "application/linkset")
 _DATASETS = ("Dataset", "https://schema.org/Dataset", "http://schema.org/Dataset", "sc:Dataset")
 
 
@@ -60,22 +64,21 @@ class GenericHelper(FilesetPlatformHelper):
         if resource is None:
             raise NoPlatformMatch("there is no landing page")
         url = resource.terminal_url
-        found = list(links(resource.headers.get("link", ""), url))
+        found = [*links(resource.headers.get("link", ""), url), *_elements(resource.body, url)]
         for link in found:
-            if "linkset" in link.relations and link.parameters.get("type") == "application/linkset+json":
-                answer = yield Question(link.url, accept="application/linkset+json", secret=False, page=True)
-                found += list(_link_set(answer.json(), answer.url))
+            if "linkset" in link.relations and link.parameters.get("type", "") in ("", *_LINK_SETS):
+                answer = yield Question(link.url, accept=", ".join(_LINK_SETS), secret=False, page=True)
+                found += _link_set(answer)
                 break
-        documents = list(json_ld_of(resource.body))
-        data = next((one for one in documents if _is_dataset(one)), None)
+        data = next((one for one in json_ld_of(resource.body) if _is_dataset(one)), None)
         files = [_linked(link) for link in found if "item" in link.relations]
         if not files:
-            for link in found:
-                if "describedby" in link.relations and "croissant" in link.parameters.get("profile", ""):
-                    answer = yield Question(link.url, accept="application/ld+json", secret=False, page=True)
-                    data = answer.json()
-                    break
             files = [] if data is None else list(_distributed(data, url))
+        described = next((one for one in found if "describedby" in one.relations and _is_json_ld(one)), None)
+        if not files and described is not None:
+            answer = yield Question(described.url, accept="application/ld+json", secret=False, page=True)
+            data = next((one for one in objects_of(answer.json()) if _is_dataset(one)), data)
+            files = [] if data is None else list(_distributed(data, answer.url))
         if not files:
             raise NoPlatformMatch(f"{url[:300]}: no platform's, and the page lists no files of a data set")
         name = (data["name"].text_or_none() if data is not None else None) or ""
@@ -113,8 +116,27 @@ def links(header: str, base: str) -> Iterator[TypedLink]:
             continue
 
 
-def _link_set(body: Field, base: str) -> Iterator[TypedLink]:
-    """The links of a link set in JSON (RFC 9264, section 4.2)."""
+def _elements(page: bytes, base: str) -> Iterator[TypedLink]:
+    """The ``link`` elements of a page."""
+    for element in link_elements_of(page):
+        with suppress(ValueError):
+            relations = frozenset(element.pop("rel").lower().split())
+            yield TypedLink(urljoin(base, element.pop("href").strip()), relations, element)
+
+
+def _is_json_ld(link: TypedLink) -> bool:
+    return "croissant" in link.parameters.get("profile", "") or link.parameters.get("type") == "application/ld+json"
+
+
+def _link_set(answer: PlatformAnswer) -> list[TypedLink]:
+    """The links of a link set, as text or JSON (RFC 9264, sections 4.1 and 4.2)."""
+    if bare_type(answer.headers.get("content-type", "")) != "application/linkset":
+        return list(_json_links(answer.json(), answer.url))
+    answer.check()
+    return list(links(" ".join(answer.body.decode("utf-8", "replace").split()), answer.url))
+
+
+def _json_links(body: Field, base: str) -> Iterator[TypedLink]:
     for context in body["linkset"].items():
         for relation, targets in context.members():
             if relation == "anchor":
@@ -138,11 +160,11 @@ def _is_dataset(one: Field) -> bool:
 
 
 def _distributed(data: Field, base: str) -> Iterator[FilesetManifestFile]:
-    """The files of a Dataset's distribution; Croissant's file sets, which are patterns, are left out."""
+    """The files of a Dataset's distribution; what is in another one, as Croissant may say, is left out."""
     for number, one in enumerate(data["distribution"].one_or_more()):
         if number >= MOST_FILES:
             raise PlatformError(f"{data['distribution'].shown}: more than {MOST_FILES} files")
-        if one.is_object and not one["contentUrl"].is_null:
+        if one.is_object and not one["contentUrl"].is_null and one["containedIn"].is_null:
             yield _distribution(one, base)
 
 

@@ -15,10 +15,12 @@ from archec.fileset.platforms.base import (
     download_url,
     item_name,
     manifest_file,
+    path_of,
 )
-from archec.fileset.status import FilesetPlatformScopeError
+from archec.fileset.status import FilesetPlatformScopeError, PlatformError
 
 _DEEPEST = 100
+_NAMED = re.compile(r"/datasets/([a-z0-9]+)/")
 
 
 class MendeleyHelper(FilesetPlatformHelper):
@@ -54,7 +56,7 @@ class MendeleyHelper(FilesetPlatformHelper):
             platform_name=self.name,
             platform_domain=domain,
             platform_id=known,
-            manifest=[_file(row, folders, base) for row in data["files"].items()],
+            manifest=[_file(row, folders, known, base) for row in data["files"].items()],
             archiveorg_item_name=item_name(domain, known, f"v{number}" if number else ""),
             archiveorg_item_meta={"title": data["name"].text_or_none(), "doi": doi["id"].text_or_none()},
             web_base_url=f"https://{domain}/datasets/{known}/{number or 1}",
@@ -66,7 +68,7 @@ class MendeleyHelper(FilesetPlatformHelper):
         )
 
 
-def _file(row: Field, folders: Mapping[str, tuple[str, str]], base: str) -> FilesetManifestFile:
+def _file(row: Field, folders: Mapping[str, tuple[str, str]], known: str, base: str) -> FilesetManifestFile:
     details = row["content_details"]
     sums = checksums(details["sha256_hash"].text_or_none(), kind="sha256")
     size = details["size"] if not details["size"].is_null else row["size"]
@@ -76,6 +78,9 @@ def _file(row: Field, folders: Mapping[str, tuple[str, str]], base: str) -> File
         path.insert(0, name)
         folder = parent
     url = download_url(details["download_url"], base)
+    named = _NAMED.search(path_of(url))
+    if named is not None and named[1] != known:
+        raise PlatformError(f"{details['download_url'].shown}: {url[:200]!r} is of another data set than {known}")
     extra = {"file_id": row["id"].word_or_none()}
     return manifest_file(
         "/".join(path), size.whole_or_none(), sums, url, details["content_type"].text_or_none(), extra

@@ -55,15 +55,10 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
         if said[1] != asked or (said[2] or version).upper() != version.upper():
             known = f"{said[1]} {said[2] or ''}".strip()
             raise FilesetPlatformScopeError(f"{asked} {version} was asked for, and the page is of {known}")
-        if not self.config.token:
-            raise PlatformRestrictedError(
-                f"{meta.get('dc.title', asked)[:200]}: its files are for those who log in;"
-                " fileset.platforms.openicpsr.token may name an environment variable with the cookie of a session"
-            )
         domain, number = self.domain(url), int(version[1:])
         parts = urlsplit(base)
         where = f"/openicpsr/{asked}/fcr:versions/{version}"
-        return FilesetPlatformItem(
+        item = FilesetPlatformItem(
             platform_name=self.name,
             platform_domain=domain,
             platform_id=f"{asked}{version}",
@@ -82,6 +77,13 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
             title=meta.get("dc.title", ""),
             bundle_only=True,
         )
+        if not self.config.token:
+            raise PlatformRestrictedError(
+                f"{meta.get('dc.title', asked)[:200]}: its files are for those who log in;"
+                " fileset.platforms.openicpsr.token may name an environment variable with the cookie of a session",
+                item=item,
+            )
+        return item
 
 
 def _meta(body: bytes) -> dict[str, str]:

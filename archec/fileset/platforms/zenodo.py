@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator
 from typing import ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from archec.fileset.checksums import checksums
 from archec.fileset.fields import Field, tist_of
@@ -76,7 +76,8 @@ class InvenioHelper(FilesetPlatformHelper):
         if rows.is_null and not record["links"]["files"].is_null:
             answer = yield Question(same_origin(record["links"]["files"], base))
             rows = answer.json()["entries"]
-        manifest = [_file(row, key, known, base) for key, row in _rows(rows)]
+        folder = record["links"]["files"].text_or_none()
+        manifest = [_file(row, key, known, base, folder) for key, row in _rows(rows)]
         domain = self.domain(url)
         meta = record["metadata"]
         relation = next(meta["relations"]["version"].items(), Field(None))
@@ -94,7 +95,7 @@ class InvenioHelper(FilesetPlatformHelper):
             version=known,
             order=(index,) if index is not None else (int(known),) if known.isdecimal() else (),
             published=meta["publication_date"].tist() or record["created"].tist(),
-            title=meta["title"].text_or_none() or "",
+            title=_title(meta) or "",
         )
 
     def _community(self, path: str, base: str) -> Generator[Question, PlatformAnswer, None]:
@@ -114,7 +115,7 @@ class ZenodoHelper(InvenioHelper):
 
 
 class B2shareHelper(InvenioHelper):
-    """B2SHARE, whose records are like those of the older Invenio."""
+    """B2SHARE, whose records are like those of the older Invenio, without links of their files."""
 
     name = "b2share"
     hosts: ClassVar[tuple[str, ...]] = ("b2share.eudat.eu", "b2share.fz-juelich.de")
@@ -173,9 +174,10 @@ def _check_open(record: Field) -> None:
     until = meta["embargo_date"].text_or_none()
     if access.is_object and access["embargo"].is_object:
         until = until or access["embargo"]["until"].text_or_none()
-    if (right or "open") == "open" and (files or "public") == "public":
+    is_closed = not meta["open_access"].is_null and not meta["open_access"].flag()  # B2SHARE
+    if (right or "open") == "open" and (files or "public") == "public" and not is_closed:
         return
-    word = right if right not in (None, "open") else files
+    word = "not open" if is_closed else right if right not in (None, "open") else files
     date = f" until {until}" if until else ""
     raise PlatformRestrictedError(f"the files are {word}{date}", due=tist_of(until) if until else 0)
 
@@ -190,11 +192,13 @@ def _rows(rows: Field) -> Iterator[tuple[str | None, Field]]:
         yield pair
 
 
-def _file(row: Field, key: str | None, record: str, base: str) -> FilesetManifestFile:
+def _file(row: Field, key: str | None, record: str, base: str, folder: str | None) -> FilesetManifestFile:
     path = key or row["key"].text_or_none() or row["filename"].text()
     size = row["size"] if not row["size"].is_null else row["filesize"]
     links = row["links"]
     link = next((links[name] for name in ("content", "download", "self") if not links[name].is_null), links["self"])
+    if link.is_null and folder:  # B2SHARE
+        link = Field(f"{folder}/{quote(path)}", link.path)
     url = download_url(link, base)
     named = _NAMED_RECORD.search(urlsplit(url).path)
     if named is not None and named[1] != record:
@@ -204,10 +208,16 @@ def _file(row: Field, key: str | None, record: str, base: str) -> FilesetManifes
     return manifest_file(path, size.whole_or_none(), sums, url, kind, {"file_id": row["id"].word_or_none()})
 
 
+def _title(meta: Field) -> str | None:
+    """The title; B2SHARE has a list of them."""
+    first = next(meta["titles"].items(), Field(None))["title"] if meta["title"].is_null else meta["title"]
+    return first.text_or_none()
+
+
 def _item_meta(record: Field, meta: Field) -> dict[str, object]:
     creators = [name for one in meta["creators"].items() if (name := _creator(one))]
     found: dict[str, object] = {
-        "title": meta["title"].text_or_none(),
+        "title": _title(meta),
         "date": meta["publication_date"].text_or_none(),
         "doi": record["doi"].text_or_none(),
         "creator": creators,
