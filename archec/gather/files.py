@@ -309,8 +309,7 @@ class FilePhase:
         known = self._catalogue.obis("fobi", [target]).get(target)
         effect = self._visits.effect(target, known)
         if effect is not None:
-            status = effect.status
-            found = Hop(target, "failed", status=status, deferred=effect.deferred)
+            found = Hop(target, "failed", status=effect.status, message=effect.message, deferred=effect.deferred)
             self._finish(active, self._reached(active, target, effect, found))
         elif self._hosts.is_bound(target):
             self._put_off(active)

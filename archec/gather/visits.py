@@ -82,6 +82,11 @@ class Effect(NamedTuple):
         """The HTTP status of the visit."""
         return self.record.visit.status if self.record.visit is not None else 0
 
+    @property
+    def message(self) -> str:
+        """What went wrong with the visit, for people."""
+        return self.record.visit.message if self.record.visit is not None else ""
+
 
 def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unnamed: bool = False) -> Effect:
     """What a visit does to a fobi: its outcome, its incidence if it is one, when it is due again. ``unnamed``: no

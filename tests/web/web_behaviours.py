@@ -104,6 +104,8 @@ RAW: dict[bytes, tuple[str, ...]] = {
     b"HTTP/1.0 200 OK\r\n\r\nuntil the end": HELD,
     OK + b"Connection: close\r\n\r\nuntil the end": HELD,
     OK + b"Transfer-Encoding: identity\r\n\r\nuntil the end": HELD,
+    OK + b"Transfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nok": HELD,
+    OK + b"Content-Length: 2\r\nConnection: keep-alive\r\n\r\nok": HELD,
     # heads that are none
     b"": ("unreachable",),
     b"\r\n": ("unreachable",),
@@ -115,6 +117,7 @@ RAW: dict[bytes, tuple[str, ...]] = {
     b"HTTP/1.1 20 OK\r\n\r\n": ("server-error",),
     b"HTTP/1.1 000 OK\r\n\r\n": ("server-error",),
     b"HTTP/1.1 2000 OK\r\n\r\n": ("server-error",),
+    b"HTTP/1.1 99999999999 " + b"x" * 1000 + b"\r\n\r\n": ("server-error",),
     b"HTTP/1.1 abc OK\r\n\r\n": ("server-error",),
     b"HTTP/x.y 200 OK\r\n\r\n": ("server-error",),
     b"HTTTP/1.1 200 OK\r\n\r\n": ("server-error",),
@@ -123,6 +126,7 @@ RAW: dict[bytes, tuple[str, ...]] = {
     b"220 ftp.example.org ready\r\n": ("server-error",),
     b"\x16\x03\x01\x02\x00\x01": ("server-error",),
     b"\x00" * 100: ("server-error",),
+    bytes(range(256)) * 10: ("server-error",),
     OK + b": no name\r\n\r\n": ("server-error",),
     OK + b"X Y: 1\r\n\r\n": ("server-error",),
     OK + b"".join(b"X-%d: 1\r\n" % n for n in range(300)) + b"\r\n": ("server-error",),
@@ -181,12 +185,22 @@ BY_RUN = {
 }
 """What is answered in each of the runs, then the outcomes."""
 
-SLOW = ("never", "slow-head", "drip", "silent-body")
-FLOODS = {
-    "endless": "too-large", "huge": "too-large", "endless-until-close": "too-large", "endless-header": "server-error",
-    "endless-1xx": "server-error", "endless-trailers": "server-error", "reset": "truncated",
-    "reset-at-once": "unreachable", "gone-on": "too-many-redirects", "long-location": "server-error",
-}  # fmt: skip
+OTHERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("/never/{n}", "/slow-head/{n}", "/drip/{n}", "/silent-body/{n}"), ("timeout",)),
+    **dict.fromkeys(
+        ("/endless/{n}", "/endless-until-close/{n}", "/huge/{n}", "/sized/{n}?size=1000001"), ("too-large",)
+    ),
+    **dict.fromkeys(
+        ("/endless-header/{n}", "/endless-1xx/{n}", "/endless-trailers/{n}", "/long-location/{n}", "/evil-reason/{n}"),
+        ("server-error",),
+    ),
+    "/sized/{n}?size=1000000": HELD,
+    "/evil-head/{n}": HELD,
+    "/reset/{n}": ("truncated",),
+    "/reset-at-once/{n}": ("unreachable",),
+    "/gone-on/{n}": ("too-many-redirects",),
+}
+"""What takes longer to do than to say."""
 
 
 def rows() -> Iterator[Row]:
@@ -199,10 +213,8 @@ def rows() -> Iterator[Row]:
         yield _row(f"/raw/{number}/{{n}}", *outcomes)
     for name, told in BY_RUN.items():
         yield _row(f"/by-run/{name}/{{n}}", *told[RUNS:])
-    for name in SLOW:
-        yield _row(f"/{name}/{{n}}", "timeout")
-    for name, outcome in FLOODS.items():
-        yield _row(f"/{name}/{{n}}", outcome)
+    for path, outcomes in OTHERS.items():
+        yield _row(path, *outcomes)
 
 
 @behaviour

@@ -257,12 +257,6 @@ async def short_chunks(server: Hostile, writer: asyncio.StreamWriter, asked: Ask
 
 
 @behaviour
-async def bad_chunks(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzzz\r\n")
-    return False
-
-
-@behaviour
 async def chunked(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n")
     await writer.drain()
@@ -316,18 +310,6 @@ async def flaky(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> 
 
 
 @behaviour
-async def many_headers(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    answer(writer, 200, b"body", "".join(f"X-{n}: {n}\r\n" for n in range(1000)))
-    return True
-
-
-@behaviour
-async def big_header(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    answer(writer, 200, b"body", "X: " + "x" * 1_000_000 + "\r\n")
-    return True
-
-
-@behaviour
 async def endless_header(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
     writer.write(b"HTTP/1.1 200 OK\r\nX: ")
     while True:
@@ -350,39 +332,9 @@ async def interim(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -
 
 
 @behaviour
-async def switching(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nfoo")
-    return False
-
-
-@behaviour
 async def junk_header(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
     head = b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: a\x01b\xff\x7f\r\nETag: "x\x02"\r\n'
     writer.write(head + b"Content-Type: text/html\r\n\r\nok")
-    return True
-
-
-@behaviour
-async def lf_only(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok")
-    return True
-
-
-@behaviour
-async def zero_nine(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"<html>no head at all</html>")
-    return False
-
-
-@behaviour
-async def junk(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(bytes(range(256)) * 10)
-    return False
-
-
-@behaviour
-async def gzip_transfer(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
     return True
 
 
@@ -435,12 +387,6 @@ async def redirect_raw(server: Hostile, writer: asyncio.StreamWriter, asked: Ask
 
 
 @behaviour
-async def no_location(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    answer(writer, 301, b"")
-    return True
-
-
-@behaviour
 async def gone_on(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
     """A chain of redirects without an end."""
     number = int(asked.query.get("n", "0"))
@@ -453,19 +399,6 @@ async def identity(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) 
     """The transfer coding that is none: the body ends with the connection."""
     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\n" + body_of(asked.path))
     return False
-
-
-@behaviour
-async def identity_length(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    head = f"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\nContent-Length: {len(body_of(asked.path))}\r\n\r\n"
-    writer.write(head.encode() + body_of(asked.path))
-    return False
-
-
-@behaviour
-async def no_status(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 000 Nothing\r\nContent-Length: 2\r\n\r\nok")
-    return True
 
 
 @behaviour
@@ -493,30 +426,6 @@ async def tagged(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) ->
 
 EVIL = "\x1b]0;owned\x07\x9b31m\x08"
 """What would speak to a terminal."""
-
-
-@behaviour
-async def two_lengths(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 5\r\n\r\nhello")
-    return False
-
-
-@behaviour
-async def negative_length(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello")
-    return False
-
-
-@behaviour
-async def huge_chunk(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffffffff\r\nhello")
-    return False
-
-
-@behaviour
-async def odd_status(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
-    writer.write(b"HTTP/1.1 99999999999 " + b"x" * 1000 + b"\r\n\r\n")
-    return False
 
 
 @behaviour
