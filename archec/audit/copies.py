@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol
 from urllib.parse import quote
 
 from archec.config import Config
-from archec.errors import ArchecError, ConfigError, NotHeld, StorageFailed
+from archec.errors import ArchecError, ConfigError, CorruptArchive, NotHeld, StorageFailed
 from archec.ids import is_url, slash_variant
 from archec.store.directories import Directories
 from archec.store.durable import storage_errors
@@ -22,6 +22,8 @@ from archec.store.layout import DESCRIPTOR, RUNS, Layout, fanout_of, open_layout
 from archec.store.reader import follow, open_obi
 from archec.web.door import EXPECTED, BlockingClient, Policy, Response, fault_of, named, open_blocking_client
 
+MOST = 1 << 36
+"""Bytes of the largest file that is taken from a copy: one that knows no end must not fill the disk."""
 _CHUNK = 1 << 18
 _MOST_DESCRIPTOR, _MOST_LISTING = 1 << 16, 1 << 26
 _LISTED = re.compile(rb"""href=["']?(?:\./)?(0|[1-9][0-9]{0,17})\.jsonl(?:\.gz)?["' >]""", re.I)
@@ -55,12 +57,15 @@ class Copy(Protocol):
 
 
 def fetch_journal(copy: Copy, run: int, folder: Path) -> Path:
-    """Puts a copy's journal of a run into a folder, in the form that it has there. Raises NotHeld where it has none."""
+    """Puts a copy's journal of a run into a folder, in the form that it has there. Raises NotHeld where it has none,
+    and CorruptArchive where it has more than :data:`MOST` bytes."""
     for name in (f"{run}.jsonl.gz", f"{run}.jsonl"):
         path = folder / name
         try:
             with storage_errors(path), path.open("wb") as file:
                 for data in copy.journal(name):
+                    if file.tell() + len(data) > MOST:
+                        raise CorruptArchive(f"{copy.where}: its {name} is larger than {MOST:,} bytes")
                     file.write(data)
             return path
         except NotHeld:

@@ -41,6 +41,18 @@ class Ends(NamedTuple):
     batches: int
 
 
+class Gap(NamedTuple):
+    """Where the chain is broken between two journals that lie one after the other: the run ``before`` (0: none, as it
+    is the beginning of the archive) ends with ``batch``, whose sha256 is ``head``; the run ``after`` follows the batch
+    ``prev``."""
+
+    before: int
+    batch: int
+    head: str
+    after: int
+    prev: str
+
+
 class Journals:
     """Reads journals, and keeps what is wrong with them.
 
@@ -131,8 +143,16 @@ class Journals:
         """Where the chain of batches is broken between journals, as far as their ends are known: by reading them
         now, or ``remembered``. A break within a journal is among ``unread``."""
         found = dict(self._replaced)
+        for gap, path in self.gaps(remembered):
+            before = f"batch {gap.batch} of run {gap.before}" if gap.before else "the beginning of the archive"
+            message = f"batch 1 of run {gap.after} does not follow {before}: a journal is missing or was replaced"
+            found[path] = Finding("journal-chain", path, message)
+        return list(found.values())
+
+    def gaps(self, remembered: Mapping[int, Ends]) -> Iterator[tuple[Gap, str]]:
+        """The same as gaps, each with the relative path of the journal behind it."""
         head: str | None = NO_BATCH
-        before = "the beginning of the archive"
+        before, batch = 0, 0
         for journal in journals(self._archive.layout):
             ends = self.ends.get(journal.tist) or remembered.get(journal.tist)
             path = f"{RUNS}/{journal.path.name}"
@@ -141,11 +161,9 @@ class Journals:
                 continue
             if not ends.batches:
                 continue
-            if head not in (None, ends.prev):
-                message = f"batch 1 of run {journal.tist} does not follow {before}"
-                found[path] = Finding("journal-chain", path, f"{message}: a journal is missing or was replaced")
-            head, before = ends.head, f"batch {ends.batches} of run {journal.tist}"
-        return list(found.values())
+            if head is not None and head != ends.prev:
+                yield Gap(before, batch, head, journal.tist, ends.prev), path
+            head, before, batch = ends.head, journal.tist, ends.batches
 
 
 def _run_in(batch: JournalBatch) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +19,12 @@ from archec.archive.opening import Archive
 from archec.audit.disk import judge
 from archec.audit.expected import Entry
 from archec.audit.findings import Finding
+from archec.audit.journals import Gap
 from archec.audit.quarantine import set_aside
 from archec.catalogue.model import Position, Run
 from archec.catalogue.records import RunEnd, RunStart, decode
 from archec.config import Config
+from archec.digest import Digests
 from archec.errors import ArchecError, ConfigError, CorruptArchive, CorruptJournal, NotHeld, StorageFailed, StorageFull
 from archec.ids import is_url
 from archec.store.directories import Directories, held_tists
@@ -66,7 +68,6 @@ class Repair:
         if finding.code not in _BY_COPY:
             return replace(finding, message=f"{finding.message} (no copy of the files helps: 'archec rebuild')")
         try:
-            self._clear_way(entry)
             done = self._link(entry, finding) if entry.target else None
             return replace(finding, fixed=done or self._file(entry, finding))
         except StorageFull:
@@ -74,15 +75,21 @@ class Repair:
         except ArchecError as error:
             return replace(finding, message=f"{finding.message}; not repaired: {error.message}")
 
-    def _clear_way(self, entry: Entry) -> None:
-        """Sets aside what stands in the place of one of the directories above an entry: a link, a file."""
-        directory = self._layout.directory(entry.tist, entry.id)
-        parts = directory.split("/")
+    def _in_the_way(self, entry: Entry) -> str:
+        """The relative path of what stands in the place of one of the directories above an entry: a link, a file;
+        empty where nothing does."""
+        parts = self._layout.directory(entry.tist, entry.id).split("/")
         for path in ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1)):
             where = self._layout.root / path
             if os.path.lexists(where) and (where.is_symlink() or not where.is_dir()):
-                why = Finding("directory-link", path, "no directory stands in the place of a directory of the store")
-                set_aside(self._layout, path, why, self._disk)
+                return path
+        return ""
+
+    def _clear_way(self, entry: Entry) -> None:
+        """Sets aside what stands in the place of the directories above an entry, which is known to be repaired then."""
+        while path := self._in_the_way(entry):
+            why = Finding("directory-link", path, "no directory stands in the place of a directory of the store")
+            set_aside(self._layout, path, why, self._disk)
 
     def _link(self, entry: Entry, finding: Finding) -> str | None:
         """Makes a redirect's link again; None where the bytes that it led to are not known to be held."""
@@ -94,6 +101,7 @@ class Repair:
             locate(self._layout, there[0], entry.target)
         except (NotHeld, CorruptArchive) as error:
             raise NotHeld(f"what it leads to must be repaired first: {error.message}") from error
+        self._clear_way(entry)
         moved = self._quarantine(entry, finding)
         link = Link(entry.tist, entry.id, there[0], entry.target)
         with Writer(self._layout, disk=self._disk) as writer:
@@ -104,16 +112,17 @@ class Repair:
 
     def _file(self, entry: Entry, finding: Finding) -> str:
         """Puts the copy's bytes in place, if they are the right ones."""
+        if self._in_the_way(entry):  # as nothing can be written below that, they are fetched twice
+            digests = Digests()
+            self._fetch(entry, digests.update)
+            _must_be(entry, digests.sha256)
+            self._clear_way(entry)
         with Writer(self._layout, disk=self._disk) as writer:
             with writer.temp(entry.tist, entry.id) as temp:
-                for data in self._copy.obi(entry.tist, entry.id):
-                    temp.write(data)
-                    if 0 <= entry.size < temp.size:
-                        raise CorruptArchive(f"the copy's file is larger than {entry.size} bytes")
+                self._fetch(entry, temp.write)
                 stored = temp.close(sync=True)
             try:
-                if stored.sha256 != entry.sha256:
-                    raise CorruptArchive(f"the copy's bytes have the sha256 {stored.sha256}")
+                _must_be(entry, stored.sha256)
                 moved = self._quarantine(entry, finding)
                 (outcome,) = writer.commit([Placement(stored.temp, entry.tist, entry.id, stored.sha256)])
             finally:
@@ -121,6 +130,17 @@ class Repair:
         if outcome.kind not in ("stored", "adopted"):
             raise CorruptArchive("something else has taken its place")
         return f"repaired from {self._copy.where}{moved}"
+
+    def _fetch(self, entry: Entry, take: Callable[[bytes], object]) -> None:
+        """Gives the copy's bytes to ``take``, as many as there may be."""
+        from archec.audit.copies import MOST
+
+        size, most = 0, entry.size if entry.size >= 0 else MOST
+        for data in self._copy.obi(entry.tist, entry.id):
+            size += len(data)
+            if size > most:
+                raise CorruptArchive(f"the copy's file is larger than {most} bytes")
+            take(data)
 
     def _quarantine(self, entry: Entry, finding: Finding) -> str:
         """Moves what is bad out of the way; what was done, in words."""
@@ -166,6 +186,31 @@ class Repair:
                     raise CorruptArchive(f"the copy's journal does not fit: {objection}")
                 return self._placed(candidate, ours, why)
 
+    def gap(self, gap: Gap) -> str:
+        """Puts in place the journals that are missing between two runs: those of the copy that lead from the one's last
+        batch to the other's first. What was done; raises and demands as :meth:`journal` does."""
+        from archec.audit.copies import fetch_journal
+
+        runs = self._copy.runs()
+        if runs is None:
+            raise NotHeld(f"{self._copy.where}: does not list its journals")
+        with storage_errors(self._archive.work):
+            self._archive.work.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="audit-", dir=self._archive.work) as scratch:
+                found, head = list[Path](), gap.head
+                for run in runs:
+                    if gap.before < run < gap.after and head != gap.prev:
+                        candidate = fetch_journal(self._copy, run, Path(scratch))
+                        leads_to = _leads_from(candidate, run, head)
+                        if leads_to:
+                            found.append(candidate)
+                            head = leads_to
+                if head != gap.prev or not found:
+                    raise CorruptArchive("the copy has no journals that lead from the one to the other")
+                for candidate in found:
+                    self._placed(candidate, None, Finding("journal-missing", "", ""))
+        return f"{len(found)} from {self._copy.where}"
+
     def _end_of(self, tist: int) -> str:
         """The sha256 of the last batch of a run's journal, as the journal after it says; empty where none says so."""
         after = next((one for one in journals(self._layout) if one.tist > tist), None)
@@ -189,6 +234,12 @@ class Repair:
                     raise CorruptArchive(f"{runs / candidate.name}: is there already")
             disk.fsync_dir(dir_fd, str(runs))
         return f"repaired from {self._copy.where}{_moved_to(moved)}"
+
+
+def _must_be(entry: Entry, sha256: str) -> None:
+    """Raises :class:`CorruptArchive` where the copy's bytes are not those of an entry."""
+    if sha256 != entry.sha256:
+        raise CorruptArchive(f"the copy's bytes have the sha256 {sha256}")
 
 
 def _moved_to(path: str | None) -> str:
@@ -235,6 +286,21 @@ def journal_objection(
     if not at_position or (run is not None and run.tist != position.run and run.state != state):
         return "it is older: it lacks what the catalogue knows"
     return ""
+
+
+def _leads_from(copy: Path, run: int, head: str) -> str:
+    """The last batch of the journal at ``copy``, which must be that of a run and follow the batch ``head``; empty where
+    it has no batches."""
+    ends = ("", "")
+    for batch in read_batches(copy):
+        ends = (ends[0] or batch.prev, batch.sha256)
+    if not ends[1]:
+        return ""
+    if objection := journal_objection(copy, None, run, None, Position(), ""):
+        raise CorruptArchive(f"the copy's journal of run {run} does not fit: {objection}")
+    if ends[0] != head:
+        raise CorruptArchive(f"the copy's journal of run {run} does not follow what is held")
+    return ends[1]
 
 
 def _readable(path: Path) -> Iterator[JournalBatch]:

@@ -16,7 +16,7 @@ from archec.audit.disk import MOST, journalled, known_tists, report_unknown_file
 from archec.audit.expected import Amount, amount_of, key_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.fixity import Chunk, Inspector, ReadPace, Seen, Tools, chunks_of, inspectors
-from archec.audit.journals import KEPT, Journals
+from archec.audit.journals import KEPT, Ends, Journals
 from archec.audit.memory import Bad, Memory, memory_path, open_memory, parts_of
 from archec.audit.opening import Audited
 from archec.audit.repair import Repair, write_notice, wrong_notice
@@ -143,9 +143,10 @@ class _Verification:
         self._pass()
         if self.repair is not None and self._repair_journals(self.repair):
             self._pass()
-        remembered = {run: ends for run, (_, ends) in self.memory.journals().items()}
-        for finding in (*self.reader.unread.values(), *self.reader.breaks(remembered)):
-            self._report(finding)
+        unfilled = self._fill_gaps(self.repair) if self.repair is not None else {}
+        for finding in (*self.reader.unread.values(), *self.reader.breaks(self._remembered())):
+            why = unfilled.get(finding.path, "")
+            self._report(replace(finding, message=f"{finding.message}{why}"))
         self._repair_new()
         self.summary.whole = self.scope.everything and not self.reader.unread
         if self.summary.whole:
@@ -313,6 +314,32 @@ class _Verification:
                 if not not_of_this_store(self.archive.layout):
                     unread.pop(RUNS, None)
         return repaired
+
+    def _remembered(self) -> dict[int, Ends]:
+        return {run: ends for run, (_, ends) in self.memory.journals().items()}
+
+    def _fill_gaps(self, repair: Repair) -> dict[str, str]:
+        """Puts back journals of which only the chain tells that they are missing; why not, by the path of the journal
+        behind each gap."""
+        unfilled: dict[str, str] = {}
+        gaps = list(self.reader.gaps(self._remembered()))
+        if not gaps:
+            return unfilled
+        with repair.at_work():
+            for gap, path in gaps:
+                try:
+                    fixed = repair.gap(gap)
+                except ArchecError as error:
+                    unfilled[path] = f"; not repaired: {error.message}"
+                    continue
+                message = f"journals were missing before run {gap.after}"
+                self._report(Finding("journal-missing", path, message, fixed=f"repaired: {fixed}"))
+            if len(unfilled) < len(gaps):
+                self.archive.catch_up()
+        if len(unfilled) < len(gaps):
+            self.reader.forget(0, RUNS)
+            self._pass()
+        return unfilled
 
     # -- what is there ----------------------------------------------------------------------------
 

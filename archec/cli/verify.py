@@ -76,7 +76,8 @@ def verify(
             archive.findings.append(rewritten)
         if copy is not None:
             if archive.catalogue is None:
-                raise CatalogueError(archive.findings[-1].message, hint="a repair needs the catalogue")
+                hint = "a repair needs the catalogue: 'archec check --fix' makes one"
+                raise CatalogueError(archive.findings[-1].message, hint=hint)
             from archec.audit.copies import open_copy  # imports an HTTP client, which few need
 
             source = context.with_resource(open_copy(copy, archive.layout, archive.config))

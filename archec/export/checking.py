@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import orjson
@@ -30,20 +31,21 @@ class VaultFault(NamedTuple):
     message: str
 
 
-class Lengths:
-    """How long each WARC file must be, by the index lines that name it."""
+class Extents:
+    """Where the records of each WARC file begin and end, by the index lines that name it."""
 
     def __init__(self) -> None:
-        self._lengths: dict[str, int] = {}
+        self._extents: dict[str, tuple[int, int]] = {}
 
     def add(self, line: IndexLine) -> None:
         """Another line of the index. Raises :class:`CorruptArchive` where it names no record."""
         name, offset, length, _ = named(line)
-        self._lengths[name] = max(self._lengths.get(name, 0), offset + length)
+        first, end = self._extents.get(name, (offset, 0))
+        self._extents[name] = min(first, offset), max(end, offset + length)
 
     def faults(self, vault: Vault) -> Iterator[VaultFault]:
-        """The files that are not there, or of another size."""
-        for name, end in sorted(self._lengths.items()):
+        """The files that are not there, of another size, or do not begin with what they are, which is in no index."""
+        for name, (first, end) in sorted(self._extents.items()):
             path = vault.root / "archive" / name
             with storage_errors(path):
                 size = path.stat().st_size if path.is_file() else -1
@@ -52,6 +54,8 @@ class Lengths:
             elif size != end:
                 message = f"has {size} bytes, where the index says {end}: {_HINT}"
                 yield VaultFault("vault-size", f"archive/{name}", message)
+            elif wrong := _wrong_at(path, 0, first, kind="warcinfo"):
+                yield VaultFault("vault-corrupt", f"archive/{name}", f"its first record: {wrong}; {_HINT}")
 
 
 def named(line: IndexLine) -> tuple[str, int, int, str]:
@@ -65,31 +69,38 @@ def named(line: IndexLine) -> tuple[str, int, int, str]:
 
 def read_unit(vault: Vault, unit: Unit) -> Iterator[tuple[int, VaultFault | None]]:
     """Reads every record that the index of a unit names: how many bytes it has, and what is wrong with it."""
-    lengths = Lengths()
+    extents = Extents()
     for line in vault.lines(unit):
-        lengths.add(line)
-    absent: set[str] = set()
-    for fault in lengths.faults(vault):
-        absent.add(fault.path)
+        extents.add(line)
+    unreadable: set[str] = set()
+    for fault in extents.faults(vault):
+        if fault.code != "vault-corrupt":
+            unreadable.add(fault.path)
         yield 0, fault
     for line in vault.lines(unit):
         name, offset, length, digest = named(line)
         path = f"archive/{name}"
-        if path in absent:
+        if path in unreadable:
             continue
-        with storage_errors(vault.root / path), open(vault.root / path, "rb") as file:
-            file.seek(offset)
-            wrong = _wrong(io.BufferedReader(_Slice(file, length)), digest)
+        wrong = _wrong_at(vault.root / path, offset, length, digest)
         at = f"the record of {line.prefix.decode('ascii', 'replace').partition(' ')[0]} at byte {offset}"
         yield length, VaultFault("vault-corrupt", path, f"{at}: {wrong}; {_HINT}") if wrong else None
 
 
-def _wrong(member: io.BufferedReader, digest: str) -> str:
-    """What is wrong with one record; empty where nothing is."""
+def _wrong_at(path: Path, offset: int, length: int, digest: str = "", kind: str = "") -> str:
+    """What is wrong with the record that lies there; empty where nothing is."""
+    with storage_errors(path), open(path, "rb") as file:
+        file.seek(offset)
+        return _wrong(io.BufferedReader(_Slice(file, length)), digest, kind)
+
+
+def _wrong(member: io.BufferedReader, digest: str, kind: str) -> str:
     try:
         records = 0
         for record in ArchiveIterator(member, check_digests=True):
             records += 1
+            if kind and record.rec_type != kind:
+                return f"is not a {kind} record"
             stream = record.content_stream()
             while stream.read(_CHUNK):
                 continue

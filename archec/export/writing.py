@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from archec.catalogue.open import open_catalogue
 from archec.errors import ArchecError, CorruptArchive, NotHeld, StorageFailed
-from archec.export.checking import Lengths, VaultFault
+from archec.export.checking import Extents, VaultFault
 from archec.export.observations import Visits, collect, observation_of
 from archec.export.units import Unit
 from archec.export.vault import Member, TempFile, Vault, WarcFile
@@ -120,29 +120,29 @@ class _UnitExport:
         """Merges, writes and publishes."""
         if self._is_up_to_date(wanted):
             return self._result
-        self._result, lengths = UnitResult(self._unit), Lengths()
+        self._result, extents = UnitResult(self._unit), Extents()
         with self._stack:
             for prefix, seen, line in _merged(wanted, self._vault.lines(self._unit)):
                 self._forget_digests(prefix)
                 if line is not None:
-                    lengths.add(line)
+                    extents.add(line)
                     self._keep(line)
                     self._result.existing += seen is not None
                 elif seen is not None:
                     self._add(prefix, seen)
-            self._result.faults += lengths.faults(self._vault)
+            self._result.faults += extents.faults(self._vault)
             self._publish()
         return self._result
 
     def _is_up_to_date(self, wanted: SortedLines) -> bool:
         """Whether the index has everything, which is the common case of a nightly export. Writes nothing."""
-        lengths = Lengths()
+        extents = Extents()
         for _, seen, line in _merged(wanted, self._vault.lines(self._unit)):
             if line is None:
                 return False
-            lengths.add(line)
+            extents.add(line)
             self._result.existing += seen is not None
-        self._result.faults += lengths.faults(self._vault)
+        self._result.faults += extents.faults(self._vault)
         return True
 
     def _forget_digests(self, prefix: bytes) -> None:

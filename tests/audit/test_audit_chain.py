@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from audit_support import World, checked, clone, codes, rewrite, tree, verified
-from gather_support import archec_cli
+from gather_support import archec_cli, archec_inline
 
 from archec.audit.check import CheckSummary
 from archec.audit.findings import Finding
@@ -183,6 +183,40 @@ def test_a_journal_that_comes_back_closes_the_chain(world: World, tmp_path: Path
     summary, findings = verified(world, copy=copy.config.store_path)
     assert (summary.clean, codes(findings)) == (True, ["journal-missing"])
     assert checked(world)[1] == []
+
+
+def test_a_journal_of_which_only_the_chain_knows_comes_back(world: World, pristine: World, served: str) -> None:
+    """The catalogue has gone with it. One that leads elsewhere is not taken."""
+    good, names = tree(world.config.store_path), runs_of(world)
+    for gone in (names[:1], names[1:3]):
+        for run in gone:
+            (world.layout.runs / f"{run}.jsonl.gz").unlink()
+        (world.config.base / "data" / "catalogue.sqlite").unlink()
+        assert archec_inline(world.config, "verify", "--repair-from", pristine.config.store_path).code == 1
+        assert archec_inline(world.config, "check", "--fix").code == 6
+        summary, findings = verified(world, copy=served, scope=Scope(share=1.0))
+        told = [finding for finding in findings if finding.code.startswith("journal-")]
+        assert (summary.clean, codes(told)) == (True, ["journal-missing"]), [str(finding) for finding in findings]
+        assert f"repaired: {len(gone)} from {served[:-1]}" in told[0].fixed
+        assert tree(world.config.store_path) == good
+        assert checked(world)[1] == []
+
+
+def test_a_journal_that_does_not_lead_on_is_not_taken(world: World, pristine: World, tmp_path: Path) -> None:
+    copy = clone(pristine, tmp_path / "copy")
+    run = runs_of(world)[1]
+    for one in (world, copy):
+        (one.config.base / "data" / "catalogue.sqlite").unlink()
+    (world.layout.runs / f"{run}.jsonl.gz").unlink()
+    path, batches = batches_of(copy, run)
+    write(path, [edited(batches[0]), *batches[1:]], rehash=len(batches))
+    assert archec_inline(world.config, "check", "--fix").code == 6
+    before = tree(world.config.store_path)
+    summary, findings = verified(world, copy=copy.config.store_path)
+    (finding,) = (finding for finding in findings if finding.code == "journal-chain")
+    assert "not repaired: the copy has no journals that lead" in finding.message
+    assert not summary.clean
+    assert tree(world.config.store_path) == before
 
 
 def test_commands_name_run_and_batch(world: World, middle: int) -> None:

@@ -8,8 +8,10 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 import pytest
@@ -510,6 +512,59 @@ def test_a_directory_that_leads_away(world: World, pristine: World, tmp_path: Pa
     assert not checked(world, fix=True)[0].clean, "a copy is needed"
     assert verified(world, copy=pristine.config.store_path)[0].clean
     assert checked(world)[1] == []
+
+
+def test_what_is_in_the_way_stays_where_the_copy_cannot_help(world: World, pristine: World, tmp_path: Path) -> None:
+    copy = clone(pristine, tmp_path / "copy")
+    for root in (world.config.store_path, copy.config.store_path):
+        shutil.rmtree((root / world.places["pdf"]).parent)
+    (world.path("pdf").parent).symlink_to(copy.path("late").parent)
+    before = tree(world.config.store_path)
+    summary, findings = verified(world, copy=copy.config.store_path)
+    assert not summary.clean
+    assert "missing" in codes(findings)
+    assert tree(world.config.store_path) == before
+
+
+def test_a_copy_without_end_does_not_fill_the_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a server says is a journal, or a file whose size is not known here, ends somewhere."""
+
+    class Endless(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        descriptor = (world.config.store_path / "layout.json").read_bytes()
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            if self.path.endswith("layout.json"):
+                self.send_header("Content-Length", str(len(self.descriptor)))
+                self.end_headers()
+                self.wfile.write(self.descriptor)
+                return
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(b"10000\r\n" + bytes(1 << 16) + b"\r\n")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
+            """Nothing to the terminal."""
+
+    monkeypatch.setattr("archec.audit.copies.MOST", 1 << 20)
+    world.path("journal").unlink()
+    world.path("restated").unlink()
+    before = tree(world.config.store_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        summary, findings = verified(world, copy=f"http://127.0.0.1:{server.server_address[1]}")
+        server.shutdown()
+        thread.join()
+    told = {finding.code: finding.message for finding in findings if finding.wrong}
+    assert "larger than 1,048,576 bytes" in told["journal-missing"]
+    assert "the copy's file is larger than" in told["missing"]
+    assert not summary.clean
+    assert tree(world.config.store_path) == before
+    assert not list(world.config.work_path.iterdir())
 
 
 def test_leftovers_are_swept_and_nothing_else(world: World) -> None:

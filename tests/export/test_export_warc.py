@@ -439,6 +439,11 @@ def test_a_vault_is_checked_against_its_own_index(pristine: World, vault: Path, 
     assert told()[:2] == (0, [])
     code, faults, _ = told("--verify")
     assert (code, set(faults)) == (6, {("vault-corrupt", one)})
+    sound = warcs[1].read_bytes()
+    warcs[1].write_bytes(sound[:40] + bytes([sound[40] ^ 1]) + sound[41:])
+    assert told()[:2] == (6, [("vault-corrupt", two)]), "the record about the file itself is in no index"
+    assert set(told("--verify")[1]) == {("vault-corrupt", one), ("vault-corrupt", two)}
+    warcs[1].write_bytes(sound)
     warcs[1].write_bytes(warcs[1].read_bytes()[:-1])
     warcs[2].unlink()
     for options in ((), ("--verify",)):
