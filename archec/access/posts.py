@@ -1,30 +1,37 @@
 """Requests with a body: the key under which they are indexed, and raw requests that are the body of a request.
 
-The key is that of the URL with the method and the body as further arguments, as pywb and cdxj-indexer make it.
+The key is that of the URL with the method and the body as further arguments, as pywb makes it.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 import re
-from email.parser import BytesParser
-from email.policy import HTTP
+from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import unquote_plus, urlencode
 
 from archec.access.bodies import Body
-from archec.access.query import key_of
+from archec.access.query import uri_of
 from archec.access.record import parse_headers
 from archec.errors import UsageError
+from archec.ids import urlkey
 
 _MAX_QUERY = 4096
+"""Characters of a body that become arguments. One may be 12 in the body, escaped."""
 _MAX_HEAD = 1 << 18
 _MAX_KEYED = 4 << 20
 """Bytes of the beginning of a body of which a key is made."""
-_MAX_PARTS = 1 << 16
-"""The same of a form in parts, whose reading takes long; a key has room for less."""
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
+_EMPTY_LINE = re.compile(rb"(?:\A|\n)[ \t\r\f\v]*\n")
+_LAST_END = re.compile(rb"\r?\n\Z")
+_NOT_IN_KEYS = re.compile(r"[\r\n\t]|#.*|[ \f\v\r\n\t]+\Z", re.S)
+"""What those who make keys drop of a URL, although it may be part of a body."""
+_BOUNDARY = re.compile(r"[ -~]{0,200}[!-~]")
+_PARAMETER = re.compile(r';\s*([^=;\s]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)')
 _REQUEST_LINE = re.compile(r"([A-Z]{1,20}) (\S+)(?: HTTP/[0-9.]+)?")
 
 
@@ -54,61 +61,93 @@ def parse_request(data: Body) -> Asked:
 
 
 def key_of_request(url: str, asked: Asked) -> str:
-    """The key of a request: of GET and HEAD that of the URL. Raises UsageError."""
+    """The key of a request: that of the URL, which has the method, and the body of a POST or PUT, as further arguments.
+    "" for GET and HEAD, where it is that of the URL alone. Raises UsageError."""
     if asked.method in ("GET", "HEAD") or not url:
         return ""
-    return key_of(url_of_request(url, asked))
-
-
-def url_of_request(url: str, asked: Asked) -> str:
-    """A URL with the method and the body of a request as further arguments."""
-    mark = "&" if "?" in url else "?"
-    return f"{url}{mark}__wb_method={asked.method}&{_as_query(asked)}"[: len(url) + _MAX_QUERY]
+    uri = uri_of(url)
+    arguments = f"__wb_method={asked.method}"
+    if asked.method in ("POST", "PUT") and (query := _as_query(asked)):
+        arguments += f"&{query[:_MAX_QUERY]}"
+    return urlkey(uri + ("&" if "?" in uri else "?") + _NOT_IN_KEYS.sub("", arguments))
 
 
 def _as_query(asked: Asked) -> str:
-    mime = asked.header("content-type").partition(";")[0].strip().lower()
+    """The body of a request as arguments, by its media type; its bytes in base 64 where it is none of these."""
     body = asked.body.first(_MAX_KEYED) if asked.body is not None else b""
+    size = asked.header("content-length")
+    if size:
+        body = body[: int(size)] if re.fullmatch("[0-9]{1,18}", size) else b""
+    kind = asked.header("content-type")
+    mime = kind.lower()
+    if not body:
+        return ""
     try:
-        if mime in ("", "application/x-www-form-urlencoded"):
-            return body.decode("utf-8")
-        if mime == "multipart/form-data":
-            return _multipart(asked.header("content-type"), body)
-        if mime.endswith("json") or mime.startswith("text/plain"):
-            return urlencode(_flat(json.loads(body)))
-    except (UnicodeDecodeError, ValueError, RecursionError):
-        pass  # it is not what it says: then its bytes count
+        if mime.startswith("application/x-www-form-urlencoded"):
+            return unquote_plus(body.decode("utf-8")[: 12 * _MAX_QUERY])
+        if mime.startswith("multipart/"):
+            return urlencode(list(islice(_form_fields(kind, body), _MAX_QUERY)), doseq=True)
+        if mime.startswith(("application/json", "text/plain")):
+            return urlencode(_leaves(json.loads(body)))
+    except (ValueError, OverflowError, RecursionError):  # it is not what it says: then its bytes count
+        if mime.startswith("application/json"):
+            return ""
     return "__wb_post_data=" + base64.b64encode(body).decode("ascii")
 
 
-def _multipart(content_type: str, body: bytes) -> str:
-    head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
-    message = BytesParser(policy=HTTP).parsebytes(head + body[:_MAX_PARTS])
-    fields: list[tuple[str, str]] = []
-    for part in message.iter_parts():
-        name = part.get_param("name", header="content-disposition")
-        if name:
-            payload = part.get_payload(decode=True)
-            fields.append((str(name), payload.decode("utf-8") if isinstance(payload, bytes) else ""))
-    return urlencode(fields)
+def _form_fields(kind: str, body: bytes) -> Iterator[tuple[str, str | bytes]]:
+    """The names and contents of the parts of a form. Raises ValueError where the media type names no boundary."""
+    boundary = _parameters(kind).get("boundary", "")
+    if not _BOUNDARY.fullmatch(boundary):
+        raise ValueError("no boundary")
+    delimiter = b"--" + re.escape(boundary.encode())
+    parts = re.split(rb"(?:\A|(?<=\n))" + delimiter + rb"(--)?[ \t\r\f\v]*(?:\n|\Z)", body)
+    for is_last, part in zip(parts[1::2], parts[2::2], strict=True):
+        if is_last or not part:
+            return
+        head, value = [*_EMPTY_LINE.split(part, 1), b""][:2]
+        headers = parse_headers(head[:_MAX_HEAD].decode("utf-8", "replace").encode())
+        value = _LAST_END.sub(b"", value)
+        given = _parameters(next((text for name, text in headers if name.lower() == "content-disposition"), ""))
+        yield given.get("name", "None"), value if "filename" in given else value.decode("utf-8", "replace")
 
 
-def _flat(value: object) -> list[tuple[str, str]]:
+def _parameters(header: str) -> dict[str, str]:
+    """The parameters of a header, without the quotes of their values."""
+    found: dict[str, str] = {}
+    for name, value in _PARAMETER.findall(header):
+        value = value.strip()
+        if value[:1] == '"' and value[-1:] == '"' and len(value) > 1:
+            value = value[1:-1].replace("\\\\", "\\").replace('\\"', '"')
+        found[name.lower()] = value
+    return found
+
+
+def _leaves(value: object) -> dict[str, str]:
     """The leaves of JSON by the name they stand under; a name that comes again is numbered."""
-    found: list[tuple[str, str]] = []
+    found: dict[str, str] = {}
     counts: dict[str, int] = {}
 
     def walk(item: object, name: str) -> None:
         if isinstance(item, dict):
             for key, inner in item.items():
-                walk(inner, str(key))
+                walk(inner, key)
         elif isinstance(item, list):
             for inner in item:
                 walk(inner, name)
         elif name and len(found) < _MAX_QUERY:
-            counts[name] = counts.get(name, 0) + 1
-            shown = name if counts[name] == 1 else f"{name}.{counts[name]}_"
-            found.append((shown, item if isinstance(item, str) else json.dumps(item)))
+            shown = name
+            if name in found:
+                counts[name] = counts.get(name, 1) + 1
+                shown = f"{name}.{counts[name]}_"
+            found[shown] = _as_script(item)
 
     walk(value, "")
     return found
+
+
+def _as_script(item: object) -> str:
+    """A value of JSON as JavaScript shows it."""
+    if item is None or isinstance(item, bool):
+        return json.dumps(item)
+    return str(int(item)) if isinstance(item, float) and math.modf(item)[0] == 0 else str(item)

@@ -19,7 +19,7 @@ from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
 
 from archec.access.bodies import Body
-from archec.access.posts import Asked, url_of_request
+from archec.access.posts import Asked, key_of_request
 from archec.access.query import key_of
 from archec.errors import UsageError
 from archec.progress import Meter
@@ -30,6 +30,8 @@ _ENDINGS = (".warc", ".warc.gz", ".arc", ".arc.gz")
 _KINDS = ("response", "revisit", "resource", "metadata", "conversion")
 _PIECE = 1 << 20
 _MOST_POSTED = 4 << 20
+_Waiting = tuple[str, str, str, dict[str, str]]
+"""A response whose request may follow: what pairs the two, its key ("": that of its URL), time, and fields."""
 
 
 class Indexed(NamedTuple):
@@ -112,7 +114,7 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
     with open(path, "rb") as file:
         members = ArchiveIterator(file, no_record_parse=False, arc2warc=True)
         request: tuple[str, str] | None = None
-        waiting: tuple[str, str, str, dict[str, str]] | None = None
+        waiting: _Waiting | None = None
         for record in members:
             offset = members.get_record_offset()
             uri = (record.rec_headers.get_header("WARC-Target-URI") or "").strip("<>")
@@ -132,16 +134,16 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
                 raise ValueError(f"is cut in the record at {offset}")
             fields |= {"length": str(members.get_record_length()), "offset": str(offset), "filename": name}
             pair = _pair(record)
-            key_uri = request[1] if request is not None and request[0] == pair else uri
-            waiting = (pair, key_uri, _digits(record.rec_headers.get_header("WARC-Date") or ""), fields)
+            key = request[1] if request is not None and request[0] == pair else ""
+            waiting = (pair, key, _digits(record.rec_headers.get_header("WARC-Date") or ""), fields)
         if waiting is not None:
             yield from _line(waiting)
 
 
-def _line(row: tuple[str, str, str, dict[str, str]]) -> Iterator[bytes]:
-    _, uri, stamp, fields = row
+def _line(row: _Waiting) -> Iterator[bytes]:
+    _, key, stamp, fields = row
     try:
-        yield f"{key_of(uri)} {stamp} {json.dumps(fields)}".encode("utf-8", "surrogatepass")
+        yield f"{key or key_of(fields['url'])} {stamp} {json.dumps(fields)}".encode("utf-8", "surrogatepass")
     except UsageError:
         return  # nobody could ask for it
 
@@ -170,13 +172,16 @@ def _pair(record: Any) -> str:
 
 
 def _posted(record: Any, uri: str) -> tuple[str, str] | None:
-    """The URL under which the response to a request with a body is found, and what pairs the two."""
+    """What pairs a request with its response, and the key under which this is found; None if that is its URL's."""
     method = record.http_headers.protocol if record.http_headers is not None else ""
     if method in ("", "GET", "HEAD"):
         return None
     headers = tuple((str(name), str(value)) for name, value in record.http_headers.headers)
     body = Body(io.BytesIO(record.content_stream().read(_MOST_POSTED)))
-    return _pair(record), url_of_request(uri, Asked(method, headers, body))
+    try:
+        return _pair(record), key_of_request(uri, Asked(method, headers, body))
+    except UsageError:
+        return None  # of a URL that nobody could ask for
 
 
 def _digits(date: str) -> str:

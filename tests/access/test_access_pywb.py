@@ -7,11 +7,13 @@ it these tests are skipped.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
 import subprocess
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +22,12 @@ import httpx
 import pytest
 from access_support import READER, client, configured, give_tokens, rows, serving, write_index
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from warc_files import Crawl
 
+from archec.access.bodies import Body
+from archec.access.posts import Asked, key_of_request
 from archec.cli.access import access
 
 pytestmark = pytest.mark.slow
@@ -156,3 +162,49 @@ def test_the_index_agrees_with_that_of_cdxj_indexer(pywb: str, tmp_path: Path) -
         return [tuple(value.rpartition("sha1:")[2] for value in row) for row in values]
 
     assert plain(known(tmp_path / "w.cdxj")) == plain(known(tmp_path / "other.cdxj"))
+
+
+_THEIR_KEYS = """
+import base64, io, json, sys
+from pywb.utils.canonicalize import canonicalize
+from pywb.warcserver.inputrequest import MethodQueryCanonicalizer
+for line in sys.stdin:
+    method, kind, body = json.loads(line)
+    data = base64.b64decode(body)
+    made = MethodQueryCanonicalizer(method, kind, len(data), io.BytesIO(data))
+    print(json.dumps(canonicalize(made.append_query("http://www.a.org/p?b=2"))))
+"""
+_LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text("a b\u00e9")
+_NAMES = st.sampled_from(["a", "b", "a.2_"])
+_VALUES = st.recursive(_LEAVES, lambda inner: st.lists(inner) | st.dictionaries(_NAMES, inner))
+_TEXTS = st.text("ab=&+% #\n?;/\u00e9", max_size=30)
+_PARTS = st.lists(st.tuples(st.sampled_from(['name="a"', "name=b", "filename=f; name=c", "x"]), st.binary(max_size=9)))
+
+
+@st.composite
+def _bodies(draw: st.DrawFn) -> tuple[str, bytes]:
+    kind = draw(st.sampled_from(["application/x-www-form-urlencoded", "application/json", "text/plain", "a/b", ""]))
+    if draw(st.booleans()):
+        ends = draw(st.sampled_from([b"\r\n", b"\n"]))
+        parts = [b"Content-Disposition: form-data; " + one.encode() + ends * 2 + data for one, data in draw(_PARTS)]
+        return "multipart/form-data; boundary=xx", b"".join(b"--xx" + ends + one + ends for one in parts) + b"--xx--"
+    if kind.endswith(("json", "plain")):
+        return kind, json.dumps(draw(_VALUES)).encode()
+    return kind, draw(_TEXTS).encode()
+
+
+def test_posts_have_the_keys_of_pywb(pywb: str) -> None:
+    asked: list[tuple[str, str, bytes]] = []
+
+    @settings(database=None, max_examples=300, derandomize=True)
+    @given(st.sampled_from(["POST", "PUT", "PATCH"]), _bodies())
+    def collect(method: str, made: tuple[str, bytes]) -> None:
+        asked.append((method, *made))
+
+    collect()
+    lines = "".join(json.dumps([method, kind, b64encode(body).decode()]) + "\n" for method, kind, body in asked)
+    run = subprocess.run([pywb, "-c", _THEIR_KEYS], input=lines, capture_output=True, text=True, check=True)
+    theirs = [json.loads(one) for one in run.stdout.splitlines()]
+    for (method, kind, body), key in zip(asked, theirs, strict=True):
+        request = Asked(method, (("Content-Type", kind),), Body(io.BytesIO(body)))
+        assert key_of_request("http://www.a.org/p?b=2", request) == key, (method, kind, body)
