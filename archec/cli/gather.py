@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -48,7 +49,7 @@ _Limit = TypeVar("_Limit", int, float)
     help="Replay this data set instead of the current one; may be repeated, and others may follow.",
 )
 @click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE|FOLDER]...")
-@click.option("--as-of", metavar="DATE", help="The data set's date; else that in its name, else its newest member's.")
+@click.option("--as-of", metavar="DATE", help="The data set's date.")
 @click.option("--no-fetch", is_flag=True, help="Read templates only; fetch no files.")
 @click.option("--reread", is_flag=True, help="Read all files of the data set, not only those that changed.")
 @click.option("--complete", is_flag=True, help="The data set is all of RePEc: archives that it lacks count as lost.")
@@ -106,8 +107,12 @@ def gather(
     never tried come first, then the longest overdue.
 
     Several data sets (-f A -f B, or -f A B ..., a folder stands for the tarballs in it) are replayed oldest first, each
-    in a run of its own; files are fetched after the last. One that is damaged, retracted or no tarball does not stop
-    the others. --resume goes on where such a command stopped.
+    in a run of its own; files are fetched once, in the last run. One that is damaged, retracted or no tarball does not
+    stop the others: where it is the last, the one before it is replayed again to fetch files. --resume goes on where
+    such a command stopped.
+
+    Without --as-of the date of a data set is the one in its name; else a tarball has that of its newest member, and a
+    directory is of now.
 
     Example: archec gather --max-time 6h
     """
@@ -213,22 +218,34 @@ def _each(run: _Run, chosen: Sequence[Chosen], options: Options, meter: Meter) -
         with opened(run.config) as archive:
             to_read = list(still_to_read(chosen, last_run(archive.layout), archive.catalogue.data_sets(), meter))
         note(f"{len(chosen) - len(to_read):,} of {len(chosen):,} data sets were read before")
-    overall = OverallMeter(meter, [one.path.stat().st_size if one.form == "tarball" else 0 for one, _ in to_read])
-    codes = {Exit.DONE}
-    for number, (one, resume) in enumerate(to_read, 1):
+    sizes = [_size(one) for one, _ in to_read]
+    overall = OverallMeter(meter, sizes)
+    whole = [one for one in chosen if one not in (left for left, _ in to_read)]
+    codes, left = {Exit.DONE}, deque(to_read)
+    while left:
+        one, resume = left.popleft()
         overall.next()
-        last = number == len(to_read)
+        fetch = options.fetch and (resume or not left)
         message = ""
         try:
-            code = run(replace(options, file=one.path, resume=resume, fetch=options.fetch and last), overall)
+            code = run(replace(options, file=one.path, resume=resume, fetch=fetch), overall)
         except DataSetError as error:
             note(error)
             code, message = error.exit_code, str(error)
         codes.add(code)
-        if not last:
+        if not message and code is not Exit.DAMAGED:
+            whole.append(one)
+        elif fetch and whole:  # files are fetched all the same, with the last data set that could be read
+            left.append((whole.pop(), False))
+            sizes.append(_size(left[0][0]))
+        if left:
             click.echo(run.line.next(int(code), message), err=True)
     worst = gravest(codes - {Exit.USAGE})
     return worst if worst is not Exit.DONE else max(codes)  # one that was retracted, and nothing else
+
+
+def _size(data_set: Chosen) -> int:
+    return data_set.path.stat().st_size if data_set.form == "tarball" else 0
 
 
 def _begun(line: RunLine, report: Report) -> None:
