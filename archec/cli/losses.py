@@ -13,10 +13,10 @@ from archec.catalogue.interface import Catalogue
 from archec.cli.common import config_option, json_option, opened
 from archec.config import load
 from archec.errors import UsageError
-from archec.gather.decisions import accept, held_losses
+from archec.gather.decisions import accept, awaiting, held_losses
 from archec.ids import typed
 from archec.ids.handles import normalise
-from archec.terminal.output import echo, echo_json, note
+from archec.terminal.output import LineWriter, echo, echo_json, note, shown
 from archec.tist import iso
 
 _ACCEPT = "accept"
@@ -31,9 +31,10 @@ def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> N
 
     'archec losses' lists what awaits a decision, as it was journalled: by the run whose data set lacks it, the
     archive (or the archive's directory) that would lose too much at once, and the handle; for files by the run that
-    found them gone, their host, and the URL. 'archec losses accept RUN' lets all of a run through, or those of the
-    archives, hosts and ids that follow; nothing is gathered. What a later data set or visit has shown to be back is
-    not lost.
+    found them gone, their host, and the URL. What a later data set has decided anew is listed with its RUN only.
+    'archec losses accept RUN' lets all of a run through, or those of the archives, hosts and ids that follow, from the
+    data set on that was the first to lack them; nothing is gathered. What a later data set or visit has shown to be
+    back is not lost.
 
     Example: archec losses
     """
@@ -42,12 +43,15 @@ def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> N
         return
     if len(words) > 1:
         raise UsageError(f"{words[1]!r} is not expected", hint="'archec losses accept RUN ...' lets losses through")
+    lines = LineWriter()
     with opened(config_file) as archive:
         for row in _rows(archive.catalogue, _run(words[0]) if words else None):
             if as_json:
-                echo_json(row.as_value())
+                lines.json(row.as_value())
             else:
-                echo(f"{row.run}  {row.group:<5} {row.id}  {row.title}".rstrip())
+                lines.text(shown(f"{row.run}  {row.group:<5} {row.id}  {row.title}".rstrip()))
+    if not lines.any and not as_json:
+        note("no losses are held back" + (f" by run {words[0]}" if words else ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class _Row:
 
 
 def _rows(catalogue: Catalogue, run: int | None) -> Iterator[_Row]:
-    for held_back in catalogue.held_back():
+    for held_back in awaiting(catalogue) if run is None else catalogue.held_back():
         if run is None or held_back.run == run:
             for loss in held_losses(catalogue, held_back):
                 obi = catalogue.obis(held_back.kind, [loss.id]).get(loss.id)

@@ -61,7 +61,7 @@ def gather_table(value: dict[str, Any]) -> list[str]:
     if len(unjudged) > _MAX_ARCHIVES:
         rows.append(("", f"and those of {len(unjudged) - _MAX_ARCHIVES:,} more archives"))
     for code, count in value["held_back"].items():
-        rows.append(("held back", f"{count:,} losses of {code}: accept with --accept-losses {code}"))
+        rows.append(("held back", f"{count:,} losses of {code}: archec losses accept {value['run']} {code}"))
     if value["fobis"]:
         rows.append(("files", _counts(value["fobis"])))
         fetch = value["fetch"]

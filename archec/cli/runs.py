@@ -32,11 +32,11 @@ _INDENT = 4
 def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | None) -> None:
     """List the runs, or show one of them.
 
-    Newest first; RUN is a software tist or 'last'. A run is 'running', 'done', 'held-back' (done, but losses were
-    held back), 'budget' (stopped by its budget), 'network-down' (no host gave an answer), 'interrupted' (stopped by
-    a signal or a kill) or 'failed' (stopped by an error); a stopped run can be resumed until the next one begins.
-    Its kind is 'gather', 'fileset' (an ingest), 'losses' (some were accepted) or 'retract'. With --json one object
-    per line, or one object for one run.
+    Newest first; RUN is a software tist or 'last'. A run is 'running', 'done', 'held-back' (done, but some losses
+    await a decision), 'budget' (stopped by its budget), 'network-down' (no host gave an answer), 'interrupted'
+    (stopped by a signal or a kill) or 'failed' (stopped by an error); a stopped run can be resumed until the next one
+    begins. Its kind is 'gather', 'fileset' (an ingest), 'losses' (some were accepted) or 'retract'. With --json one
+    object per line, or one object for one run.
 
     Example: archec runs last
     """

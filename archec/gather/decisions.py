@@ -105,6 +105,29 @@ class Accepted(NamedTuple):
     back: list[str]
 
 
+def awaiting(catalogue: Catalogue) -> list[HeldBack]:
+    """The losses that await a decision: all that are held back, but those about which a later data set decides anew, as
+    it has read the archive's directory or holds back losses of it."""
+    records = [item for item in catalogue.held_back() if item.groups]
+    found = [item for item in records if item.kind == "fobi"]
+    if len(found) == len(records):
+        return found
+    evidence = evidence_of(catalogue)
+    by_run = {item.run: item for item in records if item.kind == "tobi"}
+    later: set[str] = set()
+    for data_set in reversed(evidence.data_sets):
+        record = by_run.get(data_set.run)
+        if record is not None and evidence.speaks(data_set):
+            groups = {
+                name: group for name, group in record.groups.items()
+                if name not in later and evidence.last_read(name) <= data_set.tist
+            }  # fmt: skip
+            later.update(record.groups)
+            if groups:
+                found.append(HeldBack(record.run, "tobi", groups))
+    return sorted(found, key=lambda item: (item.run, item.kind))
+
+
 def held_losses(catalogue: Catalogue, held_back: HeldBack) -> Iterator[HeldLoss]:
     """The losses of a record, by group and id, as they were journalled."""
     for name, group in held_back.groups.items():
@@ -116,8 +139,8 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
     """Lets losses through: all that ``run`` (for templates: the one that read their data set) holds back, or those of
     the archives, archives' directories, hosts and ids in ``wanted``.
 
-    Those that a later data set or visit has shown to be back stay as they are. Raises :class:`NotHeld` where there are
-    none.
+    So do the data sets around it that hold back the same losses. Those that a later data set or visit has shown to be
+    back stay as they are. Raises :class:`NotHeld` where there are none.
     """
     with locked(config, "losses") as archive:
         catalogue = archive.catalogue
@@ -127,20 +150,37 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
             return _accept_files(archive, files, chosen, wanted)
         run = find(catalogue, catalogue.data_sets(), str(run)).run
         found = [item for item in catalogue.held_back() if (item.run, item.kind) == (run, "tobi") and item.groups]
-        losses = list(held_losses(catalogue, found[0])) if found else []
-        chosen = [loss for loss in losses if _wanted(loss, wanted)]
+        chosen = [loss for loss in held_losses(catalogue, found[0]) if _wanted(loss, wanted)] if found else []
         if not chosen:
             raise NotHeld(f"run {run} ({iso(run)}) holds no such losses back", hint="'archec losses' lists them")
         back = set(_back(catalogue, run, [loss.id for loss in chosen]))
         accepted = {loss.id for loss in chosen} - back
-        record, lists = held_back_record(run, ((loss.group, loss.id) for loss in losses if loss.id not in accepted))
         with deciding(archive, "losses", {"data_set": run, "accept": sorted(wanted)}) as decision:
-            for item in lists:
-                decision.committer.add(CommitItem(SetAdded.of(item)))
-            decision.journal(LossesHeldBack(record))
+            decision.journal(*_still_held_back(catalogue, run, accepted))
             evidence, report = evidence_of(catalogue), decision.report
             report.tobis["lost"] = judge_again(catalogue, sorted(accepted), evidence, report.run, decision.committer)
     return Accepted(report.run, len(accepted), sorted(back))
+
+
+def _still_held_back(catalogue: Catalogue, run: int, accepted: Collection[str]) -> Iterator[SetAdded | LossesHeldBack]:
+    """What is held back when the losses that ``run`` holds back are accepted: of these tobis no data set holds anything
+    back that came after the last one which shows them."""
+    keys = {item.run: item.key for item in catalogue.data_sets()}
+    shown = {
+        obi.id: max((claim.key for claim in obi.claims if claim.state is not None), default=(0, 0))
+        for obi in catalogue.obis("tobi", accepted).values()
+    }
+    for item in catalogue.held_back():
+        if item.kind == "tobi" and item.groups:
+            losses = list(held_losses(catalogue, item))
+            left = [
+                (loss.group, loss.id) for loss in losses
+                if loss.id not in accepted or (item.run != run and keys[item.run] < shown[loss.id])
+            ]  # fmt: skip
+            if len(left) < len(losses):
+                record, lists = held_back_record(item.run, left)
+                yield from map(SetAdded.of, lists)
+                yield LossesHeldBack(record)
 
 
 def _accept_files(archive: Archive, held_back: HeldBack, chosen: list[HeldLoss], wanted: Collection[str]) -> Accepted:

@@ -191,13 +191,10 @@ def _run(
 
 
 def _sentence(report: Report) -> str:
-    """Why the run's exit code is not 0; empty where it is."""
+    """What stopped the run before its end; empty where nothing did."""
     if report.state == "network-down":
         return "no host gave an answer: nothing was counted against any; is there a network?"
-    if report.state == "budget":
-        return "the budget is used up"
-    held_back = sum(report.held_back.values())
-    return f"losses held back: {held_back:,}; 'archec losses' lists them" if held_back else ""
+    return "the budget is used up" if report.state == "budget" else ""
 
 
 def _source(config: Config, chosen: Chosen, options: Options, memory: DirectoryMemory | None = None) -> Source:

@@ -12,8 +12,10 @@ import orjson
 from archec.archive.follow import UNFINISHED, last_run
 from archec.archive.opening import Archive
 from archec.archive.runs import newest_first, recounted
+from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
 from archec.errors import BadName, NotHeld
+from archec.gather.decisions import awaiting
 from archec.store.journal_reader import journals
 from archec.store.layout import Layout
 from archec.store.lock import holder
@@ -23,7 +25,7 @@ Shown = Literal["running", "done", "held-back", "budget", "network-down", "inter
 SHOWN: dict[str, str] = {
     "running": "at work now",
     "done": "finished",
-    "held-back": "finished, and held losses back",
+    "held-back": "finished, and holds losses back",
     "budget": "stopped by its budget",
     "network-down": "came to its end, and no host gave an answer",
     "interrupted": "stopped by a signal or a kill",
@@ -128,10 +130,14 @@ def runs(archive: Archive, *, before: int = MAX_TIST + 1) -> Iterator[RunView]:
     newest = files[-1] if files else None
     who = holder(archive.layout)
     working = who is not None and who.is_run
+    waiting: dict[int, dict[str, int]] | None = None
     for run in newest_first(archive.catalogue, before):
         view = _view(run)
         if newest is not None and run.tist == newest.tist and not newest.finished and run.state in UNFINISHED:
             view = replace(view, state="running") if working else _stopped(archive.layout, view)
+        if view.held_back:
+            waiting = _waiting(archive.catalogue) if waiting is None else waiting
+            view = _as_of_now(view, waiting)
         yield view
 
 
@@ -153,6 +159,25 @@ def run_named(archive: Archive, name: str) -> RunView:
     if found is None or found.run != tist:
         raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
     return found
+
+
+def _waiting(catalogue: Catalogue) -> dict[int, dict[str, int]]:
+    """The losses that await a decision, by the run, or by the tist of the data set that it read."""
+    tists = {item.run: item.tist for item in catalogue.data_sets()}
+    found: dict[int, dict[str, int]] = {}
+    for item in awaiting(catalogue):
+        key = tists[item.run] if item.kind == "tobi" else item.run
+        found.setdefault(key, {}).update((name, group.losses) for name, group in item.groups.items())
+    return found
+
+
+def _as_of_now(view: RunView, waiting: dict[int, dict[str, int]]) -> RunView:
+    """A run with the losses that it still holds back: others were accepted since, or a later run decides anew."""
+    now = {**waiting.get(view.run, {}), **waiting.get(view.data_set, {})}
+    left = {name: losses for name, losses in now.items() if name in view.held_back}
+    tobis = {**view.part("tobis"), "held_back": sum(left.values())}
+    state: Shown = "done" if view.state == "held-back" and not left else view.state
+    return replace(view, state=state, report={**view.report, "held_back": left, "tobis": tobis})
 
 
 def _stopped(layout: Layout, view: RunView) -> RunView:

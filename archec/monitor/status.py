@@ -18,6 +18,7 @@ from archec.audit.memory import Fixity, fixity
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import DueFobi
 from archec.errors import StorageFailed
+from archec.gather.decisions import awaiting
 from archec.gather.plan import LAST_ID, due_files
 from archec.monitor.runs import RunView, runs
 from archec.store.layout import Layout
@@ -149,7 +150,7 @@ def _due(archive: Archive, now: int) -> Due:
 
 def held_back(catalogue: Catalogue) -> Iterator[HeldBack]:
     """The losses that await a decision, by run and group."""
-    for item in catalogue.held_back():
+    for item in awaiting(catalogue):
         source = next((run.source for run in catalogue.newest_runs(item.run + 1, 1) if run.tist == item.run), "")
         for name, group in sorted(item.groups.items()):
             yield HeldBack(name, group.losses, item.run, source)

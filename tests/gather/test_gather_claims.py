@@ -294,7 +294,7 @@ def test_losses_are_listed_and_accepted(config: Config, folder: Path) -> None:
     command = f"archec losses accept {report.run} aaa"
     assert command in archec_inline(config, "status").out.decode()
     back = series(30)[7]
-    run(config, tar(folder, 3, papers("aaa/p.rdf", *series(2), back), papers("all/s.rdf", "RePEc:bbb:s0")))
+    third = run(config, tar(folder, 3, papers("aaa/p.rdf", *series(2), back), papers("all/s.rdf", "RePEc:bbb:s0"))).run
     done = archec_inline(config, *command.split()[1:])
     assert done.code == 0, done.err
     assert f"{back}: a later data set shows it" in done.err
@@ -303,6 +303,16 @@ def test_losses_are_listed_and_accepted(config: Config, folder: Path) -> None:
     assert all(None not in found[f"RePEc:bbb:s{n}"].values() for n in range(5))
     check(config)
     assert archec_inline(config, "losses", "accept", report.run, "ccc").code == 7
+    listed = {row["run"]: row for row in map(json.loads, archec_inline(config, "runs", "--json").out.splitlines())}
+    assert (listed[third]["state"], listed[third]["held_back"]) == ("held-back", {"bbb": 4})
+    assert (listed[report.run]["state"], listed[report.run]["held_back"]) == ("done", {}), "the third decides anew"
+    assert len(archec_inline(config, "losses").out.splitlines()) == 4
     assert archec_inline(config, "losses", "accept", report.run, "RePEc:bbb:s3").code == 0
     assert histories(config)["RePEc:bbb:s3"][T2] is None
     check(config)
+    assert archec_inline(config, "losses", "accept", report.run).code == 0
+    told = json.loads(archec_inline(config, "runs", third, "--json").out)
+    assert (told["state"], told["held_back"], told["report"]["tobis"]["held_back"]) == ("done", {}, 0)
+    assert histories(config)["RePEc:bbb:s1"][T2] is None
+    assert archec_inline(config, "losses").err == "archec: no losses are held back\n"
+    assert archec_inline(config, "losses", "--json")[1:] == (b"", "")
