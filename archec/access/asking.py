@@ -67,12 +67,21 @@ class RemoteSource:
     async def _rows(self, query: Query) -> Iterator[Row]:
         raise NotImplementedError
 
-    def _loadable(self, row: Row) -> Row:
+    def _named_values(self, query: Query) -> dict[str, str]:
+        """What ``param.NAME`` and, for this source alone, ``param.SOURCE.NAME`` put in place of ``{NAME}``."""
+        found = {name.removeprefix("param."): value for name, value in query.given if name.startswith("param.")}
+        own = {name.removeprefix(f"{self.name}."): value for name, value in found.items()}
+        return {name: value for name, value in own.items() if "." not in name}
+
+    def _origin(self, named: Mapping[str, str]) -> Origin:
+        """The origin of rows: with the collection of theirs, if ``src_coll`` names one."""
+        coll = named.get("src_coll", "")
+        return Origin(f"{self.name}:{coll}" if coll else self.name, self.name, self.type)
+
+    def _loadable(self, row: Row, named: Mapping[str, str]) -> Row:
         """The row with the address of its capture: of the source's own only within its origin."""
         own = row.text("live_url") or row.text("load_url")
-        built = filled(
-            self._config.replay_url, {"url": row.url, "timestamp": row.timestamp[:14], "src_coll": self.name}
-        )
+        built = filled(self._config.replay_url, {**named, "url": row.url, "timestamp": row.timestamp[:14]})
         address = own if own and same_origin(own, built) else built
         fields = {name: value for name, value in row.fields.items() if name not in ("live_url", "load_url")}
         fields |= {"live_url": address, "load_url": address}
@@ -95,9 +104,8 @@ class CdxSource(RemoteSource):
                 raise SourceFailed(f"HTTP {answer.status}")
             return _in_order(self._parsed(answer, query), query)
 
-        rows = await self._cache.get(
-            (url, query.source_order), ask, lambda made: isinstance(made, list) and len(made) <= _MAX_CACHED
-        )
+        key = (url, query.source_order, *self._named_values(query).items())
+        rows = await self._cache.get(key, ask, lambda made: isinstance(made, list) and len(made) <= _MAX_CACHED)
         return iter(rows)
 
     def url_of(self, query: Query) -> str:
@@ -127,14 +135,9 @@ class CdxSource(RemoteSource):
             return url
         return f"{url}{'&' if '?' in url else '?'}{'&'.join(added)}"
 
-    def _named_values(self, query: Query) -> dict[str, str]:
-        """What ``param.NAME`` and, for this source alone, ``param.SOURCE.NAME`` put in place of ``{NAME}``."""
-        found = {name.removeprefix("param."): value for name, value in query.given if name.startswith("param.")}
-        own = {name.removeprefix(f"{self.name}."): value for name, value in found.items()}
-        return {name: value for name, value in own.items() if "." not in name}
-
     def _parsed(self, answer: Fetched, query: Query) -> Iterator[Row]:
-        origin = Origin(self.name, self.name, self.type)
+        named = self._named_values(query)
+        origin = self._origin(named)
         start, end = query.range.start, query.range.end
         for line in answer.lines():
             row = any_row(line, origin) if line else None
@@ -144,7 +147,7 @@ class CdxSource(RemoteSource):
                 row = _with_our_key(row)
                 if row is None or not start <= row.line < end:
                     continue
-            yield self._loadable(row)
+            yield self._loadable(row, named)
 
 
 class MementoSource(RemoteSource):
@@ -159,7 +162,7 @@ class MementoSource(RemoteSource):
             found = await (self._by_timegate(query) if by_gate else self._by_timemap(query))
             return list(islice(found, MAX_SORTED))
 
-        key = (query.url, query.closest if by_gate else "")
+        key = (query.url, query.closest if by_gate else "", *self._named_values(query).items())
         rows = await self._cache.get(key, ask, lambda made: len(made) <= _MAX_CACHED)
         return iter(sorted(rows, key=row_key(query), reverse=query.source_order == "reverse"))
 
@@ -205,7 +208,8 @@ class MementoSource(RemoteSource):
         return iter(unique.values())
 
     def _mementos(self, text: str, query: Query) -> Iterator[Row]:
-        origin = Origin(self.name, self.name, self.type)
+        named = self._named_values(query)
+        origin = self._origin(named)
         links = list(parse_links(text))
         url = next((uri for uri, one in links if "original" in one.get("rel", "").split()), "")
         try:
@@ -223,7 +227,7 @@ class MementoSource(RemoteSource):
             except UsageError:
                 continue
             fields = {"url": url, "mem_rel": rel, "memento_url": uri}
-            yield self._loadable(Row(made_line(key, stamp, fields), key, stamp, fields, origin))
+            yield self._loadable(Row(made_line(key, stamp, fields), key, stamp, fields, origin), named)
 
 
 class LiveSource:

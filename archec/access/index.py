@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,8 +13,8 @@ from starlette.responses import Response
 from archec.access.collection import Collection, is_short
 from archec.access.errors import Refused
 from archec.access.exchange import JSON, Chunks, answer, as_uri, error_header, message
-from archec.access.pages import page_range, pages_of
-from archec.access.query import Output, Query
+from archec.access.pages import Pages, page_range, pages_of, summary_of
+from archec.access.query import Argument, Arguments, Output, Query
 from archec.access.rows import Row, as_cdxj, as_json, as_text
 from archec.access.sources import Errors
 from archec.access.stamps import http_date
@@ -36,7 +36,11 @@ async def answer_index(
     collection: Collection, query: Query, viewer: Viewer, *, empty_is_missing: bool = False
 ) -> Response:
     """The rows of a query. ``empty_is_missing``: an empty answer in JSON is 404, as clients of Common Crawl expect."""
-    pages = await to_thread.run_sync(pages_of, collection, query, query.given) if _asks_for_pages(query) else None
+    if Arguments(query.given).flag("showPagedIndex"):
+        summary = await to_thread.run_sync(summary_of, collection, query)
+        if summary is not None:
+            return await _summary(summary, query, viewer)
+    pages = await visible_pages(collection, query, viewer, query.given) if _asks_for_pages(query) else None
     if pages is not None and pages.count_only:
         value = {"pages": pages.number, "pageSize": pages.size, "blocks": pages.blocks}
         return answer(200, json.dumps(value) + "\n", JSON)
@@ -49,6 +53,38 @@ async def answer_index(
     if not query.show_source:
         rows = (row.without_source() for row in rows)
     return await answer_rows(rows, query, viewer, errors, empty_is_missing=empty_is_missing)
+
+
+async def visible_pages(
+    collection: Collection, query: Query, viewer: Viewer, given: Sequence[Argument]
+) -> Pages | None:
+    """The pages that the parameters ask for, None if they ask for none; none where he may see no row of them."""
+    pages = await to_thread.run_sync(pages_of, collection, query, given)
+    if pages is None or viewer.sees_all:
+        return pages
+    rows = await collection.rows(replace(query, limit=1, filters=()), Errors(), viewer.visible)
+    if await to_thread.run_sync(next, rows, None) is not None:
+        return pages
+    if viewer.sees_nothing_by_default:
+        raise viewer.nothing(NO_CAPTURES)
+    return pages._replace(number=0, blocks=0)
+
+
+async def _summary(lines: Iterator[bytes], query: Query, viewer: Viewer) -> Response:
+    """Lines of the summary of a ZipNum index, which name rows that were not judged."""
+    if not viewer.sees_all:
+        raise viewer.nothing("") if viewer.sees_nothing_by_default else Refused(403, "showPagedIndex needs a token")
+    found = await to_thread.run_sync(list, lines)
+    if query.output == "text":
+        return answer(200, b"".join(line + b"\n" for line in found), TYPES["text"])
+    return answer(200, b"".join(map(_as_block, found)), TYPES["json"])
+
+
+def _as_block(line: bytes) -> bytes:
+    values = line.decode("utf-8", "replace").split("\t")
+    named = dict(zip(("urlkey", "part", "offset", "length", "lineno"), values, strict=False))
+    numbers = {name: int(value) for name, value in list(named.items())[2:] if value.isdecimal()}
+    return json.dumps(named | numbers).encode() + b"\n"
 
 
 def _asks_for_pages(query: Query) -> bool:

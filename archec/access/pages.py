@@ -6,14 +6,16 @@ pages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from archec.access.collection import Collection
 from archec.access.errors import SourceFailed
 from archec.access.files import SortedFile
 from archec.access.folders import FileSource
-from archec.access.query import Argument, Arguments, KeyRange, Query
+from archec.access.query import DEFAULT_LIMIT, Argument, Arguments, KeyRange, Query
+from archec.access.zipnum import blocks_of
 from archec.errors import UsageError
 
 _BLOCK = 1 << 17
@@ -62,6 +64,16 @@ def pages_of(collection: Collection, query: Query, given: Sequence[Argument]) ->
 def page_range(query: Query, pages: Pages) -> KeyRange:
     """The lines of the page that is asked for."""
     return KeyRange(max(pages.start, query.range.start), min(pages.end, query.range.end))
+
+
+def summary_of(collection: Collection, query: Query) -> Iterator[bytes] | None:
+    """The lines of the summary of a ZipNum index for a query, at most DEFAULT_LIMIT; None where the index is no ZipNum.
+    May wait for the disk. Raises UsageError and SourceFailed."""
+    found = _paged_source(collection, query).largest(query)
+    if found is None or not found[1]:
+        return None
+    limit = min(query.limit or DEFAULT_LIMIT, DEFAULT_LIMIT)
+    return islice(blocks_of(found[0], query.range.start, query.range.end), limit)
 
 
 def _line_at(lines: SortedFile, position: int) -> bytes:

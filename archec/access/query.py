@@ -177,7 +177,7 @@ def parse_query(
     if output is None:
         raise UsageError(f"output={take.one('output')[:40]!r} is not one of {', '.join(_OUTPUTS)}")
     order: Order = "closest" if closest else "reverse" if sort == "reverse" or take.flag("reverse") else "ascending"
-    wanted = [name for name in take.one("sources").split(",") if name]
+    wanted, colls = _sources(take.one("sources"))
     return Query(
         url,
         match,
@@ -194,11 +194,17 @@ def parse_query(
         take.flag("resolveRevisits"),
         frozenset(name for name in wanted if not name.startswith("!")),
         frozenset(name[1:] for name in wanted if name.startswith("!")),
-        tuple(given),
+        (*given, *colls),
         not take.flag("nosource"),
         may_live,
         may_push_limit,
     )
+
+
+def _sources(text: str) -> tuple[list[str], list[Argument]]:
+    """Names of sources, and of those of the form ``SOURCE:COLL`` what names the collection of theirs."""
+    parts = [name.partition(":") for name in text.split(",") if name]
+    return [name for name, _, _ in parts], [(f"param.{name}.src_coll", coll) for name, _, coll in parts if coll]
 
 
 def parse_fields(text: str) -> tuple[str, ...]:

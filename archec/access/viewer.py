@@ -79,6 +79,11 @@ class Viewer:
         return Refused(404, message, errors=errors)
 
     @property
+    def sees_all(self) -> bool:
+        """Whether no row is hidden from him."""
+        return self.allows("metadata") or self.rules.are_trivial
+
+    @property
     def sees_nothing_by_default(self) -> bool:
         """Whether an empty answer must not tell that there is nothing."""
         return self.token is None and self.rules.by_default < Level.METADATA

@@ -22,7 +22,8 @@ from starlette.responses import Response
 
 from archec.access.collection import Collection
 from archec.access.exchange import JSON, Chunks, answer, error_header
-from archec.access.pages import page_range, pages_of
+from archec.access.index import visible_pages
+from archec.access.pages import page_range
 from archec.access.query import Argument, Arguments, Filter, KeyRange, Query, parse_query, regex
 from archec.access.rows import Row
 from archec.access.sources import Errors
@@ -109,7 +110,7 @@ async def answer_wayback(
     """The answer to a query of this dialect. Raises UsageError."""
     query, wanted = parse(given, accept_encoding)
     query = replace(query, may_push_limit=False)
-    pages = await to_thread.run_sync(pages_of, collection, query, given)
+    pages = await visible_pages(collection, query, viewer, given)
     if pages is not None and pages.count_only:
         return answer(200, f"{pages.number}\n", "text/plain")
     if pages is not None:

@@ -35,8 +35,7 @@ class ZipNum:
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
         """See :class:`archec.access.sorted.SortedLines`."""
-        before = islice(self._summary.backward(b"", start), 1)
-        for block in chain(before, self._summary.forward(start, end)):
+        for block in blocks_of(self._summary, start, end):
             for line in self._lines(block):
                 if line >= end:
                     return
@@ -88,6 +87,11 @@ class ZipNum:
             if (self._folder / (name + ending)).is_file():
                 return self._folder / (name + ending)
         raise SourceFailed(f"{self._name}: there is no part {name}")
+
+
+def blocks_of(summary: SortedFile, start: bytes, end: bytes) -> Iterator[bytes]:
+    """The lines of a summary whose blocks have the lines from ``start`` up to, and without, ``end``."""
+    return chain(islice(summary.backward(b"", start), 1), summary.forward(start, end))
 
 
 class ZipNumFile:

@@ -42,6 +42,8 @@ collections:
   seed: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}&closest={{timestamp}}',
           replay_url: '{url}/pywb/all/{{timestamp}}id_/{{url}}'}}, resource: $live}}
   lies: cdx+{url}/lies-cdx
+  colls: {{index_group: {{p: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
+           replay_url: '{url}/{{src_coll}}/{{timestamp}}id_/{{url}}'}}, near: a.cdxj}}}}
   mem: memento+{url}/wayback/
   inexact: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
              replay_url: '{url}/inexact/{{timestamp}}id_/{{url}}'}}}}
@@ -166,6 +168,14 @@ def test_redirects_are_judged_like_strangers(there: Archives, get: httpx.Client)
 
 def test_warc_files_elsewhere_are_read_by_ranges(get: httpx.Client) -> None:
     assert record(get.get(f"/warcs/resource?url={U}")).payload == b"near"
+
+
+def test_collections_of_other_archives_are_named_in_the_query(get: httpx.Client, there: Archives) -> None:
+    for query in ("sources=p:left", "sources=p&param.p.src_coll=left", "sources=p&param.src_coll=left"):
+        rows = found(get, "colls", query)
+        assert {row["live_url"] for row in rows} == {f"{there.url}/left/{stamp}id_/{U}" for stamp in STAMPS}
+        assert {(row["source"], row["source-coll"]) for row in rows} == {("p:left", "p")}
+    assert found(get, "colls", "sources=p")[0]["live_url"] == f"{there.url}//{STAMPS[0]}id_/{U}"
 
 
 def test_the_live_web_is_for_those_with_the_right(base: str, there: Archives, get: httpx.Client) -> None:

@@ -133,6 +133,19 @@ def test_open_metadata_and_rules_for_anybody(tmp_path: Path) -> None:
         assert get.get("/a/index?url=none.org").status_code == 200
 
 
+def test_pages_do_not_tell_what_rules_hide(tmp_path: Path) -> None:
+    count = "showNumPages=true&collection=a"
+    with serving(world(tmp_path, "access: {open: metadata, rules: [{host: x.org, rights: closed}]}")) as url:
+        for token, pages in (("", [0, 1]), (READER, [1, 1])):
+            with client(url, token) as get:
+                found = [get.get(f"/a/cdx?url={host}&{count}").json()["pages"] for host in ("x.org", "y.org")]
+                assert found == [int(get.get(f"/cdx/search/cdx?url={one}&{count}").text) for one in ("x.org", "y.org")]
+                assert found == pages
+    with serving(world(tmp_path, "access: {rules: [{host: y.org, rights: open}]}")) as url, client(url, "") as get:
+        hidden = [get.get(f"/a/cdx?url={host}&{count}").status_code for host in ("x.org", "none.org", "y.org")]
+        assert hidden == [401, 401, 200]
+
+
 def test_rules_are_read_again_without_restart_and_a_withdrawn_row_says_so(tmp_path: Path) -> None:
     config = world(tmp_path)
     with serving(config) as url, client(url) as get:

@@ -139,6 +139,12 @@ def test_zipnum(tmp_path: Path) -> None:
         pages = get.get("/z/cdx?url=many.org/*&showNumPages=true").json()["pages"]
         paged = [row["url"] for page in range(pages) for row in asked(get, "z", f"url=many.org/*&page={page}")]
         assert paged == [f"http://many.org/{n:05d}" for n in range(100)]
+        blocks = asked(get, "z", "url=many.org/*&showPagedIndex=true&limit=2")
+        summary = (tmp_path / "z" / "index.idx").read_text().splitlines(keepends=True)
+        assert [list(one) for one in blocks] == [["urlkey", "part", "offset", "length", "lineno"]] * 2
+        assert blocks[0]["urlkey"] <= "org,many)/00000 " < blocks[1]["urlkey"]
+        text = get.get("/z/index?url=many.org/*&showPagedIndex=true&output=text").text
+        assert text == "".join(summary[blocks[0]["lineno"] - 1 :])
         (tmp_path / "z" / "part-0.gz").write_bytes(b"no gzip at all")
         assert "damaged" in get.get("/z/index?url=a.org").headers["reserrors"]
 
