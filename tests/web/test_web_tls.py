@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gather_support import archec_inline, check, lines, make, run, write_papers
+from gather_support import archec_inline, change, check, lines, make, run, write_papers
 from warcio.archiveiterator import ArchiveIterator
 from web_hostile import Hostile, answer, behaviour, hostile_server
 from web_oldtls import answer_once
@@ -240,6 +240,21 @@ def test_a_bad_certificate_is_an_outcome_unless_the_operator_accepts_it(
         accepted = fetch_one(tmp_path, url, settings(insecure_hosts=("127.0.0.1",)))
     assert (refused.kind, refused.outcome) == ("failed", Outcome.BAD_CERTIFICATE)
     assert (accepted.kind, "unverified" in needed(accepted)) == ("body", True)
+
+
+def test_a_run_takes_a_bad_certificate_from_nobody_but_whom_the_operator_accepts(
+    authority: Authority, folder: Path
+) -> None:
+    authority.make("leaf", "leaf", "CA:FALSE", HERE)
+    config = make(folder / "archive")
+    with over(authority.server("leaf")) as url:
+        write_papers(config, [url])
+        assert dict(run(config).fobis) == {"bad-certificate": 1}
+        config = change(config, {"fetch.insecure_hosts": ["127.0.0.1"]})
+        assert dict(run(config).fobis) == {"new": 1}
+    visits = [json.loads(line) for line in lines(config, everything=True) if '"visit":' in line]
+    assert [one["visit"]["tls"].partition(" ")[0] for one in visits] == ["unverified"]
+    check(config)
 
 
 @pytest.mark.parametrize(("notice", "outcome"), [(True, None), (False, Outcome.TRUNCATED)])
