@@ -47,7 +47,9 @@ class FetchConfig:
     max_memory: t.Size = setting(1_000_000_000, "Maximum memory of one worker.", "1GB")
     concurrency: t.Positive = setting(64, "Maximum number of requests in flight.")
     per_host: t.Positive = setting(2, "Maximum number of requests in flight to one host.")
-    per_address: t.Positive = setting(4, "Maximum number of requests in flight to one address, whatever its names.")
+    per_address: t.Positive = setting(
+        4, "Maximum number of requests of a worker in flight to one address, whatever its names."
+    )
     delay: t.Duration = setting(0.25, "Minimum time between two requests to one host.", "250ms")
     max_delay: t.Duration = setting(
         300.0, "With a Retry-After or Crawl-delay longer than this, the host waits for the next run.", "5m"

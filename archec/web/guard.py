@@ -156,13 +156,15 @@ def _look_up(host: str, port: int) -> Sequence[str]:
 
 
 class DenyingResolver:
-    """A resolver without the addresses that are denied."""
+    """A resolver without the hosts and addresses that are denied."""
 
     def __init__(self, resolver: Resolver, deny: Deny) -> None:
         self._resolver, self._deny = resolver, deny
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """See :class:`Resolver`. Raises Denied where no other address is left."""
+        """See :class:`Resolver`. Raises Denied where the host is, or no other address is left."""
+        if reason := self._deny.reason_of_host(f"[{host}]" if ":" in host else host.rstrip(".")):
+            raise Denied(reason)
         addresses = await self._resolver.resolve(host, port)
         left = [address for address in addresses if not self._deny.reason_of_address(address)]
         if not left:

@@ -164,12 +164,16 @@ class Deny:
         if not (self._hosts or self._urls):
             return ""
         url = _FINAL_DOT.sub(r"\1", url)
-        name = re.sub(r":[0-9]*\Z", "", url.split("/", 3)[2])
-        while name:
+        reason = self.reason_of_host(re.sub(r":[0-9]*\Z", "", url.split("/", 3)[2]))
+        return reason or next((reason for pattern, reason in self._urls if pattern.match(url)), "")
+
+    def reason_of_host(self, name: str) -> str:
+        """Why nothing is to be fetched from a host, as it stands in URLs; empty: it may be."""
+        while name and self._hosts:
             if name in self._hosts:
                 return self._hosts[name]
             name = name.partition(".")[2]
-        return next((reason for pattern, reason in self._urls if pattern.match(url)), "")
+        return ""
 
     def reason_of_address(self, address: str) -> str:
         """Why nothing is to be fetched from an address, however it is spelt (:func:`embedded`); empty: it may be."""

@@ -40,6 +40,7 @@ _MAX_REMEMBERED = 64_000_000
 """Maximum size of all rules that are remembered, as estimated; those that were used least recently go first."""
 _PER_ORIGIN, _PER_LINE = 2048, 1024
 _TRIES = 2
+_LASTING = (Outcome.BLOCKED_ADDRESS, Outcome.DENIED, Outcome.BAD_URL, Outcome.BAD_CERTIFICATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ class RobotsCache:
             return Unknown(Outcome.TIMEOUT, f"robots.txt took longer than {timeout:g} s")
         except EXPECTED as error:
             fault = fault_of(error)
-            lasting = fault.outcome in (Outcome.BLOCKED_ADDRESS, Outcome.BAD_URL, Outcome.BAD_CERTIFICATE)
+            lasting = fault.outcome in _LASTING
             return Unknown(fault.outcome, f"robots.txt is not available: {fault.message}", lasting)
         except (BadName, ValueError):
             return ALLOW_ALL  # redirects to nowhere: there is no robots.txt

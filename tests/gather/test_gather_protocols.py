@@ -60,6 +60,18 @@ def test_robots_txt_that_is_cut_or_leads_in_a_circle(config: Config, site: Site)
         check(config)
 
 
+def test_nobody_leads_to_a_host_that_is_denied(config: Config, site: Site) -> None:
+    """Not by a redirect of robots.txt, either: what it says cannot be known."""
+    with Site("127.0.0.2") as other:
+        site["/robots.txt"], site["/a"] = moved(other.url("/robots.txt")), pdf("a")
+        host = {"hosts": ["127.0.0.2"], "reason": "asked by mail"}
+        config = change(config, {"fetch.robots": "obey", "fetch.deny": [host]})
+        write_papers(config, [site.url("/a")])
+        assert dict(run(config).fobis) == {"denied": 1}
+        assert not other.asked
+        check(config)
+
+
 def test_all_names_of_an_address_share_its_requests(config: Config) -> None:
     config = change(config, {"fetch.per_address": 2, "fetch.per_host": 2, "fetch.connect_timeout": "5s"})
     with hostile_server() as server:
