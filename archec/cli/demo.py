@@ -11,10 +11,12 @@ import click
 from archec.catalogue.open import open_catalogue
 from archec.cli.coverage import coverage
 from archec.cli.lost import lost
+from archec.cli.report import report
 from archec.cli.runreport import gather_table
 from archec.cli.status import status
 from archec.config import DEFAULT_FILE
 from archec.demo.show import make_archive, papers_that, play
+from archec.errors import ConfigError
 from archec.terminal.output import echo
 from archec.terminal.progress import meter_for
 
@@ -57,6 +59,13 @@ def demo(context: click.Context, directory: Path | None) -> None:
     context.invoke(lost, config_file=file)
     click.secho("\n== How much of each series is held: archec coverage", bold=True)
     context.invoke(coverage, config_file=file)
+    click.secho("\n== A page about the last run: archec report", bold=True)
+    page = folder / "report.html"
+    try:
+        context.invoke(report, run="last", output=page, config_file=file)
+        echo(f"{page.absolute()}: open it in a browser")
+    except ConfigError as error:  # Matplotlib is not installed
+        echo(str(error))
     option = f"--config {quote(str(file))}"
     click.secho("\n== Look further", bold=True)
     for about, command in (
@@ -67,7 +76,6 @@ def demo(context: click.Context, directory: Path | None) -> None:
         ("the template that disappeared and returned", f"archec history {papers_that('returns')[0]} {option}"),
         ("everything, as JSON lines", f"archec dump {option}"),
         ("a new catalogue from the archive folder", f"archec rebuild {option}"),
-        ("a page with plots; pip install matplotlib first", f"archec report -o report.html {option}"),
         ("the templates, with what is wrong in them", f"archec redif {quote(str(config.data_path))}/dmo/wpaper/*"),
     ):
         click.echo(f"# {about}")

@@ -41,6 +41,12 @@ def test_the_first_steps_run_and_print_what_is_shown(tmp_path: Path) -> None:
             assert alike(block.text) == alike(last), STALE
 
 
+def test_what_is_shown_is_of_one_session() -> None:
+    first, asked, *_ = (block.text for block in blocks(TEXT) if block.mark == "text output")
+    (run,) = re.findall(r"^run +([0-9]+) ", first, re.M)
+    assert set(re.findall(r"\b17[0-9]{8}\b", asked)) == {run}, STALE
+
+
 def test_the_demo_prints_what_is_shown(played: Played) -> None:
     (shown,) = [block.text for block in blocks(TEXT) if block.mark == "text demo"]
     assert alike(shown) == alike(played.output), STALE
