@@ -151,6 +151,9 @@ _OBI_PAGE = 500
 """Whole obis read at once."""
 _IN = 500
 """Parameters of one IN list."""
+_CACHE, _WIDE_CACHE = 8192, 65536
+"""KiB of pages kept in memory, and from the first batch of ``_MANY`` obis on: checksums are written in random order."""
+_MANY = 250
 
 _claim = msgspec.json.Decoder(Claim)
 _held_back = msgspec.json.Decoder(HeldBack)
@@ -182,6 +185,7 @@ class SQLiteCatalogue(Database):
 
     def __init__(self, url: str, path: Path, *, create: bool = False, read_only: bool = False) -> None:
         self.url = redact(url)
+        self._is_wide = False
         try:
             if create and not path.parent.is_dir():
                 raise CatalogueError(f"{path}: there is no folder {path.parent}")
@@ -211,8 +215,7 @@ class SQLiteCatalogue(Database):
                 f"{self.path}: this catalogue has schema version {version}, this archec works with {SCHEMA_VERSION}",
                 hint=_OLDER if version < SCHEMA_VERSION else "use the archec that made it, or a newer one",
             )
-        # 64 MB, as checksums are written in random order; said after the page size, by which SQLite divides it.
-        self.fetch("PRAGMA cache_size = -65536")
+        self.fetch(f"PRAGMA cache_size = -{_CACHE}")  # said after the page size, by which SQLite divides it
         if not self.read_only:
             self.use_wal()
             self.fetch("PRAGMA wal_autocheckpoint = 8192")
@@ -222,6 +225,9 @@ class SQLiteCatalogue(Database):
 
     def write(self, changes: Changes) -> None:
         """Applies one batch's changes as one transaction."""
+        if not self._is_wide and len(changes.obis) + len(changes.visits) >= _MANY:
+            self.fetch(f"PRAGMA cache_size = -{_WIDE_CACHE}")
+            self._is_wide = True
         with self.transaction() as db:
             for kind in KINDS:
                 self._put(db, kind, written_obis(changes, kind))
