@@ -10,6 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from os import close, readv
 from pathlib import Path
 from typing import NamedTuple
@@ -36,11 +37,12 @@ from archec.audit.memory import Memory, Part
 from archec.audit.opening import Audited
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
+from archec.catalogue.records import ObiChange, decode
 from archec.digest import Digests
 from archec.errors import ArchecError, CorruptArchive, CorruptJournal
 from archec.ids import file_name, is_url, slash_variant
 from archec.store.directories import Directories
-from archec.store.journal_reader import JournalBatch
+from archec.store.journal_reader import JournalBatch, journals, read_batches
 from archec.store.layout import RUNS, Layout
 from archec.store.reader import Chain, follow
 from archec.workers.pool import Pool
@@ -91,6 +93,7 @@ class Inspector:
         self._directories = Directories(layout)
         self._evidence: Evidence | None = None
         self._retracted: set[int] = set()
+        self._doubtful: dict[int, set[str]] = {}
         self._buffer = memoryview(bytearray(_READ))
         self._views: Sequence[memoryview] = (self._buffer,)
         self._paced = pace.limits
@@ -114,12 +117,16 @@ class Inspector:
         return findings
 
     def _is_explained(self, catalogue: Catalogue, entry: Entry) -> bool:
-        """Whether a history does not have an entry because another claim counts, or because the run that noted it does
-        not."""
+        """Whether a history does not have an entry because another claim counts, because the run that noted it does
+        not, or because it took it back."""
         if self._evidence is None:
             self._evidence = evidence_of(catalogue)
             self._retracted = {run.tist for run in catalogue.runs() if run.retracted}
-        return entry.tist in self._retracted or is_claimed(catalogue, self._evidence, entry)
+        if entry.tist in self._retracted or is_claimed(catalogue, self._evidence, entry):
+            return True
+        if entry.tist not in self._doubtful:
+            self._doubtful[entry.tist] = set(_doubtful_in(self._layout, entry.tist))
+        return entry.id in self._doubtful[entry.tist]
 
     def inspect_one(self, entry: Entry, *, compare: bool = True) -> Finding | None:
         """What is wrong with one entry, None where nothing is."""
@@ -234,6 +241,19 @@ class Inspector:
         return [_finding("missing", entry, path, f"and neither is {variant}, to which it redirected")]
 
 
+def _doubtful_in(layout: Layout, run: int) -> Iterator[str]:
+    """The files of which a run dropped what it had noted, as the answer may have been one to another request."""
+    for journal in journals(layout):
+        if journal.tist == run:
+            with suppress(CorruptJournal):  # whoever reads the journals for an audit reports it
+                for batch in read_batches(journal.path):
+                    for line in batch.lines:
+                        if line.startswith(_FOBI) and _DOUBTFUL in line:
+                            record = decode(line, journal.path.name)
+                            if isinstance(record, ObiChange) and record.drop:
+                                yield record.id
+
+
 def _settled(entry: Entry, path: str, wrong: Iterable[Finding], theirs: Objection) -> Finding:
     """One finding where journal and catalogue disagree: whose side the bytes are on."""
     for finding in wrong:
@@ -249,6 +269,7 @@ def _finding(code: str, entry: Entry, path: str, message: str, found: str = "") 
     return Finding(code, path, message, entry.tist, entry.id, entry.sha256, found)
 
 
+_DOUBTFUL = b'"outcome":"doubtful"'
 _WEIGHT = 2000
 """Lines in a chunk; one of a fobi counts as many, its file being larger."""
 _FOBI_WEIGHT = 30

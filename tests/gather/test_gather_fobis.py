@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gather_site import Answer, Site, moved, page, pdf
@@ -13,11 +14,13 @@ from gather_support import archec_inline, change, check, histories, make, outcom
 from archec.archive.conclusions import evidence_of
 from archec.archive.lookup import find, held_at, rows
 from archec.archive.opening import Archive
-from archec.catalogue.model import Obi
+from archec.catalogue.model import AT_ONCE, Obi
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
+from archec.gather.files import FilePhase
 from archec.store.layout import open_layout
 from archec.tist import iso
+from archec.web.task import Hop
 
 
 @pytest.fixture
@@ -226,6 +229,37 @@ def test_bytes_that_were_held_under_the_url_that_now_redirects(config: Config, s
     run(config)
     site["/a"], site["/b"] = moved("/b"), page("same bytes")
     assert dict(run(config).fobis) == {"new": 1, "same": 1}
+    check(config)
+
+
+def test_what_a_doubtful_answer_brought_is_not_missed(
+    config: Config, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is dropped from the history, and its bytes stay: no check objects to either."""
+    fetch = FilePhase.fetch
+
+    def doubting(phase: FilePhase, *arguments: Any, **options: Any) -> tuple[bool, list[str]]:
+        found = fetch(phase, *arguments, **options)
+        phase._doubt(Hop(site.url("/a"), "doubtful"))
+        return found
+
+    site["/a"], site["/new"] = pdf("one"), moved("/a")
+    write_papers(config, [site.url("/a")])
+    first = run(config).run
+    site["/a"] = pdf("not mine")
+    write_papers(config, [site.url("/a"), site.url("/new")])
+    with monkeypatch.context() as patch:
+        patch.setattr(FilePhase, "fetch", doubting)
+        run(config)
+    assert [list(histories(config).get(site.url(path), {})) for path in ("/a", "/new")] == [[first], []]
+    assert {fobi(config, site.url(path)).due for path in ("/a", "/new")} == {AT_ONCE}
+    check(config)
+    for again in (False, True):
+        for command in ("verify", "check"):
+            done = archec_inline(config, command)
+            assert done.code == 0, done.out
+        if not again:
+            assert dict(run(config).fobis) == {"changed": 1, "new": 1}
     check(config)
 
 
