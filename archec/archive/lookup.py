@@ -132,9 +132,8 @@ def held_at(archive: Archive, obi: Obi, when: int) -> Held:
     """
     entry = obi.history.entry_at(when)
     if entry is None:
-        found = obi.history.found
-        why = f"it was found {iso(found)} ({found})" if found is not None else "it was never held"
-        raise NotHeld(f"{obi.id}: not held {iso(when)}: {why}")
+        why, hint = _never_held(archive.catalogue, obi, when)
+        raise NotHeld(f"{obi.id}: not held {iso(when)}: {why}", hint=hint)
     tist, state = entry
     if state is None:
         raise NotHeld(f"{obi.id}: not held {iso(when)}: it was lost {iso(tist)} ({tist})")
@@ -147,6 +146,24 @@ def held_at(archive: Archive, obi: Obi, when: int) -> Held:
     except CorruptArchive as error:
         raise _spoilt(error.message) from error
     return Held(obi.id, tist, state, version.size if version is not None else 0, located)
+
+
+def _never_held(catalogue: Catalogue, obi: Obi, when: int) -> tuple[str, str]:
+    """Why an obi was not held before or at ``when``, and what can be done about it."""
+    claimed = {claim.key for claim in obi.claims if claim.state is not None and claim.tist <= when}
+    for data_set in catalogue.data_sets() if claimed else ():
+        if data_set.retracted and data_set.key in claimed:
+            what = f"the data set {data_set.name} of {iso(data_set.tist)}, which has it, is retracted"
+            undo = f"'archec retract {data_set.run} --undo' makes it count again"
+            return f"{what}: {data_set.retracted}", f"{undo}; 'archec history --all' shows what it has"
+    if claimed:
+        return "it is in data sets only that do not count", "'archec history --all' shows them"
+    run = next(iter(catalogue.newest_runs(obi.visit.tist + 1, 1)), None) if obi.visit is not None else None
+    if run is not None and run.retracted and not obi.history:
+        why = f"the visits of run {run.tist} are retracted: {run.retracted}"
+        return why, f"'archec retract {run.tist} --visits --undo' makes them count again"
+    found = obi.history.found
+    return f"it was found {iso(found)} ({found})" if found is not None else "it was never held", ""
 
 
 def give(layout: Layout, held: Held, write: Callable[[bytes], object]) -> None:

@@ -63,6 +63,8 @@ def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: P
             return
         echo(found.id)
         lines = [line for row in incidences for line in _lines(row)]
+        if not incidences:
+            lines.append("never held" + ("; --all shows what data sets have that do not count" if found.claims else ""))
         if seen is not None:
             lines.append(f"last seen {'in the data set of ' if found.kind == 'tobi' else ''}{iso(seen)}")
         if found.kind == "fobi":

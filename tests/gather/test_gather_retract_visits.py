@@ -157,6 +157,9 @@ def test_bytes_that_a_later_visit_saw_as_well(config: Config, site: Site) -> Non
     assert archec_cli(config, "history", site.url("/to")).code == 0
     assert archec_cli(config, "check").code == 0
     assert archec_cli(config, "verify").code == 0
+    retract_visits(config, second, REASON)
+    done = archec_cli(config, "get", site.url("/a"))
+    assert (done.code, f"'archec retract {second} --visits --undo'" in done.err) == (7, True)
 
 
 ANSWERS: dict[str, Answer] = {
