@@ -138,7 +138,6 @@ def verdict_after(
     A malformed handle counts less than a good one, then the greatest sha256 counts. A copy that would have lost to the
     one that was believed before counts only where it is known that this one is no longer there.
     """
-    malformed = {claim.state for claim in claims if claim.malformed}
     looks = [evidence.look(item) for item in group]
     shown = [(look, claim) for look in looks if (claim := claim_of(claims, look.data_set, look)) is not None]
     why: Unknown | None = None
@@ -146,6 +145,7 @@ def verdict_after(
     for look, claim in shown:
         hidden = None
         if before.state is not None and claim.place != before.place:
+            malformed = {claim.state for claim in claims if claim.malformed}
             less = _rank(handle, claim, malformed) < _rank(handle, before, malformed)
             hidden = hides(look.coverage, before.place) if less else None
         if hidden is None:
