@@ -68,7 +68,7 @@ _Limit = TypeVar("_Limit", int, float)
     "--repeated",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="List handles that stand in the data set more than once: how often, and the place that counts.",
+    help="List handles that stand in the data set more than once: how often, and where; what counts comes first.",
 )
 @click.option("--dry-run", is_flag=True, help="Report what would be done; change nothing, fetch nothing.")
 @click.option("--max-files", type=click.IntRange(1), metavar="N", help="Fetch at most this many files.")

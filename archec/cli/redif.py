@@ -12,7 +12,7 @@ from archec.cli.common import config_option, json_option
 from archec.config import DEFAULT_FILE, Config, load
 from archec.errors import DataSetError, Exit, UsageError
 from archec.redif.items import template_names
-from archec.redif.lint import Lint
+from archec.redif.lint import MOST_HANDLES, Lint
 from archec.redif.lintreport import Summary
 from archec.redif.problems import Problem
 from archec.redif.template import Template
@@ -70,6 +70,8 @@ def redif(
         except DataSetError as error:
             unread += 1
             note(error)
+    if lint.forgot:
+        note(f"handles are compared with those of about {MOST_HANDLES:,} templates before them, not with all")
     if as_json:
         echo_json({"type": "summary", "archives": summary.as_value()})
     if report is not None:

@@ -57,8 +57,7 @@ class Merge:
         for item in found:
             obi = item.id
             self.distinct += 1
-            if item.times > 1:
-                self.duplicates += item.times - 1
+            self.duplicates += len(item.others)
             while state is not None and state.id < obi:
                 yield from self._absent(state)
                 state = next(states, None)

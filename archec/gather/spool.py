@@ -82,13 +82,13 @@ class Unreadable(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The winning template of an id: its sha256, its place and its row; ``times``: how often the id was seen."""
+    """The winning template of an id: its sha256, its place and its row; the rows of ``others`` that have the id."""
 
     id: str
     sha256: bytes
     place: str
     row: int
-    times: int
+    others: tuple[int, ...] = ()
 
 
 class Loss(NamedTuple):
@@ -206,20 +206,20 @@ class Spool:
         self, obi: str, sha256: bytes, place: str, row: int, others: list[int], superseded: frozenset[int]
     ) -> Iterator[Found]:
         if not others and not superseded:
-            yield Found(obi, sha256, place, row, 1)
+            yield Found(obi, sha256, place, row)
             return
         best: tuple[int, bytes, int, int] | None = None
-        times = 0
+        counting: list[int] = []
         for candidate in (row, *others):
             seen = self.row(candidate)
             if seen.member in superseded:
                 continue
-            times += 1
+            counting.append(candidate)
             this = rank(seen.own, seen.path, seen.member, seen.number)
             if best is None or this > best:
                 best, sha256, place, row = this, seen.sha256, seen.place, candidate
         if best is not None:
-            yield Found(obi, sha256, place, row, times)
+            yield Found(obi, sha256, place, row, tuple(one for one in counting if one != row))
 
     def row(self, number: int) -> SeenRow:
         """One row in full."""

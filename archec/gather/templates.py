@@ -122,12 +122,14 @@ class TemplatePhase:
         self.committer.commit()
 
 
-def _listed(found: Iterable[Found], listing: BinaryIO) -> Iterator[Found]:
-    """Hands on what was found, and lists what stands in the data set more than once."""
+def _listed(found: Iterable[Found], spool: Spool, listing: BinaryIO) -> Iterator[Found]:
+    """Hands on what was found, and lists what stands in the data set more than once: where, what counts first."""
     for one in found:
-        if one.times > 1:
-            line = f"{one.id}\t{one.times}\t{one.place}\n"
-            listing.write(line.encode("utf-8", "surrogateescape"))
+        if one.others:
+            numbers = (one.row, *one.others)
+            rows = spool.rows(numbers)
+            places = "\t".join(f"{rows[number].place}:{rows[number].line}" for number in numbers)
+            listing.write(f"{one.id}\t{len(numbers)}\t{places}\n".encode("utf-8", "surrogateescape"))
         yield one
 
 
@@ -177,7 +179,7 @@ class _Merging:
         )  # fmt: skip
         found = self._spool.found(reading.left_out)
         with pool, atomic_stream(phase.repeated) if phase.repeated is not None else nullcontext() as listing:
-            told = found if listing is None else _listed(found, listing)
+            told = found if listing is None else _listed(found, self._spool, listing)
             cases = merge.cases(told, phase.archive.catalogue.scan())
             while chunk := list(islice(cases, _CHUNK)):
                 phase.meter.at(merge.distinct)

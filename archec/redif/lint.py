@@ -61,23 +61,29 @@ SINGLE: Mapping[Family, frozenset[str]] = MappingProxyType(
 )
 
 
+MOST_HANDLES = 500_000
+"""Handles that are remembered from file to file: some 150 MB."""
+
+
 class Lint:
     """The problems of several files, which are looked at one after the other.
 
     Files of more than ``max_file`` bytes are not read. ``counts`` says which names are those of template files; every
-    file is read all the same. Ids that differ in their Unicode composition only are found over all files; in memory
-    are the ids of one file, and those that are not ASCII.
+    file is read all the same. Handles that stand more than once are found over all files, and so are ids that differ
+    in their Unicode composition only. ``forgot``: there were more than :data:`MOST_HANDLES` of them, so that those of
+    later files were not compared with all before.
     """
 
     def __init__(self, *, max_file: int, counts: Callable[[str], bool] = is_template_name) -> None:
         self._max_file = max_file
         self._counts = counts
         self._composed: dict[str, str] = {}
-        self._seen: dict[str, int] = {}
+        self._seen: dict[str, tuple[str, int]] = {}
+        self.forgot = False
 
     def stream(self, stream: BinaryIO, name: str) -> Iterator[Template | Problem]:
         """The same as :meth:`file` for a pipe; ``name`` is the path in problems."""
-        self._seen = {}
+        self._make_room()
         data = stream.read(self._max_file + 1)
         if len(data) > self._max_file:
             yield Problem(shown(name), 0, "too-large", f"more than max_file = {self._max_file} bytes")
@@ -91,7 +97,7 @@ class Lint:
         The problems of a template include ``template.problems``; none is yielded twice. Raises DataSetError if the
         file cannot be opened; anything else that is wrong is a problem.
         """
-        self._seen = {}
+        self._make_room()
         try:
             file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         except (OSError, ValueError) as error:
@@ -106,6 +112,12 @@ class Lint:
             yield Problem(shown(str(path)), 0, "other-name", message)
         yield from self._unicode_form(str(path), str(path), 0, "path")
 
+    def _make_room(self) -> None:
+        """Forgets handles where there are too many for memory."""
+        if len(self._seen) > MOST_HANDLES:
+            self._seen.clear()
+            self.forgot = True
+
     def _item(self, item: Blob | Unread) -> Iterator[Template | Problem]:
         if isinstance(item, Unread):
             yield item.problem
@@ -119,10 +131,12 @@ class Lint:
             yield from template.problems
             yield from _template_problems(template, blob.path)
             if template.id in self._seen:
-                message = f"{template.id} is the handle of the template in line {self._seen[template.id]} as well"
+                there, line = self._seen[template.id]
+                where = f"line {line}" if there == blob.path else f"{shown(there)}:{line}"
+                message = f"{template.id} is the handle of the template in {where} as well"
                 yield Problem(shown(blob.path), template.line, "duplicate", message)
             elif template.id:
-                self._seen[template.id] = template.line
+                self._seen[template.id] = blob.path, template.line
                 yield from self._unicode_form(template.id, blob.path, template.line, "handle")
         yield from (problem for problem in problems if problem.code not in FOUND_BY_SCAN)
         if encoding == "cp1252":

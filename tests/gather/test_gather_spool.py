@@ -50,7 +50,7 @@ def test_more_repeats_of_an_id_than_a_block_holds(tmp_path: Path) -> None:
         found = {item.id: item for item in spool.found(frozenset())}
         assert len(found) == 13 * 500 + 1
         most = found["RePEc:aaa:sss:1"]
-        assert (most.times, most.sha256) == (130_000, (129_999).to_bytes(16, "big"))
+        assert (len(most.others), most.sha256) == (129_999, (129_999).to_bytes(16, "big"))
 
 
 def test_no_statement_sorts_into_the_system_s_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -365,5 +365,6 @@ def test_repeated_handles_are_listed(config: Config, tmp_path: Path) -> None:
         done = archec_inline(config, "gather", *arguments, "--repeated", listed)
         assert "3 repeated handles" in done.out.decode()
         assert listed.read_text() == (
-            "RePEc:aaa:sss:1\t2\taaa/sss/3.rdf\nRePEc:aaa:sss:2\t3\taaa/sss/2.rdf\n"
+            "RePEc:aaa:sss:1\t2\taaa/sss/3.rdf:4\taaa/sss/1.rdf:1\n"
+            "RePEc:aaa:sss:2\t3\taaa/sss/2.rdf:4\taaa/sss/1.rdf:4\taaa/sss/2.rdf:1\n"
         )

@@ -86,6 +86,18 @@ def test_duplicates_in_a_file(tmp_path: Path) -> None:
     assert "line 1" in problems[0].message
 
 
+def test_duplicates_in_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("1.rdf", "2.rdf", "3.rdf"):
+        (tmp_path / name).write_text(GOOD)
+    lints = Lint(max_file=10_000)
+    assert not [item for item in lints.file(tmp_path / "1.rdf") if isinstance(item, Problem)]
+    (problem,) = (item for item in lints.file(tmp_path / "2.rdf") if isinstance(item, Problem))
+    assert (problem.code, f"{tmp_path}/1.rdf:1" in problem.message, lints.forgot) == ("duplicate", True, False)
+    monkeypatch.setattr("archec.redif.lint.MOST_HANDLES", 0)
+    assert not [item for item in lints.file(tmp_path / "3.rdf") if isinstance(item, Problem)]
+    assert lints.forgot
+
+
 def test_encodings(tmp_path: Path) -> None:
     assert [p.code for p in lint(tmp_path, GOOD.replace("T\n", "Té\n").encode("cp1252"))[1]] == ["encoding-guess"]
     mixed = GOOD.replace("T\n", "Té\n").encode("cp1252") + "Abstract: é\n".encode()
