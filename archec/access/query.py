@@ -32,6 +32,12 @@ _ONE_SLASH = re.compile(r"^((?:https?|ftp):)/(?!/)", re.I)
 _HOST_PORT = re.compile(r"[^/?#]*:[0-9]+([/?#]|$)")
 _OTHER_SCHEMES = ("urn:", "dns:", "mailto:", "whois:", "warcinfo:", "filedesc:", "urn-")
 
+_NAMES = (
+    "matchType", "collapseTime", "resolveRevisits", "allowFuzzy", "pageSize", "showNumPages", "showPagedIndex",
+    "resumeKey", "showResumeKey", "showDupeCount", "showSkipCount", "lastSkipTimestamp",
+)  # fmt: skip
+_SPELLED = {name.lower(): name for name in _NAMES}
+
 Argument = tuple[str, str]
 
 
@@ -162,6 +168,7 @@ def parse_query(
     Raises UsageError, which names the parameter.
     """
     take = Arguments(given)
+    check_names(given)
     url = take.one("url")
     if not url:
         raise UsageError('The "url" param is required')
@@ -199,6 +206,15 @@ def parse_query(
         may_live,
         may_push_limit,
     )
+
+
+def check_names(given: Sequence[Argument]) -> None:
+    """Raises UsageError for a known parameter in other letters (``matchtype``). Unknown ones are ignored: clients send
+    those of other servers."""
+    for name, _ in given:
+        known = _SPELLED.get(name.lower(), name)
+        if known != name:
+            raise UsageError(f"{name} is no parameter: it is written {known}")
 
 
 def _sources(text: str) -> tuple[list[str], list[Argument]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import AsyncIterator
+from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 from urllib.parse import urljoin
 
@@ -29,11 +30,20 @@ _KEPT = frozenset(
 """Headers that mean the same here as they did there."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
 _SANDBOX = "default-src 'none'; sandbox"
 
 
+class _Held(NamedTuple):
+    """What a record has of the whole that the URL was: the first byte, how many, and of how many ("*": unknown)."""
+
+    first: int
+    length: int
+    of: str
+
+
 class _Part(NamedTuple):
-    """A stretch of a body: its first byte and its length."""
+    """A stretch of the whole that the URL was: its first byte and its length, 0 where nothing is held of it."""
 
     first: int
     length: int
@@ -46,29 +56,29 @@ def answer_replay(
     row, record = loaded
     chunked = "chunked" in record.http_header("transfer-encoding").lower()
     size = -1 if chunked else record.size
-    tag = _tag(loaded)
+    status, tag = _status(record), _tag(loaded)
+    held = _held(record, status, size)
     headers = [
         ("Memento-Datetime", http_date(row.timestamp)),
         ("Content-Location", at.memento(row)),
         ("Link", links),
         ("ETag", tag),
-        ("Accept-Ranges", "bytes" if size >= 0 else "none"),
+        ("Accept-Ranges", "bytes" if held is not None else "none"),
         ("Content-Security-Policy", _SANDBOX),
         *([("Vary", "accept-datetime")] if negotiated else []),
     ]
     if _is_known(exchange, tag, record):
         return _Closing(record, answer(304, b"", "text/html", headers))
-    status = _status(record)
-    headers += _original_headers(record, row.url, at, row.timestamp)
+    part = _part(exchange, held, tag) if held is not None else None
     media_type = _media_type(record)
     body = dechunked(record.body) if chunked else record.body
-    part = _part(exchange, size, tag) if status == 200 and size >= 0 else None
-    if part is not None and part.length < 0:
-        return _Closing(record, answer(416, b"", "text/plain", [("Content-Range", f"bytes */{size}")]))
-    if part is not None:
-        status = 206
-        headers.append(("Content-Range", f"bytes {part.first}-{part.first + part.length - 1}/{size}"))
-        body, size = _cut(body, part), part.length
+    if held is not None and part is not None:
+        if not part.length:
+            return _Closing(record, answer(416, b"", "text/plain", [("Content-Range", f"bytes */{held.of}")]))
+        headers.append(("Content-Range", f"bytes {part.first}-{part.first + part.length - 1}/{held.of}"))
+        status, body, size = 206, _cut(body, part.first - held.first, part.length), part.length
+    kept = _KEPT | ({"content-range"} if status == 206 and part is None else set())
+    headers += _original_headers(record, row.url, at, row.timestamp, kept)
     made = answer(status, b"", media_type, headers)
     if status in (204, 304):
         return _Closing(record, made)
@@ -80,8 +90,11 @@ def _is_known(exchange: Exchange, tag: str, record: Record) -> bool:
     tags = exchange.headers.get("if-none-match", "")
     if tags:
         return tags.strip() == "*" or tag in [one.strip().removeprefix("W/") for one in tags.split(",")]
-    since = exchange.headers.get("if-modified-since", "")
-    return bool(since) and since == record.http_header("last-modified")
+    try:
+        since = parsedate_to_datetime(exchange.headers["if-modified-since"])
+        return parsedate_to_datetime(record.http_header("last-modified")) <= since
+    except (KeyError, ValueError, TypeError):
+        return False
 
 
 def _tag(loaded: Loaded) -> str:
@@ -96,8 +109,19 @@ def _status(record: Record) -> int:
     text = record.http_status
     if not record.http:
         return 200
-    status = int(text) if re.fullmatch("[2-5][0-9][0-9]", text) else 200
-    return 200 if status in (206, 304) else status
+    return int(text) if re.fullmatch("[2-5][0-9][0-9]", text) else 200
+
+
+def _held(record: Record, status: int, size: int) -> _Held | None:
+    """What a record has of the whole; None where that is not known, so that no range of it can be given."""
+    if size < 0 or status not in (200, 206):
+        return None
+    if status == 200:
+        return _Held(0, size, str(size))
+    match = _CONTENT_RANGE.fullmatch(record.http_header("content-range").strip())
+    if match is None or int(match[2]) - int(match[1]) + 1 != size:
+        return None
+    return _Held(int(match[1]), size, match[3])
 
 
 def _media_type(record: Record) -> str:
@@ -105,7 +129,9 @@ def _media_type(record: Record) -> str:
     return given or "application/octet-stream"
 
 
-def _original_headers(record: Record, url: str, at: Addresses, stamp: str) -> list[tuple[str, str]]:
+def _original_headers(
+    record: Record, url: str, at: Addresses, stamp: str, kept: frozenset[str]
+) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for name, value in record.http_headers() if record.http else []:
         lowered = name.lower()
@@ -113,31 +139,29 @@ def _original_headers(record: Record, url: str, at: Addresses, stamp: str) -> li
             continue
         if lowered == "location":
             found.append(("Location", f"{at.base}/{stamp}id_/{as_uri(urljoin(url, value))}"))
-        if lowered in _KEPT:
+        if lowered in kept:
             found.append((name, value))
         else:
             found.append((_ORIG + name, value))
     return found
 
 
-def _part(exchange: Exchange, size: int, tag: str) -> _Part | None:
-    """The range that is asked for; None for all, a negative length for one that there is not."""
+def _part(exchange: Exchange, held: _Held, tag: str) -> _Part | None:
+    """What is held of the range that is asked for; None where none is asked for."""
     match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())
     if match is None or exchange.headers.get("if-range", tag) != tag:
         return None
     first, last = match[1], match[2]
-    if not first and not last:
+    if not first and (not last or held.of == "*"):
         return None
-    if not first:
-        length = min(int(last[:18]), size)
-        return _Part(size - length, length or -1)
-    begin = int(first[:18])
-    end = min(int(last[:18]), size - 1) if last else size - 1
-    return _Part(begin, end - begin + 1 if begin < size and end >= begin else -1)
+    end = held.first + held.length - 1
+    begin = int(first[:18]) if first else int(held.of) - int(last[:18])
+    end = min(end, int(last[:18])) if first and last else end
+    begin = max(begin, held.first)
+    return _Part(begin, max(end - begin + 1, 0))
 
 
-async def _cut(body: AsyncIterator[bytes], part: _Part) -> AsyncIterator[bytes]:
-    skip, left = part.first, part.length
+async def _cut(body: AsyncIterator[bytes], skip: int, left: int) -> AsyncIterator[bytes]:
     async for piece in body:
         if skip >= len(piece):
             skip -= len(piece)

@@ -24,7 +24,7 @@ from archec.access.collection import Collection
 from archec.access.exchange import JSON, Chunks, answer, error_header
 from archec.access.index import visible_pages
 from archec.access.pages import page_range
-from archec.access.query import Argument, Arguments, Filter, KeyRange, Query, parse_query, regex
+from archec.access.query import Argument, Arguments, Filter, KeyRange, Query, check_names, parse_query, regex
 from archec.access.rows import Row
 from archec.access.sources import Errors
 from archec.access.viewer import Viewer
@@ -60,6 +60,7 @@ class Wanted:
 def parse(given: Sequence[Argument], accept_encoding: str) -> tuple[Query, Wanted]:
     """The query and the rest of the parameters. Raises UsageError."""
     take = Arguments(given)
+    check_names(given)
     limit = take.number("limit", 0, least=-_MAX_LIMIT)
     own = [(name, value) for name, value in given if name in ("url", "matchType", "from", "to", "closest", "sort")]
     own = [(name, "" if (name, value) == ("sort", "regular") else value) for name, value in own]

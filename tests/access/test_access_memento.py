@@ -12,6 +12,7 @@ from access_support import client, configured, give_tokens, serving, write_index
 from warc_files import Crawl
 
 U = "http://a.org/x?b=2&a=1"
+PART = "http://a.org/part"
 STAMPS = ("20140101000000", "20150101000000", "20160101000000")
 DATES = ("Wed, 01 Jan 2014 00:00:00 GMT", "Thu, 01 Jan 2015 00:00:00 GMT", "Fri, 01 Jan 2016 00:00:00 GMT")
 
@@ -27,6 +28,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     crawl.response("http://a.org/gone", STAMPS[0], b"gone", status="404 Not Found")
     packed = {"Transfer-Encoding": "chunked", "Content-Encoding": "gzip"}
     crawl.response("http://a.org/chunks", STAMPS[0], b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n", headers=packed)
+    crawl.response(PART, STAMPS[0], b"cdefg", status="206 Partial Content", headers={"Content-Range": "bytes 2-6/9"})
     crawl.response("http://a.org/ä>x", STAMPS[0], b"odd")
     crawl.other("resource", "urn:x-repec:aaa:s:1", STAMPS[0], b"Template-Type: x", "text/plain; charset=utf-8")
     write_index(folder / "a.cdxj", crawl.close())
@@ -153,7 +155,7 @@ def test_ranges_tags_and_head(get: httpx.Client) -> None:
     whole = get.get(path)
     tag = whole.headers["etag"]
     for known in ({"If-None-Match": f'"x", {tag}'}, {"If-None-Match": f"W/{tag}"}, {"If-None-Match": "*"},
-                  {"If-Modified-Since": whole.headers["last-modified"]}):  # fmt: skip
+                  {"If-Modified-Since": whole.headers["last-modified"]}, {"If-Modified-Since": DATES[2]}):  # fmt: skip
         assert get.get(path, headers=known).status_code == 304
     for other in ({"If-None-Match": '"x"'}, {"If-Modified-Since": "Sat, 01 Jan 2000 00:00:00 GMT"}):
         assert get.get(path, headers=other).status_code == 200
@@ -161,6 +163,22 @@ def test_ranges_tags_and_head(get: httpx.Client) -> None:
     head = get.head(path)
     assert (head.content, head.headers["content-length"]) == (b"", "9")
     assert get.post(path).status_code == 405
+
+
+def test_a_part_that_was_captured_is_a_part(get: httpx.Client) -> None:
+    path = f"/a/{STAMPS[0]}id_/{PART}"
+    for given, status, content, span in (
+        ("", 206, b"cdefg", "bytes 2-6/9"),
+        ("bytes=3-4", 206, b"de", "bytes 3-4/9"),
+        ("bytes=0-3", 206, b"cd", "bytes 2-3/9"),
+        ("bytes=5-", 206, b"fg", "bytes 5-6/9"),
+        ("bytes=-4", 206, b"fg", "bytes 5-6/9"),
+        ("bytes=7-", 416, b"", "bytes */9"),
+        ("bytes=-2", 416, b"", "bytes */9"),
+    ):
+        answer = get.get(path, headers={"Range": given} if given else {})
+        assert (answer.status_code, answer.content, answer.headers["content-range"]) == (status, content, span)
+        assert status == 416 or answer.headers["memento-datetime"] == DATES[0]
 
 
 def test_addresses_are_uris_whatever_the_url(base: str, get: httpx.Client) -> None:

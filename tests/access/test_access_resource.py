@@ -17,11 +17,13 @@ from fastwarc.warc import ArchiveIterator as FastWarc
 from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
+from archec.access.own import subject_with_works
+from archec.access.rows import NOWHERE, cdxj_row
 from archec.archive.opening import opened
 from archec.config import Config, parse
 from archec.export.run import ExportRequest, export_warc
 from archec.export.units import Selection
-from archec.ids import target_uri, urlkey
+from archec.ids import archive_of, target_uri, urlkey
 from archec.progress import Silent
 
 S = "20140101000000"
@@ -226,13 +228,20 @@ def own(demo: Config) -> Iterator[tuple[str, Config]]:
         yield url, config
 
 
-def test_every_state_is_a_row_and_its_record_is_that_of_the_export(own: tuple[str, Config], folder: Path) -> None:
+@pytest.fixture(scope="module")
+def vault(own: tuple[str, Config], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "vault"
+    with opened(own[1]) as archive:
+        export_warc(archive, ExportRequest(folder, Selection(), 0, False, False), Silent(), print)
+    return folder
+
+
+def test_every_state_is_a_row_and_its_record_is_that_of_the_export(own: tuple[str, Config], vault: Path) -> None:
     url, config = own
     with opened(config) as archive:
-        export_warc(archive, ExportRequest(folder / "vault", Selection(), 0, False, False), Silent(), print)
         ids = [obi.id for kind in ("tobi", "fobi") for obi in archive.catalogue.all(kind) if len(obi.history)]
     exported: dict[tuple[str, str], bytes] = {}
-    for path in (folder / "vault" / "archive").rglob("*.warc.gz"):
+    for path in (vault / "archive").rglob("*.warc.gz"):
         data = path.read_bytes()
         members = ArchiveIterator(io.BytesIO(data))
         for one in members:
@@ -256,6 +265,24 @@ def test_every_state_is_a_row_and_its_record_is_that_of_the_export(own: tuple[st
                 assert answer.content == exported[answer.headers["warc-target-uri"], date]
                 seen += 1
     assert seen > 10
+
+
+def test_a_vault_is_a_collection_as_its_docs_say(own: tuple[str, Config], vault: Path, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "export.md").read_text().partition("```yaml\n")[2].partition("```")[0]
+    config = configured(tmp_path, f"{text.replace('/srv/vault', str(vault))}  whole: {vault}\n")
+    give_tokens(config)
+    with opened(own[1]) as archive:
+        obis = [obi for kind in ("tobi", "fobi") for obi in archive.catalogue.all(kind) if len(obi.history)]
+        look = subject_with_works([archive], lambda: True)
+        row = cdxj_row(line(next(obi.id for obi in obis if obi.kind == "fobi"), "20140101000000"), NOWHERE)
+        assert row is not None
+        assert archive_of(look(row).works[0]) == archive_of(obis[0].id)  # by its URL, wherever the row is from
+    with serving(config) as url, client(url) as get:
+        for obi in obis:
+            answer = get.get("/vault/resource", params={"url": target_uri(obi.id)})
+            assert answer.status_code == 200, answer.text
+        hint = json.loads(get.get(f"/whole/index?url={target_uri(obis[0].id)}").headers["reserrors"])["whole"]
+        assert hint.endswith("its folder indexes has")
 
 
 def test_stretches_of_the_own_archive(own: tuple[str, Config]) -> None:
