@@ -1,8 +1,9 @@
 """Ten years of nightly runs: what they cost every command, a run of its own, and a rebuild.
 
 Some nightly runs over a directory of 2,300 archives take place as they would; in each a few templates change, and the
-file of one archive cannot be read, another one each night. Their journals are then repeated, at later tists and in one
-chain, until there are as many as asked for. Memory is the peak of the process that prints.
+file of one archive cannot be read, another one each night. Their journals are then repeated, at later tists, of other
+archives each time and in one chain, until there are as many as asked for. Memory is the peak of the process that
+prints.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _COMMANDS = (
     "status", "metrics", "runs", "runs last", "history RePEc:a0000:sss:1", "lost", "changes --since 2100-01-01",
     "coverage", "report --json",
 )  # fmt: skip
+_CODE = re.compile(rb"\ba([0-9]{4})\b")
 _MEASURED = """
 import atexit, sys
 def told():
@@ -61,7 +63,7 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
         archec(place, "gather", "--no-fetch")
     among_few = [archec(place, "gather", "--no-fetch")[0].wall for _ in range(arguments.rounds)]
     layout = open_layout(place / "archive")
-    _repeat(layout, arguments.runs - len(journals(layout)), arguments.real)
+    _repeat(layout, arguments.runs - len(journals(layout)), arguments.real, arguments.archives)
     _rebuilds(arguments, folder, place, group, report)
     for command in _COMMANDS:
         walls, peaks = zip(*(_measured(folder, place, *command.split()) for _ in range(arguments.rounds)), strict=True)
@@ -69,6 +71,8 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
         report.judge(f"{command}: time", measured.median, "s", most=SECONDS)
         report.judge(f"{command}: memory", max(peaks), "MiB", most=MEMORY)
     few = report.add(group, f"a run, among {arguments.real} others", "s", among_few)
+    for _ in range(2):  # the first finds what the repeated journals have changed, the second nothing
+        archec(place, "gather", "--no-fetch")
     many = [archec(place, "gather", "--no-fetch")[0].wall for _ in range(arguments.rounds)]
     among_all = report.add(group, "a run, among all of them", "s", many)
     report.judge("a run's overhead", among_all.median - few.median, "s", most=OVERHEAD)
@@ -123,22 +127,31 @@ def _touched(archives: int, night: int) -> set[int]:
     return {night % archives, *((night * _CHANGED + k) % archives for k in range(_CHANGED))}
 
 
-def _repeat(layout: Layout, count: int, cycle: int) -> None:
-    """Adds journals after the last one: those of the last ``cycle`` runs, again and again, at later tists."""
+def _repeat(layout: Layout, count: int, cycle: int, archives: int) -> None:
+    """Adds journals after the last one: those of the last ``cycle`` runs, again and again, at later tists and each time
+    of other archives."""
     models = journals(layout)[-cycle:]
     head = [batch.sha256 for batch in read_batches(models[-1].path)][-1]
     tist = models[-1].tist
     for n in range(count):
         tist += 1
-        head = _repeated(layout, models[n % len(models)], tist, head)
+        cycles, model = divmod(n, len(models))
+        shift = (cycles + 1) * cycle * _CHANGED
+        head = _repeated(layout, models[model], tist, head, shift, archives)
 
 
-def _repeated(layout: Layout, model: JournalFile, tist: int, head: str) -> str:
-    """Writes a journal like another at a later tist; the new head."""
+def _repeated(layout: Layout, model: JournalFile, tist: int, head: str, shift: int, archives: int) -> str:
+    """Writes a journal like another at a later tist, of the archives that come ``shift`` later; the new head."""
     old = re.compile(rb"(?<![0-9a-f])%d(?![0-9a-f])" % model.tist)
+
+    def repeated(line: bytes) -> bytes:
+        return _CODE.sub(
+            lambda code: b"a%04d" % ((int(code[1]) + shift) % archives), old.sub(str(tist).encode(), line)
+        )
+
     with JournalWriter(layout, tist, head=head) as journal:
         for batch in _batches(model):
-            journal.append([old.sub(str(tist).encode(), line) for line in batch], tist)
+            journal.append([repeated(line) for line in batch], tist)
         journal.finish()
         return journal.head
 
