@@ -80,16 +80,23 @@ class RemoteSource:
 
     def _loadable(self, row: Row, named: Mapping[str, str]) -> Row:
         """The row with the address of its capture: of the source's own only within its origin."""
-        own = row.text("live_url") or row.text("load_url")
-        built = filled(self._config.replay_url, {**named, "url": row.url, "timestamp": row.timestamp[:14]})
-        address = own if own and same_origin(own, built) else built
-        fields = {name: value for name, value in row.fields.items() if name not in ("live_url", "load_url")}
-        fields |= {"live_url": address, "load_url": address}
+        fields = {**row.fields}
+        own = [str(fields.pop(name)) for name in ("live_url", "load_url") if name in fields]
+        address = filled(self._config.replay_url, {**named, "url": row.url, "timestamp": row.timestamp[:14]})
+        if own and same_origin(own[0], address):
+            address = own[0]
+        fields["live_url"] = fields["load_url"] = address
         return Row(row.line, row.urlkey, row.timestamp, fields, row.origin)
 
 
 class CdxSource(RemoteSource):
     """A CDX server: of pywb's or the Internet Archive's dialect."""
+
+    def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float) -> None:
+        super().__init__(config, web, seconds, cache)
+        path, _, query = config.api_url.partition("?")
+        self._is_ia = path.rstrip("/").endswith("/cdx/search/cdx")
+        self._stated = {part.partition("=")[0] for part in query.split("&")}
 
     async def _rows(self, query: Query) -> Iterator[Row]:
         url = self.url_of(query)
@@ -104,18 +111,19 @@ class CdxSource(RemoteSource):
                 raise SourceFailed(f"HTTP {answer.status}")
             return _in_order(self._parsed(answer, query), query)
 
-        key = (url, query.source_order, *self._named_values(query).items())
+        named = self._named_values(query)
+        key = (url, query.source_order, *named.items())
         rows = await self._cache.get(key, ask, lambda made: isinstance(made, list) and len(made) <= _MAX_CACHED)
-        return iter(rows)
+        return (self._loadable(row, named) for row in rows)
 
     def url_of(self, query: Query) -> str:
         """The request for a query. What the server may not understand is left to us."""
-        template = self._config.api_url
+        is_ia = self._is_ia
         take = Arguments(query.given)
         values = {name: value for name, value in reversed(query.given) if name not in ("url", "closest")}
         values |= self._named_values(query)
-        url = filled(template, {**values, "url": query.url, "closest": query.closest, "timestamp": query.closest})
-        is_ia = template.partition("?")[0].rstrip("/").endswith("/cdx/search/cdx")
+        values |= {"url": query.url, "closest": query.closest, "timestamp": query.closest}
+        url = filled(self._config.api_url, values)
         more: list[tuple[str, str]] = []
         if query.match != "exact":
             more.append(("matchType", query.match))
@@ -129,15 +137,13 @@ class CdxSource(RemoteSource):
         pushed = all(texts) and query.order == query.source_order and not (is_ia and query.order == "reverse")
         if query.limit is not None and query.may_push_limit and pushed:
             more.append(("limit", str(query.limit)))
-        there = {part.partition("=")[0] for part in template.partition("?")[2].split("&")}
-        added = [f"{name}={quote(value, safe='')}" for name, value in more if value and name not in there]
+        added = [f"{name}={quote(value, safe='')}" for name, value in more if value and name not in self._stated]
         if not added:
             return url
         return f"{url}{'&' if '?' in url else '?'}{'&'.join(added)}"
 
     def _parsed(self, answer: Fetched, query: Query) -> Iterator[Row]:
-        named = self._named_values(query)
-        origin = self._origin(named)
+        origin = self._origin(self._named_values(query))
         start, end = query.range.start, query.range.end
         for line in answer.lines():
             row = any_row(line, origin) if line else None
@@ -147,7 +153,7 @@ class CdxSource(RemoteSource):
                 row = _with_our_key(row)
                 if row is None or not start <= row.line < end:
                     continue
-            yield self._loadable(row, named)
+            yield row
 
 
 class MementoSource(RemoteSource):
@@ -162,9 +168,11 @@ class MementoSource(RemoteSource):
             found = await (self._by_timegate(query) if by_gate else self._by_timemap(query))
             return list(islice(found, MAX_SORTED))
 
-        key = (query.url, query.closest if by_gate else "", *self._named_values(query).items())
+        named = self._named_values(query)
+        key = (query.url, query.closest if by_gate else "", *named.items())
         rows = await self._cache.get(key, ask, lambda made: len(made) <= _MAX_CACHED)
-        return iter(sorted(rows, key=row_key(query), reverse=query.source_order == "reverse"))
+        ordered = sorted(rows, key=row_key(query), reverse=query.source_order == "reverse")
+        return (self._loadable(row, named) for row in ordered)
 
     async def _by_timegate(self, query: Query) -> Iterator[Row]:
         url = filled(self._config.timegate_url, {"url": query.url, "timestamp": query.closest})
@@ -208,8 +216,7 @@ class MementoSource(RemoteSource):
         return iter(unique.values())
 
     def _mementos(self, text: str, query: Query) -> Iterator[Row]:
-        named = self._named_values(query)
-        origin = self._origin(named)
+        origin = self._origin(self._named_values(query))
         links = list(parse_links(text))
         url = next((uri for uri, one in links if "original" in one.get("rel", "").split()), "")
         try:
@@ -227,7 +234,7 @@ class MementoSource(RemoteSource):
             except UsageError:
                 continue
             fields = {"url": url, "mem_rel": rel, "memento_url": uri}
-            yield self._loadable(Row(made_line(key, stamp, fields), key, stamp, fields, origin), named)
+            yield Row(made_line(key, stamp, fields), key, stamp, fields, origin)
 
 
 class LiveSource:

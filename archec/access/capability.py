@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from anyio import to_thread
@@ -27,7 +27,7 @@ from archec.access.remote import Web
 from archec.access.viewer import Viewer
 from archec.config import Config
 from archec.errors import ArchecError
-from archec.web.door import Policy, open_client
+from archec.web.door import Policy, Sender
 
 _log = logging.getLogger("archec.access")
 _OTHERS = ("", "oai", "healthz", "metrics")
@@ -55,7 +55,7 @@ class AccessCapability:
     async def running(self) -> AsyncIterator[None]:
         """Indexes are checked in the background; rules and tokens are looked at once a second."""
         policy = Policy.of(self._config.fetch, self._config.agent, "remote")
-        async with open_client(policy) as self._web.client, self._watched():
+        async with Sender(policy) as self._web.sender, self._watched():
             yield
 
     @asynccontextmanager
@@ -118,7 +118,7 @@ class AccessCapability:
             else:
                 viewer = self._gate.enter(exchange.headers.get("authorization", ""), exchange.address)
                 response = await self._answered(exchange, viewer)
-            with self._transfer(viewer):
+            with self._gate.transfer(viewer):
                 await response(scope, receive, counted)
         except Refused as refusal:
             await _refusal(refusal)(scope, receive, counted)
@@ -152,14 +152,6 @@ class AccessCapability:
                 _log.error("%s: %s", exchange.path[:200], error)
                 raise Refused(error.http_status, "Not at present") from error
             raise Refused(error.http_status, error.message) from error
-
-    @contextmanager
-    def _transfer(self, viewer: Viewer | None) -> Any:
-        if viewer is None:
-            yield
-            return
-        with self._gate.transfer(viewer):
-            yield
 
     def _common(self, exchange: Exchange) -> list[tuple[bytes, bytes]]:
         """Headers of every answer."""

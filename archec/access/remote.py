@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -12,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from archec.access.bodies import Body
 from archec.access.errors import LoadFailed, SourceFailed
-from archec.web.door import EXPECTED, URL, Client, Response, fault_of, named
+from archec.web.door import EXPECTED, URL, Response, Sender, fault_of, named
 
 T = TypeVar("T")
 
@@ -23,15 +24,16 @@ _MIN_RATE = 100_000
 """Bytes a second by which an answer earns more time than its source has."""
 _AGAIN = 0.1
 """Seconds after which a task that goes on after its time is interrupted once more."""
+_NAME = re.compile(r"\{([^{}]+)\}")
 _FAILURES, _WITHIN, _PAUSE = 3, 20.0, 20.0
 """So many failures within so many seconds leave a source out for so many."""
 
 
 class Web:
-    """The client of all sources and loaders; it is there while the server runs."""
+    """What sends the requests of all sources and loaders; it is there while the server runs."""
 
     def __init__(self) -> None:
-        self.client: Client | None = None
+        self.sender: Sender | None = None
 
     @asynccontextmanager
     async def stream(
@@ -45,18 +47,19 @@ class Web:
     ) -> AsyncIterator[Response]:
         """An answer whose body has not been read; redirects are not followed. ``trusted``: the operator has named the
         host. Raises LoadFailed."""
-        if self.client is None:
+        if self.sender is None:
             raise LoadFailed("the server is not running")
         try:
             target = URL(url)  # read once
             extensions = named(target) if trusted else {}
-            lines, content = dict(headers or {}), None
+            content = None
             if body is not None and body.size:
-                lines["Content-Length"], content = str(body.size), body.pieces()
-            async with self.client.stream(
-                method, target, headers=lines, content=content, extensions=extensions
-            ) as response:
+                headers, content = {**(headers or {}), "Content-Length": str(body.size)}, body.pieces()
+            response = await self.sender.send(method, target, headers, content, extensions)
+            try:
                 yield response
+            finally:
+                await response.aclose()
         except EXPECTED as error:
             raise LoadFailed(fault_of(error).message) from error
 
@@ -106,7 +109,7 @@ class Deadline:
 
 
 class Fetched(NamedTuple):
-    """An answer of an index: its status, its headers in lower case, its body in a file that is at its beginning."""
+    """An answer of an index: its status, its headers, its body in a file that is at its beginning."""
 
     status: int
     headers: Mapping[str, str]
@@ -135,8 +138,7 @@ async def fetch(
                         raise SourceFailed(f"its answer is larger than {_MAX_ANSWER} bytes")
                     body.write(piece)
         body.seek(0)
-        found = {name.lower(): value for name, value in response.headers.items()}
-        return Fetched(response.status_code, found, body)
+        return Fetched(response.status_code, response.headers, body)
     except LoadFailed as error:
         body.close()
         raise SourceFailed(error.message) from error
@@ -198,20 +200,19 @@ class Cache:
 
 def filled(template: str, values: Mapping[str, str]) -> str:
     """A URL from a template. Behind the ``?`` values are escaped; names without a value give nothing."""
+
+    def whole(name: re.Match[str]) -> str:
+        return values.get("url", "") if name[1] == "url" else escaped(name)
+
+    def escaped(name: re.Match[str]) -> str:
+        return quote(values.get(name[1], ""), safe="")
+
     path, mark, query = template.partition("?")
-    for name in set(_names(template)):
-        value = values.get(name, "")
-        path = path.replace(f"{{{name}}}", value if name == "url" else quote(value, safe=""))
-        query = query.replace(f"{{{name}}}", quote(value, safe=""))
-    kept = [part for part in query.split("&") if part and not part.endswith("=")]
-    return f"{path}{mark}{'&'.join(kept)}" if kept or not mark else path
-
-
-def _names(template: str) -> Iterator[str]:
-    for part in template.split("{")[1:]:
-        name, brace, _ = part.partition("}")
-        if brace and name:
-            yield name
+    path = _NAME.sub(whole, path)
+    if not mark:
+        return path
+    kept = [part for part in _NAME.sub(escaped, query).split("&") if part and not part.endswith("=")]
+    return f"{path}?{'&'.join(kept)}" if kept else path
 
 
 def same_origin(one: str, other: str) -> bool:

@@ -18,8 +18,10 @@ from web_support import QUICK
 from archec.config import Denial, FetchConfig
 from archec.web.door import (
     EXPECTED,
+    URL,
     Client,
     Policy,
+    Sender,
     TooLarge,
     content,
     fault_of,
@@ -299,3 +301,28 @@ def test_profiles() -> None:
     assert (fetch.max_size, fetch.total_timeout, fetch.min_rate) == (500_000_000, 600.0, 500)
     assert (platform.max_size, platform.total_timeout, platform.min_rate) == (0, 0.0, 500)
     assert upload.min_rate == 0
+
+
+def test_a_sender_gives_the_answer_to_just_its_request(echo: EchoServer) -> None:
+    async def run() -> None:
+        async with Sender(POLICY) as sender:
+            url = URL(echo.url.replace("//", "//me:secret@"))
+            for method, headers in (("GET", {}), ("POST", {"accept": "a/b", "Content-Length": "2"})):
+                body = _pieces() if method == "POST" else None
+                response = await sender.send(method, url, headers, body, named(url))
+                seen = json.loads(await response.aread())
+                assert (seen["method"], seen["size"]) == (method, 2 if body else 0)
+                assert seen["headers"]["User-Agent"] == POLICY.agent
+                assert seen["headers"]["Authorization"] == "Basic bWU6c2VjcmV0"
+                lowered = {name.lower(): value for name, value in seen["headers"].items()}
+                assert lowered["accept"] == headers.get("accept", "*/*")
+            redirect = await sender.send("GET", URL(f"{echo.url}/to/x"), extensions=named(url))
+            assert (redirect.status_code, redirect.headers["location"]) == (302, "x")
+            await redirect.aclose()
+            with pytest.raises(Blocked):
+                await sender.send("GET", URL(echo.url))
+
+    async def _pieces() -> AsyncIterator[bytes]:
+        yield b"ab"
+
+    asyncio.run(run())
