@@ -109,7 +109,7 @@ def answer(
 ) -> Response:
     """A small answer."""
     response = Response(body, status)
-    response.headers["content-type"] = media_type
+    response.raw_headers.append((b"content-type", media_type.encode("latin-1")))
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     for name, value in pairs:
         response.raw_headers.append((name.lower().encode("latin-1"), header_value(value).encode("latin-1")))

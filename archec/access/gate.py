@@ -83,10 +83,10 @@ class Gate:
         self._buckets[token.hash] = (left - 1, now)
 
     @contextmanager
-    def transfer(self, viewer: Viewer) -> Iterator[None]:
+    def transfer(self, viewer: Viewer | None) -> Iterator[None]:
         """While something is sent: ends with TransferEnded soon after the token has become invalid."""
         task = asyncio.current_task()
-        if viewer.token is None or task is None:
+        if viewer is None or viewer.token is None or task is None:
             yield
             return
         self._transfers[task] = viewer.token

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from html import escape
@@ -10,14 +9,12 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Info, Metric, generate_latest
 from prometheus_client.registry import Collector
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp
 
 from archec import __version__
-from archec.errors import ArchecError
 from archec.server.observe import Observed
 
 
@@ -63,19 +60,17 @@ def make_app(capabilities: Sequence[Capability]) -> ASGIApp:
         return HTMLResponse(page, headers={"Content-Security-Policy": "default-src 'none'"})
 
     page = _first_page([one.page for one in capabilities if one.page])
-    routes: list[BaseRoute] = [Route("/", first), Route("/healthz", healthz), Route("/metrics", metrics)]
-    for one in capabilities:
-        routes += one.routes()
+    routes: list[BaseRoute] = [route for one in capabilities for route in one.routes()]
+    routes += [Route("/", first), Route("/healthz", healthz), Route("/metrics", metrics)]
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: ASGIApp) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             for one in capabilities:
                 await stack.enter_async_context(one.running())
             yield
 
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={ArchecError: _refusal})
-    app.router.redirect_slashes = False
+    app = Router(routes, redirect_slashes=False, lifespan=lifespan)
     return Observed(app, registry, _parts([one.name for one in capabilities]))
 
 
@@ -88,16 +83,6 @@ class _Collected(Collector):
     def collect(self) -> Iterable[Metric]:
         for one in self._capabilities:
             yield from one.metrics()
-
-
-async def _refusal(request: Request, error: Exception) -> Response:
-    """The answer to a client after an error of ours: not its text, which may name paths and hosts."""
-    status = error.http_status if isinstance(error, ArchecError) else 500
-    if status >= 500:
-        logging.getLogger("archec.server").error("%s: %s", request.url.path, error)
-    headers = {"Retry-After": "60"} if status == 503 else {}
-    text = {503: "Not at present.", 500: "Something went wrong here. It has been noted."}.get(status, str(error))
-    return PlainTextResponse(f"{text}\n", status, headers)
 
 
 def _first_page(names: Sequence[str]) -> str:

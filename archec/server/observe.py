@@ -15,14 +15,16 @@ from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from archec.errors import StorageFailed
+from archec.errors import ArchecError, StorageFailed
 
 ACCESS_LOG = logging.getLogger("archec.access")
 _errors = logging.getLogger("archec.server")
 _UNSAFE = re.compile(r'[^\x20-\x7e]|["\\]')
-_INTERNAL_ERROR = b"Something went wrong here. It has been noted.\n"
+_TEXTS = {503: "Not at present.", 500: "Something went wrong here. It has been noted."}
+"""What clients are told of errors of ours, whose own texts may name paths and hosts."""
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -80,15 +82,15 @@ class Observed:
         self._active.inc()
         try:
             await self._app(scope, receive, counted)
-        except Exception:
-            _errors.exception("%s %s failed", scope["method"], _escaped(scope["path"]))
+        except Exception as error:
+            if status or not isinstance(error, ArchecError):
+                _errors.exception("%s %s failed", scope["method"], _escaped(scope["path"]))
+            elif error.http_status >= 500:
+                _errors.error("%s: %s", _escaped(scope["path"]), error)
             if status and not whole:
                 raise  # the connection is cut: its client must not take a part for the whole
-            if whole:
-                return
-            headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_INTERNAL_ERROR))]
-            await counted({"type": "http.response.start", "status": 500, "headers": headers})
-            await counted({"type": "http.response.body", "body": _INTERNAL_ERROR})
+            if not status:
+                await _refusal(error)(scope, receive, counted)
         finally:
             seconds = time.monotonic() - begun
             part = self._part_of(scope["path"])
@@ -98,6 +100,12 @@ class Observed:
             self._seconds.observe(seconds)
             if ACCESS_LOG.isEnabledFor(logging.INFO):
                 ACCESS_LOG.info("%s", _line(scope, status, size, seconds))
+
+
+def _refusal(error: Exception) -> Response:
+    status = error.http_status if isinstance(error, ArchecError) else 500
+    headers = {"Retry-After": "60"} if status == 503 else {}
+    return PlainTextResponse(f"{_TEXTS.get(status, str(error))}\n", status, headers)
 
 
 def _line(scope: Scope, status: int, size: int, seconds: float) -> str:
