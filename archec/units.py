@@ -1,4 +1,4 @@
-"""Sizes, durations and shares as operators write them: ``500MB``, ``2h30m``, ``5%``."""
+"""Sizes, durations and shares as operators write them (``500MB``, ``2h30m``, ``5%``), and numbers as they read them."""
 
 from __future__ import annotations
 
@@ -44,6 +44,11 @@ def parse_share(text: str | int | float) -> float:
     if not 0 <= share <= 1 or isinstance(text, bool):
         raise UsageError(f"{text!r} is not a share", hint="write 5% or 0.05")
     return share
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """``1 file``, ``1,234 files``; ``many`` is the plural where that is not ``one`` with an s."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def human_size(count: int) -> str:

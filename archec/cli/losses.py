@@ -18,6 +18,7 @@ from archec.ids import typed
 from archec.ids.handles import normalise
 from archec.terminal.output import LineWriter, echo, echo_json, note, shown
 from archec.tist import iso
+from archec.units import counted
 
 _ACCEPT = "accept"
 
@@ -88,7 +89,7 @@ def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) 
     if as_json:
         echo_json(done._asdict())
     else:
-        echo(f"{done.accepted:,} losses were let through by run {done.run}")
+        echo(f"{counted(done.accepted, 'loss', 'losses')} let through by run {done.run}")
 
 
 def _named(word: str) -> str:

@@ -13,6 +13,7 @@ from archec.gather.decisions import retract as retract_data_set
 from archec.gather.decisions import retract_visits
 from archec.terminal.output import echo, echo_json
 from archec.tist import iso
+from archec.units import counted
 
 
 @click.command()
@@ -48,7 +49,7 @@ def retract(
         echo_json({"run": done.run, "data_set": done.data_set.run, "tist": done.data_set.tist, "changed": done.changed})
         return
     name = f"{done.data_set.name} of {iso(done.data_set.tist)}"
-    echo(f"{name} {what} by run {done.run}: {done.changed:,} templates changed")
+    echo(f"{name} {what} by run {done.run}: {counted(done.changed, 'template')} changed")
 
 
 def _visits(config: Config, run: str, reason: str, *, undo: bool, as_json: bool) -> None:
@@ -59,4 +60,5 @@ def _visits(config: Config, run: str, reason: str, *, undo: bool, as_json: bool)
         echo_json({"run": by, "visits": int(run), **done._asdict()})
         return
     what = "count again" if undo else "are retracted"
-    echo(f"The visits of run {run} {what} by run {by}: {done.changed:,} files changed, {done.due:,} are due")
+    files = f"{counted(done.changed, 'file')} changed, {done.due:,} due now"
+    echo(f"The visits of run {run} {what} by run {by}: {files}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from archec import __version__
 from archec.errors import Exit
 from archec.tist import iso
-from archec.units import human_duration, human_size
+from archec.units import counted, human_duration, human_size
 
 if TYPE_CHECKING:
     from archec.archive.report import Report
@@ -43,15 +43,16 @@ def gather_table(value: dict[str, Any]) -> list[str]:
         rows.append(("", "truncated: nothing counts as lost"))
     files = value["files"]
     unread = f", {files['unreadable']:,} unreadable" if files["unreadable"] else ""
-    rows.append(("read", f"{files['read']:,} template files{unread}, {human_size(files['bytes'])}"))
+    rows.append(("read", f"{counted(files['read'], 'template file')}{unread}, {human_size(files['bytes'])}"))
     if files["other"]:
-        rows.append(("", f"{files['other']:,} others that are no template files"))
+        rows.append(("", f"{counted(files['other'], 'other file')}, not read"))
     templates = value["templates"]
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in templates["by_type"].items())
-    rows.append(("", f"{templates['total']:,} templates" + (f" ({kinds})" if kinds else "")))
-    for name, label in (("duplicates", "repeated handles"), ("without_handle", "without a handle")):
-        if templates[name]:
-            rows.append(("", f"{templates[name]:,} {label}"))
+    rows.append(("", counted(templates["total"], "template") + (f" ({kinds})" if kinds else "")))
+    if templates["duplicates"]:
+        rows.append(("", counted(templates["duplicates"], "repeated handle")))
+    if templates["without_handle"]:
+        rows.append(("", f"{templates['without_handle']:,} without a handle"))
     if templates["conflicts"]:
         rows.append(("", f"{templates['conflicts']:,} in conflict with another data set of the same date"))
     rows.append(("templates", _counts(value["tobis"])))
@@ -59,13 +60,14 @@ def gather_table(value: dict[str, Any]) -> list[str]:
     for number, (archive, words) in enumerate(islice(unjudged.items(), _MAX_ARCHIVES)):
         rows.append(("" if number else "not judged", f"{sum(words.values()):,} of {archive}: {_counts(words)}"))
     if len(unjudged) > _MAX_ARCHIVES:
-        rows.append(("", f"and those of {len(unjudged) - _MAX_ARCHIVES:,} more archives"))
+        rows.append(("", f"and those of {counted(len(unjudged) - _MAX_ARCHIVES, 'more archive')}"))
     for code, count in value["held_back"].items():
-        rows.append(("held back", f"{count:,} losses of {code}: archec losses accept {value['run']} {code}"))
+        accept = f"archec losses accept {value['run']} {code}"
+        rows.append(("held back", f"{counted(count, 'loss', 'losses')} of {code}: {accept}"))
     if value["fobis"]:
         rows.append(("files", _counts(value["fobis"])))
         fetch = value["fetch"]
-        rows.append(("fetched", f"{fetch['requests']:,} requests, {human_size(fetch['bytes'])}"))
+        rows.append(("fetched", f"{counted(fetch['requests'], 'request')}, {human_size(fetch['bytes'])}"))
         if fetch["deferred"]:
             rows.append(("", f"{fetch['deferred']:,} put off to the next run because of their hosts"))
     return _table([*rows, *_ended(value)]) + _problems(value["problems"])

@@ -15,7 +15,7 @@ from archec.monitor.runs import RunView, run_named
 from archec.monitor.runs import runs as all_runs
 from archec.terminal.output import echo, echo_json, fold, note, shown, terminal_width
 from archec.tist import iso
-from archec.units import human_duration, human_size
+from archec.units import counted, human_duration, human_size
 
 _HEAD = ("run", "time", "state", "kind", "data set", "templates", "files", "stored", "took")
 _WIDTHS = (10, 20, 12, 8, 10, 30, 30, 9, 8)
@@ -81,7 +81,7 @@ def _details(view: RunView) -> Iterator[str]:
     yield shown(f"{'options':<11} {view.options}")
     hosts = view.part("hosts")
     if hosts.get("in_trouble"):
-        names = ", ".join(f"{item['host']} ({item['visits']:,} visits)" for item in hosts["trouble"][:5])
+        names = ", ".join(f"{item['host']} ({counted(item['visits'], 'visit')})" for item in hosts["trouble"][:5])
         yield shown(f"{'hosts':<11} {hosts['in_trouble']:,} of {hosts['visited']:,} in trouble: {names}")
 
 

@@ -13,7 +13,7 @@ from archec.monitor.status import ArchiveStatus, DiskSpace, HeldBack
 from archec.monitor.status import status as look
 from archec.terminal.output import echo, echo_json, fold, terminal_width
 from archec.tist import iso
-from archec.units import human_duration, human_size
+from archec.units import counted, human_duration, human_size
 
 _MAX_ROWS = 3
 _AHEAD = 60
@@ -60,7 +60,7 @@ def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     yield from _held_back(found.held_back)
     yield from _fixity(found)
     if found.refused:
-        yield "catalogue", f"the database did not take {found.refused:,} documents: archec check"
+        yield "catalogue", f"the database did not take {counted(found.refused, 'document')}: archec check"
 
 
 def _last(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
@@ -85,7 +85,7 @@ def _due(found: ArchiveStatus) -> str:
     due = found.due
     if due.next is None:
         return "nothing"
-    now = f"{due.now:,}{' and more' if due.more else ''} files now"
+    now = f"{due.now:,} and more files now" if due.more else f"{counted(due.now, 'file')} now"
     if due.now:
         first = f", the first since {iso(due.next)}" if due.next > AT_ONCE else ""
         return now + (", some never tried" if not due.next else first)
@@ -106,12 +106,12 @@ def _hosts(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
 
 def _held_back(held_back: tuple[HeldBack, ...]) -> Iterator[tuple[str, str]]:
     losses = sum(item.losses for item in held_back)
-    yield "held back", f"{losses:,} losses await a decision" if losses else "nothing"
+    yield "held back", f"{counted(losses, 'loss', 'losses')} waiting for a decision" if losses else "nothing"
     for item in held_back[:_MAX_ROWS]:
         command = f"archec losses accept {item.run} {item.archive}"
         yield "", f"{item.losses:,} of {item.archive} in {item.source}: {command}"
     if len(held_back) > _MAX_ROWS:
-        yield "", f"and of {len(held_back) - _MAX_ROWS:,} more archives"
+        yield "", f"and of {counted(len(held_back) - _MAX_ROWS, 'more archive')}"
 
 
 def _disk(disk: DiskSpace, min_free: float) -> str:

@@ -34,6 +34,7 @@ from archec.store.layout import open_store
 from archec.store.lock import RunLock
 from archec.store.writer import Writer
 from archec.tist import iso, stamp
+from archec.units import counted
 
 _SHORTEST = 8
 
@@ -249,7 +250,7 @@ def retract(config: Config, wanted: str, reason: str, *, undo: bool = False) -> 
             report.data_set, report.source = data_set.tist, data_set.name
             decision.journal(*(Retraction(item.run, reason, undo) for item in _same(known, data_set)))
             changed = judge_again(catalogue, None, evidence_of(catalogue), report.run, decision.committer)
-            report.message = f"{changed:,} templates have another history"
+            report.message = f"{counted(changed, 'template')} with another history"
     return Retracted(report.run, data_set, changed)
 
 
@@ -277,7 +278,7 @@ def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False)
             decision.journal(Retraction(run, reason, undo, visits=True))
             report = decision.report
             done = conclude_without(archive, run, decision.committer)
-            report.message = f"{done.changed:,} files have another history; {done.due:,} are due"
+            report.message = f"{counted(done.changed, 'file')} with another history; {done.due:,} due now"
     return report.run, done
 
 

@@ -33,6 +33,7 @@ from archec.redif.problems import Problem
 from archec.store.durable import atomic_stream
 from archec.store.interface import Placement
 from archec.store.writer import sweep_parts
+from archec.units import counted
 from archec.workers.pool import Done, Pool
 
 _CHUNK = 500
@@ -77,7 +78,7 @@ class TemplatePhase:
         self.meter.phase("reading templates", source.size or None)
 
         def progress(reading: Reading) -> None:
-            self.meter.at(source.position, f"{reading.templates:,} templates")
+            self.meter.at(source.position, counted(reading.templates, "template"))
 
         reading = read_data_set(
             source, self.spool, workers=self.workers, complete=self.complete,

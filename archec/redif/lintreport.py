@@ -13,6 +13,7 @@ from archec.ids import archive_of
 from archec.redif.handles import place
 from archec.redif.problems import CODES, WARNINGS, Problem
 from archec.redif.template import Template
+from archec.units import counted
 
 _MOST = 1000
 """Problems of an archive that are listed one by one; all are counted."""
@@ -80,7 +81,7 @@ class Summary:
     def table(self) -> Iterator[str]:
         """A line for each archive."""
         for code, one in self._listed():
-            yield f"{code or '(none)'}: {one.templates:,} templates, {one.errors:,} errors, {one.warnings:,} warnings"
+            yield f"{code or '(none)'}: {_counts(one)}"
 
     def markdown(self) -> str:
         """The report as Markdown."""
@@ -100,7 +101,7 @@ class Summary:
     ) -> Iterator[str]:
         yield title.format("Problems of ReDIF files")
         for code, one in self._listed():
-            counts = f"{one.templates:,} templates, {one.errors:,} errors, {one.warnings:,} warnings"
+            counts = _counts(one)
             yield archive.format(escape(f"{'RePEc:' + code if code else 'files of no archive'}: {counts}"))
             by_code = sorted(one.problems, key=lambda problem: (problem.severity, problem.code))
             for problem_code, problems in groupby(by_code, key=lambda problem: problem.code):
@@ -118,6 +119,11 @@ class Summary:
 
     def _listed(self) -> list[tuple[str, OfArchive]]:
         return sorted((code, one) for code, one in self.archives.items() if one.templates or one.codes)
+
+
+def _counts(one: OfArchive) -> str:
+    templates, errors = counted(one.templates, "template"), counted(one.errors, "error")
+    return f"{templates}, {errors}, {counted(one.warnings, 'warning')}"
 
 
 def _markdown_of(text: str) -> str:

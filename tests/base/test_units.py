@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archec.errors import UsageError
-from archec.units import human_duration, human_size, parse_duration, parse_share, parse_size
+from archec.units import counted, human_duration, human_size, parse_duration, parse_share, parse_size
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,11 @@ def test_nonsense(text: str | bool) -> None:
     for parse in (parse_size, parse_duration, parse_share):
         with pytest.raises(UsageError):
             parse(text)
+
+
+def test_what_is_counted() -> None:
+    told = [counted(0, "file"), counted(1, "file"), counted(1234, "file"), counted(1, "loss", "losses")]
+    assert told == ["0 files", "1 file", "1,234 files", "1 loss"]
 
 
 @given(st.integers(0, 10**18))

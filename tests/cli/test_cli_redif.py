@@ -46,7 +46,7 @@ def test_json_has_each_template_with_its_problems(files: list[Path], tmp_path: P
         "codes": {"bad-value": 1, "unknown-field": 1},
     }
     assert (summary["archives"]["bbb"]["errors"], summary["archives"]["bbb"]["warnings"]) == (2, 2)
-    assert "bbb: 1 templates, 2 errors, 2 warnings" in done.err
+    assert "bbb: 1 template, 2 errors, 2 warnings" in done.err
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
