@@ -7,24 +7,28 @@ was booted. Without any, a jump of 90 days is one. A first run has nothing to co
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 from archec.archive.opening import Archive
 from archec.archive.report import HostFigures
 from archec.catalogue.records import ClockReading, RunStart, decode
+from archec.config import Config
 from archec.errors import ArchecError
 from archec.store.journal_reader import JournalFile, read_batches
 from archec.tist import MAX_TIST, iso
 from archec.units import human_duration
 from archec.web.headers import http_date
-from archec.web.pool import FetchPool
-from archec.web.task import FetchTask
+from archec.web.policy import Policy
+
+if TYPE_CHECKING:
+    from archec.web.door import Client
 
 _DAY = 86400
 _LEAP = 90 * _DAY
@@ -47,7 +51,7 @@ def read_clock() -> ClockReading:
 def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
     """Raises ArchecError where evidence contradicts the clock by more than a day. ``before`` is the journal of the last
     run; ``ask``: hosts may be asked for the time."""
-    offsets = list(_offsets(archive)) if ask else []
+    offsets = _offsets(archive) if ask else []
     doubt = doubt_of(_reading_of(before), read_clock(), offsets)
     if doubt:
         raise ArchecError(doubt, hint="set the clock; if it is right, 'archec gather --trust-clock' goes on")
@@ -85,27 +89,40 @@ def _reading_of(journal: JournalFile) -> ClockReading:
     return ClockReading(journal.tist)
 
 
-def _offsets(archive: Archive) -> Iterator[float]:
+def _offsets(archive: Archive) -> list[float]:
     """By how many seconds hosts are ahead of this machine; nothing where too few are known."""
     hosts = list(islice(_hosts(archive), _MOST_HOSTS))
-    if len(hosts) < _LEAST_HOSTS:
-        return
-    limits = archive.config.fetch
-    config = replace(
-        limits, workers=1, robots="ignore", retries=0, total_timeout=min(limits.total_timeout, _PATIENCE)
-    )
-    deadline = time.monotonic() + _PATIENCE
-    with FetchPool(config, archive.config.agent, ("archec.web.task:no_sink", ())) as pool:
-        pool.submit([FetchTask(f"http://{host}/robots.txt") for host in hosts])
-        told = 0
-        while pool.pending and time.monotonic() < deadline:
-            for hop in pool.collect(0.1):
-                date = http_date(hop.header("date"))
-                if date is not None:
-                    yield date - time.time()
-                    told += 1
-                    if told == _LEAST_HOSTS:
-                        deadline = min(deadline, time.monotonic() + _LATECOMERS)
+    return asyncio.run(_asked(archive.config, hosts)) if len(hosts) >= _LEAST_HOSTS else []
+
+
+async def _asked(config: Config, hosts: Sequence[str]) -> list[float]:
+    from archec.web.door import open_client  # with httpx, which only those need who fetch
+
+    loop, told = asyncio.get_running_loop(), list[float]()
+    until = loop.time() + _PATIENCE
+    async with open_client(Policy.of(config.fetch, config.agent, "fetch")) as client:
+        asking = {asyncio.ensure_future(_ahead(client, host)) for host in hosts}
+        while asking and (left := until - loop.time()) > 0:
+            done, asking = await asyncio.wait(asking, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            told += [ahead for one in done if (ahead := one.result()) is not None]
+            if len(told) >= _LEAST_HOSTS:
+                until = min(until, loop.time() + _LATECOMERS)
+        for one in asking:
+            one.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+    return told
+
+
+async def _ahead(client: Client, host: str) -> float | None:
+    """By how many seconds a host is ahead, None where it does not say."""
+    from archec.web.door import EXPECTED
+
+    try:
+        async with client.stream("GET", f"http://{host}/robots.txt") as response:
+            date = http_date(response.headers.get("date", ""))
+    except EXPECTED:
+        return None
+    return None if date is None else date - time.time()
 
 
 def _hosts(archive: Archive) -> Iterator[str]:

@@ -125,9 +125,8 @@ class _Exchange:
 class Client:
     """Makes attempts. ``progress`` is called with bytes received and requests sent since it was called last.
 
-    With ``transports.whole_urls`` the request's URL is the file's. Otherwise it is that of the origin, and the
-    extension ``target`` has the rest: httpx then need not parse every URL, and the target is sent exactly as it
-    stands.
+    The URL of a request is that of the origin, and the extension ``target`` has the rest: httpx then need not parse
+    every URL, and the target is sent exactly as it stands.
     """
 
     def __init__(
@@ -208,9 +207,8 @@ class Client:
             flight.sent = loop.time()
             self.progress(0, 1)
 
-        whole = self._transports.whole_urls
         try:
-            target = httpx.URL(url) if whole else self._origin(url[: len(scheme) + 3 + slash])
+            target = self._origin(url[: len(scheme) + 3 + slash])
         except httpx.InvalidURL:
             _refuse_disguised(rest[:slash])
             raise

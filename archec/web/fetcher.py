@@ -96,11 +96,6 @@ class Fetcher:
         """Whether ``max_bytes`` have come."""
         return self._bytes_left <= 0
 
-    def retune(self, concurrency: int) -> None:
-        """Sets how many requests may be in flight."""
-        self._concurrency = max(1, concurrency)
-        self.start()
-
     def know(self, key: str, faults: int, wait: float) -> None:
         """Takes over what is known of a host: faults in a row, and seconds for which it is not to be asked."""
         host = self._hosts.host(key)

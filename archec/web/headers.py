@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timezone
 from email.utils import parsedate_to_datetime
-from urllib.parse import urlsplit, urlunsplit
 
 from archec.ids import without_userinfo
 
@@ -101,21 +100,8 @@ def unpack(content: bytes, encoding: str, limit: int) -> bytes | None:
         return None
 
 
-def without_user(url: str) -> str:
-    """``url`` without a user name and password before its host."""
-    if "@" not in url:
-        return url
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return re.sub(r"//[^/?#]*@", "//", url, count=1)
-    if "@" not in parts.netloc:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-
-
 def _location_text(value: str) -> str:
     """A Location for people: as UTF-8 where it is that."""
     with suppress(UnicodeDecodeError):
         value = value.encode("latin-1").decode("utf-8")
-    return without_user(_CONTROL.sub("", value).strip()).strip()
+    return without_userinfo(_CONTROL.sub("", value).strip()).strip()

@@ -1,8 +1,7 @@
 """The fetcher that the rest of archec uses: tasks in, hops out, over worker processes that share the hosts.
 
 A host belongs to one worker for the whole run, so that its queue, its delay and its robots.txt are in one
-place. A new host goes to the worker with the fewest busy hosts. The requests that may be in flight are
-shared out anew twice a second, by what the workers have to do.
+place. A new host goes to the worker with the fewest busy hosts. Each worker has its share of the requests in flight.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from archec.ids import host_of
 from archec.web.outcome import Outcome
 from archec.web.policy import Deny, Proxies, Tuning
 from archec.web.task import (
-    Concurrency,
     Fatal,
     FetchTask,
     FromWorker,
@@ -44,7 +42,6 @@ _MESSAGE = 512
 """Tasks in one message at most, so that a worker begins before it has read them all."""
 _NARROWER = 8
 """So many times fewer tasks at once go to the successor of a process that was lost."""
-_RETUNE = 0.5
 _FAILED_STARTS = 3
 """Processes in a row that died without a single hop, after which a worker is not started again."""
 _LOST = "a fetching process was lost over it, and so was another one that had nothing else to do"
@@ -137,7 +134,6 @@ class FetchPool:
         self._ready: list[Hop] = []
         self._error: StorageFull | StorageFailed | None = None
         self._serial = 0
-        self._retuned = 0.0
         self.spent = False
         self.requests = self.received = 0
         """Requests that were sent, robots.txt and repeats among them, and bytes of bodies that came in so far, those of
@@ -145,10 +141,11 @@ class FetchPool:
 
     def __enter__(self) -> FetchPool:
         # Only a single process knows at any moment how much has come.
-        count = 1 if self._max_bytes else min(self._config.workers, self._config.concurrency)
+        most = self._config.concurrency
+        count = 1 if self._max_bytes else min(self._config.workers, most)
         try:
-            for number, share in enumerate(shares(self._config.concurrency, [self._config.concurrency] * count)):
-                self._slots.append(_Slot(number, share))
+            for number in range(count):
+                self._slots.append(_Slot(number, most // count + (number < most % count)))
                 self._start(self._slots[-1])
         except BaseException:
             self.stop()
@@ -223,10 +220,6 @@ class FetchPool:
         hops, self._ready = self._ready, []
         if not hops and self._error is not None:
             raise self._error
-        now = time.monotonic()
-        if now - self._retuned > _RETUNE and len(self._slots) > 1:
-            self._retuned = now
-            self._share_out()
         return hops
 
     @property
@@ -286,7 +279,7 @@ class FetchPool:
         slot.alive, slot.heard, slot.delivered, slot.stopped = False, time.monotonic(), 0, False
         self._selector.register(slot.process.socket, selectors.EVENT_READ, slot)
 
-    def _send(self, slot: _Slot, message: Tasks | Concurrency | HostsKnown | Stop) -> None:
+    def _send(self, slot: _Slot, message: Tasks | HostsKnown | Stop) -> None:
         if slot.process is not None:
             slot.process.send(encode(message))
 
@@ -393,36 +386,6 @@ class FetchPool:
             pending = self._open.pop(serial)
             self._closed(pending.owner)
             self._ready.append(failure(pending.task.url, Outcome.INTERNAL, why, deferred=True))
-
-    def _share_out(self) -> None:
-        slots = [slot for slot in self._slots if slot.process is not None]
-        wants = [min(slot.open, slot.busy * self._config.per_host) for slot in slots]
-        for slot, share in zip(slots, shares(self._config.concurrency, wants), strict=True):
-            if slot.concurrency != share:
-                slot.concurrency = share
-                self._send(slot, Concurrency(share))
-
-
-def shares(total: int, wants: Sequence[int]) -> list[int]:
-    """``total`` shared out among those who want so much each: nobody gets nothing, the sum is ``total``.
-
-    (Where ``total`` is less than their number, each gets one.) What some do not want goes to the others.
-    """
-    if not wants:
-        return []
-    result = [1] * len(wants)
-    left = total - len(wants)
-    wanting = [number for number, want in enumerate(wants) if want > 1]
-    while left > 0 and wanting:
-        part = max(1, left // len(wanting))
-        for number in wanting:
-            gift = min(part, wants[number] - result[number], left)
-            result[number] += gift
-            left -= gift
-        wanting = [number for number in wanting if result[number] < wants[number]]
-    for number in range(max(0, left)):
-        result[number % len(result)] += 1
-    return result
 
 
 def _load(slot: _Slot) -> tuple[bool, int, int]:

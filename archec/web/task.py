@@ -113,29 +113,6 @@ class Sink(Protocol):
         """A new temporary file for the body of ``url``."""
 
 
-class _NoTemp:
-    """A body that nobody wants."""
-
-    def write(self, data: bytes) -> None:
-        """Drops it."""
-
-    def close(self) -> tuple[str, str, str, int]:
-        return "", "", "", 0
-
-    def discard(self) -> None:
-        """There is nothing."""
-
-
-class _NoSink:
-    def temp(self, url: str) -> TempLike:
-        return _NoTemp()
-
-
-def no_sink() -> Sink:
-    """A sink that keeps no bodies: for those who only want to know what servers say."""
-    return _NoSink()
-
-
 # -- messages -------------------------------------------------------------------------------------
 
 
@@ -143,12 +120,6 @@ class Tasks(msgspec.Struct, array_like=True, tag=1, frozen=True):
     """To a worker: tasks, each with its serial number."""
 
     items: Sequence[tuple[int, FetchTask]]
-
-
-class Concurrency(msgspec.Struct, array_like=True, tag=2, frozen=True):
-    """To a worker: its share of the requests in flight."""
-
-    number: int
 
 
 class HostsKnown(msgspec.Struct, array_like=True, tag=7, frozen=True):
@@ -188,5 +159,5 @@ class Stopped(msgspec.Struct, array_like=True, tag=6, frozen=True):
     """From a worker: it has nothing more to say."""
 
 
-ToWorker: Any = Tasks | Concurrency | HostsKnown | Stop
+ToWorker: Any = Tasks | HostsKnown | Stop
 FromWorker: Any = Hops | Fatal | Stopped

@@ -248,11 +248,10 @@ class DirectTransport(httpx.AsyncBaseTransport):
 
 
 class Transports(NamedTuple):
-    """What carries requests. ``whole_urls``: see ``client.Client``; ``resolver``: for addresses of hosts."""
+    """What carries requests; ``resolver`` is for addresses of hosts."""
 
     http: httpx.AsyncBaseTransport
     ftp: httpx.AsyncBaseTransport
-    whole_urls: bool = True
     resolver: Resolver | None = None
     proxies: Proxies | None = None
 
@@ -287,9 +286,9 @@ def transports(
     tls = Tls(old=policy.old_tls, insecure_hosts=policy.insecure_hosts)
     http = DirectTransport(Connector(guard, resolver, tuning, tls, received), proxies, keep, tuning)
     if proxies.covers("ftp"):
-        return Transports(http, http, whole_urls=False, resolver=resolver, proxies=proxies)
+        return Transports(http, http, resolver, proxies)
     ftp = FtpTransport(guard, resolver, concurrency, policy.idle_timeout, policy.contact, received)
-    return Transports(http, ftp, whole_urls=False, resolver=resolver, proxies=proxies)
+    return Transports(http, ftp, resolver, proxies)
 
 
 class _ResponseBody(httpx.AsyncByteStream):

@@ -21,8 +21,8 @@ from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
 from archec.web.fetcher import Fetcher
 from archec.web.policy import Tuning
-from archec.web.task import Concurrency, Fatal, Hop, Hops, HostsKnown, Stopped, Tasks, ToWorker
-from archec.workers.child import call
+from archec.web.task import Fatal, Hop, Hops, HostsKnown, Stopped, Tasks, ToWorker
+from archec.workers.child import call, set_limit
 from archec.workers.pipe import Inbox, decoder, encode, frame
 
 _STACK = 512 * 1024
@@ -43,8 +43,8 @@ def serve(
 ) -> None:
     """Fetches until told to stop, or until the other end of ``pipe`` is closed; then the process ends.
 
-    ``sink`` is the function that gives the sink, and its arguments. ``concurrency`` is the first share of the
-    requests in flight. Something is sent every ``beat`` seconds at the latest. ``max_bytes``: see ``Fetcher``.
+    ``sink`` is the function that gives the sink, and its arguments. ``concurrency`` is how many requests may be
+    in flight. Something is sent every ``beat`` seconds at the latest. ``max_bytes``: see ``Fetcher``.
     """
     threading.stack_size(_STACK)
     _limit(config.max_memory)
@@ -64,16 +64,10 @@ def serve(
 
 def _limit(memory: int) -> None:
     """Limits memory to so much more than is in use, and opens as many files as the system lets it."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    set_limit(resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     with suppress(OSError, ValueError, IndexError):
         used = int(Path("/proc/self/statm").read_bytes().split()[5]) * resource.getpagesize()
-        _, most = resource.getrlimit(resource.RLIMIT_DATA)
-        wanted = used + memory
-        resource.setrlimit(
-            resource.RLIMIT_DATA, (wanted if most == resource.RLIM_INFINITY else min(wanted, most), most)
-        )
+        set_limit(resource.RLIMIT_DATA, used + memory)
 
 
 def _loop() -> asyncio.AbstractEventLoop:
@@ -131,8 +125,6 @@ class _OrderServer(asyncio.Protocol):
                 for serial, task in message.items:
                     self._fetcher.submit(serial, task)
                 self._fetcher.start()
-            elif isinstance(message, Concurrency):
-                self._fetcher.retune(message.number)
             elif isinstance(message, HostsKnown):
                 for host, faults, wait in message.items:
                     self._fetcher.know(host, faults, wait)

@@ -91,11 +91,11 @@ def work_off(pipe: socket.socket, function: str, arguments: msgspec.Raw, limits:
         pool.tell(BROKEN, "".join(traceback.format_exception_only(error)).encode("utf-8", "replace"))
         return
     base = _mapped()
-    _set(resource.RLIMIT_CORE, 0)
+    set_limit(resource.RLIMIT_CORE, 0)
     if limits.file_size:
-        _set(resource.RLIMIT_FSIZE, limits.file_size)
+        set_limit(resource.RLIMIT_FSIZE, limits.file_size)
     if limits.memory and base:
-        _set(resource.RLIMIT_AS, base + limits.memory)
+        set_limit(resource.RLIMIT_AS, base + limits.memory)
     pool.tell(READY)
     while True:
         message = items.get()
@@ -162,10 +162,10 @@ def _parameters(function: Callable[..., Any]) -> list[Any]:
 def _limit_cpu(seconds: float) -> None:
     """CPU time until the kernel ends this process, should the pool not do so in time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    _set(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + seconds) + 1)
+    set_limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + seconds) + 1)
 
 
-def _set(what: int, value: int) -> None:
+def set_limit(what: int, value: int) -> None:
     """Sets a soft limit, within the hard one; a system that does not know it does without."""
     _, hard = resource.getrlimit(what)
     soft = value if hard == resource.RLIM_INFINITY else min(value, hard)

@@ -32,7 +32,7 @@ def test_the_request_is_an_httpx_request(tmp_path: Path) -> None:
 
     hop = fetch_one(tmp_path, FetchTask(URL, etag='"old"'), carriers=mocked(handler))
     assert (hop.kind, hop.size, hop.header("etag")) == ("body", 4, '"e"')
-    assert str(seen[0].url) == URL
+    assert (str(seen[0].url), seen[0].extensions["target"]) == ("http://papers.example/", b"/a%2Fb.pdf?x=1")
     assert seen[0].method == "GET"
     assert seen[0].headers["if-none-match"] == '"old"'
 

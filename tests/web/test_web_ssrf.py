@@ -121,7 +121,7 @@ def test_the_address_at_the_other_end_is_looked_at_too(hostile: Hostile, tmp_pat
     config = settings()
     connector = Connector(Fickle(), Rebinding(["127.0.0.1"]), QUICK)
     web = DirectTransport(connector, Proxies(), 4, QUICK)
-    carriers = Transports(web, web, whole_urls=False)
+    carriers = Transports(web, web)
     hop = fetch_one(tmp_path, f"http://x.example:{hostile.port}/ok", config, carriers=carriers)
     assert hop.outcome is Outcome.BLOCKED_ADDRESS
     assert not hostile.asked
