@@ -1,19 +1,20 @@
 """Adding rows to an index file of this machine and removing them, as OutbackCDX lets crawlers do.
 
-The rows of a folder go into its file ``added.cdxj``. A whole new file takes the place of the old one, so that whoever
-reads it sees the old rows or the new ones; one writer at a time. Lines are put in order on disk.
+The rows of a folder go into its file ``added.cdxj``. Few rows go into a small file beside it (:func:`newer_of`),
+which is merged into it when it has grown. Whole new files take the place of old ones: whoever reads them sees the old
+rows or the new ones, or for a moment both; one writer at a time in a folder. Lines are put in order on disk.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
-from archec.access.files import MAX_LINE
+from archec.access.files import MAX_LINE, SortedFile, newer_of
 from archec.access.query import key_of
 from archec.access.rows import NOWHERE, Row, any_row, made_line
 from archec.config import CollectionConfig, Config
@@ -22,6 +23,9 @@ from archec.store.durable import atomic_stream, storage_errors
 from archec.store.sorting import SortedLines
 
 _ADDED = "added.cdxj"
+_LOCK = ".archec-access.lock"
+_MAX_NEWER = 8 << 20
+"""Bytes up to which rows go into the newer file: it is written anew each time."""
 _ENDINGS = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz")
 
 
@@ -47,14 +51,40 @@ def add(path: Path, lines: Iterable[bytes]) -> int:
     """Adds lines as :func:`parse_rows` gives them; the number of those that were not there. Nothing is added where one
     of them is wrong. Raises StorageFailed and StorageFull."""
     file = _file_of(path)
-    with _alone(file), SortedLines(file.parent) as found:
+    newer = newer_of(file)
+    with _alone(file.parent), SortedLines(file.parent) as found:
+        size = newer.stat().st_size if newer.exists() else 0
         for line in lines:
             found.add(line)
+            size += len(line) + 1
+        if file.exists() and size <= _MAX_NEWER:
+            return _add_newer(file, newer, found)
         before = 0
-        for line in _lines(file):
+        for line in chain(_lines(file), _lines(newer)):
             before += 1
             found.add(line)
-        return _write(file, found) - before
+        added = _write(file, found) - before
+        if newer.exists():
+            _write(newer, ())  # and not removed: somebody may be about to open it
+        return added
+
+
+def _add_newer(file: Path, newer: Path, found: Iterable[bytes]) -> int:
+    """Adds sorted lines to the newer file; the number of those that were in neither."""
+    there = set(_lines(newer))
+    with _searched(file) as known:
+        fresh = [line for line in found if line not in there and not known(line)]
+    if fresh:
+        _write(newer, sorted([*there, *fresh]))
+    return len(fresh)
+
+
+@contextmanager
+def _searched(file: Path) -> Iterator[Callable[[bytes], bool]]:
+    """Whether a line is in a sorted file."""
+    with storage_errors(file), open(file, "rb") as opened:
+        lines = SortedFile(os.dup(opened.fileno()), 0, file.name)
+        yield lambda line: next(lines.forward(line, line + b"\0"), None) is not None
 
 
 def remove(path: Path, lines: Iterable[bytes]) -> int:
@@ -63,15 +93,16 @@ def remove(path: Path, lines: Iterable[bytes]) -> int:
     with SortedLines(folder) as gone:
         for line in lines:
             gone.add(line)
-        return sum(_remove(file, gone) for file in ([path] if path.is_file() else sorted(path.glob("*.cdxj"))))
+        with _alone(folder):
+            files = sorted(path.glob("*.cdxj")) if path.is_dir() else [newer_of(path), path]
+            return sum(_remove(file, gone) for file in files)
 
 
 def _remove(file: Path, gone: SortedLines) -> int:
-    with _alone(file):
-        before = sum(1 for _ in _lines(file))
-        if before == sum(1 for _ in _without(_lines(file), gone)):
-            return 0
-        return before - _write(file, _without(_lines(file), gone))
+    before = sum(1 for _ in _lines(file))
+    if before == sum(1 for _ in _without(_lines(file), gone)):
+        return 0
+    return before - _write(file, _without(_lines(file), gone))
 
 
 def _without(lines: Iterator[bytes], gone: Iterable[bytes]) -> Iterator[bytes]:
@@ -127,10 +158,10 @@ def _write(file: Path, lines: Iterable[bytes]) -> int:
 
 
 @contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """While the lock beside a file is held."""
-    with storage_errors(file):
-        descriptor = os.open(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+def _alone(folder: Path) -> Iterator[None]:
+    """While the lock of a folder is held."""
+    with storage_errors(folder):
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

@@ -223,6 +223,12 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
+def newer_of(path: Path) -> Path:
+    """The file beside an index file to which rows are added until it has grown. Its name comes first in a folder: it
+    must be read first, so that no row is missed while the two are merged."""
+    return path.with_name(f"{path.stem},new.cdxj")
+
+
 def check_sorted(file: BinaryIO, name: str, form: Callable[[bytes], LineReader | None] | None = None) -> Found:
     """Reads a file from its beginning to its end: whether it is sorted, and of which form its lines are."""
     form = form or form_of

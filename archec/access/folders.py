@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from archec.access.errors import SourceFailed
-from archec.access.files import IndexFile, SortedFile
+from archec.access.files import IndexFile, SortedFile, newer_of
 from archec.access.query import Query
 from archec.access.rows import Origin, Row
 from archec.access.sorted import ordered_rows
@@ -33,6 +33,7 @@ class FileSource(LocalSource):
         super().__init__(name)
         self.type = type_
         self._path, self._packed = path, packed
+        self._newer = newer_of(path) if type_ == "file" and path.name.endswith(".cdxj") else None
         self._files: dict[str, _AnyFile] = {}
         self._listed = (-1, 0.0)
         self._open: OrderedDict[str, None] = OrderedDict()
@@ -95,7 +96,11 @@ class FileSource(LocalSource):
             errors[self.name] = f"{self.name}: cannot be read: {error.strerror}"
             return []
         if not stat.S_ISDIR(status.st_mode):
-            return [(self.name, self._files.setdefault("", self._file(self._path, self.name)))]
+            files = [self._newer, self._path] if self._newer is not None and self._newer.exists() else [self._path]
+            for one in files:
+                if one.name not in self._files:
+                    self._files[one.name] = self._file(one, self.name)
+            return [(self.name, self._files[one.name]) for one in files]
         if self._listed[0] != status.st_mtime_ns or self._listed[1] < status.st_mtime + _SETTLED:
             self._list(status)
         if not self._files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,16 @@ import httpx
 import pytest
 from access_support import LISTER, READER, WRITER, client, configured, give_tokens, line, rows, serving, write_index
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
+from archec.access.feeding import add, parse_rows, remove
+from archec.access.files import newer_of
+from archec.access.folders import FileSource
+from archec.access.query import parse_query
+from archec.access.sources import Errors
 from archec.cli.access import access
 from archec.errors import UsageError
 
@@ -148,6 +156,30 @@ def test_crawlers_add_rows_and_remove_them(base: str, get: httpx.Client) -> None
         assert writer.post("/fed", content="what").status_code == 400
         assert httpx.post(f"{base}/fed", content=cdx).status_code == 401
         assert writer.post("/group", content=cdx).status_code == 200
+
+
+@settings(max_examples=40)
+@given(
+    st.booleans(),
+    st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 30), unique=True)), max_size=8),
+)
+def test_rows_come_and_go_as_in_a_set(is_folder: bool, steps: list[tuple[bool, list[int]]]) -> None:
+    there = set[int]()
+    lines = [line(f"http://n.org/{n:02d}", "20140101000000", filename="a", offset=n) for n in range(31)]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("archec.access.feeding._MAX_NEWER", 1000)
+        path = Path(folder) / ("a" if is_folder else "a.cdxj")
+        path.mkdir() if is_folder else path.touch()
+        source = FileSource("a", "file", path)
+        for is_added, numbers in steps:
+            given = parse_rows(lines[n] for n in numbers)
+            changed = (add if is_added else remove)(path, given)
+            before, there = there, there | set(numbers) if is_added else there - set(numbers)
+            assert changed == len(before ^ there)
+            parts = source.parts(parse_query([("url", "n.org/*")]), Errors())
+            assert sorted(row.fields["offset"] for part in parts for row in part) == sorted(there)
+            small = newer_of(path / "added.cdxj" if is_folder else path)
+            assert not small.exists() or small.stat().st_size <= 1000
 
 
 def test_any_number_of_rows_is_added_and_removed(tmp_path: Path) -> None:
