@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from archec.archive.follow import is_behind
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
+from archec.sqlite import unwritable
 from archec.store.layout import Layout, open_store
 from archec.store.lock import holder
 
@@ -35,6 +37,12 @@ class Archive:
     def was_left_behind(self) -> bool:
         """Whether there are such batches although no run is at work, which would bring the catalogue up to date."""
         return self.is_behind() and holder(self.layout) is None and self.is_behind()
+
+
+def scratch_space(config: Config) -> Path:
+    """The folder for scratch files of what only reads: where temporary files belong if the archive's cannot be
+    written."""
+    return Path(tempfile.gettempdir()) if unwritable(config.work_path / "scratch") else config.work_path
 
 
 @contextmanager

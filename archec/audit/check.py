@@ -13,6 +13,7 @@ from typing import Any
 
 from archec.archive.follow import last_run
 from archec.archive.ledger import left_parts
+from archec.archive.opening import scratch_space
 from archec.audit.comparison import Comparison, Differences, report_differences
 from archec.audit.disk import MOST, DiskName, Journalled, judge, report_unknown_files, under_way, walk
 from archec.audit.expected import Amount, amount_of, names_something
@@ -38,6 +39,7 @@ from archec.store.journal_writer import tidy
 from archec.store.layout import DESCRIPTOR, RUNS, open_store
 from archec.store.lock import holder
 from archec.store.writer import sweep_parts
+from archec.units import counted
 
 _JOURNALS = ("journal-damaged", "journal-missing", "journal-chain", "journal-misnamed", "journal-line")
 """Findings after which it is not known for sure what no journal names."""
@@ -97,7 +99,7 @@ def check(
         summary.tally.add(finding)
         report(finding)
 
-    with closing(Comparison(archive.layout, archive.config.work_path)) as comparison:
+    with closing(Comparison(archive.layout, scratch_space(archive.config))) as comparison:
         look = _Check(archive, meter, reported, fix, quick, unjournalled, comparison, summary)
         look.go()
     partial = quick or (summary.clean and not summary.whole)
@@ -267,7 +269,7 @@ class _Check:
             if self.archive.followed(run, 1):
                 self.report(Finding("catalogue-lacks", f"{RUNS}/{run}", "the catalogue does not know of this run"))
         if behind and not at_work and self.archive.catalogue is not None:
-            message = f"lacks {behind} {'batch' if behind == 1 else 'batches'} of the journals"
+            message = f"lacks {counted(behind, 'batch', 'batches')} of the journals"
             self.report(Finding("catalogue-behind", self.archive.catalogue.url, message))
 
     def _lines(self, journal: JournalFile, path: str, batch: JournalBatch, *, followed: bool) -> None:
@@ -438,7 +440,7 @@ class _Check:
             keep = left_parts(self.archive.config.work_path)
             sweep_parts(self.archive.layout, {tist for tist, _ in self.leftovers if tist >= 0}, keep)
         for (_, directory), count in sorted(self.leftovers.items()):
-            message = f"{count} temporary {'file' if count == 1 else 'files'}"
+            message = counted(count, "temporary file")
             if resumable is not None:
                 message += f"; the next run sweeps what run {resumable} left, which can be resumed"
             self.report(Finding("leftover", directory, message, fixed="removed" if fixing else ""))

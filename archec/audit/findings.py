@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from archec.units import counted
+
 
 class Code(NamedTuple):
     """What a code means. One that is not ``wrong`` is a note that needs no action."""
@@ -129,6 +131,9 @@ class Tally:
             "notes": self.notes,
             "by_code": dict(sorted(self.by_code.items())),
         }
+
+    def __str__(self) -> str:
+        return f"{self.wrong:,} wrong, {self.fixed:,} fixed, {counted(self.notes, 'note')}"
 
     def as_lines(self) -> list[str]:
         """How many there are of each code, for people."""

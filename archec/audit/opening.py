@@ -22,6 +22,7 @@ from archec.errors import (
 from archec.store.journal_reader import journals
 from archec.store.layout import RUNS, Layout, open_store
 from archec.store.lock import RunLock
+from archec.units import counted
 
 
 @dataclass(slots=True)
@@ -103,7 +104,7 @@ def _follow(archive: Audited, catalogue: Catalogue, *, following: bool) -> None:
 def _catch_up(archive: Audited, catalogue: Catalogue) -> None:
     applied = catch_up(archive.layout, catalogue)
     if applied:
-        message = f"lacked {applied} {'batch' if applied == 1 else 'batches'} of the journals"
+        message = f"lacked {counted(applied, 'batch', 'batches')} of the journals"
         archive.findings.append(Finding("catalogue-behind", catalogue.url, message, fixed="it has caught up"))
 
 

@@ -16,6 +16,7 @@ import orjson
 from xxhash import xxh3_128_digest
 
 from archec.archive.follow import follow_until
+from archec.archive.opening import scratch_space
 from archec.audit.comparison import PartitionedDiff
 from archec.audit.disk import MOST
 from archec.audit.findings import Finding, Reporter
@@ -41,7 +42,7 @@ def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: 
     Raises :class:`archec.errors.CatalogueError` where the catalogue cannot be read, :class:`CorruptArchive` where the
     journals cannot.
     """
-    work = archive.config.work_path
+    work = scratch_space(archive.config)
     try:
         work.mkdir(parents=True, exist_ok=True)
         with (

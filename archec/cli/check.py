@@ -14,7 +14,7 @@ from archec.cli.verify import conclude, printer
 from archec.config import load
 from archec.errors import UsageError
 from archec.terminal.progress import meter_for
-from archec.units import human_duration
+from archec.units import counted, human_duration
 
 
 @click.command()
@@ -51,7 +51,7 @@ def check(
 def _lines(summary: CheckSummary) -> list[str]:
     tally = summary.tally
     head = (
-        f"Checked {summary.journals:,} journals with {summary.lines:,} lines, and {summary.names:,} names, in "
-        f"{human_duration(summary.seconds)}: {tally.wrong:,} wrong, {tally.fixed:,} fixed, {tally.notes:,} notes."
+        f"Checked {counted(summary.journals, 'journal')} with {counted(summary.lines, 'line')}, and "
+        f"{counted(summary.names, 'name')}, in {human_duration(summary.seconds)}: {tally}."
     )
     return [head, *tally.as_lines(), *(() if summary.whole else ["This was no whole check of the catalogue."])]

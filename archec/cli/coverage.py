@@ -21,7 +21,7 @@ from archec.terminal.progress import meter_for
 from archec.tist import iso
 
 _NAME = 24
-_DISPENSABLE = ("last_seen", "other", "bad_urls", "gone", "files", "lost", "held", "never", "forbidden", "unreachable")
+_DISPENSABLE = ("last_seen", "other", "bad_urls", "forbidden", "gone", "never", "unreachable", "lost", "files", "held")
 _COLUMNS = (
     ("works", "works"), ("w. a file", "with_file"), ("files", "files"), ("held", "held"), ("PDFs", "pdfs"),
     ("lost", "lost"), ("gone", "gone"), ("unreachable", "unreachable"), ("forbidden", "forbidden"),

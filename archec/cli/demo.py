@@ -17,7 +17,7 @@ from archec.cli.status import status
 from archec.config import DEFAULT_FILE
 from archec.demo.show import make_archive, papers_that, play
 from archec.errors import ConfigError
-from archec.terminal.output import echo
+from archec.terminal.output import echo, terminal_width
 from archec.terminal.progress import meter_for
 
 
@@ -39,7 +39,7 @@ def demo(context: click.Context, directory: Path | None) -> None:
     with meter_for() as meter:
         for stage in play(config, meter):
             click.secho(f"\n== Gathering {stage.number}: {stage.story}", bold=True)
-            for line in gather_table(stage.report.as_value()):
+            for line in gather_table(stage.report.as_value(), terminal_width()):
                 echo(line)
     catalogue = open_catalogue(config.database, base=config.base)
     try:

@@ -29,7 +29,7 @@ from archec.gather.run import dry_run as run_dry
 from archec.gather.run import exit_code
 from archec.gather.run import gather as gather_run
 from archec.progress import Meter
-from archec.terminal.output import echo, echo_json, note
+from archec.terminal.output import echo, echo_json, note, terminal_width
 from archec.terminal.progress import meter_for
 from archec.tist import iso, parse_when
 from archec.units import parse_duration, parse_size
@@ -204,7 +204,7 @@ class _Run:
             if self.as_json:
                 echo_json(value)
             else:
-                for row in gather_table(value):
+                for row in gather_table(value, terminal_width()):
                     echo(row)
         return exit_code(report)
 

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from archec import __version__
 from archec.errors import Exit
+from archec.terminal.output import fold
 from archec.tist import iso
 from archec.units import counted, human_duration, human_size
 
 if TYPE_CHECKING:
     from archec.archive.report import Report
 
+_INDENT = 12
 _MAX_PROBLEMS = 20
 _MAX_ARCHIVES = 10
 WORD = "archec-run"
@@ -32,8 +34,8 @@ _STATES = {Exit.LOCKED: "locked", Exit.USAGE: "usage", Exit.INTERRUPTED: "interr
 # -- the table ------------------------------------------------------------------------------------
 
 
-def gather_table(value: dict[str, Any]) -> list[str]:
-    """The lines of the table; what data sets put into them is not yet safe to show."""
+def gather_table(value: dict[str, Any], width: int | None) -> list[str]:
+    """The lines of the table, safe to show, for a terminal of so many columns; None: for none."""
     data_set = value["data_set"]
     rows: list[tuple[str, str]] = [
         ("run", f"{value['run']}  {value['run_time']}  {value['state']}"),
@@ -70,10 +72,10 @@ def gather_table(value: dict[str, Any]) -> list[str]:
         rows.append(("fetched", f"{counted(fetch['requests'], 'request')}, {human_size(fetch['bytes'])}"))
         if fetch["deferred"]:
             rows.append(("", f"{fetch['deferred']:,} put off to the next run because of their hosts"))
-    return _table([*rows, *_ended(value)]) + _problems(value["problems"])
+    return _folded([*_table([*rows, *_ended(value)]), *_problems(value["problems"])], width)
 
 
-def other_table(kind: str, value: dict[str, Any]) -> list[str]:
+def other_table(kind: str, value: dict[str, Any], width: int | None) -> list[str]:
     """The same of a run that reads no data set: an ingest of filesets, or a decision."""
     rows = [("run", f"{value['run']}  {value['run_time']}  {value['state']}"), ("kind", kind)]
     data_set = value["data_set"]
@@ -84,7 +86,7 @@ def other_table(kind: str, value: dict[str, Any]) -> list[str]:
             rows.append((label, _counts(value[name])))
     if "filesets" in value:
         rows.append(("filesets", _counts(value["filesets"])))
-    return _table([*rows, *_ended(value)])
+    return _folded(_table([*rows, *_ended(value)]), width)
 
 
 def _ended(value: dict[str, Any]) -> list[tuple[str, str]]:
@@ -98,7 +100,11 @@ def _ended(value: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _table(rows: list[tuple[str, str]]) -> list[str]:
-    return [f"{label:<11} {text}" for label, text in rows]
+    return [f"{label:<{_INDENT - 1}} {text}" for label, text in rows]
+
+
+def _folded(lines: list[str], width: int | None) -> list[str]:
+    return [part for line in lines for part in fold(line, width, _INDENT)]
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -68,7 +68,8 @@ def _details(view: RunView) -> Iterator[str]:
     """Everything about one run, as lines."""
     if "tobis" in view.report:
         value = {**view.report, "state": view.state}
-        yield from gather_table(value) if view.kind == "gather" else other_table(view.kind, value)
+        width = terminal_width()
+        yield from gather_table(value, width) if view.kind == "gather" else other_table(view.kind, value, width)
     else:
         yield f"{'run':<11} {view.run}  {iso(view.run)}  {view.state}"
         yield f"{'kind':<11} {view.kind}"

@@ -18,6 +18,7 @@ from archec.terminal.files import open_whole
 from archec.terminal.output import echo, note
 from archec.terminal.progress import meter_for
 from archec.tist import iso
+from archec.units import counted
 
 
 @click.command()
@@ -51,7 +52,8 @@ def seal(output: Path | None, key_file: Path | None, config_file: Path | None) -
         with open_whole(output) as target:
             target.write(text.encode())
     unsigned = "" if made.note.signatures else ", unsigned: there is no seal.key"
-    note(f"sealed {made.seal.size:,} lines of {made.seal.runs:,} runs, {iso(made.seal.made)}{unsigned}")
+    amount = f"{counted(made.seal.size, 'line')} of {counted(made.seal.runs, 'run')}"
+    note(f"sealed {amount}, {iso(made.seal.made)}{unsigned}")
 
 
 def _make_key(path: Path, name: str) -> None:

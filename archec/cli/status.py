@@ -134,7 +134,7 @@ def _fixity(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
         never = f"{fixity.never.objects:,} objects ({human_size(fixity.never.bytes)}) never"
         yield "", f"of {fixity.whole.objects:,} objects {', '.join(parts)}; {never}"
     if fixity.uncounted:
-        yield "", f"{fixity.uncounted:,} journals are not counted there yet: archec check"
+        yield "", f"{counted(fixity.uncounted, 'journal')} not counted there yet: archec check"
     if not fixity.structures:
         yield "structure", "not checked yet: archec check"
     for one in fixity.structures:

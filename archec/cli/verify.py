@@ -18,10 +18,10 @@ from archec.cli.common import config_option, json_option
 from archec.config import Config, load
 from archec.errors import CatalogueError, Exit, UsageError
 from archec.store.layout import open_store
-from archec.terminal.output import echo, echo_json
+from archec.terminal.output import echo, echo_json, fold, terminal_width
 from archec.terminal.progress import meter_for
 from archec.tist import iso
-from archec.units import human_duration, human_size, parse_duration, parse_share, parse_size
+from archec.units import counted, human_duration, human_size, parse_duration, parse_share, parse_size
 
 
 @click.command()
@@ -129,7 +129,8 @@ def conclude(
         echo_json(summary.as_value())
     else:
         for line in lines:
-            click.echo(line)
+            for part in fold(line, terminal_width(), 2):
+                echo(part)
     if not summary.clean:
         context.exit(Exit.CORRUPT)
     if summary.tally.by_code["no-scratch-space"]:
@@ -139,8 +140,8 @@ def conclude(
 def _lines(summary: Summary) -> list[str]:
     tally = summary.tally
     head = (
-        f"Checked {summary.files:,} files, {human_size(summary.read)}, in {human_duration(summary.seconds)}: "
-        f"{tally.wrong:,} wrong, {tally.fixed:,} fixed, {tally.notes:,} notes."
+        f"Checked {counted(summary.files, 'file')}, {human_size(summary.read)}, in "
+        f"{human_duration(summary.seconds)}: {tally}."
     )
     lines = [head, *tally.as_lines()] if summary.files or tally.by_code else ["Nothing was checked."]
     if summary.oldest:

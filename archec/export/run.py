@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from archec.archive.opening import Archive
+from archec.archive.opening import Archive, scratch_space
 from archec.catalogue.interface import Catalogue
 from archec.config import Config
 from archec.export.checking import VaultFault, read_unit, vault_units
@@ -19,7 +19,6 @@ from archec.export.units import Selection, Unit, units
 from archec.export.vault import open_vault, sweep
 from archec.export.writing import MAX_BYTES, ExportPlan, NotExported, UnitResult, unit_exporter
 from archec.progress import Meter
-from archec.sqlite import unwritable
 from archec.store.durable import storage_errors
 from archec.store.layout import Layout
 from archec.store.lock import RunLock
@@ -215,8 +214,8 @@ def _export_units(
 
 @contextmanager
 def _scratch_folder(config: Config) -> Iterator[Path]:
-    """A folder for scratch files; where temporary files belong if the archive can only be read."""
-    parent = Path(tempfile.gettempdir()) if unwritable(config.work_path / "scratch") else config.work_path
+    """A folder for scratch files."""
+    parent = scratch_space(config)
     with storage_errors(parent):
         parent.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(prefix="export-", dir=parent)
