@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
+from functools import lru_cache
 
 from archec.errors import BadName
 
@@ -46,6 +47,7 @@ def invert(tist: int) -> str:
     return str(tist)[::-1]
 
 
+@lru_cache(maxsize=1024)
 def tist_path(tist: int) -> str:
     """The relative directory of a tist in the obi store: ``1352481230`` -> ``"032/184/2531"``."""
     digits = invert(tist)

@@ -194,7 +194,7 @@ class Received:
 
     def add(self, hops: Iterable[Hop]) -> None:
         """Appends hops."""
-        data = frame(encode(Hops([(0, os.fsencode(hop.temp), hop._replace(temp="", head=b"")) for hop in hops])))
+        data = frame(encode(Hops([(0, hop._replace(head=b"")) for hop in hops])))
         try:
             self._size += os.write(self._file, data)
         except OSError as error:
@@ -226,8 +226,7 @@ def received(work: Path, run: int) -> list[Hop]:
         with received_path(work, run).open("rb") as file:
             while data := file.read(_CHUNK):
                 for message in inbox.feed(data):
-                    for _, temp, hop in _decoder.decode(message).items:
-                        last[hop.url] = hop._replace(temp=os.fsdecode(temp))
+                    last.update((hop.url, hop) for _, hop in _decoder.decode(message).items)
     except (OSError, Nonsense, ValueError, RecursionError):
         pass
     return list(last.values())

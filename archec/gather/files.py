@@ -184,8 +184,6 @@ class FilePhase:
             if pool.spent:  # heads count, too
                 self._use.bytes = max(self._use.bytes, self._budget.bytes)
             now.requests, now.received = pool.requests, pool.received
-        root = f"{self._layout.root}/"
-        hops = [hop._replace(temp=hop.temp.removeprefix(root)) if hop.temp else hop for hop in hops]
         if hops:
             self._received.add(hop for hop in hops if not hop.deferred and not is_silent(hop))
         for hop in hops:  # of all first: what a host has asked for holds for what it was not asked
@@ -223,7 +221,8 @@ class FilePhase:
         """Keeps what has come, and breaks off what is on its way: a run that is stopped."""
         if isinstance(error, KeyboardInterrupt) and pool.pending:
             self._collect(pool.collect(0.0))
-        pool.stop()
+        for hop in pool.stop():
+            self._discard(hop)
         deadline = time.monotonic() + _PATIENCE
         while self._under_way.count("text") and time.monotonic() < deadline:
             self._collect_texts(_WAIT)

@@ -359,31 +359,20 @@ def _implied(link: Link) -> bool:
 
 
 class BodySink:
-    """Temporary files of one run, with absolute paths, so that any process can remove them: where fetching processes
-    write bodies (:class:`archec.web.task.Sink`)."""
+    """Temporary files of one run, where fetching processes write bodies (:class:`archec.web.task.Sink`)."""
 
     def __init__(self, layout: Layout, run: int) -> None:
         self._run, self._writer = run, Writer(layout)
+        self.discard = self._writer.discard
 
-    def temp(self, url: str) -> _AbsoluteTemp:
+    def temp(self, url: str) -> Temp:
         """A temporary file in the directory in which the body of ``url`` will lie."""
-        return _AbsoluteTemp(self._writer.temp(self._run, url), str(self._writer.layout.root))
+        return self._writer.temp(self._run, url)
 
 
 def body_sink(layout: Layout, run: int) -> BodySink:
     """See :class:`BodySink`."""
     return BodySink(layout, run)
-
-
-class _AbsoluteTemp:
-    def __init__(self, temp: Temp, root: str) -> None:
-        self._temp, self._root = temp, root
-        self.write = temp.write
-        self.discard = temp.discard
-
-    def close(self) -> tuple[str, str, str, int]:
-        stored = self._temp.close()
-        return f"{self._root}/{stored.temp}", stored.md5, stored.sha256, stored.size
 
 
 # -- what a killed run left ------------------------------------------------------------------------

@@ -267,11 +267,12 @@ class Client:
             if unwritten:
                 temp.write(b"".join(unwritten))
             complete, temp = temp, None
-            path, md5, sha256, size = complete.close()
+            stored = complete.close()
         finally:
             if temp is not None:
                 temp.discard()
-        return Attempt(hop._replace(temp=path, md5=md5, sha256=sha256, size=size, head=head))
+        hop = hop._replace(temp=stored.temp, md5=stored.md5, sha256=stored.sha256, size=stored.size, head=head)
+        return Attempt(hop)
 
     async def _drain(self, flight: Flight, response: httpx.Response) -> None:
         """Reads a small unwanted body so that its connection can be kept."""

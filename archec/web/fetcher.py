@@ -18,7 +18,7 @@ from archec.web.outcome import Outcome
 from archec.web.policy import Policy, Tuning
 from archec.web.politeness import GivenUp, HostQueues, Politeness, QueuedTask
 from archec.web.robots import Robots, RobotsCache, Unknown
-from archec.web.task import FetchTask, Hop, Sink, discard, failure
+from archec.web.task import FetchTask, Hop, Sink, failure
 from archec.web.transport import Transports, transports
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -59,6 +59,7 @@ class Fetcher:
     ) -> None:
         self._config = config
         self._tuning = tuning or Tuning()
+        self._sink = sink
         self._emit = emit
         self._fatal = fatal
         self._loop = asyncio.get_running_loop()
@@ -280,7 +281,8 @@ class Fetcher:
             return
         self._held.discard(held)
         if not quiet and attempt.hop.kind != "failed":
-            discard(attempt.hop)
+            if attempt.hop.temp:
+                self._sink.discard(attempt.hop.temp)
             hop = failure(queued.task.url, Outcome.TRUNCATED, "the server sent more than the length it stated")
             attempt = Attempt(hop._replace(status=attempt.hop.status, address=attempt.hop.address), lasting=False)
         if quiet or held.alone:

@@ -6,7 +6,6 @@ place. A new host goes to the worker with the fewest busy hosts. Each worker has
 
 from __future__ import annotations
 
-import os
 import selectors
 import sys
 import time
@@ -32,7 +31,6 @@ from archec.web.task import (
     Stop,
     Stopped,
     Tasks,
-    discard,
     failure,
 )
 from archec.workers.pipe import decoder, encode
@@ -236,8 +234,8 @@ class FetchPool:
         """Ends the workers. Tasks that are only queued are dropped, which ``pending`` forgets.
 
         With ``drain`` what is under way is finished (for ``within`` seconds at most, by default as long as a
-        file may take) and the hops are returned; without it everything is broken off, temporary files are
-        removed, and nothing is returned. The files of a worker that must be killed stay where they are.
+        file may take); without it everything is broken off, and temporary files are removed. The hops that have
+        come are returned. The files of a worker that must be killed stay where they are.
         """
         grace = self._tuning.stop_grace
         if within is None:
@@ -257,11 +255,7 @@ class FetchPool:
         self._slots.clear()
         self._selector.close()
         self._selector = selectors.DefaultSelector()
-        if drain:
-            return hops
-        for hop in hops:
-            discard(hop)
-        return []
+        return hops
 
     # -- workers ----------------------------------------------------------------------------------
 
@@ -323,15 +317,12 @@ class FetchPool:
             self.requests += message.requests
             self.spent = self.spent or message.spent
             slot.delivered += len(message.items)
-            for serial, temp, hop in message.items:
-                if temp:
-                    hop = hop._replace(temp=os.fsdecode(temp))
+            for serial, hop in message.items:
                 if hop.kind == "doubtful":
                     self._ready.append(hop)
                     continue
                 pending = self._open.pop(serial, None)
                 if pending is None:
-                    discard(hop)
                     continue
                 slot.given -= 1
                 slot.room += 1

@@ -4,7 +4,6 @@ which the pool and its workers tell each other of them, sent by :mod:`archec.wor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -82,10 +81,17 @@ def failure(url: str, outcome: Outcome, message: str, *, deferred: bool = False)
     return Hop(url, "failed", outcome, message=message, deferred=deferred)
 
 
-def discard(hop: Hop) -> None:
-    """Removes the temporary file of a hop that nobody wants."""
-    if hop.temp:
-        Path(hop.temp).unlink(missing_ok=True)
+class StoredLike(Protocol):
+    """A temporary file that is whole: its name, as the sink has it, its checksums in hex, its bytes."""
+
+    @property
+    def temp(self) -> str: ...
+    @property
+    def md5(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+    @property
+    def size(self) -> int: ...
 
 
 class TempLike(Protocol):
@@ -99,18 +105,21 @@ class TempLike(Protocol):
     def write(self, data: bytes, /) -> None:
         """Appends ``data``."""
 
-    def close(self) -> tuple[str, str, str, int]:
-        """Ends the file and returns path, md5, sha256 (hex) and size; the path belongs to the caller."""
+    def close(self) -> StoredLike:
+        """Ends the file, which belongs to the caller from then on."""
 
     def discard(self) -> None:
         """Removes the file; never raises for a file that is no longer there."""
 
 
 class Sink(Protocol):
-    """Opens temporary files in a worker process."""
+    """Temporary files for a worker process."""
 
     def temp(self, url: str, /) -> TempLike:
-        """A new temporary file for the body of ``url``."""
+        """A new one for the body of ``url``."""
+
+    def discard(self, temp: str, /) -> None:
+        """Removes one that was whole."""
 
 
 # -- messages -------------------------------------------------------------------------------------
@@ -138,11 +147,11 @@ class Hops(msgspec.Struct, array_like=True, tag=4, frozen=True):
     """From a worker: hops, and what it sent and received since the last such message: requests, robots.txt and repeats
     among them, and bytes of bodies, wanted or not. An empty one is a sign of life.
 
-    ``spent``: nothing more comes, since what may be received has been. With each hop come the serial number of its task
-    and its ``temp``, as bytes since not every path is UTF-8.
+    ``spent``: nothing more comes, since what may be received has been. With each hop comes the serial number of its
+    task.
     """
 
-    items: Sequence[tuple[int, bytes, Hop]] = ()
+    items: Sequence[tuple[int, Hop]] = ()
     received: int = 0
     requests: int = 0
     spent: bool = False

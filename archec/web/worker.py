@@ -109,7 +109,7 @@ class _OrderServer(asyncio.Protocol):
         self._sent = 0.0
         self._inbox = Inbox()
         self._decode = decoder(ToWorker).decode
-        self._hops: list[tuple[int, bytes, Hop]] = []
+        self._hops: list[tuple[int, Hop]] = []
         self._received = self._requests = 0
         self._timer: asyncio.TimerHandle | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -142,10 +142,7 @@ class _OrderServer(asyncio.Protocol):
         self._transport.write(frame(encode(message)))
 
     def _emit(self, serial: int, hop: Hop) -> None:
-        if hop.temp:
-            self._hops.append((serial, os.fsencode(hop.temp), hop._replace(temp="")))
-        else:
-            self._hops.append((serial, b"", hop))
+        self._hops.append((serial, hop))
         if len(self._hops) >= self._tuning.batch:
             self._flush()
         elif self._timer is None:

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from archec.config import FetchConfig
 from archec.web.fetcher import Fetcher
@@ -33,9 +34,19 @@ class FolderSink:
     def temp(self, url: str) -> FolderTemp:
         return FolderTemp(self._folder)
 
+    def discard(self, temp: str) -> None:
+        Path(temp).unlink()
+
 
 def folder_sink(folder: Path) -> FolderSink:
     return FolderSink(folder)
+
+
+class FolderStored(NamedTuple):
+    temp: str
+    md5: str
+    sha256: str
+    size: int
 
 
 class FolderTemp:
@@ -51,9 +62,9 @@ class FolderTemp:
         self._sha256.update(data)
         self._size += len(data)
 
-    def close(self) -> tuple[str, str, str, int]:
+    def close(self) -> FolderStored:
         os.close(self._fd)
-        return self._path, self._md5.hexdigest(), self._sha256.hexdigest(), self._size
+        return FolderStored(self._path, self._md5.hexdigest(), self._sha256.hexdigest(), self._size)
 
     def discard(self) -> None:
         os.close(self._fd)
