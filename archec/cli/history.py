@@ -77,7 +77,8 @@ def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: P
 
 
 def _told(row: Told, obi: str, layout: Layout) -> list[str]:
-    what = f"{row.outcome} by {row.by}" if row.by else row.outcome
+    joined = ": " if row.outcome == "retracted" else " by "
+    what = f"{row.outcome}{joined}{row.by}" if row.by else row.outcome
     shows = f"sha256 {row.state} in {row.place}" if row.state is not None else "does not show it"
     kind = "" if row.whole else ", not whole"
     lines = [f"{row.tist}  {row.name} (run {row.run}{kind}): {shows}: {what}"]

@@ -42,7 +42,8 @@ def gather_table(value: dict[str, Any], width: int | None) -> list[str]:
         ("data set", f"{data_set['source']}  as of {data_set['time']}"),
     ]
     if not data_set["whole"]:
-        rows.append(("", "truncated: nothing counts as lost"))
+        damaged = "nothing of it was noted" if value["state"] == "damaged" else "nothing counts as lost"
+        rows.append(("", f"damaged: {damaged}"))
     files = value["files"]
     unread = f", {files['unreadable']:,} unreadable" if files["unreadable"] else ""
     rows.append(("read", f"{counted(files['read'], 'template file')}{unread}, {human_size(files['bytes'])}"))

@@ -77,8 +77,9 @@ def _details(view: RunView) -> Iterator[str]:
             yield shown(f"{'data set':<11} {view.source}")
     if view.resumable:
         yield f"{'resumable':<11} archec gather --resume continues it"
-    if view.retracted:
-        yield shown(f"{'retracted':<11} its visits do not count: {view.retracted}")
+    for what, why in (("visits do", view.retracted), ("data set does", view.data_set_retracted)):
+        if why:
+            yield shown(f"{'retracted':<11} its {what} not count: {why}")
     yield shown(f"{'options':<11} {view.options}")
     hosts = view.part("hosts")
     if hosts.get("in_trouble"):

@@ -14,8 +14,8 @@ from archec.archive.opening import Archive
 from archec.archive.runs import newest_first, recounted
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
-from archec.errors import BadName, NotHeld
-from archec.gather.decisions import awaiting
+from archec.errors import BadName, NotHeld, UsageError
+from archec.gather.decisions import awaiting, find
 from archec.store.journal_reader import journals
 from archec.store.layout import Layout
 from archec.store.lock import holder
@@ -44,7 +44,7 @@ _FINAL: dict[str, Shown] = {
 class RunView:
     """One run. ``state`` is one of :data:`SHOWN`; ``recorded`` is the word in the catalogue; ``report`` is its
     report's JSON value, empty where it has none yet; ``resumable``: ``--resume`` would carry on with it;
-    ``retracted`` is why its visits do not count."""
+    ``retracted`` is why its visits do not count, ``data_set_retracted`` why its data set does not."""
 
     run: int
     state: Shown
@@ -57,6 +57,7 @@ class RunView:
     report: dict[str, Any] = field(default_factory=dict)
     resumable: bool = False
     retracted: str = ""
+    data_set_retracted: str = ""
 
     @property
     def seconds(self) -> float | None:
@@ -118,6 +119,7 @@ class RunView:
                 value["options"] = orjson.loads(self.options)
             value["report"] = self.report
             value["retracted"] = self.retracted
+            value["data_set_retracted"] = self.data_set_retracted
         return value
 
 
@@ -150,15 +152,22 @@ def run_named(archive: Archive, name: str) -> RunView:
         found = next((view for view in runs(archive) if view.kind == "gather"), None)
         if found is None:
             raise NotHeld("this archive has no gathering yet", hint="'archec runs' lists all runs")
-        return found
-    try:
-        tist = int(name) if name.isascii() and name.isdecimal() else parse_when(name)
-    except (BadName, ValueError) as error:
-        raise BadName(f"{name!r} is not a run", hint="give its software tist, or 'last'") from error
-    found = next(runs(archive, before=min(tist, MAX_TIST) + 1), None)
-    if found is None or found.run != tist:
-        raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
-    return found
+    else:
+        try:
+            tist = int(name) if name.isascii() and name.isdecimal() else parse_when(name)
+        except (BadName, ValueError) as error:
+            raise BadName(f"{name!r} is not a run", hint="give its software tist, or 'last'") from error
+        found = next(runs(archive, before=min(tist, MAX_TIST) + 1), None)
+        if found is None or found.run != tist:
+            raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
+    return replace(found, data_set_retracted=_why_retracted(archive.catalogue, found))
+
+
+def _why_retracted(catalogue: Catalogue, view: RunView) -> str:
+    """Why the data set of a run does not count, empty where it does."""
+    with suppress(NotHeld, UsageError):
+        return find(catalogue, catalogue.data_sets(), str(view.run)).retracted
+    return ""
 
 
 def _waiting(catalogue: Catalogue) -> dict[int, dict[str, int]]:

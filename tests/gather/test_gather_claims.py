@@ -136,6 +136,9 @@ def test_a_retraction_and_its_undoing(config: Config, folder: Path) -> None:
     assert archec_inline(config, "retract", str(number)).code == 2, "a reason is needed"
     done = archec_inline(config, "retract", str(number), "--reason", "not RePEc", "--json")
     assert (done.code, json.loads(done.out)["changed"]) == (0, 2)
+    shown = archec_inline(config, "runs", str(number)).out.decode()
+    assert "retracted   its data set does not count: not RePEc" in shown
+    assert "retracted: not RePEc" in archec_inline(config, "history", PAPER, "--all").out.decode()
     for command, hint in (("get", f"'archec retract {number} --undo'"), ("get", "history --all"), ("history", "--all")):
         done = archec_inline(config, command, "RePEc:aaa:sss:9")
         assert (done.code, hint in done.out.decode() + done.err) == (7 if command == "get" else 0, True), done
