@@ -1,4 +1,5 @@
-"""What a unit contains: the states of its templates and of all files that they mention, in the order of the index.
+"""What a unit contains: the states and losses of its templates and of all files that they mention, in the order of the
+index.
 
 States come from the catalogue. The visits that found a file unchanged are in the journals only: these are read once,
 and the visits sorted by URL into a scratch file with lines of equal length, in which any number of processes search.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +17,9 @@ from typing import NamedTuple
 import orjson
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
+from archec.archive.conclusions import evidence_of
+from archec.archive.evidence import Evidence
+from archec.archive.judging import last_seen
 from archec.archive.observing import state, states
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
@@ -25,8 +30,9 @@ from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import Layout
 from archec.store.sorting import SortedLines
+from archec.tist import iso
 from archec.warc.cdxj import prefix
-from archec.warc.records import TLS_FIELD, Observation
+from archec.warc.records import LOSS, TLS_FIELD, Observation
 
 _CHUNK = 500
 _MAX_HOPS = 64
@@ -137,18 +143,19 @@ def collect(
     A file belongs to every series with a template that mentions it or ever mentioned it, and so does everything that
     its URL redirects to.
     """
+    evidence = cache(partial(evidence_of, catalogue))
     with SortedLines(folder) as mentioned:
         for tobi in tobis_of(catalogue, unit):
-            for seen in of_tobi(tobi, since):
+            for seen in (*of_tobi(tobi, since), *losses(tobi, since, evidence)):
                 into.add(line_of(seen))
             for version in tobi.versions.values():
                 for refipo in version.refs:
                     mentioned.add(refipo.url.encode("utf-8", "surrogatepass"))
         known: set[int] = set()
-        targets = _round(catalogue, mentioned, visits, since, folder, into, known)
+        targets = _round(catalogue, mentioned, visits, since, folder, into, known, evidence)
     for _ in range(_MAX_HOPS):
         with targets:
-            further = _round(catalogue, targets, visits, since, folder, into, known)
+            further = _round(catalogue, targets, visits, since, folder, into, known, evidence)
         targets = further
         if targets.empty:
             break
@@ -181,9 +188,21 @@ def of_fobi(fobi: Obi, visits: Visits | None, since: int) -> Iterator[Observatio
             yield state(fobi, tist, sha256)
 
 
+def losses(obi: Obi, since: int, evidence: Callable[[], Evidence]) -> Iterator[Observation]:
+    """The losses of a template or a file from ``since`` on, each with when it was seen for the last time before."""
+    for tist, sha256 in obi.history:
+        if sha256 is None and tist >= since:
+            seen = last_seen(obi, evidence(), tist) or 0
+            reason = obi.notes[tist].reason if tist in obi.notes else ""
+            fields = (("last-seen", iso(seen)), ("lost", iso(tist)), ("reason", reason))
+            noted = max(when for when in obi.history.noted if when < tist)
+            yield Observation("metadata", obi.id, tist, noted, "", 0, "", headers=fields)
+
+
 def line_of(seen: Observation) -> bytes:
     """An observation as a line that sorts like its index line."""
-    return prefix(target_uri(seen.id), seen.tist) + b"\t" + orjson.dumps(tuple(seen))
+    uri = LOSS + target_uri(seen.id) if seen.kind == "metadata" else target_uri(seen.id)
+    return prefix(uri, seen.tist) + b"\t" + orjson.dumps(tuple(seen))
 
 
 def observation_of(line: bytes) -> tuple[bytes, Observation]:
@@ -216,12 +235,13 @@ def _round(
     folder: Path,
     into: SortedLines,
     known: set[int],
+    evidence: Callable[[], Evidence],
 ) -> SortedLines:
     """Adds the observations of these URLs to ``into``. Returns their redirect targets that are not known yet."""
     targets = SortedLines(folder)
     for chunk in _chunks(url.decode("utf-8", "surrogatepass") for url in urls):
         for fobi in catalogue.obis("fobi", chunk).values():
-            for seen in of_fobi(fobi, visits, since):
+            for seen in (*of_fobi(fobi, visits, since), *losses(fobi, since, evidence)):
                 into.add(line_of(seen))
             for note in fobi.notes.values():
                 if note.target:

@@ -186,6 +186,9 @@ class _UnitExport:
         if seen.kind == "revisit":
             digest = self._digests.get(_uri(prefix), "")
             return (self._warc().write(records.revisit(seen, digest)), digest) if digest else None
+        if seen.kind == "metadata":
+            block = records.loss_block(seen)
+            return self._warc().write(records.loss(seen, block)), records.digest_of(block)
         if seen.kind == "redirect":
             return self._warc().write(records.redirect(seen, records.http_head(seen))), records.EMPTY
         if seen.kind == "resource":

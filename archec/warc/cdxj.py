@@ -74,6 +74,8 @@ def read_index(file: BinaryIO, name: str) -> Iterator[IndexLine]:
 def _mime(seen: Observation) -> str:
     if seen.kind == "revisit":
         return _REVISIT
+    if seen.kind == "metadata":
+        return "application/warc-fields"
     if seen.kind == "resource":
         return media_type(seen.type) or "application/octet-stream"
     declared = next((value for name, value in seen.headers if name.lower() == "content-type"), "")

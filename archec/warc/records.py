@@ -23,8 +23,11 @@ from archec.tist import iso
 
 WARC_VERSION = "1.1"
 
-RecordKind = Literal["resource", "response", "redirect", "revisit"]
-"""A template or a file that came by FTP; a response with its body; a response that redirects; an unchanged visit."""
+RecordKind = Literal["resource", "response", "redirect", "revisit", "metadata"]
+"""A template or a file that came by FTP; a response with its body; a response that redirects; an unchanged visit; what
+is known of a loss."""
+LOSS = "urn:x-archec:lost:"
+"""Precedes the URI of an obi in that of its losses, so that none of them is taken for a capture of the obi."""
 
 _NAMESPACE = uuid.NAMESPACE_URL
 _BUILDER = RecordBuilder(warc_version=WARC_VERSION)
@@ -34,6 +37,7 @@ _PROFILES = {
 }
 _TEMPLATE = "text/plain; charset=utf-8"
 _HTTP = "application/http; msgtype=response"
+_FIELDS = "application/warc-fields"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,100}/[A-Za-z0-9!#$&^_.+-]{1,100}")
 _PRINTABLE = "".join(map(chr, range(32, 127)))
@@ -42,12 +46,13 @@ _CHUNK = 1 << 20
 
 
 class Observation(NamedTuple):
-    """A state of an obi, or a visit that found a state unchanged.
+    """A state of an obi, a visit that found a state unchanged, or a loss.
 
-    ``noted`` is the tist at which the state was noted, which is earlier than ``tist`` for a revisit; ``at`` that under
-    which its bytes lie, 0 if it is the same. ``sha256``, ``size`` (-1: unknown) and ``type`` (media type) are those of
-    the bytes; ``status``, ``headers`` and ``target`` (of a redirect) those of the response. ``unchanged`` tells whether
-    a revisit relies on the server (304) rather than on the bytes.
+    ``noted`` is the tist at which the state was noted, which is earlier than ``tist`` for a revisit and a loss; ``at``
+    that under which its bytes lie, 0 if it is the same. ``sha256``, ``size`` (-1: unknown) and ``type`` (media type)
+    are those of the bytes; ``status``, ``headers`` and ``target`` (of a redirect) those of the response. ``unchanged``
+    tells whether a revisit relies on the server (304) rather than on the bytes. The ``headers`` of a loss are what is
+    known of it.
     """
 
     kind: RecordKind
@@ -232,6 +237,25 @@ def revisit(seen: Observation, digest: str) -> ArcWarcRecord:
         "WARC-Refers-To-Date": iso(seen.noted),
     }
     return _BUILDER.create_warc_record(target_uri(seen.id), "revisit", None, 0, _HTTP, headers)
+
+
+def loss_block(seen: Observation) -> bytes:
+    """What is known of a loss, as named fields."""
+    lines = (f"{name}: {_CONTROL.sub(' ', value).strip()}\r\n" for name, value in seen.headers)
+    return "".join(lines).encode("utf-8", "replace")
+
+
+def loss(seen: Observation, block: bytes) -> ArcWarcRecord:
+    """What is known of a loss, which refers to the last state before it."""
+    original = "response" if seen.id.startswith("http") else "resource"
+    headers = {
+        "WARC-Record-ID": record_id(seen.tist, seen.id, "metadata"),
+        "WARC-Date": iso(seen.tist),
+        "WARC-Refers-To": record_id(seen.noted, seen.id, original),
+        "WARC-Block-Digest": digest_of(block),
+    }
+    uri = LOSS + target_uri(seen.id)
+    return _BUILDER.create_warc_record(uri, "metadata", io.BytesIO(block), len(block), _FIELDS, headers)
 
 
 def _headers(seen: Observation, payload: str, block: str) -> dict[str, str]:

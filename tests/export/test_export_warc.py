@@ -45,7 +45,7 @@ def vault(pristine: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_noted_state_is_there_with_its_bytes(pristine: World, vault: Path) -> None:
     check_vault(vault)
-    found = {(r.uri, r.date): r for r in all_records(vault) if r.type != "revisit"}
+    found = {(r.uri, r.date): r for r in all_records(vault) if r.type not in ("revisit", "metadata")}
     catalogue = open_catalogue(pristine.config.database, base=pristine.config.base)
     try:
         wanted = 0
@@ -92,6 +92,12 @@ def test_kinds_of_records(pristine: World, vault: Path) -> None:
         assert original.uri == revisit.headers["WARC-Refers-To-Target-URI"]
         assert original.id == revisit.headers["WARC-Refers-To"]
         assert original.headers["WARC-Payload-Digest"] == revisit.headers["WARC-Payload-Digest"]
+    lost = "urn:x-repec:aaa:sss:6"
+    loss = by_url[f"urn:x-archec:lost:{lost}", second]
+    fields = dict(line.split(": ", 1) for line in loss.body.decode().splitlines())
+    assert (loss.type, fields["last-seen"], fields["lost"]) == ("metadata", first, second)
+    assert fields["reason"].startswith("no longer in aaa/sss/papers.rdf")
+    assert loss.headers["WARC-Refers-To"] == by_url[lost, first].id
 
 
 def test_files_belong_to_every_series_that_mentions_them(pristine: World, vault: Path) -> None:
@@ -244,7 +250,7 @@ def test_since(pristine: World, vault: Path, tmp_path: Path) -> None:
 def test_without_revisits(pristine: World, tmp_path: Path) -> None:
     summary, _ = exported(pristine, tmp_path / "v", revisits=False)
     assert "revisit" not in summary.records
-    assert {record.type for record in all_records(tmp_path / "v")} == {"resource", "response"}
+    assert {record.type for record in all_records(tmp_path / "v")} == {"resource", "response", "metadata"}
 
 
 # -- what is wrong ----------------------------------------------------------------------------------
