@@ -35,10 +35,8 @@ class TransferEnded(Exception):
 class Gate:
     """See the module's docstring. ``look_up`` completes what rows say of themselves."""
 
-    def __init__(
-        self, config: Config, look_up: Callable[[Row], Subject] = subject_of, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._config, self._look_up, self._clock = config, look_up, clock
+    def __init__(self, config: Config, look_up: Callable[[Row], Subject] = subject_of) -> None:
+        self._config, self._look_up = config, look_up
         self._tokens = TokenFile(token_path(config))
         self._rules = Rules(config.access.rules, config.access.open)
         self._stamp = _stamp_of(config)

@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import io
 import json
+import unittest.mock
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
 from archec.access.own import subject_with_works
+from archec.access.query import parse_query
 from archec.access.rows import NOWHERE, cdxj_row
+from archec.access.stretches import groups_of
 from archec.archive.opening import opened
 from archec.config import Config, parse
 from archec.export.run import ExportRequest, export_warc
@@ -318,6 +321,15 @@ def test_stretches_of_the_own_archive(own: tuple[str, Config]) -> None:
         whole = get.get("/cdx/search/cdx?url=urn:x-repec:*&gzip=false").text
         assert f"{one}\n{rest}" == whole
         assert get.get("/own/resource", params={"url": tobi.handle}).status_code == 200
+
+
+def test_the_hosts_of_a_domain_are_found_without_reading_their_files() -> None:
+    ids = sorted(f"http{'s' * (n % 2)}://h{n % 50}.org/{n}" for n in range(5000))
+    catalogue = unittest.mock.Mock()
+    catalogue.ids.side_effect = lambda kind, low, high, limit: [one for one in ids if low <= one < high][:limit]
+    query = parse_query([("url", "*.org")])
+    assert len(groups_of(catalogue, query, *query.bounds())) == 50
+    assert catalogue.ids.call_count == 50 + 3
 
 
 def test_a_loss_is_told_by_timemap_and_timegate(own: tuple[str, Config]) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import json
+import selectors
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +18,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archec.access.errors import Refused
+from archec.access.gate import Gate, TransferEnded
 from archec.access.rows import Origin, cdxj_row
 from archec.access.rules import Level, Rules, Subject, subject_of
 from archec.access.tokens import Token, TokenFile, hash_of
@@ -146,16 +152,63 @@ def test_pages_do_not_tell_what_rules_hide(tmp_path: Path) -> None:
         assert hidden == [401, 401, 200]
 
 
-def test_rules_are_read_again_without_restart_and_a_withdrawn_row_says_so(tmp_path: Path) -> None:
-    config = world(tmp_path)
+def test_rules_are_read_again_without_restart_and_a_withdrawn_row_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, has_rules, look = world(tmp_path), threading.Event(), Gate.look
+
+    def looked(gate: Gate) -> None:
+        look(gate)
+        if gate.rules.rules:
+            has_rules.set()
+
+    monkeypatch.setattr(Gate, "look", looked)
     with serving(config) as url, client(url) as get:
         assert "access" not in json.loads(get.get("/a/index?url=x.org&output=json").text)
         world(tmp_path, "access: {rules: [{host: x.org, rights: withdrawn, reason: asked for}]}")
-        deadline = time.monotonic() + 10
-        while "access" not in (row := json.loads(get.get("/a/index?url=x.org&output=json").text)):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        assert has_rules.wait(30)
+        row = json.loads(get.get("/a/index?url=x.org&output=json").text)
         assert (row["access"], row["reason"]) == ("withdrawn", "asked for")
+
+
+class _Waits(selectors.SelectSelector):
+    """Waits for nothing, but counts the seconds that would have passed."""
+
+    seconds = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.seconds += timeout or 0
+        return super().select(0)
+
+
+def test_rules_and_tokens_are_looked_at_within_a_second(tmp_path: Path) -> None:
+    config = world(tmp_path)
+    gate, waits = Gate(config), _Waits()
+    loop = asyncio.SelectorEventLoop(waits)
+    loop.time = lambda: waits.seconds  # type: ignore[method-assign]
+
+    async def sends() -> None:
+        with gate.transfer(gate.enter(f"Bearer {READER}", "")):
+            await asyncio.sleep(3600)
+
+    async def scenario() -> None:
+        stop = asyncio.Event()
+        watching, sending = asyncio.create_task(gate.watch(stop)), asyncio.create_task(sends())
+        await asyncio.sleep(10)
+        world(tmp_path, "access: {rules: [{rights: open}]}")
+        TokenFile(config.path(config.access.tokens)).path.unlink()
+        with pytest.raises(Refused):
+            gate.enter(f"Bearer {READER}", "")
+        assert not gate.rules.rules
+        await asyncio.sleep(1)
+        assert gate.rules.rules
+        assert isinstance(sending.exception(), TransferEnded)
+        stop.set()
+        await watching
+
+    with contextlib.closing(loop):
+        loop.run_until_complete(scenario())
+    assert waits.seconds < 12
 
 
 def test_requests_with_a_token_are_limited(tmp_path: Path) -> None:
