@@ -111,6 +111,8 @@ def _visit(fobi: Obi) -> str:
         return "never visited"
     message = f": {fobi.visit.message}" if fobi.visit.message else ""
     unnamed = "; no template names it any more, so it is visited less and less" if fobi.visit.unnamed else ""
-    due = "due now" if fobi.due <= time.time() else f"due {iso(fobi.due)}"
-    due = due if fobi.due <= MAX_TIST else "visited with its data set only"
+    if fobi.due > MAX_TIST:
+        due = "visited with its data set only"
+    else:
+        due = "due now" if fobi.due <= time.time() else f"due {iso(fobi.due)}"
     return f"last visit {iso(fobi.visit.when)}: {fobi.visit.outcome}{message}; {due}{unnamed}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from archec.archive.ledger import Download, Ledger
 from archec.catalogue.model import FilesetManifestFile
@@ -215,7 +215,7 @@ class _Transfer:
         writing: asyncio.Future[None] | None = None
         received = temp.size
         try:
-            async for piece in response.aiter_raw():
+            async for piece in cast(AsyncIterable[bytes], response.stream):
                 pieces.append(piece)
                 waiting += len(piece)
                 received += len(piece)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,6 +21,8 @@ _SECRET = re.compile(
 """Names of secrets wherever they stand, in lower case and without what is neither letter nor digit."""
 _SIGNING = re.compile("responsec.+|responseexpires|policy|expires|s[eiprtv]|spr|sk[a-z]{1,3}|key|session|ticket|auth")
 """Names that belong to a signature or a log-in where they stand in a query."""
+_MARKS = re.compile("[?;#@]")
+"""What a URL has that holds a secret."""
 _NOT_IN_NAMES = re.compile("[^a-z0-9]+")
 _URL = re.compile(r"(?i:https?)://[^\s'\"<>]*[^\s'\"<>:,;.)]")
 _PAIR = re.compile(r"([?&;]|&amp;)?(?<![A-Za-z0-9_.%-])([A-Za-z0-9_.%-]{2,80})=([^&;\"'\s<>\\]+)")
@@ -29,6 +31,8 @@ _QUOTED = re.compile(
     r"(?<![A-Za-z0-9_.-])([A-Za-z0-9_.-]{2,80})([\"']?\s{0,9}[:=]\s{0,9})"
     r"""("[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*')""", re.S
 )  # fmt: skip
+_EQUALS = re.compile(r"""=|%3D|:\s{0,9}["']|authorization""", re.I)
+"""What a text has in which a secret may have its name before it."""
 _HEADER = re.compile(r"(authorization\s*[:=]\s*(?:bearer|basic|token)\s+)[^\s\"'<>]+", re.I)
 _FIELD = re.compile(r"<(?:meta|input)\b[^<>]*>", re.I)
 _NAMED = re.compile(r"""\b(?:name|id|http-equiv|property)\s*=\s*["']?([^\s"'<>]+)""", re.I)
@@ -37,6 +41,8 @@ _CONTENT = re.compile(r"""(\b(?:content|value)\s*=\s*)("[^"]*"|'[^']*'|[^\s"'<>]
 
 def public_url(url: str) -> str:
     """A URL without its fragment, user information and what of its path and query signs it or is a token."""
+    if _MARKS.search(url) is None:
+        return url
     bare, mark, query = url.partition("#")[0].partition("?")
     scheme, colon, rest = bare.partition("://")
     authority, slash, path = rest.partition("/")
@@ -53,16 +59,19 @@ def public_url(url: str) -> str:
 
 def public_text(text: str) -> str:
     """A text, such as a message, without the secrets in its URLs, and those that stand there as ``name=value``."""
-    return _without_pairs(_URL.sub(lambda found: public_url(found[0]), clean(text)))
+    text = clean(text)
+    if "://" in text:
+        text = _URL.sub(lambda found: public_url(found[0]), text)
+    return _without_pairs(text)
 
 
 def public_value(value: Any) -> Any:
     """A JSON value without the secrets in its texts, and without all that stands under the name of one."""
     if isinstance(value, str):
         return public_text(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {name: _emptied(one) if is_secret(name) else public_value(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return [public_value(one) for one in value]
     return value
 
@@ -93,6 +102,7 @@ def public_item(item: FilesetPlatformItem) -> FilesetPlatformItem:
     )
 
 
+@lru_cache(2000)
 def is_secret(name: str) -> bool:
     """Whether a field of this name holds a token, a signature or a cookie."""
     return _SECRET.fullmatch(_plain(name)) is not None
@@ -106,6 +116,7 @@ def _plain(name: str) -> str:
     return _NOT_IN_NAMES.sub("", unquote(name).lower())
 
 
+@lru_cache(2000)
 def _signs(name: str) -> bool:
     plain = _plain(name)
     return _SECRET.fullmatch(plain) is not None or _SIGNING.fullmatch(plain) is not None
@@ -118,7 +129,7 @@ def _without_parameters(part: str) -> str:
 
 
 def _without_pairs(text: str) -> str:
-    if "=" not in text and ":" not in text and "%3" not in text:
+    if _EQUALS.search(text) is None:
         return text
     text = _HEADER.sub(r"\1", _QUOTED.sub(_public_quoted, text))
     return _ENCODED.sub(_without_encoded, _PAIR.sub(_without_value, text))
@@ -147,8 +158,8 @@ def _public_field(found: re.Match[str]) -> str:
 
 def _emptied(value: Any) -> Any:
     """What stands in place of a secret: the same shape without anything in it."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {name: _emptied(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list):
         return [_emptied(one) for one in value]
     return value if value is None or isinstance(value, bool) else ""

@@ -158,10 +158,10 @@ class H1Connection(asyncio.Protocol):
         self._transport.write(request)
         if body is not None:
             await self._send(body, head, timeout)
-        if timeout is None:
-            await head
-        else:
-            await _within(timeout, head, httpx.ReadTimeout(f"no answer within {timeout:g} s"))
+        try:
+            await self._wait(head, timeout)
+        except asyncio.TimeoutError:
+            raise httpx.ReadTimeout(f"no answer within {timeout or 0:g} s") from None
         if self._error is not None and not self.status:
             if reused and not self._received:
                 raise Stale(str(self._error))
@@ -195,7 +195,7 @@ class H1Connection(asyncio.Protocol):
                     raise Truncated("the server sent more than the length it stated")
                 return b""
             self._waiter = self._loop.create_future()
-            await asyncio.wait_for(self._waiter, timeout)
+            await self._wait(self._waiter, timeout)
         chunks, self._chunks, self._buffered = self._chunks, [], 0
         if self._paused and self._transport is not None and not self._transport.is_closing():
             self._paused = False
@@ -203,6 +203,17 @@ class H1Connection(asyncio.Protocol):
             with contextlib.suppress(AttributeError):
                 self._transport.resume_reading()
         return b"".join(chunks)
+
+    async def _wait(self, future: asyncio.Future[None], timeout: float | None) -> None:
+        """Waits for a future of this connection; unlike ``asyncio.wait_for`` without a second one around it."""
+        if timeout is None:
+            await future
+            return
+        timer = self._loop.call_later(timeout, _expire, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
 
     @property
     def reusable(self) -> bool:
@@ -430,6 +441,11 @@ class H1Connection(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _expire(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_exception(asyncio.TimeoutError())
 
 
 async def _within(timeout: float | None, doing: Awaitable[T], late: Exception) -> T:

@@ -209,9 +209,9 @@ def item_name(*parts: str) -> str:
 
 def download_url(field: Field, base: str) -> str:
     """The URL in a field, absolute. Raises PlatformError where it is no http(s) URL."""
-    text = field.text()
+    text = field.text().strip()
     try:
-        url = urljoin(base, text.strip())
+        url = text if text.startswith(("https://", "http://")) else urljoin(base, text)
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and parts.hostname and len(url) < 8000
     except ValueError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator
 from typing import ClassVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from archec.fileset.checksums import checksums
 from archec.fileset.fields import Field, tist_of
@@ -200,7 +200,7 @@ def _file(row: Field, key: str | None, record: str, base: str, folder: str | Non
     if link.is_null and folder:  # B2SHARE
         link = Field(f"{folder}/{quote(path)}", link.path)
     url = download_url(link, base)
-    named = _NAMED_RECORD.search(urlsplit(url).path)
+    named = _NAMED_RECORD.search(url.partition("?")[0])
     if named is not None and named[1] != record:
         raise PlatformError(f"{link.shown}: {url[:200]!r} is of another record than {record}")
     sums = checksums(row["checksum"].text_or_none())
