@@ -13,18 +13,20 @@ from archec.config import FetchConfig
 from archec.config.platforms import rate_of
 from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question, host_of
 from archec.fileset.status import PlatformHttpError, PlatformRestrictedError, Status
-from archec.web.door import EXPECTED, Client, Response, TooLarge, content, fault_of
+from archec.web.door import EXPECTED, URL, Response, Sender, TooLarge, content, fault_of
 from archec.web.headers import raw_headers, wait_asked
 from archec.web.outcome import Outcome
 from archec.web.robots import Rules, parse, product_token
 
 _MOST_BYTES = 100_000_000
 """Bytes of one answer; a manifest of 100,000 files has some 60 million."""
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_HOPS = 10
 _BUSY = frozenset({429, 500, 502, 503, 504})
 _STATUS = {
     Outcome.TIMEOUT: Status.TIMEOUT, Outcome.BLOCKED_ADDRESS: Status.BLOCKED_ADDRESS,
-    Outcome.DENIED: Status.SKIP_URL_BLOCKLIST, Outcome.TOO_MANY_REDIRECTS: Status.REDIRECTS_EXCEEDED,
-    Outcome.TOO_LARGE: Status.BODY_TOO_LARGE, Outcome.BAD_URL: Status.BAD_REDIRECT,
+    Outcome.DENIED: Status.SKIP_URL_BLOCKLIST, Outcome.TOO_LARGE: Status.BODY_TOO_LARGE,
+    Outcome.BAD_URL: Status.BAD_REDIRECT,
 }  # fmt: skip
 
 
@@ -65,17 +67,17 @@ class Pace:
 
 
 class Asker:
-    """Asks. Its ``client`` is one of the door's, whose policy holds the guard and the time limits."""
+    """Asks. The policy of its ``sender`` holds the guard and the time limits."""
 
     def __init__(
         self,
         config: FetchConfig,
         agent: str,
-        client: Client,
+        sender: Sender,
         helpers: list[FilesetPlatformHelper],
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._config, self._agent, self._client, self._environ = config, agent, client, environ
+        self._config, self._agent, self._sender, self._environ = config, agent, sender, environ
         self._helpers = helpers
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._rules: dict[str, Rules | None] = {}
@@ -86,8 +88,8 @@ class Asker:
         """The answer to a question, after all redirects. Raises PlatformHttpError where there is none."""
         if question.page and not await self.allowed(question.url):
             raise PlatformHttpError(f"{question.url[:300]}: robots.txt does not allow it", status=Status.ROBOTS)
-        headers = {"Accept": question.accept, **(self.secret(helper, question.url) if question.secret else {})}
-        async with self.request(question.url, headers, api=not question.page) as response:
+        named = helper if question.secret else None
+        async with self.request(question.url, {"Accept": question.accept}, named, api=not question.page) as response:
             try:
                 body = await content(response, _MOST_BYTES)
             except TooLarge as error:
@@ -96,13 +98,12 @@ class Asker:
             fields["link"] = response.headers.get("link", "")  # whole: a list of files may be long
             return PlatformAnswer(str(response.url), response.status_code, fields, body)
 
-    def secret(self, helper: FilesetPlatformHelper | None, url: str) -> dict[str, str]:
+    def _secret(self, helper: FilesetPlatformHelper | None, url: str) -> dict[str, str]:
         """The header with a platform's token, for URLs of its own hosts and its API only."""
-        if helper is None or not helper.config.token:
+        if helper is None or not helper.config.token or not helper.trusts(url):
             return {}
-        ours = helper.serves(url) or host_of(url) == host_of(helper.base(url))
         token = self._environ.get(helper.config.token, "").strip()
-        if not token or not ours or not (token.isascii() and token.isprintable()):
+        if not token or not (token.isascii() and token.isprintable()):
             return {}
         if helper.name == "openicpsr":
             return {"Cookie": token}
@@ -113,8 +114,11 @@ class Asker:
     # -- requests ---------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def request(self, url: str, headers: Mapping[str, str], *, api: bool) -> AsyncIterator[Response]:
-        """An answer, of which at first only the head was read. What passes is tried again, as often as is configured.
+    async def request(
+        self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None = None, *, api: bool = False
+    ) -> AsyncIterator[Response]:
+        """An answer after all redirects, of which at first only the head was read. What passes is tried again, as often
+        as is configured. ``helper``: its platform gets its token, and nobody to whom it redirects.
 
         Raises PlatformHttpError for what goes wrong, also while its body is read within the block.
         """
@@ -122,15 +126,15 @@ class Asker:
         for attempt in range(self._config.retries + 1):
             last = attempt == self._config.retries
             async with pace.turn():
-                sending = self._client.stream("GET", url, headers=dict(headers), follow_redirects=True)
+                response: Response | None = None
                 try:
-                    async with sending as response:
-                        if response.status_code not in _BUSY or last:
-                            last = True  # what goes wrong from here on is not tried again
-                            _rest(pace, response, self._config.max_delay)
-                            yield response
-                            return
-                        wait = wait_asked(raw_headers(response.headers.raw), time.time())
+                    response = await self._follow(url, headers, helper)
+                    if response.status_code not in _BUSY or last:
+                        last = True  # what goes wrong from here on is not tried again
+                        _rest(pace, response, self._config.max_delay)
+                        yield response
+                        return
+                    wait = wait_asked(raw_headers(response.headers.raw), time.time())
                 except EXPECTED as error:
                     if last or fault_of(error).lasting:
                         raise _http_error(url, error) from error
@@ -138,9 +142,29 @@ class Asker:
                 except ValueError as error:
                     message = f"{url[:300]}: cannot be asked for: {error}"
                     raise PlatformHttpError(message, status=Status.BAD_REDIRECT) from error
+                finally:
+                    if response is not None:
+                        await response.aclose()
             if wait > self._config.max_delay:
                 raise PlatformHttpError(f"{host_of(url)} asks to wait {wait:.0f} s")
             pace.resting_until = max(pace.resting_until, time.monotonic() + max(wait, min(2.0**attempt, 30.0) / 4))
+
+    async def _follow(self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None) -> Response:
+        """The answer at the end of the redirects."""
+        here, seen = URL(url), {url}
+        while True:
+            response = await self._sender.send("GET", here, {**headers, **self._secret(helper, str(here))})
+            location = response.headers.get("location", "")
+            if response.status_code not in _REDIRECTS or not location:
+                return response
+            await response.aclose()
+            here = here.join(location)
+            if str(here) in seen:
+                raise PlatformHttpError(f"{here}: redirects lead back to it", status=Status.REDIRECT_LOOP)
+            if len(seen) > _MOST_HOPS:
+                message = f"{url[:300]}: more than {_MOST_HOPS} redirects"
+                raise PlatformHttpError(message, status=Status.REDIRECTS_EXCEEDED)
+            seen.add(str(here))
 
     def _pace(self, url: str, *, api: bool) -> Pace:
         """The pace of a URL's host; a platform's rate is that of its API."""
@@ -161,7 +185,7 @@ class Asker:
         if origin not in self._rules:
             self._rules[origin] = None
             try:
-                async with self.request(f"{origin}/robots.txt", {}, api=False) as response:
+                async with self.request(f"{origin}/robots.txt", {}) as response:
                     if response.status_code == 200:
                         token = product_token(self._agent)
                         self._rules[origin] = parse(await content(response, 512_000), token)

@@ -175,13 +175,13 @@ class _Transfer:
 
     async def _attempt(self) -> Fetched | NotFetched | None:
         """One request; None where another one is needed. Raises PlatformHttpError."""
-        headers: dict[str, str] = self._of._asker.secret(self._helper, self._url)
+        headers: dict[str, str] = {}
         size = self._temp.size if self._temp is not None else 0
         if size and self._validator:
-            headers |= {"Range": f"bytes={size}-", "If-Range": self._validator}
+            headers = {"Range": f"bytes={size}-", "If-Range": self._validator}
         elif size:
             self._restart()
-        async with self._of._asker.request(self._url, headers, api=False) as response:
+        async with self._of._asker.request(self._url, headers, self._helper) as response:
             status = response.status_code
             if status == 416 or (status == 206 and not _continues(response, size)):
                 self._restart()

@@ -41,7 +41,7 @@ from archec.store.layout import open_store
 from archec.store.lock import run_lock
 from archec.store.writer import Writer, sweep_parts, sweep_runs
 from archec.tist import stamp
-from archec.web.door import Client, Policy, open_client
+from archec.web.door import Policy, Sender, open_client
 from archec.workers.child import rare_collections
 
 KIND = "fileset"
@@ -178,9 +178,9 @@ def _run(
             report.visited(item.record)
 
     async def work() -> None:
-        async with _platforms(config) as client, _items(config) as items:
+        async with _platforms(config) as sender, _items(config) as items:
             registry = Registry({one.name: one for one in config.fileset.platforms})
-            asker = Asker(config.fetch, config.agent, client, registry.helpers)
+            asker = Asker(config.fetch, config.agent, sender, registry.helpers)
             downloader = Downloader(asker, writer, ledger, run, threads, config.fetch.retries, counter)
             parts = Work(
                 archive, run, committer, writer, ledger, asker, downloader, registry, _policy(config), options,
@@ -214,8 +214,8 @@ def _end(committer: Committer, archive: Archive, report: Report, counter: Counte
     committer.note(RunEnd(report.run, report.state, value))
 
 
-def _platforms(config: Config) -> Client:
-    return open_client(Policy.of(config.fetch, config.agent, "platform"))
+def _platforms(config: Config) -> Sender:
+    return Sender(Policy.of(config.fetch, config.agent, "platform"))
 
 
 @asynccontextmanager
@@ -244,9 +244,9 @@ async def _dry(
     layout = open_store(config)
     catalogue = open_catalogue(config.database, base=config.base, read_only=True)
     try:
-        async with _platforms(config) as client, _items(config) as items:
+        async with _platforms(config) as sender, _items(config) as items:
             registry = Registry({one.name: one for one in config.fileset.platforms})
-            asker = Asker(config.fetch, config.agent, client, registry.helpers)
+            asker = Asker(config.fetch, config.agent, sender, registry.helpers)
             work = Work(
                 Archive(config, layout, catalogue), stamp(None), DryCommitter(), None, None, asker, None, registry,
                 _policy(config), options, items,

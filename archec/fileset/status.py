@@ -36,6 +36,7 @@ class Status(str, Enum):
     NOT_PROCESSED = "not-processed"
     NO_CAPTURE = "no-capture"
     TERMINAL_BAD_STATUS = "terminal-bad-status"
+    REDIRECT_LOOP = "redirect-loop"
     REDIRECTS_EXCEEDED = "redirects-exceeded"
     BAD_REDIRECT = "bad-redirect"
     EMPTY_BLOB = "empty-blob"
@@ -111,7 +112,8 @@ ADVICE: Mapping[Status, Advice] = {
     Status.NOT_PROCESSED: Advice("it was not its turn: the run ended, or it is a dry run", "ask again"),
     Status.NO_CAPTURE: Advice("the host of the landing page does not answer", "ask again later"),
     Status.TERMINAL_BAD_STATUS: Advice("the landing page is answered with an error", "check the URL; ask again later"),
-    Status.REDIRECTS_EXCEEDED: Advice("more redirects than browsers follow, or a loop", "ask again later"),
+    Status.REDIRECT_LOOP: Advice("redirects lead back to a URL before", "ask again later"),
+    Status.REDIRECTS_EXCEEDED: Advice("more than 10 redirects", "ask again later"),
     Status.BAD_REDIRECT: Advice("the URL, or one that it redirects to, cannot be asked for", "check the URL"),
     Status.EMPTY_BLOB: Advice("the landing page is empty", "ask again later"),
     Status.BODY_TOO_LARGE: Advice("the page, or the platform's answer, is larger than 100 MB", "report it"),

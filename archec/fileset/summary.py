@@ -167,7 +167,7 @@ def _public(base_url: str) -> str:
 _PASSING = frozenset({
     Status.SUCCESS_PARTIAL, Status.PLATFORM_HTTP_ERROR, Status.TIMEOUT, Status.ERROR_PLATFORM_DOWNLOAD,
     Status.ERROR_ARCHIVEORG_UPLOAD, Status.BUDGET, Status.PLATFORM_RESTRICTED, Status.NO_CAPTURE,
-    Status.TERMINAL_BAD_STATUS, Status.REDIRECTS_EXCEEDED, Status.EMPTY_BLOB,
+    Status.TERMINAL_BAD_STATUS, Status.REDIRECT_LOOP, Status.REDIRECTS_EXCEEDED, Status.EMPTY_BLOB,
 })  # fmt: skip
 """What may be better another time."""
 

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 import pytest
 from click.testing import CliRunner
-from fileset_platform import Handler, Platform, broken_at_quarters, bytes_of, zenodo
+from fileset_platform import Handler, Platform, broken_at_quarters, bytes_of, playing, zenodo
 from fileset_samples import DATAVERSE
 from fileset_support import Filesets, make_archive
 from gather_support import archec_inline
@@ -376,10 +376,12 @@ def test_a_landing_page_that_cannot_be_had_says_why_and_when_again(folder: Path,
     filesets = make_archive(folder, platform, fetch={"deny": [{"hosts": ["denied.example"], "reason": "not wanted"}]})
     record = zenodo(platform, 7, {"p": 10})
     host = platform.url
-    platform.redirects = {"/loop": f"{host}/loop", "/odd": "gopher://h/", "/go": record}
+    platform.redirects = {"/loop": "/loop", "/odd": "gopher://h/", "/go": record}
+    platform.redirects |= {f"/{n}": f"/{n + 1}" for n in range(11)}
     platform.bodies |= {"/page": b"<html>", "/empty": b"", "/broken": 500}
     cases = {
-        "http://127.0.0.9:1/": "no-capture", f"{host}/loop": "redirects-exceeded", f"{host}/odd": "bad-redirect",
+        "http://127.0.0.9:1/": "no-capture", f"{host}/loop": "redirect-loop", f"{host}/0": "redirects-exceeded",
+        f"{host}/odd": "bad-redirect",
         f"{host}/missing": "terminal-bad-status", f"{host}/broken": "terminal-bad-status",
         f"{host}/empty": "empty-blob", "http://a.denied.example/": "skip-url-blocklist",
         f"{host}/page": "no-platform-match",
@@ -435,6 +437,24 @@ def test_a_token_goes_to_the_platform_only(folder: Path, platform: Platform, mon
     for path in folder.rglob("*"):
         if path.is_file():
             assert b"hush-hush" not in path.read_bytes(), path
+
+
+def test_a_token_does_not_follow_a_redirect(folder: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_TOKEN", "hush-hush")
+    platforms = {"dataverse": {"hosts": [platform.host], "rate": "none", "token": "TEST_TOKEN"}}
+    filesets = make_archive(folder, platform, fileset={"platforms": platforms})
+    body = copy.deepcopy(DATAVERSE)
+    row = body["data"]["latestVersion"]["files"][2]
+    row["dataFile"] = {"id": 1, "filename": "p", "filesize": 3}
+    body["data"]["latestVersion"]["files"] = [row]
+    platform.bodies["/api/datasets/:persistentId/"] = body
+    with playing() as bucket:
+        bucket.files["/p"] = b"abc"
+        platform.redirects["/api/access/datafile/1"] = f"{bucket.url}/p?X-Amz-Signature=x"
+        result = filesets.ingest(f"{platform.url}/dataset.xhtml?persistentId=doi:10.7910/DVN/ABCDEF")[0]
+        assert result.status == "success-file", result.message
+        assert "hush-hush" in platform.headers[platform.requests.index("/api/access/datafile/1")].values()
+        assert all("hush-hush" not in one.values() for one in bucket.headers)
 
 
 def test_a_dry_run_keeps_nothing(filesets: Filesets, platform: Platform) -> None:

@@ -142,6 +142,10 @@ class FilesetPlatformHelper:
         host, hosts = host_of(url), self.config.hosts or self.hosts
         return any(host == one or (one.startswith("*.") and host.endswith(one[1:])) for one in map(str.lower, hosts))
 
+    def trusts(self, url: str) -> bool:
+        """Whether the platform's token may go to a URL: one of its hosts, or of its API."""
+        return FilesetPlatformHelper.serves(self, url) or host_of(url) == host_of(self.config.api or self.api)
+
     def url_of(self, request: IngestRequest, resource: Resource | None) -> str:
         """The URL that is the platform's: that of the landing page, or the one that was asked for."""
         if resource is not None and self.serves(resource.terminal_url) and self.matches(resource.terminal_url):

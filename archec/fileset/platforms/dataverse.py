@@ -62,6 +62,10 @@ class DataverseHelper(FilesetPlatformHelper):
         """Any host, if the URL has a persistent id."""
         return _pid(url) is not None or super().serves(url)
 
+    def trusts(self, url: str) -> bool:
+        """A token is of one installation, which must be named."""
+        return bool(self.config.hosts or self.config.api) and super().trusts(url)
+
     def matches(self, url: str) -> bool:
         """Data sets, files and collections."""
         path = path_of(url)
