@@ -168,15 +168,15 @@ def _still_held_back(catalogue: Catalogue, run: int, accepted: Collection[str]) 
     back that came after the last one which shows them."""
     keys = {item.run: item.key for item in catalogue.data_sets()}
     shown = {
-        obi.id: max((claim.key for claim in obi.claims if claim.state is not None), default=(0, 0))
+        obi.id: max(claim.key for claim in obi.claims if claim.state is not None)
         for obi in catalogue.obis("tobi", accepted).values()
     }
     for item in catalogue.held_back():
         if item.kind == "tobi" and item.groups:
-            losses = list(held_losses(catalogue, item))
+            losses, key = list(held_losses(catalogue, item)), keys.get(item.run, (0, 0))
             left = [
                 (loss.group, loss.id) for loss in losses
-                if loss.id not in accepted or (item.run != run and keys[item.run] < shown[loss.id])
+                if loss.id not in shown or (item.run != run and key < shown[loss.id])
             ]  # fmt: skip
             if len(left) < len(losses):
                 record, lists = held_back_record(item.run, left)

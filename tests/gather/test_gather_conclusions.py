@@ -9,12 +9,24 @@ from pathlib import Path
 
 import pytest
 from gather_site import Answer, Site, moved, page, pdf
-from gather_support import archec_cli, change, check, histories, lines, make, outcomes, run, write_papers
+from gather_support import (
+    archec_cli,
+    archec_inline,
+    change,
+    check,
+    histories,
+    lines,
+    make,
+    outcomes,
+    run,
+    write_papers,
+)
 
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, FetchConfig
+from archec.gather.decisions import retract_visits
 from archec.gather.losses import loss_of
 from archec.gather.schedule import HostTable
 from archec.gather.visits import contradicts, doubtful
@@ -372,12 +384,15 @@ def test_losses_of_a_host_are_held_back(config: Config, site: Site) -> None:
     for n in range(9):
         del site.answers[f"/{n}"]
     config = change(config, {"max_loss_least": 5})
-    for _ in range(3):
-        report = run(config)
+    *_, before, report = (run(config) for _ in range(3))
     assert (report.state, report.held_back, report.fobis["lost"]) == ("held-back", {host: 9}, 0)
     assert all(histories(config)[url] for url in urls)
     assert None not in {state for url in urls for state in histories(config)[url].values()}
     check(config)
+    retract_visits(config, report.run, "the host was moved")
+    listed = archec_inline(config, "losses").out.decode().splitlines()
+    assert [line.split()[:3] for line in listed] == [[str(before.run), host, url] for url in urls[:9]]
+    retract_visits(config, report.run, "", undo=True)
     listed = archec_cli(config, "losses").out.decode().splitlines()
     assert [line.split()[:3] for line in listed] == [[str(report.run), host, url] for url in urls[:9]]
     done = archec_cli(config, "losses", "accept", report.run, urls[0])
