@@ -78,11 +78,11 @@ def lost(
 
 
 def _value(one: Lost | Returned, now: int) -> dict[str, Any]:
-    value = asdict(one) | {"lost_time": iso(one.lost)}
+    value = asdict(one) | {"last_seen_time": iso(one.last_seen), "lost_time": iso(one.lost)}
     if isinstance(one, Returned):
         value |= {"returned_time": iso(one.returned), "seconds": one.returned - one.lost}
     else:
-        value |= {"noted_time": iso(one.noted), "last_seen_time": iso(one.last_seen), "seconds": max(0, now - one.lost)}
+        value |= {"noted_time": iso(one.noted), "seconds": max(0, now - one.lost)}
     for field in ("handle", "title") if one.kind == "fobi" else ("works", "more"):
         value.pop(field, None)
     return value
@@ -121,6 +121,7 @@ def _returned_lines(one: Returned) -> Iterator[str]:
         "the same" if one.same else "changed"
     )
     yield f"    lost {iso(one.lost)} ({one.lost}){_because(one.reason)}"
+    yield f"    last seen {iso(one.last_seen)} ({one.last_seen})"
     yield f"    {one.path or 'its bytes are not in the store'}"
 
 

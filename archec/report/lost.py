@@ -12,6 +12,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from archec.archive.conclusions import evidence_of
+from archec.archive.evidence import Evidence
 from archec.archive.judging import last_seen
 from archec.archive.lookup import path_held
 from archec.archive.opening import Archive
@@ -76,10 +77,12 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """An obi that was lost, and came back; ``same``: with the bytes that it had before."""
+    """An obi that was lost, between ``last_seen`` and ``lost``, and came back; ``same``: with the bytes that it had
+    before."""
 
     id: str
     kind: Kind
+    last_seen: int
     lost: int
     returned: int
     reason: str
@@ -112,6 +115,7 @@ def lost(archive: Archive, query: LostQuery) -> Iterator[Lost]:
 def returned(archive: Archive, query: LostQuery) -> Iterator[Returned]:
     """What had been lost and came back, by the tist of its return."""
     catalogue = archive.catalogue
+    evidence = evidence_of(catalogue)
     streams = {kind: _in_time(catalogue.returned(kind, _start(query)), query) for kind in query.kinds}
     for kind, moments in chunks_in_time(streams):
         ids = [moment.id for moment in moments]
@@ -123,7 +127,7 @@ def returned(archive: Archive, query: LostQuery) -> Iterator[Returned]:
                 continue
             if kind == "fobi" and query.archive and not named_by(query.archive, obi, named, catalogue):
                 continue
-            one = _returned(archive, found, tist)
+            one = _returned(archive, found, tist, evidence)
             if one is not None and _wanted(query, one.reason) and tist - one.lost >= query.at_least:
                 yield one
 
@@ -228,7 +232,7 @@ def _names_now(tobi: Obi) -> list[str]:
     return list(dict.fromkeys(ref.url for ref in version.refs)) if version is not None else []
 
 
-def _returned(archive: Archive, obi: Obi, tist: int) -> Returned | None:
+def _returned(archive: Archive, obi: Obi, tist: int, evidence: Evidence) -> Returned | None:
     """None where the history has moved on since the list was read."""
     history = obi.history
     before = [when for when in history.tists if when < tist]
@@ -239,5 +243,5 @@ def _returned(archive: Archive, obi: Obi, tist: int) -> Returned | None:
     had = history.at(_noted(obi, gone))
     digests = _digests(obi, tist)
     path = path_held(archive, obi, tist)
-    reason, same = _reason(obi, gone), had == state
-    return Returned(obi.id, obi.kind, gone, tist, reason, same, *digests, path, obi.handle, _title(obi))
+    reason, same, seen = _reason(obi, gone), had == state, last_seen(obi, evidence, gone) or 0
+    return Returned(obi.id, obi.kind, seen, gone, tist, reason, same, *digests, path, obi.handle, _title(obi))

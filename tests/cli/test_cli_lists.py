@@ -63,6 +63,7 @@ def test_returned(demo: Config) -> None:
     (one,) = values(demo, "lost", "--returned")
     assert (one["id"], one["kind"], one["same"]) == ("RePEc:dmo:wpaper:2011-11", "tobi", True)
     assert one["seconds"] == one["returned"] - one["lost"] > 0
+    assert one["last_seen"] < one["lost"]
     assert "back " in text(demo, "lost", "--returned", "--archive", "dmo")
 
 
