@@ -16,7 +16,7 @@ from archec.web.client import Attempt, Client, Flight
 from archec.web.h1 import AHEAD
 from archec.web.outcome import Outcome
 from archec.web.policy import Policy, Tuning
-from archec.web.politeness import GivenUp, HostQueues, Politeness, QueuedTask
+from archec.web.politeness import GivenUp, HostQueues, QueuedTask
 from archec.web.robots import Robots, RobotsCache, Unknown
 from archec.web.task import FetchTask, Hop, Sink, failure
 from archec.web.transport import Transports, transports
@@ -71,12 +71,7 @@ class Fetcher:
         self._client = Client(config, self._tuning, agent, sink, self._carriers, progress or _no_op)
         self._bytes_left = max_bytes or sys.maxsize
         self._robots = RobotsCache(self._client, agent, self._tuning, config.delay)
-        self._hosts = HostQueues(
-            Politeness(
-                config.per_host, config.per_address, config.delay, config.max_delay, config.host_failures,
-                self._tuning.penalty,
-            )
-        )  # fmt: skip
+        self._hosts = HostQueues(config, self._tuning.penalty)
         self._flights: set[Flight] = set()
         self._runners: set[asyncio.Task[None]] = set()
         self._held: set[_Held] = set()

@@ -14,23 +14,12 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import count
 
+from archec.config import FetchConfig
 from archec.web.outcome import Outcome
 from archec.web.task import FetchTask
 
 _MAX_HOSTS = 50_000
 """With so many hosts, those of which nothing needs to be known are forgotten."""
-
-
-@dataclass(frozen=True, slots=True)
-class Politeness:
-    """The settings of the queues (``fetch.*``); times in seconds. ``penalty``: the first slow-down."""
-
-    per_host: int
-    per_address: int
-    delay: float
-    max_delay: float
-    host_failures: int
-    penalty: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +55,7 @@ class HostQueue:
     """A host's tasks and what is known of the host in this run."""
 
     key: str
-    tasks: list[tuple[int, int, QueuedTask]] = field(default_factory=list)
-    """A heap by rank, then by order of arrival."""
+    tasks: deque[QueuedTask] = field(default_factory=deque)
     active: int = 0
     next_start: float = 0.0
     crawl_delay: float = 0.0
@@ -82,15 +70,15 @@ class HostQueue:
 
 
 class HostQueues:
-    """All queues of a worker. Times are those of one monotonic clock, in seconds.
+    """All queues of a worker. Times are those of one monotonic clock, in seconds; ``penalty`` is the first slow-down.
 
     A host is listed once at most: in ``_ready`` if it may start at once, in ``_waiting`` (a heap by time) if
     it has to let its delay pass. A host with ``per_host`` requests in flight is in neither, ``done`` lists it
     again; so ``take`` never looks at hosts that cannot start anything.
     """
 
-    def __init__(self, politeness: Politeness) -> None:
-        self._politeness = politeness
+    def __init__(self, config: FetchConfig, penalty: float) -> None:
+        self._config, self._penalty = config, penalty
         self._hosts: dict[str, HostQueue] = {}
         self._room = _MAX_HOSTS
         self._addresses: dict[str, _Address] = {}
@@ -121,10 +109,10 @@ class HostQueues:
         self._room = max(_MAX_HOSTS, 2 * len(self._hosts))
 
     def add(self, queued: QueuedTask) -> None:
-        """Queues a task behind those of its host whose rank is the same or smaller."""
+        """Queues a task behind those of its host."""
         host = queued.host
-        heapq.heappush(host.tasks, (queued.task.rank, next(self._order), queued))
-        if not host.listed and host.active < self._politeness.per_host:
+        host.tasks.append(queued)
+        if not host.listed and host.active < self._config.per_host:
             self._enlist(host)
 
     def add_later(self, queued: QueuedTask, when: float) -> None:
@@ -140,7 +128,7 @@ class HostQueues:
         while self._ready:
             host = self._ready.popleft()
             host.listed = False
-            if not host.tasks or host.active >= self._politeness.per_host:
+            if not host.tasks or host.active >= self._config.per_host:
                 continue
             if host.address is not None and host.address.active >= host.address.most:
                 host.listed = True
@@ -149,14 +137,14 @@ class HostQueues:
             if host.next_start > now:  # it was paused after it was listed
                 self._enlist(host)
                 continue
-            queued = heapq.heappop(host.tasks)[2]
+            queued = host.tasks.popleft()
             host.active += 1
             if host.address is not None:
                 host.address.active += 1
             delay = self.delay(host)
             if delay:
                 host.next_start = now + delay
-            if host.tasks and host.active < self._politeness.per_host:
+            if host.tasks and host.active < self._config.per_host:
                 self._enlist(host)
             return queued
         return None
@@ -177,7 +165,7 @@ class HostQueues:
         """Says where a host is, empty where only a proxy knows; its requests in flight count there from now on."""
         host.located = True
         if address:
-            host.address = self._addresses.setdefault(address, _Address(self._politeness.per_address))
+            host.address = self._addresses.setdefault(address, _Address(self._config.per_address))
             host.address.active += host.active
 
     def crowded(self, host: HostQueue) -> bool:
@@ -198,7 +186,7 @@ class HostQueues:
 
     def delay(self, host: HostQueue) -> float:
         """The time to keep between two starts."""
-        return max(self._politeness.delay, host.crawl_delay, host.penalty)
+        return max(self._config.delay, host.crawl_delay, host.penalty)
 
     def pause(self, host: HostQueue, until: float) -> None:
         """Starts nothing of this host before ``until``."""
@@ -208,11 +196,11 @@ class HostQueues:
         """The host answered as it should: forgets its faults and eases its slow-down."""
         host.faults = 0
         if host.penalty:
-            host.penalty = host.penalty / 2 if host.penalty > self._politeness.penalty else 0.0
+            host.penalty = host.penalty / 2 if host.penalty > self._penalty else 0.0
 
     def slow_down(self, host: HostQueue, now: float) -> None:
         """The host says that it gets too many requests, but not how long to wait."""
-        host.penalty = min(max(2 * host.penalty, self._politeness.penalty), self._politeness.max_delay)
+        host.penalty = min(max(2 * host.penalty, self._penalty), self._config.max_delay)
         self.pause(host, now + host.penalty)
 
     def ease(self, host: HostQueue) -> None:
@@ -223,7 +211,7 @@ class HostQueues:
     def failed(self, host: HostQueue, reason: GivenUp) -> list[QueuedTask]:
         """Counts a fault; the tasks that are dropped if this was one too many."""
         host.faults += 1
-        if host.given_up is None and host.faults >= self._politeness.host_failures:
+        if host.given_up is None and host.faults >= self._config.host_failures:
             text = f"{host.key} was given up for this run after {host.faults} faults in a row; the last: "
             return self.give_up(host, GivenUp(reason.outcome, text + reason.message))
         return []
@@ -231,7 +219,7 @@ class HostQueues:
     def give_up(self, host: HostQueue, reason: GivenUp) -> list[QueuedTask]:
         """Leaves the rest of a host to the next run; the tasks that were queued, in their order."""
         host.given_up = reason
-        dropped = [entry[2] for entry in sorted(host.tasks, key=lambda entry: entry[:2])]
+        dropped = list(host.tasks)
         host.tasks.clear()
         if any(entry[2].host is host for entry in self._later):
             dropped += [entry[2] for entry in sorted(self._later, key=lambda e: e[:2]) if entry[2].host is host]
@@ -239,14 +227,11 @@ class HostQueues:
             heapq.heapify(self._later)
         return dropped
 
-    def clear(self) -> list[QueuedTask]:
-        """Empties all queues; the tasks that were in them."""
-        dropped = [entry[2] for host in self._hosts.values() for entry in host.tasks]
-        dropped += [entry[2] for entry in self._later]
+    def clear(self) -> None:
+        """Empties all queues."""
         for host in self._hosts.values():
             host.tasks.clear()
         self._later.clear()
-        return dropped
 
     def _enlist(self, host: HostQueue) -> None:
         host.listed = True

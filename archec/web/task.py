@@ -20,13 +20,12 @@ class FetchTask(NamedTuple):
     """One request to make.
 
     ``url`` is a normalised URL; ``etag`` and ``last_modified`` are validators of an earlier visit (the
-    request is conditional if there is one); within a host, tasks with a smaller ``rank`` go first.
+    request is conditional if there is one).
     """
 
     url: str
     etag: str = ""
     last_modified: str = ""
-    rank: int = 0
 
 
 class Hop(NamedTuple):

@@ -140,7 +140,7 @@ def test_connections_are_kept_and_a_closed_one_is_replaced(hostile: Hostile, tmp
 def test_a_kept_connection_without_an_answer_costs_one_more_request(hostile: Hostile, tmp_path: Path) -> None:
     """On a new connection, though others are kept; what comes there counts."""
     slow = [hostile.url(f"/ok/{n}?wait=0.2") for n in range(4)]
-    hops = fetch(tmp_path, [*slow, *(FetchTask(hostile.url("/hang-up"), rank=1),)], settings(per_host=4, retries=0))
+    hops = fetch(tmp_path, [*slow, hostile.url("/hang-up")], settings(per_host=4, retries=0))
     assert hops[-1].outcome is Outcome.UNREACHABLE, hops[-1]
     assert (hostile.counts["/hang-up"], hostile.connections) == (2, 5)
 

@@ -5,20 +5,26 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from archec.config import FetchConfig
 from archec.web.outcome import Outcome
-from archec.web.politeness import GivenUp, HostQueues, Politeness, QueuedTask
+from archec.web.politeness import GivenUp, HostQueues, QueuedTask
 from archec.web.task import FetchTask
 
 DOWN = GivenUp(Outcome.UNREACHABLE, "down")
 
 
 def queues(per_host: int = 2, delay: float = 0.0, host_failures: int = 3, per_address: int = 100) -> HostQueues:
-    return HostQueues(Politeness(per_host, per_address, delay, 60.0, host_failures, 1.0))
+    return HostQueues(
+        FetchConfig(
+            per_host=per_host, per_address=per_address, delay=delay, max_delay=60.0, host_failures=host_failures
+        ),
+        1.0,
+    )
 
 
-def fill(hosts: HostQueues, *keys: str, rank: int = 0) -> list[QueuedTask]:
+def fill(hosts: HostQueues, *keys: str) -> list[QueuedTask]:
     jobs = [
-        QueuedTask(number, FetchTask(f"http://{key}/{number}", rank=rank), hosts.host(key))
+        QueuedTask(number, FetchTask(f"http://{key}/{number}"), hosts.host(key))
         for number, key in enumerate(keys)
     ]
     for job in jobs:
@@ -48,17 +54,6 @@ def test_a_delay_lies_between_two_starts() -> None:
     assert hosts.next_time() == 11.0
     assert hosts.take(10.99) is None
     assert hosts.take(11.0) is not None
-
-
-def test_smaller_ranks_go_first() -> None:
-    hosts = queues(per_host=9)
-    host = hosts.host("a")
-    for number, rank in enumerate([3, 1, 2, 1]):
-        hosts.add(QueuedTask(number, FetchTask("http://a/", rank=rank), host))
-    order = []
-    while (job := hosts.take(0.0)) is not None:
-        order.append(job.serial)
-    assert order == [1, 3, 2, 0]
 
 
 def test_a_pause_holds_for_jobs_that_were_ready() -> None:

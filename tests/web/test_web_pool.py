@@ -192,13 +192,12 @@ def deadly_pool(folder: Path, victim: str) -> FetchPool:
 
 def test_only_what_a_process_was_lost_over_alone_is_an_internal_fault(hostile: Hostile, tmp_path: Path) -> None:
     with deadly_pool(tmp_path, "/ok/7") as fetching:
-        fetching.submit([FetchTask(hostile.url(f"/ok/{n}", 1 + n % 3)) for n in range(10, 70)])
-        fetching.submit([FetchTask(hostile.url("/ok/7"), rank=-1)])
+        fetching.submit([FetchTask(hostile.url(f"/ok/{n}", 1 + n % 3)) for n in (*range(10, 15), 7, *range(15, 70))])
         hops = collect_all(fetching)
         fetching.submit([FetchTask(hostile.url("/ok/8"))])
         assert [hop.kind for hop in collect_all(fetching)] == ["body"]
     fault = [(hop.url, hop.outcome, hop.deferred) for hop in hops if hop.kind == "failed"]
-    assert fault == [(hostile.url("/ok/7"), Outcome.INTERNAL, True)]
+    assert fault == [(hostile.url("/ok/7", 2), Outcome.INTERNAL, True)]
     assert len(hops) == 61
     assert len(hostile.asked) < 4 * 61, "the others are hardly asked for again"
 
