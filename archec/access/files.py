@@ -22,6 +22,8 @@ from archec.access.rows import CDX_COLUMNS, CDX_FORMS, LineReader, cdx_reader, c
 
 _BLOCK = 1 << 16
 _PROBE = 1 << 10
+_WINDOW = 1 << 13
+"""Bytes of a stretch that is read as a whole, in place of more probes."""
 _REMEMBERED = 200
 """Bytes of a line that are remembered of a probe."""
 _MAX_PROBES = 4096
@@ -55,7 +57,7 @@ class SortedFile:
         self._descriptor, self._begin, self._name = descriptor, begin, name
         weakref.finalize(self, os.close, descriptor)
         self._size = os.fstat(descriptor).st_size
-        self._last = (b"", begin)
+        self._last = (b"", (begin, begin, b""))
         self._probes: dict[tuple[int, int], tuple[int, bytes, int]] = {}
 
     @property
@@ -65,13 +67,15 @@ class SortedFile:
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
         """See :class:`archec.access.sorted.SortedLines`."""
-        at, rest, block = self.find(start), b"", _PROBE * 4
+        begin, left, window = self._found(start)
+        rest, block = b"", _PROBE * 4
+        at, data = begin, window[begin - left :]
         while at < self._size:
-            data = self._pread(block, at)
-            block = _BLOCK
+            if not data:
+                data, block = self._pread(block, at), _BLOCK
             at += len(data)
             lines = (rest + data).split(b"\n")
-            rest = lines.pop()
+            rest, data = lines.pop(), b""
             for line in lines:
                 if line >= end:
                     return
@@ -83,13 +87,15 @@ class SortedFile:
 
     def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
         """See :class:`archec.access.sorted.SortedLines`."""
-        at, rest, block = self.find(end), b"", _PROBE * 4
+        at, left, window = self._found(end)
+        rest, block = b"", _PROBE * 4
+        data = window[: at - left]
         while at > self._begin:
-            size = min(block, at - self._begin)
-            block = _BLOCK
-            at -= size
-            lines = (self._pread(size, at) + rest).split(b"\n")
-            rest = lines[0]
+            if not data:
+                data, block = self._pread(min(block, at - self._begin), max(self._begin, at - block)), _BLOCK
+            at -= len(data)
+            lines = (data + rest).split(b"\n")
+            rest, data = lines[0], b""
             for line in reversed(lines[1:]):
                 if line and line < start:
                     return
@@ -101,24 +107,32 @@ class SortedFile:
 
     def find(self, key: bytes) -> int:
         """The position of the first line that is not below ``key``."""
-        if key == self._last[0]:  # what is read outwards from a line begins there twice
-            return self._last[1]
+        return self._found(key)[0]
+
+    def _found(self, key: bytes) -> tuple[int, int, bytes]:
+        """The position of the first line that is not below ``key``, and what was read around it: from where, and the
+        bytes."""
+        known, found = self._last
+        if key == known:  # what is read outwards from a line begins there twice
+            return found
         low, high = self._begin, self._size
         needed, probes = len(key), self._probes
-        while low < high:
+        while high - low > _WINDOW:
             span = (low, high)
-            known = probes.get(span) if needed <= _REMEMBERED else None
-            if known is None:
-                known = self._line_at((low + high) // 2, low, high, max(needed, _REMEMBERED))
+            probe = probes.get(span) if needed <= _REMEMBERED else None
+            if probe is None:
+                probe = self._line_at((low + high) // 2, low, high, max(needed, _REMEMBERED))
                 if len(probes) < _MAX_PROBES:
-                    probes[span] = known
-            begin, line, after = known
+                    probes[span] = probe
+            begin, line, after = probe
             if line[:needed] < key:
                 low = after
             else:
                 high = begin
-        self._last = (key, low)
-        return low
+        window = self._pread(high - low, low)
+        found = (low + _line_in(window, key), low, window)
+        self._last = (key, found)
+        return found
 
     def key_at(self, position: int) -> bytes:
         """The line in which a byte of the file lies."""
@@ -152,6 +166,21 @@ class SortedFile:
     def _check_length(self, rest: bytes) -> None:
         if len(rest) > MAX_LINE:
             raise SourceFailed(f"{self._name}: has a line of more than {MAX_LINE} bytes")
+
+
+def _line_in(data: bytes, key: bytes) -> int:
+    """The position in sorted lines of the first one that is not below ``key``."""
+    low, high = 0, len(data)
+    while low < high:
+        middle = (low + high) // 2
+        begin = max(low, data.rfind(b"\n", low, middle) + 1)
+        end = data.find(b"\n", middle, high)
+        end = high if end < 0 else end
+        if data[begin : min(end, begin + len(key))] < key:
+            low = min(end + 1, high)
+        else:
+            high = begin
+    return low
 
 
 Check = Callable[[BinaryIO, str], Found]
