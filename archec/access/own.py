@@ -6,7 +6,7 @@ A row is found by the URL or handle itself. Since a key stands for several URLs 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -17,9 +17,9 @@ from archec.access.errors import LoadFailed
 from archec.access.posts import Asked
 from archec.access.query import Query, uri_of
 from archec.access.record import Headers, Record
-from archec.access.rows import Origin, Row, cdxj_row, made_line
+from archec.access.rows import NOWHERE, Origin, Row, cdxj_row, made_line
 from archec.access.rules import Subject, subject_of
-from archec.access.sorted import LineList, SortedLines, ordered_rows
+from archec.access.sorted import LineList, ordered_rows
 from archec.access.sources import Errors, LocalSource
 from archec.access.stretches import Stretch
 from archec.archive.observing import index_fields, mime_of, record_of, state, states
@@ -45,26 +45,25 @@ class OwnSource(LocalSource):
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """See :class:`archec.access.sources.LocalSource`."""
-        lines: SortedLines
-        if query.key:
-            obis = (obi for obi in self._named(query) if urlkey(target_uri(obi.id)) == query.key)
-            lines = LineList(sorted(line for obi in obis for line in _lines_of(obi)))
-        else:
-            lines = Stretch(self._archive, query, _lines_of)
-        return [ordered_rows(lines, cdxj_row, Origin(self.name, self.name, TYPE), query)]
+        origin = Origin(self.name, self.name, TYPE)
+        if not query.key:
+            return [ordered_rows(Stretch(self._archive, query, _lines_of), cdxj_row, origin, query)]
+        rows = {row.line: row for obi in self._named(query) for row in _rows_of(obi, origin)}
+        found = LineList(sorted(line for line, row in rows.items() if row.urlkey == query.key))
+        return [ordered_rows(found, lambda line, _: rows[line], origin, query)]
 
     def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
         """See :class:`archec.access.sources.LocalSource`. An SQLite file is read as fast as an index; a server may
         wait."""
         return self.parts(query, errors) if self._archive.catalogue.url.startswith("sqlite:") else None
 
-    def _named(self, query: Query) -> Iterator[Obi]:
+    def _named(self, query: Query) -> Iterable[Obi]:
         """The obis that a URL may mean."""
         ids = ids_of(query.url)
-        for kind in ("tobi", "fobi"):
-            wanted = [one for one in ids if is_url(one) == (kind == "fobi")]
-            if wanted:
-                yield from self._archive.catalogue.obis(kind, wanted).values()
+        if not ids:
+            return ()
+        kind: Kind = "fobi" if is_url(ids[0]) else "tobi"
+        return self._archive.catalogue.obis(kind, ids).values()
 
 
 class OwnLoader:
@@ -108,7 +107,8 @@ class OwnLoader:
 
 
 def ids_of(url: str) -> list[str]:
-    """The ids of obis that have the key of a URL, as far as they are other spellings of it."""
+    """The ids of obis that have the key of a URL, as far as they are other spellings of it: of templates or of
+    files."""
     try:
         uri = uri_of(url)
     except UsageError:
@@ -194,11 +194,17 @@ def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
     return found or [Subject(uri, handle_in(uri))]
 
 
-def _lines_of(obi: Obi) -> Iterator[bytes]:
-    """A line for each state that was noted."""
+def _rows_of(obi: Obi, origin: Origin) -> Iterator[Row]:
+    """A row for each state that was noted."""
     key = urlkey(target_uri(obi.id))
     for seen in states(obi):
-        yield made_line(key, timestamp(seen.tist), index_fields(seen))
+        stamp, fields = timestamp(seen.tist), index_fields(seen)
+        yield Row(made_line(key, stamp, fields), key, stamp, fields, origin, is_line=True)
+
+
+def _lines_of(obi: Obi) -> Iterator[bytes]:
+    """The lines of these rows."""
+    return (row.line for row in _rows_of(obi, NOWHERE))
 
 
 async def _pieces(stream: IO[bytes]) -> AsyncIterator[bytes]:
