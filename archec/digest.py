@@ -1,4 +1,4 @@
-"""Checksums of file contents: all that archec keeps of a stream, computed in one pass over its bytes."""
+"""Checksums of file contents, all computed in one pass over a stream."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import hashlib
 
 
 class Digests:
-    """MD5, SHA-256 and size of a stream that is fed in pieces; SHA-1 as well where a format asks for it (WARC).
+    """MD5, SHA-256 and size of a stream that is fed in chunks; SHA-1 as well if a format needs it (WARC).
 
     The hex properties describe what has been fed so far and may be read at any time. None of the checksums is used
-    as a secret; SHA-256 is the identity of a state, MD5 stands beside it as its name in the catalogue.
+    for secrecy; SHA-256 is the identity of a state, MD5 is kept as the paper's name for it.
     """
 
     __slots__ = ("_md5", "_sha1", "_sha256", "size")
@@ -22,7 +22,7 @@ class Digests:
         """Number of bytes fed so far."""
 
     def update(self, data: bytes | bytearray | memoryview) -> None:
-        """Feeds the next piece; a memoryview must be one of bytes (its length counts as the size)."""
+        """Feeds the next chunk; a memoryview must have items of one byte (its length counts as the size)."""
         self._md5.update(data)
         self._sha256.update(data)
         if self._sha1 is not None:
@@ -41,17 +41,17 @@ class Digests:
 
     @property
     def sha1(self) -> str:
-        """SHA-1 in lower-case hex digits. Raises ValueError where it was not asked for."""
+        """SHA-1 in lower-case hex digits. Raises ValueError if it was not requested."""
         if self._sha1 is None:
-            raise ValueError("SHA-1 was not asked for")
+            raise ValueError("SHA-1 was not requested")
         return self._sha1.hexdigest()
 
 
 def md5_hex(data: bytes | bytearray | memoryview) -> str:
-    """MD5 of bytes at hand, in lower-case hex digits."""
+    """MD5 of bytes, in lower-case hex digits."""
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 def sha256_hex(data: bytes | bytearray | memoryview) -> str:
-    """SHA-256 of bytes at hand, in lower-case hex digits."""
+    """SHA-256 of bytes, in lower-case hex digits."""
     return hashlib.sha256(data, usedforsecurity=False).hexdigest()

@@ -2,29 +2,29 @@
 
 ::
 
-    ArchecError                     exit 1   something an operator can act on
-     +-- ConfigError                exit 1   config.yaml is missing, wrong or names what is not there
-     +-- UsageError                 exit 2   arguments that make no sense together
+    ArchecError                     exit 1   a problem the operator can fix
+     +-- ConfigError                exit 1   config.yaml is missing, invalid or refers to something that does not exist
+     +-- UsageError                 exit 2   invalid arguments
      +-- LockHeld                   exit 4   another run holds the archive's lock
-     +-- StorageFull                exit 1   no space left: what was committed is kept
+     +-- StorageFull                exit 1   no space left; everything committed is kept
      +-- StorageFailed              exit 1   the file system refused a read or a write
-     +-- StdoutFailed               exit 1   stdout is full or closed: what was to be printed is not
-     +-- Occupied                   exit 6   other bytes are already held under a (tist, id)
-     +-- CorruptArchive             exit 6   the archive folder contradicts itself
-     |    +-- CorruptJournal        exit 6   a run's journal cannot be read where it must be
-     |         +-- BrokenChain      exit 6   a batch of the journals does not follow the one before it
-     +-- CatalogueError             exit 1   the catalogue's engine refused or is not there
-     |    +-- CatalogueRefused      exit 1   the engine does not take a document, for what is in it
-     |    +-- CatalogueGone         exit 1   the database server went away in mid-run
+     +-- StdoutFailed               exit 1   stdout is full or closed
+     +-- Occupied                   exit 6   other bytes are already held at a (tist, id)
+     +-- CorruptArchive             exit 6   the archive directory is inconsistent
+     |    +-- CorruptJournal        exit 6   a required journal cannot be read
+     |         +-- BrokenChain      exit 6   a batch of the journals does not continue the previous one
+     +-- CatalogueError             exit 1   the catalogue's engine failed or is unavailable
+     |    +-- CatalogueRefused      exit 1   the engine refuses a document because of its contents
+     |    +-- CatalogueGone         exit 1   the database server became unavailable
      +-- DataSetError               exit 1   a tarball or directory that cannot be read at all
-     |    +-- DamagedDataSet        exit 8   a data set that is not whole: nothing of it is noted
+     |    +-- DamagedDataSet        exit 8   a data set that is not whole; nothing is noted from it
      |    +-- RetractedDataSet      exit 2   a data set that the operator has retracted
-     +-- BadName                    exit 2   what was given is not a handle, a URL or a date
+     +-- BadName                    exit 2   an argument is not a handle, a URL or a date
      +-- NotHeld                    exit 7   the archive holds no bytes of this obi at that time
 
 Every error carries a ``message`` (what is wrong, with file, line or id), a ``hint`` (what to do
 about it, may be empty) and, by its class, an ``exit_code`` for the command line and an
-``http_status`` for the server. Data from outside must never surface as any other exception.
+``http_status`` for the server. Invalid data from outside must never raise any other exception.
 """
 
 from __future__ import annotations
@@ -85,15 +85,15 @@ _GRAVEST = (
 
 
 def gravest(codes: Iterable[Exit]) -> Exit:
-    """The exit code of a command to which several apply. A code without a rank (usage, lock) stands alone: a command
-    that ends with it has done nothing else."""
+    """The exit code of a command to which several apply. A code without a rank (usage, lock) is never combined: a
+    command that ends with it has done nothing else."""
     given = set(codes) - {Exit.DONE}
     unranked = given.difference(_GRAVEST)
     return min(unranked) if unranked else next((code for code in _GRAVEST if code in given), Exit.DONE)
 
 
 class ArchecError(Exception):
-    """Base of all errors that archec raises on purpose."""
+    """Base class of all errors that archec raises deliberately."""
 
     exit_code: Exit = Exit.OPERATOR_ERROR
     http_status: int = 500
@@ -112,14 +112,14 @@ class ConfigError(ArchecError):
 
 
 class UsageError(ArchecError):
-    """Arguments that make no sense together."""
+    """Invalid arguments, or arguments that contradict each other."""
 
     exit_code = Exit.USAGE
     http_status = 400
 
 
 class LockHeld(ArchecError):
-    """Another run works on this archive."""
+    """Another run is active on this archive."""
 
     exit_code = Exit.LOCKED
     http_status = 503
@@ -130,11 +130,11 @@ class StorageFull(ArchecError):
 
 
 class StorageFailed(ArchecError):
-    """The file system refused a read or a write for another reason than space."""
+    """The file system refused a read or a write for a reason other than lack of space."""
 
 
 class StdoutFailed(ArchecError):
-    """What was to be printed cannot be: stdout is full or closed."""
+    """Output could not be written: stdout is full or closed."""
 
 
 class Occupied(ArchecError):
@@ -144,29 +144,29 @@ class Occupied(ArchecError):
 
 
 class CorruptArchive(ArchecError):
-    """The archive folder contradicts itself or is not one."""
+    """The archive directory is inconsistent, or is not an archive."""
 
     exit_code = Exit.CORRUPT
 
 
 class CorruptJournal(CorruptArchive):
-    """A run's journal is damaged in a place that a torn last write cannot explain."""
+    """A run's journal is damaged in a way that an incomplete last write cannot explain."""
 
 
 class BrokenChain(CorruptJournal):
-    """A batch of the journals is sound, and does not follow the one before it: one was removed or rewritten."""
+    """A batch of the journals is valid, but does not continue the previous one: one was removed or rewritten."""
 
 
 class CatalogueError(ArchecError):
-    """The catalogue's engine refused, or what it holds is not what archec writes."""
+    """The catalogue's engine failed, or its contents were not written by archec."""
 
 
 class CatalogueRefused(CatalogueError):
-    """The catalogue's engine does not take a document, for what is in it."""
+    """The catalogue's engine refuses a document because of its contents."""
 
 
 class CatalogueGone(CatalogueError):
-    """The database server cannot be reached any more; the archive folder has lost nothing."""
+    """The database server became unavailable; nothing is missing in the archive directory."""
 
     http_status = 503
 
@@ -176,9 +176,9 @@ class DataSetError(ArchecError):
 
 
 class DamagedDataSet(DataSetError):
-    """A data set that is not whole, or does not pass a check that it carries: it notes nothing.
+    """A data set that is incomplete or fails one of its checks; nothing is noted from it.
 
-    The message names the file and the place of the damage: the byte on disk, and the member as far as it is known.
+    The message names the file and the place of the damage: the byte offset, and the member if it is known.
     """
 
     exit_code = Exit.DAMAGED
@@ -191,7 +191,7 @@ class RetractedDataSet(DataSetError):
 
 
 class BadName(ArchecError):
-    """Not a handle, not a URL that the archive keeps, not a date."""
+    """The text is not a handle, a URL that the archive keeps, or a date."""
 
     exit_code = Exit.USAGE
     http_status = 400

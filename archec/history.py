@@ -1,8 +1,8 @@
-"""History: what is known of one obi through time, and the rule by which it grows.
+"""History: the states of one obi over time, and the rule by which an observation changes it.
 
 A history maps tists to states. A state is the sha256 (64 hex digits) of the bytes that is held from
 that tist on, or ``None`` where the obi is lost from that tist on. Only changes are noted: two
-neighbouring entries never have the same state, and the first entry is never a loss (design,
+consecutive entries never have the same state, and the first entry is never a loss (design,
 sections 1 and 2).
 """
 
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one observation does to a history.
+    """The change that one observation makes to a history.
 
-    ``put`` maps tists to the states to write; ``drop`` holds the tists whose entries became
-    restatements of the entry before them and go. Bytes on disk are never dropped.
+    ``put`` maps tists to the states to write; ``drop`` has the tists whose entries are removed because
+    they now only restate the previous entry. Bytes on disk are never removed.
     """
 
     put: Mapping[int, str | None]
@@ -43,14 +43,14 @@ class Incidence:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """An immutable, ordered history. Build one with :meth:`of`."""
+    """An immutable, ordered history. Create one with :meth:`of`."""
 
     tists: tuple[int, ...] = ()
     states: tuple[str | None, ...] = ()
 
     @classmethod
     def of(cls, entries: Mapping[int, str | None]) -> History:
-        """A history from its map (any order); the map must already be in normal form."""
+        """A history from a map {tist: state} in any order; the map must be in normal form."""
         tists = tuple(sorted(entries))
         return cls(tists, tuple(entries[tist] for tist in tists))
 
@@ -61,16 +61,16 @@ class History:
         return zip(self.tists, self.states, strict=True)
 
     def as_dict(self) -> dict[int, str | None]:
-        """A fresh map {tist: state}, in time order."""
+        """A new map {tist: state}, in time order."""
         return dict(zip(self.tists, self.states, strict=True))
 
     def at(self, when: int) -> str | None:
-        """The state as of ``when``: the sha256 of what was there, None where it was not (yet) or lost."""
+        """The state as of ``when``: a sha256, or None if the obi was not found yet or was lost."""
         i = bisect_right(self.tists, when)
         return self.states[i - 1] if i else None
 
     def entry_at(self, when: int) -> tuple[int, str | None] | None:
-        """The entry in force as of ``when``: (tist, state), None before the obi was found."""
+        """The entry that applies as of ``when``: (tist, state), None before the obi was found."""
         i = bisect_right(self.tists, when)
         return (self.tists[i - 1], self.states[i - 1]) if i else None
 
@@ -91,17 +91,17 @@ class History:
 
     @property
     def held(self) -> bool:
-        """Whether the newest state is held (not lost, and found at all)."""
+        """Whether the obi is held now (found, and not lost)."""
         return bool(self.states) and self.states[-1] is not None
 
     @property
     def last_held(self) -> str | None:
-        """The newest state that was held, None where there never was one."""
+        """The newest state that is not a loss, None if there is none."""
         return next((state for state in reversed(self.states) if state is not None), None)
 
     @property
     def lost(self) -> int | None:
-        """The tist of the loss that is in force now, None if the obi is held or was never found."""
+        """The tist of the current loss, None if the obi is held or was never found."""
         return self.tists[-1] if self.tists and self.states[-1] is None else None
 
     def incidences(self) -> Iterator[Incidence]:
@@ -123,14 +123,14 @@ class History:
         state: str | None,
         next_observation: Callable[[int, int | None], int | None] = lambda after, before: None,
     ) -> Change:
-        """What an observation at ``when`` does to this history; the history itself stays as it is.
+        """The change that an observation at ``when`` makes to this history, which is not modified.
 
-        ``state`` is the sha256 that was seen, or None where the obi's source was read whole and lacks
+        ``state`` is the sha256 that was seen, or None if the obi's source was read completely and lacks
         it. ``next_observation(after, before)`` gives the tist of the first *other* observation of
-        this obi with ``after < tist < before`` (``before`` None: no end), whose outcome is what this
-        history says of that time; it is asked only where an observation splits a stretch of time,
-        to restate what came after (invariant 4). An entry that already stands at ``when`` with
-        another state is left alone (held is held); see :meth:`conflicts`.
+        this obi with ``after < tist < before`` (``before`` None: no end), which saw the state that this
+        history has at that time. It is called only if an observation splits an interval, to restate
+        what came after (invariant 4). An existing entry at ``when`` with another state is not
+        changed (held is held); see :meth:`conflicts`.
         """
         i = bisect_right(self.tists, when)
         before = self.states[i - 1] if i else None
@@ -138,7 +138,7 @@ class History:
             return NO_CHANGE
         if i and self.tists[i - 1] == when:
             if state is None or before is not None:
-                return NO_CHANGE  # a conflict, or absent in one data set of that date only
+                return NO_CHANGE  # a conflict, or absent from only one data set of that date
             put: dict[int, str | None] = {}
             drop: list[int] = []
             before_that = self.states[i - 2] if i > 1 else None
@@ -150,7 +150,7 @@ class History:
         return self._close(i, when, state, before, {when: state}, [], next_observation)
 
     def conflicts(self, when: int, state: str | None) -> bool:
-        """Whether another state stands at exactly ``when``: two data sets of one date disagree."""
+        """Whether there is another state at exactly ``when``: two data sets of one date disagree."""
         i = bisect_left(self.tists, when)
         if i == len(self.tists) or self.tists[i] != when or state is None:
             return False
@@ -176,15 +176,15 @@ class History:
         drop: list[int],
         next_observation: Callable[[int, int | None], int | None],
     ) -> Change:
-        """Ends the stretch that begins at ``when``: restates ``before`` or merges with the next.
+        """Ends the interval that begins at ``when``: restates ``before`` or merges with the next interval.
 
-        ``i`` is the index of the first entry after ``when``, ``before`` the state that was in force until now.
+        ``i`` is the index of the first entry after ``when``, ``before`` the state that applied until now.
         """
-        # Histories hold changes only. Until now the stretch from the entry before ``when`` up to the next one said
-        # "before", for every data set that looked at the obi in between. Now it says "state" from ``when`` on. The
-        # first of those later data sets still saw "before": without an entry of its own, what it saw would be lost.
-        # Where nobody looked in between, the stretch ends at the next entry; if that says the same as ``state``, it
-        # has become a restatement, and histories have none.
+        # Histories contain changes only. Until now the interval from the entry before ``when`` up to the next one had
+        # the state "before", for every data set that observed the obi in between. Now it has "state" from ``when`` on.
+        # The first of those later data sets still saw "before": without a new entry, its observation would be lost. If
+        # there was no observation in between, the interval ends at the next entry; if that has the same state, it has
+        # become a restatement and is removed.
         nxt = self.tists[i] if i < len(self.tists) else None
         other = next_observation(when, nxt)
         if other is not None:

@@ -1,4 +1,4 @@
-"""The protocol by which long work tells how far it is."""
+"""The protocol with which long-running work reports its progress."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Protocol
 
 
 class Meter(Protocol):
-    """What long work reports to: phases, one after the other."""
+    """A receiver of progress reports: phases, one after the other."""
 
     def phase(self, name: str, total: int | None) -> None:
         """A new phase begins; ``total`` is None if it is unknown."""
 
     def at(self, done: int, note: str = "", total: int | None = None) -> None:
-        """The phase has reached ``done``; ``note`` says where, ``total`` replaces the one that was given."""
+        """The phase has reached ``done``; ``note`` describes the position, ``total`` replaces the previous total."""
 
     def close(self) -> None:
         """All phases are over."""
 
 
 class Silent:
-    """A meter that shows nothing."""
+    """A meter that ignores all reports."""
 
     def phase(self, name: str, total: int | None) -> None:
         """No-op."""
@@ -32,4 +32,4 @@ class Silent:
 
 
 SILENT = Silent()
-"""A meter for those who need none."""
+"""The no-op meter."""

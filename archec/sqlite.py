@@ -1,8 +1,8 @@
-"""SQLite files: opened in one way everywhere, with errors that name the file and say what to do.
+"""SQLite files: opened in the same way everywhere, with errors that name the file and a remedy.
 
-A file with a write-ahead log is read with the help of ``-shm`` beside it, which even a reader makes. Where that cannot
-be made, as on a read-only mount, and there is no log with anything in it, SQLite takes the file as one that does not
-change (``immutable``). Else it must have both files as the last writer left them.
+Reading a file with a write-ahead log needs the ``-shm`` file next to it, which even a reader creates. If that is
+impossible, as on a read-only mount, and the log is missing or empty, the file is opened as ``immutable``. Otherwise
+both files must be there as the last writer left them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _D = TypeVar("_D", bound="Database")
 _BUSY = 30.0
 """Seconds to wait for another process's lock."""
 _LEAST_FREE = 1_000_000
-"""Bytes free below which an input/output error is taken for a full disk."""
-_PERMISSIONS = "check owners and modes of it, of its folder and of SQLite's -wal and -shm beside it"
-_LOG = "and a log (-wal) was left beside it: copy both to a folder where you may write, and use them there"
+"""Free bytes below which an input/output error is treated as a full disk."""
+_PERMISSIONS = "check the owner and mode of the file, its directory and SQLite's -wal and -shm next to it"
+_LOG = "and a log (-wal) was left next to it: copy both to a writable directory, and use them there"
 
 
 class Role(NamedTuple):
-    """What a file is to its owner: how messages name it (``the catalogue``), the class of its errors, what to do
-    about a damaged one, and the class of errors about a value that cannot be kept."""
+    """The role of a file: its name in messages (``the catalogue``), the class of its errors, the hint for a damaged
+    file, and the class of errors about a value that cannot be stored."""
 
     name: str
     error: type[ArchecError]
@@ -40,8 +40,8 @@ class Role(NamedTuple):
 class Database:
     """A connection in autocommit mode that threads may share; a context manager that closes it.
 
-    ``read_only``: nothing is written, and nothing is left beside the file that was not there. ``create``: a missing
-    file is made. What SQLite raises comes as the ``role``'s error or as :class:`StorageFull`.
+    ``read_only``: nothing is written, and no new files are left next to it. ``create``: a missing file is created.
+    Errors of SQLite are raised as the error of the ``role`` or as :class:`StorageFull`.
     """
 
     def __init__(self, path: Path, role: Role, *, create: bool = True, read_only: bool = False) -> None:
@@ -66,7 +66,7 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Closes the file; the last connection folds the log into it."""
+        """Closes the file; the last connection checkpoints the log."""
         with self.lock, self.translated():
             self.connection.close()
 
@@ -77,7 +77,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Commits at its end, takes everything back after an exception. Other writers wait meanwhile."""
+        """Commits at its end, rolls back after an exception. Other writers wait."""
         if self.read_only:
             raise self.role.error(f"{self.path}: {self.role.name} was opened for reading only")
         with self.lock, self.translated():
@@ -91,8 +91,8 @@ class Database:
                 raise
 
     def use_wal(self) -> None:
-        """Keeps a write-ahead log, so that readers and a writer do not wait for each other. A power failure may cost
-        the last transactions, and damages nothing."""
+        """Enables the write-ahead log, so that readers and a writer do not block each other. A power failure may lose
+        the last transactions, but damages nothing."""
         if self.fetch("PRAGMA journal_mode = WAL")[0][0] != "wal":
             raise self.role.error(
                 f"{self.path}: SQLite cannot keep a write-ahead log here", hint="put it on a local file system"
@@ -104,18 +104,18 @@ class Database:
         return not self.fetch("SELECT count(*) FROM sqlite_master")[0][0]
 
     def kind(self) -> tuple[int, int]:
-        """The application that the file says it is of, and the version of its schema."""
+        """The application id of the file and the version of its schema."""
         return self.fetch("PRAGMA application_id")[0][0], self.fetch("PRAGMA user_version")[0][0]
 
     def make(self, schema: str, application: int, version: int) -> None:
-        """Makes the tables, unless another process has done so meanwhile."""
+        """Creates the tables, unless another process has done so."""
         with self.transaction() as db:
             if self.is_empty():
                 make_tables(db, schema, application, version)
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Turns what SQLite and its binding raise into the role's error or :class:`StorageFull`."""
+        """Converts exceptions of SQLite and its binding to the role's error or :class:`StorageFull`."""
         try:
             yield
         except sqlite3.Error as error:
@@ -125,19 +125,19 @@ class Database:
 
     def _refused(self, error: Exception) -> ArchecError:
         kind = self.role.refusal or self.role.error
-        return kind(f"{self.path}: a value cannot be kept in {self.role.name}: {error}")
+        return kind(f"{self.path}: a value cannot be stored in {self.role.name}: {error}")
 
     def _error(self, error: sqlite3.Error) -> ArchecError:
         path, text = self.path, str(error)
         name, kind, damaged, _ = self.role
         if "disk is full" in text or ("disk I/O" in text and _is_full(path)):
-            return StorageFull(f"{path}: no space left for {name}; what was written before is kept")
+            return StorageFull(f"{path}: no space left for {name}; everything written before is kept")
         if isinstance(error, (sqlite3.DataError, sqlite3.IntegrityError)):
             return self._refused(error)
         if "locked" in text or "busy" in text:
             return kind(
                 f"{path}: another process has kept {name} locked for {_BUSY:.0f} s",
-                hint="is another archec, or an SQLite shell, in the middle of a transaction?",
+                hint="check whether another archec or an SQLite shell has an open transaction",
             )
         if "readonly" in text:
             return kind(f"{path}: {name} cannot be written to", hint=unwritable(path) or _PERMISSIONS)
@@ -153,7 +153,7 @@ class Database:
 
 
 def make_tables(db: sqlite3.Connection, schema: str, application: int, version: int) -> None:
-    """Makes the tables and says whose they are, within a transaction."""
+    """Creates the tables and sets the application id, within a transaction."""
     for statement in schema.split(";"):
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {application}")
@@ -161,9 +161,9 @@ def make_tables(db: sqlite3.Connection, schema: str, application: int, version: 
 
 
 def unwritable(path: Path) -> str:
-    """Why the SQLite file at ``path``, there or still to be made, cannot be written; empty where it can.
+    """Why the SQLite file at ``path``, which need not exist, cannot be written; empty if it can.
 
-    SQLite writes its folder, too. A folder that is not there is judged by the first one above it that is.
+    SQLite also writes to its directory. If that does not exist, its first existing parent is checked.
     """
     folder = path.parent
     while not folder.exists() and folder != folder.parent:
@@ -179,7 +179,7 @@ def unwritable(path: Path) -> str:
 
 
 def has_log(path: Path) -> bool:
-    """Whether a write-ahead log lies beside the file."""
+    """Whether there is a write-ahead log next to the file."""
     return path.with_name(path.name + "-wal").exists()
 
 
@@ -188,13 +188,13 @@ def _uri(path: Path, *, create: bool, read_only: bool) -> str:
     if read_only and unwritable(path):
         mode, more = "ro", "" if _is_live(path) else "&immutable=1"
     elif read_only and has_log(path):
-        # Of a reader that might write, SQLite removes -wal and -shm at the end; of one that may not, it leaves them.
+        # SQLite removes -wal and -shm after a reader that could have written; after a read-only one it leaves them.
         mode = "ro"
     return f"{path.absolute().as_uri()}?mode={mode}{more}"
 
 
 def _is_live(path: Path) -> bool:
-    """Whether the write-ahead log has anything in it."""
+    """Whether the write-ahead log is not empty."""
     log, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
     try:
         return log.exists() and (log.stat().st_size > 0 or index.exists())

@@ -31,10 +31,10 @@ _LIKE_A_DATE = re.compile(
 
 
 def stamp(previous: int | None = None, *, clock: Callable[[], float] = time.time) -> int:
-    """A fresh software tist: now, or one second after ``previous`` if the clock has not passed it.
+    """A new software tist: now, or one second after ``previous`` if the clock has not passed it.
 
-    Software tists strictly increase from run to run (design, section 1), also where two runs start
-    within one second or where the machine's clock was set back.
+    Software tists strictly increase from run to run (design, section 1), even if two runs start
+    within one second or the machine's clock was set back.
     """
     now = int(clock())
     return now if previous is None or now > previous else previous + 1
@@ -58,7 +58,7 @@ def tist_path(tist: int) -> str:
 
 
 def tist_of_path(path: str) -> int:
-    """The tist of a relative directory as :func:`tist_path` writes it; BadName if it is none."""
+    """The tist of a relative directory in the form of :func:`tist_path`. Raises :class:`BadName`."""
     parts = path.split("/")
     digits = "".join(parts)
     if len(parts) != 3 or len(parts[0]) != 3 or len(parts[1]) != 3 or not digits.isdecimal():
@@ -77,10 +77,10 @@ def iso(tist: int) -> str:
 def parse_when(text: str) -> int:
     """A tist from what an operator types: a tist itself, or any date that python-dateutil reads.
 
-    Dates without a zone are UTC; what a date leaves out (time of day, day, month) is its first:
+    Dates without a zone are UTC; a missing time of day, day or month is the first:
     ``2009-05`` means 2009-05-01T00:00:00Z. A bare number of nine to twelve digits is a tist;
-    ``now`` is now. A year is never left out, and what may be read as two days, as 03/04/2024, is
-    not a date. Raises :class:`BadName`.
+    ``now`` is now. A year is required, and an ambiguous date such as 03/04/2024 is refused.
+    Raises :class:`BadName`.
     """
     text = text.strip()
     if text.lower() == "now":
@@ -101,13 +101,13 @@ def parse_when(text: str) -> int:
 
 
 def _read_date(text: str) -> datetime:
-    """What a date says, where it can be read in one way only."""
-    from dateutil import parser  # only here: it takes a while to import
+    """The parsed date, if it is unambiguous."""
+    from dateutil import parser  # here, because it is slow to import
 
     default = datetime(1970, 1, 1)
     try:
         when, other = (parser.parse(text, default=default.replace(year=year)) for year in (1970, 1971))
-        # dateutil would turn month and day of 2009-05-01 round, too, if the day were asked to come first.
+        # With dayfirst, dateutil would also swap month and day of 2009-05-01.
         turned = [] if _YEAR_FIRST.search(text) else [
             parser.parse(text, default=default, dayfirst=True), parser.parse(text, default=default, yearfirst=True)
         ]  # fmt: skip
@@ -117,19 +117,21 @@ def _read_date(text: str) -> datetime:
             hint="write it as 2009-05-01, 2009-05-01T12:00:00Z or as a tist",
         ) from error
     if when.year != other.year:
-        raise BadName(f"{text!r} is no date: it has no year", hint="write it as 2009-05-01 or 2009-05-01T12:00:00Z")
+        raise BadName(
+            f"{text!r} is not a full date: it has no year", hint="write it as 2009-05-01 or 2009-05-01T12:00:00Z"
+        )
     if day := next((one for one in turned if one != when), None):
         first, second = (one.strftime("%Y-%m-%d") for one in (when, day))
-        raise BadName(f"{text!r} may be {first} or {second}", hint=f"write {first} or {second}")
+        raise BadName(f"{text!r} is ambiguous: {first} or {second}", hint=f"write {first} or {second}")
     return when
 
 
 def date_in_name(name: str) -> int | None:
-    """The date that a data set's file name carries, as the tist of its midnight UTC, or None if it carries none.
+    """The date in the file name of a data set, as the tist of its midnight UTC, or None if there is none.
 
     ``RePEc_2009-05-01.tar.gz``, ``RePEc-2016-04-20.tgz``, ``RePEc20090501.tar`` and the like. The
-    last date that is a real day after that of tist 0 counts. Raises :class:`BadName` where a name has nothing
-    but dates in another form, which may have two readings (01-05-2009) or none (2009-02-30).
+    last valid date after 1970-01-01 counts. Raises :class:`BadName` if a name only has dates in another form, which
+    are ambiguous (01-05-2009) or invalid (2009-02-30).
     """
     for match in reversed(list(_IN_NAME.finditer(name))):
         if tist := _midnight(match[1], match[3], match[4]):
@@ -145,7 +147,7 @@ def date_in_name(name: str) -> int | None:
 
 
 def _readings(*parts: str) -> list[str]:
-    """The days that the parts of a date in an unusual form may be, in ISO 8601."""
+    """The possible readings of a date in an unusual form, in ISO 8601."""
     if len(parts) == 2:
         return [f"any day of {parts[0]}-{parts[1]:0>2}"] if _midnight(*parts, "1") else []
     if len(parts) == 1:
@@ -161,7 +163,7 @@ def _readings(*parts: str) -> list[str]:
 
 
 def _midnight(year: str, month: str, day: str) -> int:
-    """The tist at which a day begins; 0 if there is no such day after that of tist 0."""
+    """The tist at which a day begins; 0 if the day does not exist or is before 1970-01-02."""
     try:
         tist = int(datetime(int(year), int(month), int(day), tzinfo=timezone.utc).timestamp())
     except ValueError:

@@ -12,7 +12,7 @@ _SECONDS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 8
 
 
 def parse_size(text: str | int) -> int:
-    """Bytes from ``2MB`` (10^6), ``2MiB`` (2^20), ``2000`` or a number; UsageError if it is none."""
+    """Bytes from ``2MB`` (10^6), ``2MiB`` (2^20), ``2000`` or a number. Raises UsageError."""
     if isinstance(text, int) and not isinstance(text, bool) and text >= 0:
         return text
     match = _SIZE.fullmatch(str(text))
@@ -23,7 +23,7 @@ def parse_size(text: str | int) -> int:
 
 
 def parse_duration(text: str | int | float) -> float:
-    """Seconds from ``90s``, ``1h30m``, ``7d``, ``250ms`` or 0; UsageError if it is none. Only 0 needs no unit."""
+    """Seconds from ``90s``, ``1h30m``, ``7d``, ``250ms`` or 0 (without a unit). Raises UsageError."""
     bare = str(text).strip().replace(" ", "")
     if re.fullmatch(r"0+(\.0+)?", bare):
         return 0.0
@@ -35,7 +35,7 @@ def parse_duration(text: str | int | float) -> float:
 
 
 def parse_share(text: str | int | float) -> float:
-    """A share between 0 and 1 from ``5%`` or ``0.05``; UsageError if it is none."""
+    """A share between 0 and 1 from ``5%`` or ``0.05``. Raises UsageError."""
     bare = str(text).strip()
     try:
         share = float(bare[:-1]) / 100 if bare.endswith("%") else float(bare)

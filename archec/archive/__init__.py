@@ -1,1 +1,1 @@
-"""An open archive: what gather, audit, export, report, monitor and OAI-PMH share."""
+"""An open archive, shared by gather, audit, export, report, monitor and OAI-PMH."""

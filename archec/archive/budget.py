@@ -1,4 +1,4 @@
-"""What a run may fetch at most, and how much of that it has used."""
+"""The budget of a run: limits of what it fetches, and how much has been used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a run may fetch at most; 0 means no limit. ``seconds`` count from the phase's start."""
+    """Limits of what a run fetches; 0 means no limit. ``seconds`` count from the start of the phase."""
 
     files: int = 0
     bytes: int = 0
@@ -24,7 +24,7 @@ NO_LIMIT = Budget()
 
 
 class BudgetUse:
-    """How much of a budget has been used: ``files`` begun and ``bytes`` fetched so far."""
+    """The used part of a budget: ``files`` started and ``bytes`` fetched so far."""
 
     def __init__(self, budget: Budget, clock: Callable[[], float] = time.monotonic) -> None:
         self._budget, self._clock = budget, clock
@@ -33,23 +33,23 @@ class BudgetUse:
         self.bytes = 0
 
     def begin(self) -> None:
-        """The time runs from now on, if it does not yet."""
+        """Starts the clock, if it is not running."""
         if self._began is None:
             self._began = self._clock()
 
     @property
     def spent(self) -> bool:
-        """Whether no further file of the plan may be begun."""
+        """Whether no more files of the plan may be started."""
         return bool(self._budget.files and self.files >= self._budget.files) or self.exhausted
 
     @property
     def exhausted(self) -> bool:
-        """Whether bytes or time are used up, so that nothing more may begin at all."""
+        """Whether bytes or time are exhausted, so that no more requests may be started."""
         budget = self._budget
         if budget.bytes and self.bytes >= budget.bytes:
             return True
         return bool(budget.seconds and self._began is not None and self._clock() - self._began >= budget.seconds)
 
     def most(self, files: int) -> int:
-        """How many of so many files may be begun."""
+        """How many of the given number of files may be started."""
         return min(files, self._budget.files - self.files) if self._budget.files else files

@@ -1,7 +1,7 @@
 """Commit: bytes to disk, then the journal, then the catalogue (invariant 2), in batches.
 
-Everything that a run keeps goes through one :class:`Committer`, so that the order is right everywhere. After a kill
-between two of the steps :mod:`archec.archive.follow` brings the catalogue up to date.
+Everything that a run stores goes through one :class:`Committer`, which ensures this order. After a kill between two of
+the steps, :mod:`archec.archive.follow` updates the catalogue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from archec.store.interface import CommitResult, HardLink, Journal, Link, ObiSto
 
 
 class CommitItem(NamedTuple):
-    """One record and what must be on disk before it: a file, symlinks, hard links."""
+    """One record and the files, symbolic links and hard links that must be on disk before it."""
 
     record: Record
     placement: Placement | None = None
@@ -38,8 +38,8 @@ class CommitItem(NamedTuple):
 
 
 _MOST_WEIGHT = 12_000_000
-"""Approximate characters of journal lines after which a batch is committed, however few its items are. JSON may turn a
-character into six bytes; that many, and one more line, still fit into a batch of the journal."""
+"""Approximate number of characters of journal lines after which a batch is committed, however few its items are. JSON
+may expand a character to six bytes; that, and one more line, still fits into a batch of the journal."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -49,7 +49,7 @@ OnRefused = Callable[[CommitItem, CommitResult], None]
 
 
 class Commits(Protocol):
-    """What the phases of a run hand their items to: a :class:`Committer`, or a :class:`DryCommitter`."""
+    """The receiver of items from the phases of a run: a :class:`Committer`, or a :class:`DryCommitter`."""
 
     def add(self, item: CommitItem) -> None: ...
 
@@ -63,7 +63,7 @@ class Commits(Protocol):
 
 
 class DryCommitter:
-    """Keeps nothing: for a dry run."""
+    """Stores nothing: for a dry run."""
 
     def add(self, item: CommitItem) -> None:
         """Drops the item."""
@@ -75,17 +75,17 @@ class DryCommitter:
         """Nothing waits."""
 
     def discard(self, temp: str) -> None:
-        """There are no temporary files."""
+        """Does nothing: there are no temporary files."""
 
     def pace(self, most: int, seconds: float) -> None:
-        """There is no pace."""
+        """Does nothing: there are no batches."""
 
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Within it SIGINT and SIGTERM wait; the first that came is raised behind it. Only the main thread gets any.
+    """Delays SIGINT and SIGTERM within the block; the first one received is raised after it. Only for the main thread.
 
-    An interrupt between naming files and journalling them would leave files that nobody knows of.
+    An interrupt between renaming files and journalling them would leave orphans.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -108,12 +108,12 @@ def _undisturbed() -> Iterator[None]:
 class Committer:
     """Collects items and commits them when there are ``most`` or ``seconds`` have passed.
 
-    Committing in a thread was tried: the many short system calls and the run's own work take the interpreter from
-    each other, and both get slower. Worker processes go on meanwhile.
+    Committing in a thread was tried: the many short system calls and the run's own work compete for the interpreter,
+    and both get slower. Worker processes continue during a commit.
 
-    An item is dropped, and ``on_refused`` called, if other bytes already stand at one of its paths (those of a template
-    then go to the path of the run), or if the bytes that it states again are not held: the catalogue never names what
-    the disk does not hold.
+    An item is dropped, and ``on_refused`` called, if other bytes are already held at one of its paths (those of a
+    template are then stored under the path of the run), or if the bytes that it states again are not held: the
+    catalogue never refers to bytes that are not on disk.
     """
 
     def __init__(
@@ -134,15 +134,15 @@ class Committer:
         self._failing: list[CommitItem] = []
         self._weight = 0
         self._since = time.monotonic()
-        # A run's tist may be ahead of the clock, but a stamp is never less than the tist of its run: readers that
-        # follow the catalogue by stamps ask for what came after a run.
+        # A run's tist may be ahead of the clock, but a stamp is never less than the tist of its run, because readers
+        # that follow the catalogue by stamps query what was committed after a run.
         self._stamp = max(catalogue.position().stamp, run)
         self.on_refused: OnRefused = lambda item, outcome: None
         self._min_free = min_free
         self._behind = False
 
     def discard(self, temp: str) -> None:
-        """Removes a temporary file that is not needed after all."""
+        """Removes a temporary file that is not needed."""
         self._store.discard(temp)
 
     def pace(self, most: int, seconds: float) -> None:
@@ -164,18 +164,18 @@ class Committer:
             self.commit()
 
     def commit(self) -> None:
-        """Commits all that waits."""
+        """Commits all pending items."""
         if self._items:
             items, self._items, self._weight = self._items, [], 0
             self._commit(items)
 
     @property
     def uncommitted(self) -> list[CommitItem]:
-        """What waits, and the batch whose commit failed: nothing of it is in the journal."""
+        """The pending items, including the batch whose commit failed: none of them is in the journal."""
         return [*self._failing, *self._items]
 
     def note(self, record: Record) -> None:
-        """Records something about a run that fails, and drops all that waits."""
+        """Records a failure of the run, and drops all pending items."""
         self._items, self._failing, self._weight = [], [], 0
         self._record([record])
 
@@ -193,8 +193,8 @@ class Committer:
     def _record(self, records: list[Record], fresh: Collection[str] = frozenset()) -> None:
         """Journal, then catalogue.
 
-        Once writing to the catalogue has failed, it is not written to again in this run: it must never hold a batch
-        without the ones before it. The next command that opens the archive applies them all, in order.
+        Once writing to the catalogue has failed, it is not written to again in this run: it must never contain a batch
+        without its predecessors. The next run applies them all, in order.
         """
         self._stamp = max(self._stamp, int(self._clock()))
         number = self._journal.append([encode(record) for record in records], self._stamp)
@@ -217,13 +217,13 @@ class Committer:
         if disk.f_bavail < self._min_free * disk.f_blocks:
             raise StorageFull(
                 f"{root}: less than {self._min_free:.1%} of the disk is free",
-                hint="make room (or lower min_free), then gather again",
+                hint="free some space (or lower min_free), then gather again",
             )
 
     def _place(self, items: list[CommitItem]) -> list[CommitItem]:
-        """Makes the files of a batch durable; the items whose records hold then.
+        """Makes the files of a batch durable and returns the items whose records are then valid.
 
-        Where other bytes are held in the place of a template, its own lie under the tist of this run.
+        If other bytes are held at the path of a template, its own are stored under the tist of this run.
         """
         kept: list[CommitItem] = []
         while items:
@@ -243,7 +243,7 @@ class Committer:
         return kept
 
     def _outcomes(self, items: Sequence[CommitItem]) -> list[CommitResult]:
-        """What became of the files of each item: the first thing that went wrong, or that all is well."""
+        """The result for the files of each item: the first problem, or success."""
         placements = [item.placement for item in items if item.placement is not None]
         links = [link for item in items for link in item.links]
         restated = [link for item in items for link in item.restated]
@@ -260,7 +260,7 @@ class Committer:
         return found
 
     def _elsewhere(self, item: CommitItem, outcome: CommitResult) -> CommitItem:
-        """The item with the bytes in another place, if it is of a template and its own is taken."""
+        """The item with the bytes at another path, if it is a template and its own path is taken."""
         record, placement = item.record, item.placement
         if not isinstance(record, ObiChange) or record.kind != "tobi":
             return item
@@ -283,7 +283,7 @@ class Committer:
 
 
 def relocated(record: ObiChange, tist: int, sha256: str, at: int) -> ObiChange:
-    """The record for contents that lie under the tist ``at`` instead of ``tist``, where other bytes are held."""
+    """The record for contents stored under the tist ``at`` instead of ``tist``, where other bytes are held."""
     claims = tuple(
         msgspec.structs.replace(claim, at=at) if claim.state == sha256 and claim.bytes_at == tist else claim
         for claim in record.claims
@@ -300,7 +300,7 @@ def relocated(record: ObiChange, tist: int, sha256: str, at: int) -> ObiChange:
 
 
 def unlinked(record: ObiChange, tist: int, at: int) -> ObiChange:
-    """The record for an entry whose path holds other bytes: its own lie under the tist ``at``."""
+    """The record for an entry whose path holds other bytes: its own are stored under the tist ``at``."""
     notes = dict(record.notes)
     notes[tist] = msgspec.structs.replace(notes[tist], at=at)
     kept = {when: sha256 for when, sha256 in _kept(record).items() if when != tist}
@@ -314,7 +314,7 @@ def _kept(record: ObiChange) -> Mapping[int, str]:
 
 
 def _weight(record: Record) -> int:
-    """Roughly the characters of a record's journal line."""
+    """The approximate number of characters of a record's journal line."""
     if isinstance(record, SetAdded):
         return 200 + 2 * len(record.data)
     if isinstance(record, ManifestNoted):

@@ -1,4 +1,4 @@
-"""Conclusions: what is to be journalled and kept where the history of a tobi follows anew from what data sets say."""
+"""Conclusions: the items to commit when the history of a tobi is derived again from its claims."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BATCH = 500
 
 
 def evidence_of(catalogue: Catalogue) -> Evidence:
-    """All data sets that the archive knows."""
+    """All data sets of the archive."""
     return Evidence(catalogue.data_sets(), catalogue.keyed, catalogue.held_back())
 
 
@@ -32,10 +32,11 @@ def concluded(
     version: Version | None = None,
     placement: Placement | None = None,
 ) -> CommitItem | None:
-    """What ``run`` is to commit for a tobi so that its history is that of ``judgement``; None where it is already.
+    """The item that ``run`` must commit so that the history of a tobi becomes that of ``judgement``; None if it already
+    is.
 
-    ``added`` are claims that are new; ``kinds`` says of entries how they differ from those before them, all others are
-    restated. ``version`` and ``placement`` are those of contents that are new.
+    ``added`` are new claims; ``kinds`` is how entries differ from their predecessors, all others are restated.
+    ``version`` and ``placement`` are those of new contents.
     """
     history = obi.history.as_dict()
     put = {tist: state for tist, state in judgement.entries.items() if tist not in history or history[tist] != state}
@@ -71,13 +72,13 @@ def concluded(
 
 
 def _reason(judgement: Judgement, claims: Sequence[Claim], tist: int) -> str:
-    """Why a tobi is lost at ``tist``: where it was."""
+    """The reason why a tobi is lost at ``tist``: its last place."""
     seen = [claim.place for claim in claims if claim.state is not None and claim.tist < tist]
-    return f"no longer in {seen[-1] if seen else judgement.last.place}, which was read without it or is gone"
+    return f"no longer in {seen[-1] if seen else judgement.last.place}, which was read without it or has been removed"
 
 
 def judge_again(catalogue: Catalogue, ids: Iterable[str] | None, evidence: Evidence, run: int, to: Commits) -> int:
-    """Concludes anew of these tobis, or of all, what follows from the data sets known now; how many changed."""
+    """Derives the histories of these tobis, or of all, again from the known data sets; returns how many changed."""
     changed = 0
     for obi in _obis(catalogue, ids):
         item = concluded(obi, (), judged(obi.id, obi.claims, evidence), run)

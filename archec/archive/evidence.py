@@ -1,4 +1,4 @@
-"""Evidence: what a data set has looked at, and so what it can say of a template that it does not show.
+"""Evidence: what a data set covers, and therefore what it says about a template that it does not contain.
 
 Pure functions over the coverages of data sets (design, section 4, "evidence by place").
 """
@@ -24,12 +24,12 @@ Keyed = Callable[[str], "bytes | None"]
 
 
 class Unknown(NamedTuple):
-    """Why a data set that does not show a template says nothing of it: a word, and the file or directory behind it.
+    """The reason why the absence of a template from a data set is not a loss: a code, and the file or directory.
 
     ``not-there``: the archive's directory of its place is not in the data set; ``unreadable``: its place could not be
-    read; ``no-home``: the directory of its own archive is not there; ``disturbed``: something in the directory of its
+    read; ``no-home``: the directory of its own archive is missing; ``disturbed``: something in the directory of its
     place or of its archive cannot be read, and is new or has changed; ``held-back``: the loss awaits a decision;
-    ``elsewhere``: a copy that counts less is there, and its place could not be looked at.
+    ``elsewhere``: there is a copy that counts less, and its place could not be checked.
     """
 
     word: str
@@ -40,12 +40,12 @@ HELD_BACK = Unknown("held-back")
 
 
 def directory_of(place: str) -> str:
-    """The archive's directory that a place lies in, "" for the root."""
+    """The archive's directory of a place, "" for the root."""
     return place.partition("/")[0] if "/" in place else ""
 
 
 def home_of(handle: str, place: str) -> str:
-    """The archive's directory that must have been read before a template kept at ``place`` can be lost."""
+    """The archive's directory that must have been read before a template at ``place`` can be lost."""
     code, there = archive_of(handle), directory_of(place)
     if not code:
         return there
@@ -53,12 +53,12 @@ def home_of(handle: str, place: str) -> str:
 
 
 def _reads(coverage: Coverage, directory: str) -> bool:
-    """Whether the listing of an archive's directory came to an end; a missing one counts where all is there."""
+    """Whether an archive's directory was listed completely; a missing one counts if the data set is complete."""
     return (directory in coverage.read or coverage.complete) and directory not in coverage.unread
 
 
 def _unreadable(coverage: Coverage, place: str) -> str | None:
-    """What of a place and the directories above it could not be read, None where nothing is in the way."""
+    """The part of a place, itself or a parent directory, that could not be read; None if everything was read."""
     unread = coverage.unread
     if unread:
         if "" in unread:
@@ -74,12 +74,12 @@ def _unreadable(coverage: Coverage, place: str) -> str | None:
 
 
 def shows(coverage: Coverage, place: str) -> bool:
-    """Whether the data set would show a template that is kept at ``place``."""
+    """Whether the data set would contain a template that is at ``place``."""
     return _reads(coverage, directory_of(place)) and _unreadable(coverage, place) is None
 
 
 def hides(coverage: Coverage, place: str) -> Unknown | None:
-    """Why a template may be at ``place`` although the data set does not show it there; None: it is not."""
+    """Why a template may be at ``place`` although the data set does not contain it there; None: it is not there."""
     directory = directory_of(place)
     unread = _unreadable(coverage, place)
     if unread is None and place in coverage.partly:
@@ -90,10 +90,10 @@ def hides(coverage: Coverage, place: str) -> Unknown | None:
 
 
 class Look(NamedTuple):
-    """A data set that is known, as far as its claims are judged.
+    """A known data set, with what is needed to judge its claims.
 
     ``disturbed`` maps archives' directories to a file in them that cannot be read, and is new or has changed since the
-    data set before it.
+    previous data set.
     """
 
     data_set: DataSet
@@ -102,11 +102,11 @@ class Look(NamedTuple):
     held_back: Callable[[str], bool]
 
     def shows(self, claim: Claim | None) -> Claim | None:
-        """``claim``, if it holds for this data set, too."""
+        """``claim``, if it also holds for this data set."""
         return claim if claim is not None and claim.state is not None and shows(self.coverage, claim.place) else None
 
     def ignores(self, handle: str, place: str) -> Unknown | None:
-        """Why the absence of a template that was at ``place`` is no loss; None: it is one."""
+        """Why the absence of a template that was at ``place`` is not a loss; None: it is a loss."""
         why = hides(self.coverage, place)
         if why is not None:
             return why
@@ -120,8 +120,8 @@ class Look(NamedTuple):
 
 
 class Evidence:
-    """The known data sets, in their order (date, run). Those that speak are ``dates``: groups of one date, oldest
-    first. Coverages are read as they are needed, and the last few kept."""
+    """The known data sets, in the order (date, run). ``dates`` are those that count, in groups of one date, oldest
+    first. Coverages are read when needed, and the last few are cached."""
 
     def __init__(self, data_sets: Iterable[DataSet], keyed: Keyed, held_back: Iterable[HeldBack] = ()) -> None:
         self.data_sets = sorted(data_sets, key=lambda item: item.key)
@@ -142,16 +142,16 @@ class Evidence:
         self._not_asked = len(self.dates)
 
     def look(self, data_set: DataSet) -> Look:
-        """A known data set as it is judged."""
+        """A known data set, prepared for judging."""
         return self._look(data_set.key)
 
     def coverage(self, data_set: DataSet) -> Coverage:
-        """What a data set has looked at."""
+        """The coverage of a data set."""
         return self._coverage(data_set.coverage)
 
     def with_data_set(self, data_set: DataSet, sets: Iterable[KeyedSet], held_back: HeldBack | None) -> Evidence:
-        """The same with another data set, or with one of these as it is now; its losses are ``held_back``. ``sets`` are
-        those that it names, where they are not known yet."""
+        """A copy with another data set, or with a new version of one of these, whose losses are ``held_back``. ``sets``
+        are the sets that it refers to, if they are not known yet."""
         others = [item for item in self.data_sets if item.run != data_set.run]
         held = [item for item in self._held_back.values() if item.run != data_set.run]
 
@@ -168,8 +168,8 @@ class Evidence:
         return i < len(self.tists) and any(item.run == data_set.run for item in self.dates[i][1])
 
     def last_read(self, directory: str) -> int:
-        """The date of the newest data set that has read an archive's directory, 0 where none has. Data sets are looked
-        at once, from the newest on, as far as needed."""
+        """The date of the newest data set that has read an archive's directory, 0 if there is none. Each data set is
+        checked once, starting with the newest, as far as needed."""
         while directory not in self._last_read and self._not_asked:
             self._not_asked -= 1
             tist, group = self.dates[self._not_asked]
@@ -216,20 +216,20 @@ def _nobody(handle: str) -> bool:
 
 
 def _speaking(group: list[DataSet]) -> Iterator[DataSet]:
-    """Those of one date that count: a whole one supersedes all that are not."""
+    """The data sets of one date that count: a whole one supersedes all others."""
     believed = [item for item in group if not item.retracted]
     whole = any(item.whole for item in believed)
     return (item for item in believed if item.whole or not whole)
 
 
 def coverage_set(coverage: Coverage) -> KeyedSet:
-    """A coverage under a key that follows from it."""
+    """A coverage under a key derived from its contents."""
     data = canonical(coverage)
     return KeyedSet(xxh3_128_hexdigest(data), data)
 
 
 def id_list(ids: Iterable[str]) -> KeyedSet:
-    """A list of ids under a key that follows from them."""
+    """A list of ids under a key derived from its contents."""
     data = b"".join(line + b"\n" for line in sorted({obi.encode() for obi in ids}))
     return KeyedSet(xxh3_128_hexdigest(data), data)
 
@@ -240,7 +240,7 @@ def ids_in(data: bytes) -> Iterator[str]:
 
 
 def _holds(data: bytes, wanted: bytes) -> bool:
-    """Whether a list of ids has this one."""
+    """Whether a list of ids contains this one."""
     first, end = 0, len(data)
     while first < end:
         start = data.rfind(b"\n", 0, (first + end) // 2) + 1

@@ -1,4 +1,4 @@
-"""Recovery: the catalogue follows the journals; after a kill, and from nothing (``archec rebuild``)."""
+"""Recovery: the catalogue follows the journals, after a kill or from scratch (``archec rebuild``)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, jou
 from archec.store.layout import Layout
 
 UNFINISHED = ("running", "failed", "interrupted", "budget")
-"""The states of a run that ``--resume`` may carry on with while its journal is open."""
+"""The states of a run that ``--resume`` may continue while its journal is unfinished."""
 
 _OLDER = (
-    "restore the newer archive folder; where it is lost for good, 'archec fork' declares that and goes on; where this "
-    "is the catalogue of another archive, name another 'database', or remove it"
+    "restore the newer archive directory; if it is lost for good, declare that with 'archec fork'; if this is the "
+    "catalogue of another archive, set another 'database', or remove it"
 )
 _HEADS = (b'{"type":"run"', b'{"type":"end"', b'{"type":"data-set"')
 
 Progress = Callable[[int, int], None]
-"""Gets the number of lines that were read so far and the run whose journal they are in."""
+"""Receives the number of lines read so far and the run of the current journal."""
 
 
 def _no_progress(lines: int, run: int) -> None:
@@ -36,11 +36,10 @@ def _no_progress(lines: int, run: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """The newest run of the archive as its journal has it.
+    """The newest run of the archive according to its journal.
 
-    ``start`` is None where the journal holds no whole batch yet; ``state`` is ``running`` where the
-    run has not come to an end line; ``merged``: its data set was read and merged; ``report`` is that of
-    its newest end line.
+    ``start`` is None if the journal has no complete batch yet; ``state`` is ``running`` if it has no ``end`` line;
+    ``merged``: its data set was read and merged; ``report`` is that of its last ``end`` line.
     """
 
     journal: JournalFile
@@ -51,14 +50,14 @@ class LastRun:
 
     @property
     def resumable(self) -> bool:
-        """Whether ``gather --resume`` would carry on with it. A directory read in part may be another by now."""
+        """Whether ``gather --resume`` would continue it. A partly read directory may have changed since."""
         if self.journal.finished or self.start is None or self.start.kind != "gather" or self.state not in UNFINISHED:
             return False
         return self.merged or self.start.form == "tarball"
 
 
 def last_run(layout: Layout) -> LastRun | None:
-    """The newest run, None for an archive without any. Reads an unfinished journal whole."""
+    """The newest run, None for an archive without runs. Reads an unfinished journal completely."""
     files = journals(layout)
     if not files:
         return None
@@ -80,17 +79,17 @@ def last_run(layout: Layout) -> LastRun | None:
 
 
 def catch_up(layout: Layout, catalogue: Catalogue, *, progress: Progress = _no_progress) -> int:
-    """Applies what the journals hold beyond the catalogue's position; the number of batches.
+    """Applies the batches after the catalogue's position and returns their number.
 
-    Raises :class:`CorruptArchive` where the catalogue knows of what no journal holds, and what :func:`refuse_past`
-    does.
+    Raises :class:`CorruptArchive` if the catalogue contains something that is in no journal, and the errors of
+    :func:`refuse_past`.
     """
     refuse_past(catalogue)
     position = catalogue.position()
     files = journals(layout)
     if position.run and position.run not in {journal.tist for journal in files}:
         raise CorruptArchive(
-            f"the catalogue {catalogue.url} knows of run {position.run}, of which {layout.runs} has no journal",
+            f"the catalogue {catalogue.url} contains run {position.run}, which has no journal in {layout.runs}",
             hint=_OLDER,
         )
     behind = [f for f in files if f.tist >= position.run]
@@ -100,19 +99,19 @@ def catch_up(layout: Layout, catalogue: Catalogue, *, progress: Progress = _no_p
 
 
 def refuse_past(catalogue: Catalogue) -> None:
-    """CatalogueError where a catalogue says what the archive believed earlier: nothing can be added to it."""
+    """Raises CatalogueError for a catalogue made with ``--until``: nothing can be added to it."""
     until = catalogue.position().until
     if until:
         raise CatalogueError(
-            f"the catalogue {catalogue.url} is for reading: it says what the archive believed after run {until}",
-            hint="work with the archive's own catalogue, or make one with 'archec rebuild', without --until",
+            f"the catalogue {catalogue.url} is read-only: it shows the archive as of run {until}",
+            hint="use the archive's own catalogue, or make one with 'archec rebuild' without --until",
         )
 
 
 def is_behind(layout: Layout, catalogue: Catalogue, *, trusting: bool = True) -> bool:
-    """Whether there may be something to catch up with; cheap, and takes no lock.
+    """Whether the catalogue may be behind the journals; cheap, and takes no lock.
 
-    Where a run may be resumed, the end of its journal is believed; who looks for damage is not ``trusting``.
+    If a run may be resumed, the end of its journal is trusted, unless ``trusting`` is false, as in checks for damage.
     """
     position = catalogue.position()
     behind = [f for f in journals(layout) if f.tist >= position.run]
@@ -126,7 +125,7 @@ def is_behind(layout: Layout, catalogue: Catalogue, *, trusting: bool = True) ->
 def _newest_batch(journal: JournalFile) -> int:
     if not journal.finished:
         return newest_batch(journal.path)
-    return max((batch.n for batch in read_batches(journal.path)), default=0)  # of a run that nobody carried on with
+    return max((batch.n for batch in read_batches(journal.path)), default=0)  # of a run that was not resumed
 
 
 def _is_level(catalogue: Catalogue, behind: Sequence[JournalFile], position: Position) -> bool:
@@ -136,7 +135,7 @@ def _is_level(catalogue: Catalogue, behind: Sequence[JournalFile], position: Pos
 
 
 def _ended(catalogue: Catalogue, run: int) -> bool:
-    """Whether the catalogue has the run's last line, and so all of its journal."""
+    """Whether the catalogue has the run's last line, and therefore all of its journal."""
     newest = catalogue.newest_runs(run + 1, 1)
     return bool(newest) and newest[0].tist == run and newest[0].state not in UNFINISHED
 
@@ -149,18 +148,18 @@ def rebuild(
     progress: Progress = _no_progress,
     checked: Progress = _no_progress,
 ) -> int:
-    """Empties the catalogue and derives it from the archive folder alone; the number of batches. With ``until``, a run,
-    it says what the archive believed after this run, and nothing can be added to it.
+    """Empties the catalogue and derives it from the archive directory alone; returns the number of batches. With
+    ``until``, a run, it shows the archive as of the end of this run, and nothing can be added to it.
 
-    All journals are read beforehand (with progress to ``checked``): where one of them is damaged, or the catalogue has
-    followed them to a batch that is not there any more and that no ``fork`` declares as lost, it stays as it is. Raises
-    :class:`CorruptJournal`, :class:`CorruptArchive`, and :class:`NotHeld` where there is no such run.
+    All journals are read beforehand (with progress to ``checked``): if one of them is damaged, or the catalogue has
+    followed them to a batch that no longer exists and that no ``fork`` declares as lost, it is left unchanged. Raises
+    :class:`CorruptJournal`, :class:`CorruptArchive`, and :class:`NotHeld` if there is no such run.
     """
     foreign = not_of_this_store(layout)
     if foreign:
         raise CorruptArchive(
-            f"{layout.runs}: {foreign}: nothing was rebuilt, the catalogue is as it was",
-            hint="put the archive's own journals there, from a second copy",
+            f"{layout.runs}: {foreign}: nothing was rebuilt, the catalogue is unchanged",
+            hint="restore the archive's own journals from a second copy",
         )
     files = [journal for journal in journals(layout) if not until or journal.tist <= until]
     if until and (not files or files[-1].tist != until):
@@ -169,20 +168,21 @@ def rebuild(
     if until:
         if position != Position() and not position.until:
             raise CatalogueError(
-                f"{catalogue.url} is the catalogue of an archive: nothing was rebuilt", hint="name a new one"
+                f"{catalogue.url} is the catalogue of an archive: nothing was rebuilt", hint="give a new database"
             )
         position = Position()
     try:
         known = _check(files, position, checked)
     except CorruptArchive as error:
         raise CorruptJournal(
-            f"{error.message}: nothing was rebuilt, the catalogue is as it was",
-            hint="'archec verify --repair-from COPY' takes a good journal from a second copy",
+            f"{error.message}: nothing was rebuilt, the catalogue is unchanged",
+            hint="'archec verify --repair-from COPY' restores a good journal from a second copy",
+
         ) from error
     if not known:
         raise CorruptArchive(
-            f"{layout.runs}: batch {position.batch} of run {position.run}, to which the catalogue {catalogue.url} has "
-            "followed the journals, is not there: nothing was rebuilt",
+            f"{layout.runs}: batch {position.batch} of run {position.run}, the position of the catalogue "
+            f"{catalogue.url}, is missing: nothing was rebuilt",
             hint=_OLDER,
         )
     catalogue.clear()
@@ -193,31 +193,31 @@ def rebuild(
 def follow_until(
     layout: Layout, catalogue: Catalogue, end: Position, *, progress: Progress = _no_progress
 ) -> int:
-    """Lets an empty catalogue follow the journals up to a batch, and no further; the number of batches."""
+    """Lets an empty catalogue follow the journals up to a batch; returns the number of batches."""
     files = [journal for journal in journals(layout) if journal.tist <= end.run]
     return _follow(layout, catalogue, files, Position(), progress, end)
 
 
 def not_of_this_store(layout: Layout) -> str:
-    """Why the journals cannot be those of the obis that lie in the store: there are none, or none of them speaks of a
-    tist at which something lies there. Empty where nothing is wrong, or damage keeps from judging."""
+    """Why the journals cannot belong to the obis in the store: there are none, or none of them mentions a tist of the
+    store. Empty if nothing is wrong, or damage prevents the check."""
     held = set(held_tists(layout))
     if not held:
         return ""
     files = journals(layout)
     if not files:
-        return "there are obis in the store, and no journals"
+        return "there are obis in the store, but no journals"
     for journal in files:
         try:
             if any(not held.isdisjoint(_tists(record)) for record in _heads(journal)):
                 return ""
         except CorruptJournal:
             return ""
-    return "these journals name none of the tists of what lies in the store: they are those of another archive"
+    return "these journals mention none of the tists in the store: they belong to another archive"
 
 
 def _heads(journal: JournalFile) -> Iterator[RunStart | RunEnd | DataSetRead]:
-    """The records of a journal that speak of the run as a whole."""
+    """The records of a journal about the run as a whole."""
     for batch in read_batches(journal.path):
         for line in batch.lines:
             if line.startswith(_HEADS):
@@ -233,7 +233,7 @@ def _tists(record: RunStart | RunEnd | DataSetRead) -> set[int]:
 
 
 def _position(catalogue: Catalogue) -> Position:
-    """How far a catalogue has followed the journals, as far as it can say so."""
+    """The position of a catalogue in the journals, if it can be read."""
     try:
         return catalogue.position()
     except CatalogueGone:
@@ -243,7 +243,7 @@ def _position(catalogue: Catalogue) -> Position:
 
 
 def _check(files: Sequence[JournalFile], position: Position, progress: Progress) -> bool:
-    """Whether the journals, which must be sound, hold the batch of ``position``, or a fork that declares it as lost."""
+    """Whether the journals, which must be valid, contain the batch of ``position``, or a fork that declares it lost."""
     lines, head, known = 0, NO_BATCH, not (position.run and position.head)
     for journal in files:
         for batch in read_batches(journal.path):
@@ -259,11 +259,11 @@ def _check(files: Sequence[JournalFile], position: Position, progress: Progress)
 
 
 def _linked(journal: JournalFile, batch: JournalBatch, head: str) -> None:
-    """Raises BrokenChain where a batch does not follow the one whose sha256 is ``head``."""
+    """Raises BrokenChain if a batch does not continue the one whose sha256 is ``head``."""
     if batch.prev != head:
         raise BrokenChain(
             f"{journal.path}: batch {batch.n} does not follow the one before it: a journal is missing or was replaced",
-            hint="'archec check' says which; 'archec verify --repair-from COPY' takes good journals from a second copy",
+            hint="'archec check' shows which; 'archec verify --repair-from COPY' restores good ones from a second copy",
         )
 
 

@@ -1,10 +1,10 @@
-"""Judging: what the archive concludes of a tobi from what data sets say of it. Pure functions.
+"""Judging: derives the history of a tobi from the claims of data sets. Pure functions.
 
-Every data set that is known has its place in one order (date, run). A :class:`~archec.catalogue.model.Claim` is what
-one of them says of a tobi; it holds for those that follow as long as they would show a template at its place. So claims
-are few, a data set that arrives late is put in between (:func:`said`), and the history is a function of the claims and
-of the data sets that speak (:func:`judged`): it does not depend on the order in which they came, and follows anew where
-one is added, superseded or retracted. :func:`told` explains it, data set by data set.
+All known data sets have one order (date, run). A :class:`~archec.catalogue.model.Claim` is what one of them says about
+a tobi; it also holds for the following data sets as long as they would contain a template at its place. So there are
+few claims, and a data set that arrives late is inserted in between (:func:`said`). The history is a function of the
+claims and of the data sets that count (:func:`judged`): it does not depend on the order in which they were read, and is
+derived again when one is added, superseded or retracted. :func:`explain` explains it, data set by data set.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from archec.tist import MAX_TIST
 
 
 class Verdict(NamedTuple):
-    """What is concluded as of a date: the state (None: not held) and the place where the tobi was last seen ("": it
-    never was). ``why``: a data set of that date did not settle it; ``claim`` is the one that was believed at this date.
+    """The conclusion as of a date: the state (None: not held) and the place where the tobi was last seen ("": never).
+    ``why``: the reason why data sets of that date were not conclusive; ``claim``: the claim that counts at this date.
     """
 
     state: str | None = None
@@ -34,8 +34,8 @@ class Verdict(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """A history, as its entries by tist; the claim behind each state; why data sets of a date did not settle it; and
-    the newest verdict, with the date of its state or place."""
+    """A history as entries by tist; the claim behind each state; why data sets of a date were not conclusive; and the
+    newest verdict, with the date of its state or place."""
 
     entries: dict[int, str | None]
     claims: dict[int, Claim]
@@ -45,7 +45,7 @@ class Judgement(NamedTuple):
 
 
 def claim_of(claims: Sequence[Claim], data_set: DataSet, look: Look) -> Claim | None:
-    """What a data set says, given the claims in their order; None: it does not show the tobi."""
+    """What a data set says, given the claims in order; None: it does not contain the tobi."""
     i = bisect_right(claims, data_set.key, key=_key)
     if not i:
         return None
@@ -56,8 +56,8 @@ def claim_of(claims: Sequence[Claim], data_set: DataSet, look: Look) -> Claim | 
 
 
 def said(claims: Sequence[Claim], evidence: Evidence, data_set: DataSet, new: Claim | None) -> list[Claim]:
-    """The claims to add, or to put in the place of others, so that ``data_set`` says ``new`` (None: the tobi is not in
-    it) and every other data set says what it said before."""
+    """The claims to add or replace, so that ``data_set`` says ``new`` (None: the tobi is not in it) and every other
+    data set still says the same."""
     i = bisect_left(claims, data_set.key, key=_key)
     before = claims[i - 1] if i else None
     own_claim = claims[i] if i < len(claims) and claims[i].key == data_set.key else None
@@ -84,14 +84,14 @@ def said(claims: Sequence[Claim], evidence: Evidence, data_set: DataSet, new: Cl
 
 
 def again(claim: Claim, data_set: DataSet) -> Claim:
-    """The same claim, made by another data set; its bytes lie where they lay."""
+    """The same claim, made by another data set; its bytes stay where they are."""
     at = claim.bytes_at
     tist, run = data_set.key
     return replace(claim, tist=tist, run=run, at=0 if at == tist else at)
 
 
 def merged(claims: Sequence[Claim], added: Sequence[Claim]) -> tuple[Claim, ...]:
-    """The claims with others added or in the place of some of them, in their order."""
+    """The claims with others added or replaced, in order."""
     if not added:
         return tuple(claims)
     every = {claim.key: claim for claim in (*claims, *added)}
@@ -122,7 +122,7 @@ def judged(handle: str, claims: Sequence[Claim], evidence: Evidence) -> Judgemen
 
 
 def _next(claims: Sequence[Claim], evidence: Evidence, at: int, verdict: Verdict) -> int:
-    """The next date that may change the verdict: where it is what the newest claim says, that of the next claim."""
+    """The next date that may change the verdict: if it equals the newest claim, that of the next claim."""
     i = bisect_right(claims, evidence.tists[at], key=lambda claim: claim.tist)
     newest = claims[i - 1]
     if newest.state != verdict.state or (newest.state is not None and newest.place != verdict.place):
@@ -133,10 +133,10 @@ def _next(claims: Sequence[Claim], evidence: Evidence, at: int, verdict: Verdict
 def verdict_after(
     handle: str, before: Verdict, claims: Sequence[Claim], evidence: Evidence, group: Sequence[DataSet]
 ) -> Verdict:
-    """The verdict as of the date of ``group``, which are the data sets of one date that speak.
+    """The verdict as of the date of ``group``, the data sets of one date that count.
 
-    A malformed handle counts less than a good one, then the greatest sha256 counts. A copy that would have lost to the
-    one that was believed before counts only where it is known that this one is no longer there.
+    A malformed handle counts less than a good one, then the greatest sha256 counts. A copy that ranks below the one
+    that counted before counts only if that one is known to be gone.
     """
     looks = [evidence.look(item) for item in group]
     shown = [(look, claim) for look in looks if (claim := claim_of(claims, look.data_set, look)) is not None]
@@ -178,13 +178,13 @@ def _key(claim: Claim) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What one data set says, and what became of it.
+class Explanation:
+    """What one data set says, and whether it counts.
 
-    ``state`` is the sha256 of what it shows at ``place``, None where it shows nothing. ``outcome``: ``seen``; ``lost``
+    ``state`` is the sha256 of the template at ``place``, None if there is none. ``outcome``: ``seen``; ``lost``
     and ``absent`` (it was lost before); ``conflict`` (another data set of its date counts); ``superseded`` and
-    ``retracted`` (it does not count, ``by`` the run of another data set, or for a reason); else the word of an
-    :class:`~archec.archive.evidence.Unknown`, and ``by`` which file or directory.
+    ``retracted`` (it does not count, because of the run or for the reason in ``by``); else the code of an
+    :class:`~archec.archive.evidence.Unknown`, with its file or directory in ``by``.
     """
 
     tist: int
@@ -198,8 +198,8 @@ class Told:
     by: str = ""
 
 
-def told(obi: Obi, evidence: Evidence) -> Iterator[Told]:
-    """All data sets from the first on that shows the tobi, in their order."""
+def explain(obi: Obi, evidence: Evidence) -> Iterator[Explanation]:
+    """All data sets in order, from the first one that contains the tobi."""
     if not obi.claims:
         return
     verdict, at = Verdict(), 0
@@ -213,16 +213,16 @@ def told(obi: Obi, evidence: Evidence) -> Iterator[Told]:
             at += 1
         claim = claim_of(obi.claims, data_set, evidence.look(data_set))
         outcome, by = _outcome(data_set, claim, before, verdict, evidence)
-        yield Told(
+        yield Explanation(
             data_set.tist, data_set.run, data_set.name, data_set.whole, claim.state if claim else None,
             claim.place if claim else "", claim.bytes_at if claim else None, outcome, by,
         )  # fmt: skip
 
 
 def last_seen(obi: Obi, evidence: Evidence, loss: int | None = None) -> int | None:
-    """When the newest state that was held was last confirmed (or the last one before the ``loss`` at this tist), None
-    where there never was one: for a tobi the date of the newest data set that shows it, for a fobi the last visit that
-    saw contents. Else it is when it was noted."""
+    """When the newest held state (or the last one before the ``loss`` at this tist) was last confirmed, None if there
+    never was one: for a tobi the date of the newest data set that contains it, for a fobi the last visit that saw
+    contents. Otherwise when it was noted."""
     now = obi.history.lost
     lost = now if loss is None else loss
     noted = max((tist for tist in obi.history.noted if lost is None or tist < lost), default=None)

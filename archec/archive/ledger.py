@@ -1,7 +1,7 @@
-"""The ledger of downloads that are under way: what a killed ingest left, so that the next one goes on with it.
+"""The ledger of downloads in progress, with which the next ingest resumes those of a killed one.
 
-One JSON object a line in the work directory. Temporary files that it names are not swept (:func:`left_parts`). It is
-no record: what it says is checked against the bytes before it is believed, and losing it costs downloads only.
+One JSON object per line, in the work directory. The temporary files in it are not removed (:func:`left_parts`). It is
+not a record: it is verified against the bytes before it is used, and losing it only costs downloads.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ _MOST = 200_000
 class Download(Struct, frozen=True, omit_defaults=True):
     """A download into the temporary file ``temp`` of the obi store, for (``tist``, ``url``).
 
-    ``validator`` binds a range to what has come (an ETag, or a Last-Modified); ``sha256`` where it is whole; ``over``:
-    nothing is left of it.
-    The rest is of the answer.
+    ``validator`` (an ETag or a Last-Modified) ties a range request to the received part; ``sha256`` is set if it is
+    complete; ``over``: nothing is left of it. The other fields are those of the response.
     """
 
     url: str
@@ -45,7 +44,7 @@ _decoder = msgspec.json.Decoder(Download)
 
 
 class Ledger:
-    """See the module's docstring. Only the holder of the run lock has one; a context manager."""
+    """See the module. Only for the holder of the run lock; a context manager."""
 
     def __init__(self, work: Path) -> None:
         self._path = path = work / _NAME
@@ -58,16 +57,16 @@ class Ledger:
             raise failure(error, path) from error
 
     def left(self, url: str) -> Download | None:
-        """What an earlier process left of a download."""
+        """The part of a download that an earlier process left."""
         return self._open.get(url)
 
     def note(self, download: Download) -> None:
-        """Notes how far a download has come."""
+        """Records the progress of a download."""
         _note(self._open, download)
         self._append(msgspec.json.encode(download) + b"\n")
 
     def over(self, urls: Iterable[str]) -> None:
-        """Nothing is left of these downloads."""
+        """Records that nothing is left of these downloads."""
         lines = [msgspec.json.encode(Download(url, over=True)) for url in urls if self._open.pop(url, None) is not None]
         if lines:
             self._append(b"\n".join([*lines, b""]))
@@ -80,14 +79,14 @@ class Ledger:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Closes it; without anything under way it goes."""
+        """Closes it; removes it if no downloads are in progress."""
         os.close(self._fd)
         if not self._open:
             self._path.unlink(missing_ok=True)
 
 
 def left_parts(work: Path) -> set[str]:
-    """The temporary files, by their paths in the obi store, with which the next ingest goes on."""
+    """The temporary files, by their paths in the obi store, that the next ingest continues."""
     return {one.temp for one in _left(work).values()}
 
 
@@ -101,7 +100,7 @@ def _left(work: Path) -> dict[str, Download]:
     except OSError as error:
         raise failure(error, path) from error
     for line in lines:
-        with suppress(ValueError, RecursionError):  # the last line of a killed process
+        with suppress(ValueError, RecursionError):  # incomplete last line of a killed process
             _note(found, _decoder.decode(line))
     return found
 

@@ -1,4 +1,4 @@
-"""One obi: its incidences, and its bytes as of a tist; and which obis held given bytes, or a given text."""
+"""Lookups of one obi: its incidences, and its bytes as of a tist; and of the obis that held given bytes or a text."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ _PAGE = 500
 class HistoryRow:
     """One incidence as ``archec history`` shows it.
 
-    ``path`` is relative to the obi store, where the bytes lie after all redirects; ``redirects`` are
-    the URLs that lead there, each with its HTTP status. ``kind`` is ``appeared``, ``changed``,
-    ``lost`` or ``returned``; ``how`` the run's finer word for it. ``last_seen`` is when the obi was seen for the last
-    time before a loss. ``status`` is what this URL itself answered, ``final_status`` what the last one answered to
-    which its redirects led, None where the catalogue does not know.
+    ``path`` is that of the bytes after all redirects, relative to the obi store; ``redirects`` are the URLs that lead
+    there, each with its HTTP status. ``kind`` is ``appeared``, ``changed``, ``lost`` or ``returned``; ``how`` is the
+    more precise kind of the note. ``last_seen`` is when the obi was last seen before a loss. ``status`` is that of this
+    URL itself, ``final_status`` that of the last URL of its redirects, None if the catalogue does not have it.
     """
 
     tist: int
@@ -58,7 +57,7 @@ class HistoryRow:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The state in force at a time: noted at ``tist``, where its bytes lie."""
+    """The state as of a time: noted at ``tist``, with the path of its bytes."""
 
     id: str
     tist: int
@@ -75,14 +74,14 @@ def find(catalogue: Catalogue, raw: str) -> Obi:
     """The obi behind any spelling of its id (:func:`archec.ids.typed`), or of the URL that differs by a trailing
     slash only.
 
-    Raises BadName for what is no id, NotHeld where the archive has never heard of it.
+    Raises BadName for an invalid id, NotHeld if the archive does not know it.
     """
     kind, obi = normalise(typed(raw))
     if kind == "fileset":
         fileset = catalogue.obis("fileset", [obi]).get(obi)
         if fileset is not None:
             return fileset
-        raise NotHeld(f"{raw.strip()}: the archive has never heard of it")
+        raise NotHeld(f"{raw.strip()}: unknown to the archive")
     if kind == "tobi":
         tobi = catalogue.obis("tobi", [obi]).get(obi)
         if tobi is not None:
@@ -95,7 +94,7 @@ def find(catalogue: Catalogue, raw: str) -> Obi:
             fobi = fobis[variant]
         if fobi is not None:
             return fobi
-    raise NotHeld(f"{without_userinfo(raw.strip())}: the archive has never heard of it")
+    raise NotHeld(f"{without_userinfo(raw.strip())}: unknown to the archive")
 
 
 def rows(archive: Archive, obi: Obi, evidence: Evidence) -> Iterator[HistoryRow]:
@@ -126,9 +125,9 @@ def rows(archive: Archive, obi: Obi, evidence: Evidence) -> Iterator[HistoryRow]
 
 
 def held_at(archive: Archive, obi: Obi, when: int) -> Held:
-    """The bytes in force at ``when``; NotHeld, saying why, where there were none.
+    """The bytes as of ``when``. Raises NotHeld with the reason if there were none.
 
-    Raises :class:`CorruptArchive` where the history has them and the obi store has not.
+    Raises :class:`CorruptArchive` if they are in the history but not in the obi store.
     """
     entry = obi.history.entry_at(when)
     if entry is None:
@@ -142,7 +141,7 @@ def held_at(archive: Archive, obi: Obi, when: int) -> Held:
         located = _locate(archive, obi, tist)
     except NotHeld as error:
         where = f"{archive.layout.root}/{archive.layout.path(obi.bytes_at(tist), obi.id)}"
-        raise _spoilt(f"{where}: is gone, and sha256 {state} was noted there") from error
+        raise _spoilt(f"{where}: is missing, but sha256 {state} was noted there") from error
     except CorruptArchive as error:
         raise _spoilt(error.message) from error
     return Held(obi.id, tist, state, version.size if version is not None else 0, located)
@@ -167,23 +166,23 @@ def _never_held(catalogue: Catalogue, obi: Obi, when: int) -> tuple[str, str]:
 
 
 def give(layout: Layout, held: Held, write: Callable[[bytes], object]) -> None:
-    """Hands on the bytes of ``held`` piece by piece, and makes sure of them: of their number before the first piece,
-    of their sha256 after the last. Raises :class:`CorruptArchive` where they are not what was noted."""
+    """Yields the bytes of ``held`` in chunks and verifies them: their number before the first chunk, their sha256 after
+    the last. Raises :class:`CorruptArchive` if they are not what was noted."""
     where = f"{layout.root}/{held.located.path}"
     digests = Digests()
     try:
         file = held.open(layout)
     except NotHeld as error:
-        raise _spoilt(f"{where}: is gone, and sha256 {held.sha256} was noted there") from error
+        raise _spoilt(f"{where}: is missing, but sha256 {held.sha256} was noted there") from error
     with file:
         size = os.fstat(file.fileno()).st_size
         if size != held.size:
-            raise _spoilt(f"{where}: has {size} bytes, and {held.size} were noted (sha256 {held.sha256})")
+            raise _spoilt(f"{where}: has {size} bytes, but {held.size} were noted (sha256 {held.sha256})")
         while data := _read(file, where):
             digests.update(data)
             write(data)
     if digests.sha256 != held.sha256:
-        raise _spoilt(f"{where}: has sha256 {digests.sha256}, and {held.sha256} was noted")
+        raise _spoilt(f"{where}: has sha256 {digests.sha256}, but {held.sha256} was noted")
 
 
 def _read(file: BinaryIO, where: str) -> bytes:
@@ -194,11 +193,11 @@ def _read(file: BinaryIO, where: str) -> bytes:
 
 
 def _spoilt(message: str) -> CorruptArchive:
-    return CorruptArchive(message, hint="'archec verify --repair-from COPY' puts good bytes there from a second copy")
+    return CorruptArchive(message, hint="'archec verify --repair-from COPY' restores good bytes from a second copy")
 
 
 def path_held(archive: Archive, obi: Obi, tist: int) -> str | None:
-    """The path in the obi store of the bytes noted at (tist, obi), after all redirects; None where there are none."""
+    """The path in the obi store of the bytes noted at (tist, obi), after all redirects; None if there are none."""
     try:
         return _locate(archive, obi, tist).path
     except (NotHeld, CorruptArchive):
@@ -206,8 +205,8 @@ def path_held(archive: Archive, obi: Obi, tist: int) -> str | None:
 
 
 def _locate(archive: Archive, obi: Obi, tist: int) -> Located:
-    """Where the bytes noted at (tist, obi) lie; a redirect by a trailing slash only has no link, and
-    leads to what its variant was at that tist."""
+    """The place of the bytes noted at (tist, obi). A redirect by a trailing slash only has no link, and
+    leads to the state of its variant at that tist."""
     try:
         return locate(archive.layout, obi.bytes_at(tist), obi.id)
     except NotHeld:
@@ -220,8 +219,8 @@ def _locate(archive: Archive, obi: Obi, tist: int) -> Located:
 
 
 def _redirects(catalogue: Catalogue, fobi: Obi, tist: int) -> tuple[tuple[tuple[str, int], ...], int | None]:
-    """The URLs to which those noted at ``tist`` led, each with the status that led there; and the last one's status,
-    None where it was not noted or the chain does not end."""
+    """The redirects noted at ``tist``, each URL with the status that led there; and the status of the last one, None if
+    it was not noted or the chain does not end."""
     hops: list[tuple[str, int]] = []
     seen = {fobi.id}
     current: Obi | None = fobi
@@ -243,7 +242,7 @@ def _redirects(catalogue: Catalogue, fobi: Obi, tist: int) -> tuple[tuple[tuple[
 @dataclass(frozen=True, slots=True)
 class Holding:
     """An obi held these bytes from the tist ``noted`` until the tist ``until``, when it changed or was lost (None: it
-    holds them now). ``path`` is relative to the obi store, None where nothing lies there."""
+    holds them now). ``path`` is relative to the obi store, None if nothing is there."""
 
     id: str
     kind: Kind
@@ -266,7 +265,7 @@ class Holding:
 
 
 def holdings(archive: Archive, checksum: Checksum, value: str) -> Iterator[Holding]:
-    """All that held bytes with this ``sha256`` or ``md5``, or with this ``text`` in them, obi by obi."""
+    """All obis that held bytes with this ``sha256``, ``md5`` or text checksum (``text``), obi by obi."""
     for kind in KINDS:
         ids = archive.catalogue.holders(kind, checksum, value)
         while page := list(islice(ids, _PAGE)):

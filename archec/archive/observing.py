@@ -1,4 +1,4 @@
-"""What an archive has noted of an obi, as observations that WARC records are made of, and the bytes of these."""
+"""Observations for WARC records: the noted states of an obi, and their bytes."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def state(obi: Obi, tist: int, sha256: str) -> Observation:
 
 
 def record_of(layout: Layout, seen: Observation) -> tuple[ArcWarcRecord, Contents | None]:
-    """The record of a state, and its contents; None of a redirect, which has none.
+    """The record of a state, and its contents; None for a redirect, which has none.
 
-    Raises NotHeld, CorruptArchive and StorageFailed where the bytes cannot be read. Whether they are those that were
-    noted is for the caller to compare.
+    Raises NotHeld, CorruptArchive and StorageFailed if the bytes cannot be read. The caller must verify that they are
+    those that were noted.
     """
     if seen.kind == "redirect":
         return records.redirect(seen, records.http_head(seen)), None
@@ -56,7 +56,7 @@ def record_of(layout: Layout, seen: Observation) -> tuple[ArcWarcRecord, Content
 
 
 def index_fields(seen: Observation) -> dict[str, Any]:
-    """The row of an observation in an index, but for its key and time: ``obi`` and ``tist`` lead to its bytes."""
+    """The row of an observation in an index, without key and time: ``obi`` and ``tist`` lead to its bytes."""
     status = {"status": str(records.http_status(seen))} if seen.kind in ("response", "redirect") else {}
     return {
         "url": target_uri(seen.id),
@@ -70,7 +70,7 @@ def index_fields(seen: Observation) -> dict[str, Any]:
 
 
 def mime_of(seen: Observation) -> str:
-    """The media type that an index states."""
+    """The media type for the index."""
     if seen.kind == "revisit":
         return "warc/revisit"
     if seen.kind == "resource":

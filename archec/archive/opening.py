@@ -27,15 +27,15 @@ class Archive:
 
     @property
     def work(self) -> Path:
-        """The folder for scratch space."""
+        """The directory for scratch space."""
         return self.config.work_path
 
     def is_behind(self) -> bool:
-        """Whether there may be journal batches that the catalogue has not followed."""
+        """Whether the catalogue may be behind the journals."""
         return is_behind(self.layout, self.catalogue)
 
     def was_left_behind(self) -> bool:
-        """Whether there are such batches although no run is at work, which would bring the catalogue up to date."""
+        """Whether the catalogue is behind although no run is active that would update it."""
         return self.is_behind() and holder(self.layout) is None and self.is_behind()
 
 
@@ -47,9 +47,9 @@ def scratch_space(config: Config) -> Path:
 
 @contextmanager
 def opened(config: Config) -> Iterator[Archive]:
-    """Opens the archive for reading; makes and changes nothing.
+    """Opens the archive for reading; creates and changes nothing.
 
-    Raises :class:`archec.errors.CatalogueError` where there is no catalogue: only runs and rebuilds make one.
+    Raises :class:`archec.errors.CatalogueError` if there is no catalogue: only runs and rebuilds create one.
     """
     layout = open_store(config)
     with closing(open_catalogue(config.database, base=config.base, read_only=True)) as catalogue:

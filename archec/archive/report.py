@@ -1,5 +1,5 @@
-"""The report of a run: counted while it runs, printed and journalled at its end; also what its visits to each host
-came to."""
+"""The report of a run, counted while it runs, printed and journalled at its end; also the counts of its visits by
+host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_PROBLEMS = 200
 FAULTS = frozenset(
     ("server-error", "unreachable", "timeout", "truncated", "forbidden", "bad-certificate", "blocked-address")
 )
-"""Outcomes that speak of the host and not of the one file."""
+"""Outcomes that are about the host, not about a single file."""
 
 _MOST_HOSTS = 50_000
 """Maximum number of hosts tracked individually; visits to others count for no host."""
@@ -43,13 +43,13 @@ _KNOWN = {
 
 
 def kind_of(written: str) -> str:
-    """The template type behind its spelling: ``redif-paper 1.0`` -> ``ReDIF-Paper``; else ``other``."""
+    """The template type of any spelling: ``redif-paper 1.0`` -> ``ReDIF-Paper``; else ``other``."""
     match = _KIND.match(written)
     return _KNOWN.get(match[1].lower(), "other") if match else "other"
 
 
 class Totals(NamedTuple):
-    """What the archive holds when a run has ended: bytes written into the obi store by all runs so far, and obis."""
+    """The contents of the archive at the end of a run: bytes written to the obi store by all runs so far, and obis."""
 
     stored_bytes: int
     obis: Counts
@@ -60,7 +60,7 @@ class Totals(NamedTuple):
 
 
 class HostFigures(NamedTuple):
-    """One host: visits, number of its files that wait for the next run, visits by outcome."""
+    """One host: visits, number of its deferred files, visits by outcome."""
 
     host: str
     visits: int
@@ -74,12 +74,12 @@ class HostFigures(NamedTuple):
 
     @property
     def faults(self) -> int:
-        """Visits that failed through the host's fault."""
+        """Visits that failed because of the host."""
         return sum(count for outcome, count in self.outcomes.items() if outcome in FAULTS)
 
     @property
     def in_trouble(self) -> bool:
-        """Whether files wait for the next run, or at least half of the visits failed through the host's fault."""
+        """Whether files were deferred, or at least half of the visits failed because of the host."""
         return bool(self.deferred or (self.visits and 2 * self.faults >= self.visits))
 
 
@@ -91,7 +91,7 @@ class Hosts:
         self._deferred: Counter[str] = Counter()
 
     def visited(self, host: str, outcome: str, times: int = 1) -> None:
-        """Adds visits to files of this host; a negative number takes visits back."""
+        """Adds visits to files of this host; a negative number subtracts visits."""
         found = self._outcomes.get(host)
         if found is None:
             if len(self._outcomes) >= _MOST_HOSTS:
@@ -104,12 +104,12 @@ class Hosts:
             del self._outcomes[host]
 
     def put_off(self, host: str, files: int = 1) -> None:
-        """Counts files of this host that wait for the next run."""
+        """Counts deferred files of this host."""
         if host in self._deferred or len(self._deferred) < _MOST_HOSTS:
             self._deferred[host] += files
 
     def restore(self, value: dict[str, Any]) -> None:
-        """Takes over what waited before a pause; visits are counted again, from the journal."""
+        """Restores the deferred files from before a pause; visits are counted again from the journal."""
         for item in value.get("trouble", ()):
             self.put_off(item["host"], item["deferred"])
 
@@ -180,13 +180,12 @@ class Report:
 
     @property
     def resumable(self) -> bool:
-        """Whether the run can be carried on with if it stops now: a directory that was read in part cannot, as it may
-        be another one by then."""
+        """Whether the run can be resumed if it stops now: not if a directory was partly read, because it may change."""
         return self.merged or self.kind == "tarball"
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Counts the time within as that of a phase."""
+        """Measures the time within the block as that of a phase."""
         self.phase, self.began = phase, time.monotonic()
         try:
             yield
@@ -194,15 +193,15 @@ class Report:
             self.seconds, self.phase = self._seconds(), ""
 
     def _seconds(self) -> dict[str, float]:
-        """The seconds of all phases, with those of the one that lasts."""
+        """The seconds of all phases, including the current one."""
         if not self.phase:
             return self.seconds
         lasted = time.monotonic() - self.began
         return {**self.seconds, self.phase: self.seconds.get(self.phase, 0.0) + lasted}
 
     def visited(self, record: ObiChange, times: int = 1) -> None:
-        """Counts a visit to a file (outcome, host, whether a template names it), and what was noted of it. One that
-        came back is ``returned`` and not also ``new``. -1 times takes it back."""
+        """Counts a visit to a file (outcome, host, whether a template names it), and what was noted of it. A returned
+        file is ``returned`` and not also ``new``. -1 times subtracts it."""
         if record.visit is not None:
             outcome = record.visit.outcome
             back = outcome == "new" and any(note.kind == "returned" for note in record.notes.values())
@@ -217,9 +216,9 @@ class Report:
                 self.fobis["suspect"] += times
 
     def forget(self, record: Record) -> None:
-        """Takes back what was counted of a template or a visit that could not be kept.
+        """Subtracts the counts of a template or a visit that could not be stored.
 
-        That a request was made, and what it brought, stays.
+        Requests made and bytes received still count.
         """
         if not isinstance(record, ObiChange):
             return
@@ -230,30 +229,30 @@ class Report:
             self.tobis[record.notes[self.data_set].kind] -= 1
 
     def put_off(self, url: str) -> None:
-        """Counts a file that waits for the next run, together with its host."""
+        """Counts a file that is deferred to the next run with its host."""
         self.hosts_deferred += 1
         self.hosts.put_off(host_of(url))
 
     def problem(self, problem: Problem) -> None:
-        """Counts a problem; keeps the first :data:`MOST_PROBLEMS`, fit for a terminal and for a journal's line."""
+        """Counts a problem; keeps the first :data:`MOST_PROBLEMS`, made safe for a terminal and a journal line."""
         self.problem_counts[problem.code] += 1
         if len(self.problems) < MOST_PROBLEMS:
             path, message = brief(problem.path, _LONGEST_PATH), brief(problem.message, _LONGEST_MESSAGE)
             self.problems.append(Problem(path, problem.line, problem.code, message))
 
     def other_file(self, path: str) -> None:
-        """Counts a file that does not count as a template file; keeps the first :data:`MOST_PROBLEMS` paths."""
+        """Counts a file that is not a template file; keeps the first :data:`MOST_PROBLEMS` paths."""
         self.other_files += 1
         if len(self.others) < MOST_PROBLEMS:
             self.others.append(brief(path, _LONGEST_PATH))
 
     def more_problems(self, counts: Mapping[str, int]) -> None:
-        """Counts problems by their codes, of which nothing else is known."""
+        """Counts problems by their codes, without details."""
         self.problem_counts.update(counts)
 
     def restore(self, value: Mapping[str, Any]) -> None:
-        """Takes over the counts of the part of the run that came before a pause; those of visits come from the
-        journal, by :meth:`visited`."""
+        """Restores the counts of the part of the run before a pause; those of visits are restored from the journal,
+        with :meth:`visited`."""
         self.whole = bool(value["data_set"]["whole"])
         self.complete = bool(value["data_set"]["complete"])
         self.files = value["files"]["read"] + value["files"]["unreadable"]
@@ -281,14 +280,14 @@ class Report:
         self.seconds.update(value["seconds"])
 
     def _not_judged(self) -> dict[str, dict[str, int]]:
-        """How many handles the data set says nothing of, by archive and reason."""
+        """The number of handles that the data set does not judge, by archive and reason."""
         value: dict[str, dict[str, int]] = {}
         for (archive, word), count in sorted(self.not_judged.items()):
             value.setdefault(archive, {})[word] = count
         return value
 
     def as_value(self) -> dict[str, Any]:
-        """The report as JSON values: what ``archec gather --json`` prints and the journal keeps."""
+        """The report as JSON values, as printed by ``archec gather --json`` and journalled."""
         return {
             "run": self.run,
             "run_time": iso(self.run),
@@ -345,8 +344,7 @@ class Report:
 
 
 def kept_bytes(record: ObiChange) -> int:
-    """Bytes that were stored for a record: those of a template that is new or has changed, and of a body under the
-    URL's own name."""
+    """Bytes stored for a record: of a new or changed template, or of a body under the URL's own name."""
     if record.version is None:
         return 0
     if record.kind == "fobi" and (not record.put or any(note.target for note in record.notes.values())):

@@ -1,9 +1,8 @@
-"""Retraction of visits: what the archive concludes of files without the visits of some runs.
+"""Retraction of visits: derives the histories of files without the visits of some runs.
 
-The catalogue has the last visit to a file only, so the journals are read again. What each visit saw is a fact; the
-history follows from those that count: it does not depend on the order in which runs were retracted, and is what it was
-where a run counts again. So do what is known against hosts and the losses that are held back, and when a file is due.
-Bytes stay where they are.
+The catalogue has only the last visit to a file, so the journals are read again. The history is a function of the visits
+that count: it does not depend on the order in which runs were retracted, and is restored when a retraction is undone.
+The same holds for the records of hosts, for losses held back, and for when a file is due. Bytes stay where they are.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ _CONCLUDED = b"r"
 _BUCKETS = 1 << 24
 
 _Other = HostNoted | LossesHeldBack
-"""What a run says beside its visits."""
+"""The records of a run other than its visits."""
 
 
 class Withdrawn(NamedTuple):
-    """What a retraction of visits came to: how many files are due at once, and how many have another history."""
+    """The result of a retraction of visits: number of files due immediately, and of files whose history changed."""
 
     due: int
     changed: int
 
 
 class _Seen(NamedTuple):
-    """What a visit saw: a state, or None; ``failed``: it counts as one that came to nothing."""
+    """What a visit saw: a state, or None; ``failed``: it counts as a failed visit."""
 
     visit: Visit
     state: str | None
@@ -58,7 +57,7 @@ class _Loss(NamedTuple):
 
 
 class _Facts:
-    """All that the journals say of one file, whatever counts."""
+    """Everything in the journals about one file, whether it counts or not."""
 
     def __init__(self, changes: Iterable[tuple[ObiChange, bool]]) -> None:
         self.obi: Obi | None = None
@@ -106,9 +105,9 @@ def visits_files(archive: Archive, run: int) -> bool:
 
 
 def conclude_without(archive: Archive, run: int, to: Commits) -> Withdrawn:
-    """Concludes anew, from the visits of the runs that are not retracted, of the files that ``run`` visited, of the
-    hosts of which it said something, and of the losses that it held back. Files whose last visit does not count are
-    due at once."""
+    """Derives again, from the visits of the runs that are not retracted, the histories of the files that ``run``
+    visited, the records of its hosts, and the losses that it held back. Files whose last visit does not count are due
+    immediately."""
     out = {item.tist for item in archive.catalogue.runs() if item.retracted}
     due = changed = 0
     work = archive.work
@@ -131,8 +130,8 @@ def conclude_without(archive: Archive, run: int, to: Commits) -> Withdrawn:
 
 
 def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) -> list[_Other]:
-    """The lines of all journals that speak of files that the run visited (and of a few others), sorted by id, then in
-    the order of the journals; and of what the run said beside its visits, what the runs that count say of it."""
+    """The lines of all journals about the files that the run visited (and a few others), sorted by id, then in the
+    order of the journals; and for the other records of the run, those of the runs that count."""
     files = journals(archive.layout)
     wanted = bytearray(_BUCKETS)
     others: dict[str | int, _Other] = {}
@@ -163,8 +162,8 @@ def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) 
 
 
 def _said(journal: JournalFile) -> Iterator[tuple[ObiChange | _Other, bytes]]:
-    """What a journal says of files, of hosts and of losses that are held back; each line marked with whether it is a
-    conclusion of a retraction."""
+    """The lines of a journal about files, hosts and losses held back, each with whether it is a conclusion of a
+    retraction."""
     mark = b" "
     for batch in read_batches(journal.path):
         where = f"{journal.path}, batch {batch.n}"
@@ -190,7 +189,7 @@ def _bucket(obi: str) -> int:
 
 
 def _without(facts: _Facts, obi: Obi, out: Collection[int]) -> Iterator[ObiChange]:
-    """What makes an obi what it is without the visits of the runs ``out``."""
+    """The change that brings an obi to its state without the visits of the runs ``out``."""
     entries, notes = _history(facts, out)
     visit = _last_visit(facts, out)
     history = obi.history.as_dict()
@@ -215,8 +214,8 @@ def _without(facts: _Facts, obi: Obi, out: Collection[int]) -> Iterator[ObiChang
 def _history(facts: _Facts, out: Collection[int]) -> tuple[dict[int, str | None], dict[int, Note]]:
     """The entries that follow from the visits that count, and their notes.
 
-    A loss stays if all the visits that found the file gone count, and none that counts saw contents in between: else it
-    waits for the next visit.
+    A loss stays if all visits that found the file gone count, and no counting visit saw contents in between; otherwise
+    it awaits the next visit.
     """
     seen = {tist: one.state for tist, one in facts.seen.items() if one.state is not None and tist not in out}
     gone = {tist for tist, one in facts.seen.items() if one.visit.outcome == "gone" and tist in out}
@@ -239,7 +238,7 @@ def _history(facts: _Facts, out: Collection[int]) -> tuple[dict[int, str | None]
 
 
 def _last_visit(facts: _Facts, out: Collection[int]) -> Visit:
-    """The last visit that counts, with what is counted over visits; where there is none, one that came to nothing."""
+    """The last visit that counts, with the counters over visits; if there is none, a failed visit."""
     last: Visit | None = None
     for tist, seen in sorted(facts.seen.items()):
         if tist not in out:

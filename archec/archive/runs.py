@@ -1,6 +1,6 @@
-"""What earlier runs did: their reports, that of one that broke off, counted again from its journal, and its end where
-nobody carries on with it. A run that failed before it began has no tist and no journal; a file tells of it until the
-next one begins.
+"""Earlier runs: their reports, the report of an interrupted one, counted again from its journal, and its closing if it
+is not resumed. A run that failed before it began has no tist and no journal; a file records it until the next one
+begins.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def newest_first(catalogue: Catalogue, before: int = MAX_TIST + 1) -> Iterator[R
 
 
 def stored_before(catalogue: Catalogue, run: int = MAX_TIST + 1) -> int:
-    """Bytes that the runs before ``run`` wrote: the newest total that is known, and what came after it."""
+    """Bytes written by the runs before ``run``: the newest known total, and everything after it."""
     stored = 0
     for earlier in newest_first(catalogue, run):
         try:
@@ -60,11 +60,11 @@ def stored_before(catalogue: Catalogue, run: int = MAX_TIST + 1) -> int:
 
 
 def recounted(last: LastRun, start: RunStart) -> Report:
-    """The report as far as the run came: what its newest ``end`` line says, and what was journalled after it.
+    """The report of an interrupted run: that of its last ``end`` line, plus what was journalled after it.
 
-    Requests and bytes after that line are those of the visits that are in the journal: a redirect's hops and
-    bodies that were not kept are not in it. A run that was not merged reads its data set again when it is resumed,
-    and then finds the same what it has noted already: ``same`` is less by as much until then.
+    Requests and bytes after that line are those of the visits in the journal, without the hops of redirects and bodies
+    that were not kept. A run that was not merged reads its data set again when it is resumed, and then finds what it
+    has already noted unchanged: until then ``same`` is too small by that number.
     """
     report = Report(start.tist, start.data_set, start.form, start.source, merged=last.merged)
     if last.merged and last.report:
@@ -113,7 +113,7 @@ def _add_tobi(report: Report, change: ObiChange) -> None:
     report.stored_bytes += kept_bytes(change)
 
 
-# -- the end of a run that is not carried on with: the next one closes its journal ---------------------
+# -- the end of a run that is not resumed: the next one closes its journal ---------------------
 
 
 def close_interrupted_run(archive: Archive, last: LastRun) -> None:
@@ -135,9 +135,9 @@ def close_interrupted_run(archive: Archive, last: LastRun) -> None:
 
 
 def _conclude(archive: Archive, last: LastRun, start: RunStart, committer: Committer) -> None:
-    """What a run has noted stays; but it did not come to its end, so that what is missing is missing for no reason.
+    """Closes an unfinished run: what it noted stays, but it causes no losses.
 
-    A retraction, or a decision about losses, is finished.
+    A retraction, or a decision about losses, is completed.
     """
     catalogue = archive.catalogue
     evidence = evidence_of(catalogue)
@@ -157,13 +157,13 @@ def _conclude(archive: Archive, last: LastRun, start: RunStart, committer: Commi
 
 
 def _noted(last: LastRun) -> set[int]:
-    """The data sets, by their runs, of whose claims the run has journalled some at its own data set's date."""
+    """The data sets, by their runs, for which the run has journalled claims at the date of its own data set."""
     tist = last.start.data_set if last.start is not None else 0
     return {claim.run for record in _changes(last) for claim in record.claims if claim.tist == tist}
 
 
 def _touched(last: LastRun) -> Iterator[str]:
-    """The tobis of which the run noted something, each perhaps more than once."""
+    """The tobis of which the run noted something, possibly with repetitions."""
     return (record.id for record in _changes(last))
 
 
@@ -177,24 +177,24 @@ def _changes(last: LastRun) -> Iterator[ObiChange]:
 
 
 def _message_of(last: LastRun) -> str:
-    """Why the run failed, where it could say so."""
+    """Why the run failed, if that was recorded."""
     return str(last.report.get("message", "")) if last.state == "failed" else ""
 
 
 def totals(catalogue: Catalogue, report: Report) -> Totals:
-    """What the archive holds now that this run is over."""
+    """The contents of the archive at the end of this run."""
     return Totals(stored_before(catalogue, report.run) + report.stored_bytes, catalogue.counts())
 
 
 class Unbegun(Struct, frozen=True):
-    """The newest such run: when it failed, and why."""
+    """The newest run that failed before it began: time and reason."""
 
     time: Annotated[int, Meta(ge=0, le=MAX_TIST)]
     message: str
 
 
 def unbegun(config: Config) -> Unbegun | None:
-    """None where the newest run began, or what is kept of one that did not cannot be read."""
+    """None if the newest run began, or the file cannot be read."""
     with suppress(OSError, ValueError, RecursionError):
         return msgspec.json.decode(_path(config).read_bytes(), type=Unbegun)
     return None
@@ -202,10 +202,10 @@ def unbegun(config: Config) -> Unbegun | None:
 
 @contextmanager
 def beginning(config: Config) -> Iterator[Callable[[], None]]:
-    """Keeps the error by which a run fails before it calls what it is given, which says that it has begun.
+    """Records an error with which a run fails before it calls the given function, which marks its beginning.
 
-    A lock that is held and a wrong command line are no failures of a run. Where the file cannot be written, the error
-    itself is what tells.
+    A held lock and a wrong command line do not count as failures of a run. If the file cannot be written, only the
+    error itself is reported.
     """
     path, has_begun = _path(config), False
 

@@ -1,4 +1,4 @@
-"""``archec access``: tokens of those who may read the collections, and the indexes of collections."""
+"""``archec access``: tokens of readers, and the indexes of collections."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ _LEVELS = {Level.NOTHING: "nothing", Level.METADATA: "metadata", Level.CONTENT: 
 
 @click.group()
 def access() -> None:
-    """Make tokens for readers, and indexes of WARC files.
+    """Manage tokens for readers, and indexes of WARC files.
 
-    Collections are served by 'archec serve'; without a token nobody sees anything of them, unless the configuration
-    says so.
+    Collections are served by 'archec serve'. Without a token nothing is visible, unless the configuration allows it.
 
     Example: archec access index warcs
     """
@@ -43,7 +42,7 @@ def access() -> None:
 
 @access.group()
 def token() -> None:
-    """Tokens: who may see what of which collections.
+    """Manage tokens, which grant rights to collections.
 
     Example: archec access token list
     """
@@ -55,16 +54,16 @@ def token() -> None:
     "--rights",
     default="metadata,content",
     metavar="RIGHTS",
-    help=f"What it allows: some of {','.join(RIGHTS)}; default: metadata,content.",
+    help=f"Rights: some of {','.join(RIGHTS)}; default: metadata,content.",
 )
 @click.option("--collection", "collections", multiple=True, metavar="NAME", help="Only this collection; repeatable.")
-@click.option("--until", metavar="DATE", help="It is valid until this moment.")
+@click.option("--until", metavar="DATE", help="Expiry date.")
 @config_option
 def create(name: str, rights: str, collections: tuple[str, ...], until: str | None, config_file: Path | None) -> None:
-    """Make a token for NAME and print it.
+    """Create a token for NAME and print it.
 
-    It is printed this once, for only its hash is kept. It goes into requests as 'Authorization: Bearer TOKEN', or
-    as the password of HTTP Basic.
+    It is printed only once, because only its hash is stored. Clients send it as 'Authorization: Bearer TOKEN', or as
+    the password of HTTP Basic.
 
     Example: archec access token create reader --rights metadata
     """
@@ -83,7 +82,7 @@ def create(name: str, rights: str, collections: tuple[str, ...], until: str | No
 @json_option
 @config_option
 def list_tokens(as_json: bool, config_file: Path | None) -> None:
-    """Show the tokens: their names, rights, collections and ends.
+    """List the tokens: names, rights, collections, expiry dates.
 
     Example: archec access token list
     """
@@ -103,9 +102,9 @@ def list_tokens(as_json: bool, config_file: Path | None) -> None:
 @click.argument("name")
 @config_option
 def revoke(name: str, config_file: Path | None) -> None:
-    """Make the token of NAME invalid at once.
+    """Revoke the token of NAME.
 
-    What is being sent with it ends within seconds.
+    It is refused immediately; responses in progress end within seconds.
 
     Example: archec access token revoke reader
     """
@@ -113,7 +112,7 @@ def revoke(name: str, config_file: Path | None) -> None:
     known = _tokens(config)
     kept = tuple(one for one in known if one.name != name)
     if len(kept) == len(known):
-        raise UsageError(f"there is no token {name}", hint="'archec access token list' shows them")
+        raise UsageError(f"there is no token {name}", hint="'archec access token list' lists them")
     _write(config, kept)
     note(f"{name} is revoked")
 
@@ -124,8 +123,8 @@ def revoke(name: str, config_file: Path | None) -> None:
 def sort(files: tuple[Path, ...], as_json: bool) -> None:
     """Sort index files (CDXJ or CDX) in byte order.
 
-    Files that are not sorted cannot be searched. They may be compressed with gzip. A whole new file takes the place
-    of the old one; repeated lines are left out. Of a folder, its index files.
+    Files that are not sorted cannot be searched. They may be compressed with gzip. Each file is replaced atomically;
+    repeated lines are removed. A directory stands for its index files.
 
     Example: archec access sort warcs.cdxj
     """
@@ -136,17 +135,17 @@ def sort(files: tuple[Path, ...], as_json: bool) -> None:
         elif done.was_sorted:
             echo(f"{path}: was sorted ({done.lines:,} lines)")
         else:
-            echo(f"{path}: sorted, {done.lines:,} lines, {done.repeated:,} of them repeated and left out")
+            echo(f"{path}: sorted, {done.lines:,} lines, {done.repeated:,} of them repeated and removed")
 
 
 @access.command()
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=click.Path(path_type=Path))
 @json_option
 def index(folders: tuple[Path, ...], as_json: bool) -> None:
-    """Index folders of WARC and ARC files, with subfolders.
+    """Index directories of WARC and ARC files, recursively.
 
-    Run it again to add what is new. The index of FOLDER lies beside it, as FOLDER.cdxj; 'index: warc+FOLDER' serves
-    it. A file that is damaged is indexed up to the damage and named; the exit code is then 6.
+    Run it again to add new files. The index of DIRECTORY is DIRECTORY.cdxj, next to it; 'index: warc+DIRECTORY' serves
+    it. A damaged file is indexed up to the damage and reported; the exit code is then 6.
 
     Example: archec access index warcs
     """
@@ -166,21 +165,21 @@ def index(folders: tuple[Path, ...], as_json: bool) -> None:
 
 
 def _rows_of(files: tuple[Path, ...]) -> Iterator[bytes]:
-    """The lines of CDXJ for those of files, or of stdin where there are none."""
+    """The lines of files, or of stdin if there are none, converted to CDXJ."""
     for path in files or (Path("-"),):
         with click.open_file(str(path), "rb") as file:
             yield from parse_rows(line.rstrip(b"\r\n") for line in file)
 
 
 def _fed(config_file: Path | None, name: str) -> Path:
-    """Where the rows for a collection go. Raises UsageError."""
+    """The index file to which rows of a collection are added. Raises UsageError."""
     config = load(config_file)
     collection = next((one for one in config.collections if one.name == name), None)
     if collection is None:
         raise UsageError(f"there is no collection {name}", hint=f"collections are set in {config.file}")
     path = fed_path(config, collection)
     if path is None:
-        raise UsageError(f"collection {name} has no index of this machine", hint="name a folder or a .cdxj file in it")
+        raise UsageError(f"collection {name} has no local index", hint="configure a directory or a .cdxj file for it")
     return path
 
 
@@ -197,8 +196,8 @@ _files_argument = click.argument(
 def add(collection: str, files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
     """Add lines of CDX or CDXJ to the index of a collection.
 
-    Lines of files, or of stdin. They go into its first index file, of a folder into 'added.cdxj'; a server sees them
-    at once. Where one of them is wrong nothing is added.
+    Reads files, or stdin. The lines are added to the first index file of the collection, in a directory to
+    'added.cdxj'; servers use them immediately. If any line is invalid, nothing is added.
 
     Example: archec access add local new.cdxj
     """
@@ -215,8 +214,8 @@ def add(collection: str, files: tuple[Path, ...], as_json: bool, config_file: Pa
 def remove(collection: str, files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
     """Remove lines of CDX or CDXJ from the index of a collection.
 
-    Lines of files, or of stdin. A row goes whose key, time, URL, file and offset are those of a line. Records in WARC
-    files are not touched.
+    Reads files, or stdin. A row is removed if its key, time, URL, file and offset equal those of a line. Records in
+    WARC files are not changed.
 
     Example: archec access remove local gone.cdxj
     """
@@ -234,19 +233,19 @@ def _show_fed(collection: str, path: Path, done: str, count: int, *, as_json: bo
 
 @access.command()
 @click.argument("id", metavar="ID")
-@click.option("--token", "name", metavar="NAME", help="Also what the token of NAME may see.")
+@click.option("--token", "name", metavar="NAME", help="Also show what the token of NAME allows.")
 @click.option("--address", default="", metavar="ADDRESS", help="For a client at this address.")
 @json_option
 @config_option
 def explain(id: str, name: str | None, address: str, as_json: bool, config_file: Path | None) -> None:  # noqa: A002
-    """Show what anybody may see of a URL or handle, and why.
+    """Show what is public of a URL or handle, and why.
 
     Example: archec access explain RePEc:smp:wpaper:2024-01
     """
     config = load(config_file)
     token = next((one for one in _tokens(config) if one.name == name), None) if name is not None else None
     if name is not None and token is None:
-        raise UsageError(f"there is no token {name}", hint="'archec access token list' shows them")
+        raise UsageError(f"there is no token {name}", hint="'archec access token list' lists them")
     archive = opened(config) if config.store_path.exists() else nullcontext(None)
     with archive as it:
         subjects = subjects_of(it, id)

@@ -1,4 +1,4 @@
-"""``archec changes``: incidences in the order of time, and what changed in a template."""
+"""``archec changes``: incidences by time, and the diff of a template."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from archec.tist import iso, parse_when
 
 
 @click.command()
-@click.option("--since", metavar="RUN|DATE", help="Only since this date, or since this run (its tist, or 'last').")
+@click.option("--since", metavar="RUN|DATE", help="Only from this date, or from this run (its tist, or 'last').")
 @click.option("--until", metavar="DATE", help="Only before this date.")
-@click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates name.")
+@click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates mention.")
 @click.option("--kind", type=click.Choice(["tobi", "fobi"]), help="Only templates, or only files.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N.")
-@click.option("--diff", "obi", metavar="ID", help="Show what changed in the text of this template.")
-@click.option("--from", "from_when", metavar="WHEN", help="With --diff: the older state; default: the one before.")
+@click.option("--diff", "obi", metavar="ID", help="Show the diff of this template.")
+@click.option("--from", "from_when", metavar="WHEN", help="With --diff: the older state; default: the previous one.")
 @click.option("--to", "to_when", metavar="WHEN", help="With --diff: the newer state; default: the newest.")
 @json_option
 @config_option
@@ -45,8 +45,8 @@ def changes(
 ) -> None:
     """List incidences by time: new, changed, lost, returned.
 
-    A DATE is that of the incidence: for a template, the date of the data set. With a RUN, incidences are listed in
-    the order in which it and later runs noted them, whatever the date of their data sets.
+    A DATE refers to the incidence: for a template, the date of the data set. With a RUN, incidences are listed in the
+    order in which this run and later ones noted them, whatever the dates of their data sets.
 
     Example: archec changes --since last
     """
@@ -78,7 +78,7 @@ def changes(
             else:
                 lines.text(_line(one, width))
         if not lines.any and not as_json:
-            note("there are no such incidences")
+            note("no incidences found")
 
 
 def _line(one: Incident, width: int | None) -> str:

@@ -18,9 +18,9 @@ from archec.units import counted, human_duration
 
 
 @click.command()
-@click.option("--fix", is_flag=True, help="Fix what is safe to fix; set aside what belongs nowhere.")
+@click.option("--fix", is_flag=True, help="Fix what is safe to fix; move unexpected files to quarantine.")
 @click.option("--unjournalled", is_flag=True, help="With --fix: also set aside what a lost journal may have named.")
-@click.option("--quick", is_flag=True, help="For every night: of the catalogue compare histories only.")
+@click.option("--quick", is_flag=True, help="Compare only the histories of the catalogue, e.g. every night.")
 @json_option
 @config_option
 @click.pass_context

@@ -1,4 +1,4 @@
-"""``archec check-tarball``: whether tarballs are whole, and what gathering them would find."""
+"""``archec check-tarball``: checks tarballs for damage, and shows what gathering them would find."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MOST_OTHERS = 20
 @config_option
 @click.pass_context
 def check_tarball(context: click.Context, files: tuple[Path, ...], as_json: bool, config_file: Path | None) -> None:
-    """Tell whether tarballs are whole, and what is in them.
+    """Check tarballs for damage, and show their contents.
 
-    Reads each FILE to its end and makes every check that it carries. Says which date gathering it would give it and
-    why, which archives and how many templates it has, and which files would not count. Writes nothing and needs no
-    archive. The exit code is 8 if a FILE is damaged, 1 if one is no tarball. With --json an object per file that
-    would not count, {"type": "other", ...}, then one for the tarball, {"type": "tarball", ...}.
+    Reads each FILE to its end and verifies all of its checksums. Shows the date that gathering would give it and why,
+    its archives, the number of templates, and files that would be ignored. Writes nothing and needs no archive. The
+    exit code is 8 if a FILE is damaged, 1 if one is not a tarball. With --json, prints one object per ignored file,
+    {"type": "other", ...}, then one for the tarball, {"type": "tarball", ...}.
 
     Example: archec check-tarball data/tarballs/RePEc_2024-06-30.tar.gz
     """
@@ -69,7 +69,7 @@ def _table(found: Inspection, others: list[str]) -> None:
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(found.templates.items()))
     rows.append(("templates", f"{sum(found.templates.values()):,}" + (f" ({kinds})" if kinds else "")))
     unread = f", {found.unreadable:,} unreadable" if found.unreadable else ""
-    rows.append(("files", f"{found.files:,}{unread}, {found.others:,} that would not count"))
+    rows.append(("files", f"{found.files:,}{unread}, {found.others:,} that would be ignored"))
     rows += [("", path) for path in others]
     if found.others > len(others):
         rows.append(("", f"... and {found.others - len(others):,} more (--json lists all)"))

@@ -1,4 +1,4 @@
-"""What several commands share: their options, and how they open the archive."""
+"""Options shared by several commands, and opening the archive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from archec.terminal.output import note
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 COMPLETE = "_ARCHEC_COMPLETE"
-"""The environment variable by which a shell asks for completions."""
+"""The environment variable with which a shell requests completions."""
 
 
 def config_option(function: _F) -> _F:
@@ -29,12 +29,12 @@ def config_option(function: _F) -> _F:
         "config_file",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="The configuration; default: $ARCHEC_CONFIG, else ./config.yaml.",
+        help="Configuration file; default: $ARCHEC_CONFIG, else ./config.yaml.",
     )(function)
 
 
 def output_option(help: str) -> Callable[[_F], _F]:  # noqa: A002
-    """``-o FILE``, for a file that is written whole or not at all."""
+    """``-o FILE``, for a file that is written atomically."""
     return click.option(
         "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help=help
     )
@@ -49,16 +49,16 @@ def json_option(function: _F) -> _F:
 def opened(config: Config | Path | None) -> Iterator[Archive]:
     """The archive of a configuration (or its file), open for reading (:func:`archec.archive.opening.opened`).
 
-    Says on stderr where its catalogue may be out of date.
+    Warns on stderr if its catalogue may be out of date.
     """
     with opening.opened(config if isinstance(config, Config) else load(config)) as archive:
         if archive.was_left_behind():
-            note(f"warning: the catalogue {archive.catalogue.url} has not followed the journals to their end")
-            note("    the next run lets it catch up, and so does 'archec check --fix'")
+            note(f"warning: the catalogue {archive.catalogue.url} is behind the journals")
+            note("    the next run or 'archec check --fix' updates it")
         yield archive
 
 
 def warn_if_unknown(catalogue: Catalogue, wanted: Selection) -> None:
-    """Says so on stderr if the archive holds nothing of what was selected, and never did."""
+    """Notes on stderr if the archive holds nothing of what was selected, and never did."""
     if wanted.archive and next(units(catalogue, wanted), None) is None:
         note(f"the archive holds nothing of {':'.join(filter(None, wanted))}")

@@ -21,22 +21,21 @@ from archec.units import human_duration
 
 @click.command()
 @click.argument("copy", metavar="DIR|URL")
-@click.option("--heads", is_flag=True, help="Compare journals only, and not what lies in the obi store.")
+@click.option("--heads", is_flag=True, help="Compare journals only, not the files of the obi store.")
 @json_option
 @config_option
 @click.pass_context
 def compare(context: click.Context, copy: str, heads: bool, as_json: bool, config_file: Path | None) -> None:
     """Compare this archive with a copy of it.
 
-    The copy is a folder, or a URL at which a web server serves one. Finds the last batch of the journals that both
-    have, and from there which of them has gone on; or, where both have, what each noted since. Then names and sizes
-    of all files that both should have; no file is read. Both must be sound, which 'archec check' and 'archec verify'
-    say. Exits with 6 if the copies went different ways, or a file is missing or of another size; one that is only
-    older is in order.
+    The copy is a directory, or the URL of one on a web server. Finds the last common batch of the journals, and which
+    of the two continues after it; if both do, lists what each noted since. Then compares names and sizes of all common
+    files; no file is read. Check each of them with 'archec check' and 'archec verify' first. Exits with 6 if the copies
+    have diverged, or a file is missing or of another size; a copy that is merely older is not an error.
 
     Example: archec compare /mnt/copy/archec
     """
-    from archec.audit.copies import open_copy  # imports an HTTP client, which few need
+    from archec.audit.copies import open_copy  # imports an HTTP client, which is rarely needed
 
     config = load(config_file)
     layout = open_store(config)
@@ -66,7 +65,7 @@ def _lines(found: CopyReport) -> Iterator[str]:
         if rest.batches:
             yield f"  {name} has {rest.entries:,} entries in {rest.batches:,} batches of {rest.runs:,} runs since."
     if found.unlisted:
-        yield "  The server does not list the folder of journals: whether the copy has later runs is not known."
+        yield "  The server does not list the directory of journals: whether the copy has later runs is unknown."
     if found.files or found.differences:
         what = ", ".join(f"{count:,} {code}" for code, count in sorted(found.differences.items())) or "no difference"
         yield f"Compared {found.files:,} files by name and size, in {human_duration(found.seconds)}: {what}."

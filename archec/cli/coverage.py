@@ -1,4 +1,4 @@
-"""``archec coverage``: how much of the works of each archive and series is held."""
+"""``archec coverage``: how many works of each archive and series are held."""
 
 from __future__ import annotations
 
@@ -37,19 +37,18 @@ _COLUMNS = (
 def coverage(archive: str | None, series: str | None, as_json: bool, config_file: Path | None) -> None:
     """Show how many works of each series have a held file.
 
-    Also what became of the other files: lost, gone (not there when visited, and never held), unreachable, forbidden,
-    never tried, named by a bad URL, or other. Files are those that the newest version of a work names, counted for
-    each work that names them. PDFs are recognised by their contents, not by what their template or server says. An
-    archive was last seen in the newest data set that has read its directory. Rows appear as the catalogue is read;
-    the last one is the total. Data sets kept by 'archec fileset ingest' have a row of their own before it, which it
-    does not count.
+    Also why the other files are not held: lost, gone (not there when visited, and never held), unreachable, forbidden,
+    never tried, bad URL, or other. Files are those that the newest version of a work mentions, counted once for each
+    work. PDFs are recognised by their contents, not by their template or server. An archive was last seen in the
+    newest data set that has read its directory. Rows appear as the catalogue is read; the last one is the total. Data
+    sets ingested with 'archec fileset ingest' have a separate row before it, which is not part of the total.
 
     Example: archec coverage --archive smp
     """
     wanted = selection(archive, series)
     with opened(config_file) as opened_archive:
         warn_if_unknown(opened_archive.catalogue, wanted)
-        # On a terminal the rows themselves are the progress; without any terminal nobody watches.
+        # On a terminal the rows themselves show the progress; without a terminal it is not needed.
         watched = sys.stderr.isatty() and not sys.stdout.isatty()
         with meter_for() if watched else nullcontext(SILENT) as meter:
             meter.phase("works", None)
@@ -91,7 +90,7 @@ def _show(rows: Iterator[CoverageRow], with_filesets: Archive | None, *, as_json
         here += 1
         archive.add(row)
         everything.add(row)
-        tell("series", f"{row.archive}:{row.series}" if row.series else row.archive or "(no handle of RePEc)", row)
+        tell("series", f"{row.archive}:{row.series}" if row.series else row.archive or "(not a RePEc handle)", row)
     if here and (as_json or here > 1):
         tell("archive", f"{archive.archive} (all)", archive)
     if with_filesets is not None:

@@ -28,14 +28,14 @@ def demo(context: click.Context, directory: Path | None) -> None:
     """Gather a small web site three times and show the result.
 
     The site runs on this machine (127.0.0.1); nothing else is contacted. The archive is created in DIRECTORY
-    (default: a new temporary folder) and is kept.
+    (default: a new temporary directory) and is kept.
 
     Example: archec demo my-demo
     """
     folder = directory or Path(tempfile.mkdtemp(prefix="archec-demo-"))
     config = make_archive(folder)
     file = folder / DEFAULT_FILE
-    echo(f"The demo's archive, and all that belongs to it, is beside {file.absolute()}")
+    echo(f"The archive of the demo is in the directory of {file.absolute()}")
     with meter_for() as meter:
         for stage in play(config, meter):
             click.secho(f"\n== Gathering {stage.number}: {stage.story}", bold=True)
@@ -53,11 +53,11 @@ def demo(context: click.Context, directory: Path | None) -> None:
         }
     finally:
         catalogue.close()
-    click.secho("\n== How the archive is doing: archec status", bold=True)
+    click.secho("\n== The state of the archive: archec status", bold=True)
     context.invoke(status, config_file=file)
     click.secho("\n== What has been lost: archec lost", bold=True)
     context.invoke(lost, config_file=file)
-    click.secho("\n== How much of each series is held: archec coverage", bold=True)
+    click.secho("\n== How many works of each series are held: archec coverage", bold=True)
     context.invoke(coverage, config_file=file)
     click.secho("\n== A page about the last run: archec report", bold=True)
     page = folder / "report.html"
@@ -67,7 +67,7 @@ def demo(context: click.Context, directory: Path | None) -> None:
     except ConfigError as error:  # Matplotlib is not installed
         echo(str(error))
     option = f"--config {quote(str(file))}"
-    click.secho("\n== Look further", bold=True)
+    click.secho("\n== More commands", bold=True)
     for about, command in (
         ("the revised paper, both versions", f"archec history {urls['revised']} {option}"),
         ("its current bytes", f"archec get {urls['revised']} -o ferries.pdf {option}"),
@@ -75,8 +75,8 @@ def demo(context: click.Context, directory: Path | None) -> None:
         ("the paper behind redirects", f"archec history {urls['chain']} {option}"),
         ("the template that disappeared and returned", f"archec history {papers_that('returns')[0]} {option}"),
         ("everything, as JSON lines", f"archec dump {option}"),
-        ("a new catalogue from the archive folder", f"archec rebuild {option}"),
-        ("the templates, with what is wrong in them", f"archec redif {quote(str(config.data_path))}/dmo/wpaper/*"),
+        ("rebuild the catalogue from the archive directory", f"archec rebuild {option}"),
+        ("the templates and their problems", f"archec redif {quote(str(config.data_path))}/dmo/wpaper/*"),
     ):
         click.echo(f"# {about}")
         click.echo(f"{command}")

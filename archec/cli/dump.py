@@ -12,14 +12,16 @@ from archec.cli.common import config_option, json_option, opened
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Include what depends on when archec ran: runs, visits ...")
+@click.option(
+    "--all", "everything", is_flag=True, help="Include data that depends on when archec ran: runs, visits ..."
+)
 @json_option
 @config_option
 def dump(everything: bool, as_json: bool, config_file: Path | None) -> None:
     """Print the catalogue as canonical JSON lines.
 
-    One document per obi, sorted. The same from either engine, and for any order in which the same data sets were
-    replayed. The output is JSON lines with or without --json.
+    One document per obi, sorted. The output is the same for both engines, and for any order in which the data sets were
+    replayed. It is JSON lines with or without --json.
 
     Example: archec dump --all
     """

@@ -1,4 +1,4 @@
-"""``archec export``: what the archive holds, in the formats of other programs."""
+"""``archec export``: the contents of the archive in the formats of other programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from archec.units import human_duration, human_size
 
 @click.group()
 def export() -> None:
-    """Export what the archive holds in other formats.
+    """Export the contents of the archive in other formats.
 
     'archec export warc' writes a vault of WARC files with a CDXJ index for each series.
 
@@ -32,10 +32,10 @@ def export() -> None:
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--archive", metavar="CODE", help="Only this archive, e.g. aaa.")
 @click.option("--series", metavar="S", help="Only this series: aaa:ssssss, or ssssss with --archive.")
-@click.option("--since", metavar="DATE", help="Only what was seen at this time or later.")
-@click.option("--no-revisits", is_flag=True, help="Leave out visits that found a file unchanged.")
+@click.option("--since", metavar="DATE", help="Only states seen at this time or later.")
+@click.option("--no-revisits", is_flag=True, help="Skip visits that found a file unchanged.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; report what would be written.")
-@click.option("--verify", is_flag=True, help="Write nothing; read every record that the indexes name.")
+@click.option("--verify", is_flag=True, help="Write nothing; verify every record in the indexes.")
 @json_option
 @config_option
 @click.pass_context
@@ -51,11 +51,11 @@ def warc(
     as_json: bool,
     config_file: Path | None,
 ) -> None:
-    """Bring a vault of WARC files and CDXJ indexes up to date.
+    """Update a vault of WARC files and CDXJ indexes.
 
-    There is one of each for each series. Records that the indexes of the vault name are not written again, and that
-    these files are there and as long as they were is checked every time; --verify reads all of them. What is missing
-    from the obi store or from the vault, or has the wrong bytes, is reported; the exit code is then 6.
+    Each series has its own files. Records that are in the indexes of the vault are not written again; that their WARC
+    files exist with the right sizes is checked every time, and --verify reads all of them. Records that are missing
+    from the obi store or from the vault, or have wrong bytes, are reported; the exit code is then 6.
 
     Example: archec export warc vault --archive smp
     """
@@ -63,7 +63,7 @@ def warc(
     first = parse_when(since) if since is not None else 0
     request = ExportRequest(folder, wanted, first, dry_run, not no_revisits)
     if verify and (since is not None or no_revisits or dry_run):
-        raise UsageError("--verify reads what is there: only --archive and --series go with it")
+        raise UsageError("--verify writes nothing: it can only be combined with --archive and --series")
     with opened(config_file) as it:
         warn_if_unknown(it.catalogue, wanted)
         if verify:

@@ -37,7 +37,7 @@ from archec.units import human_size, parse_duration, parse_size
 
 @click.group()
 def fileset() -> None:
-    """Keep data sets behind landing pages, of Zenodo for example.
+    """Archive data sets behind landing pages, e.g. of Zenodo.
 
     Also of Dataverse, Figshare, openICPSR and others.
 
@@ -47,23 +47,25 @@ def fileset() -> None:
 
 @fileset.command()
 @click.argument("urls", nargs=-1, metavar="[URL|DOI|HANDLE]...")
-@click.option("--requests", metavar="FILE", help="Read requests from FILE (- is stdin): one JSON object a line.")
+@click.option("--requests", metavar="FILE", help="Read requests from FILE (-: stdin), one JSON object per line.")
 @click.option(
     "--strategy",
     type=click.Choice([one.value for one in IngestStrategy]),
     metavar="STRATEGY",
-    help=f"Rather than what the limits say: {', '.join(IngestStrategy)}.",
+    help=f"Override the choice by size limits: {', '.join(IngestStrategy)}.",
 )
-@click.option("--force", is_flag=True, help="Fetch again what is held already.")
-@click.option("--direct", is_flag=True, help="A URL that is itself a data file is ingested, too.")
-@click.option("--follow-concept", is_flag=True, help="A concept id stands for its newest version.")
-@click.option("--include", multiple=True, metavar="GLOB", help="Only files whose path fits; may be repeated.")
-@click.option("--exclude", multiple=True, metavar="GLOB", help="No files whose path fits; may be repeated.")
+@click.option("--force", is_flag=True, help="Fetch files again that are already held.")
+@click.option("--direct", is_flag=True, help="Also ingest URLs that are data files themselves.")
+@click.option("--follow-concept", is_flag=True, help="Ingest the newest version of a concept id.")
+@click.option("--include", multiple=True, metavar="GLOB", help="Only files whose path matches; may be repeated.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Skip files whose path matches; may be repeated.")
 @click.option("--to", type=click.Path(path_type=Path), metavar="DIR", help="Also copy the files to DIR/ITEM/.")
-@click.option("--file-results", metavar="FILE", help="Where results of single data files go (- is stdout).")
-@click.option("--jobs", type=click.IntRange(1, 64), default=1, metavar="N", help="Data sets at once; default 1.")
-@click.option("--wait", is_flag=True, help="Wait for another run to end, rather than exit with code 4.")
-@click.option("--dry-run", is_flag=True, help="Show manifests, sizes and strategies; keep nothing.")
+@click.option("--file-results", metavar="FILE", help="Write results of single data files to FILE (-: stdout).")
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), default=1, metavar="N", help="Number of data sets in parallel; default 1."
+)
+@click.option("--wait", is_flag=True, help="Wait for another run to end instead of exiting with 4.")
+@click.option("--dry-run", is_flag=True, help="Show manifests, sizes and strategies; store nothing.")
 @click.option("--max-files", type=click.IntRange(1, 100_000), metavar="N", help="Instead of fileset.max_file_count.")
 @click.option("--max-total", metavar="SIZE", help="Instead of fileset.max_total_size, e.g. 200GiB.")
 @click.option("--max-time", metavar="DURATION", help="Stop after this time, e.g. 6h.")
@@ -89,15 +91,15 @@ def ingest(
     max_time: str | None,
     config_file: Path | None,
 ) -> None:
-    """Ingest data sets: one result a line on stdout, as JSON.
+    """Ingest data sets; print one JSON result per line.
 
-    The manifest comes from the platform's API; every file is fetched, verified and kept in the obi store. What is
-    held already is not fetched again, and what was broken off is gone on with.
+    The manifest comes from the platform's API; every file is fetched, verified and stored in the obi store. Files that
+    are already held are not fetched again, and interrupted downloads are resumed.
 
     Example: archec fileset ingest doi:10.5281/zenodo.3904280
     """
     if not urls and requests is None:
-        raise UsageError("there is nothing to ingest", hint="name URLs or DOIs, or requests with --requests FILE")
+        raise UsageError("nothing to ingest", hint="give URLs or DOIs, or requests with --requests FILE")
     config = load(config_file)
     options = IngestOptions(
         IngestStrategy(strategy) if strategy else None,
@@ -131,7 +133,7 @@ def ingest(
 
 
 def _lines(urls: tuple[str, ...], source: BinaryIO | None) -> Iterator[Line]:
-    """The requests: those of the command line, then those of the file."""
+    """The requests of the command line, then those of the file."""
     for url in urls:
         yield clean(url), IngestRequest(clean(url))
     for line in source or ():
@@ -167,7 +169,7 @@ def _output(stack: ExitStack, name: str) -> BinaryIO:
         raise UsageError(f"{name}: cannot be written: {error.strerror}") from error
 
 
-# -- looking ----------------------------------------------------------------------------------------
+# -- listing ----------------------------------------------------------------------------------------
 
 
 @fileset.command(name="list")
@@ -187,7 +189,7 @@ def list_(as_json: bool, config_file: Path | None) -> None:
             lines.text(f"{shown(row['id'])}{'' if row['held'] else '  (lost)'}")
             lines.text(f"    {shown(row['title'])}")
             held = f"{row['files_held']} of {row['files']} files, {human_size(row['size'])}"
-            lines.text(f"    {held}; {row['versions']} versions, noted last {row['noted_time']}")
+            lines.text(f"    {held}; {row['versions']} versions, last noted {row['noted_time']}")
 
 
 @fileset.command()
@@ -197,7 +199,7 @@ def list_(as_json: bool, config_file: Path | None) -> None:
 def show(name: str, as_json: bool, config_file: Path | None) -> None:
     """Show one fileset: its files, with checksums and statuses.
 
-    ID is a DOI, a URL that was ingested, or fileset:PLATFORM:DOMAIN:WORK, also with @VERSION.
+    ID is a DOI, an ingested URL, or fileset:PLATFORM:DOMAIN:WORK, optionally with @VERSION.
 
     Example: archec fileset show doi:10.5281/zenodo.3904280
     """
@@ -216,7 +218,7 @@ def show(name: str, as_json: bool, config_file: Path | None) -> None:
         lines.text(f"    {shown(manifest.title)}")
         lines.text(f"    noted {iso(held.tist)} ({held.tist}), sha256 of the manifest {held.state}")
         for one in ingests:
-            lines.text(f"    asked for as {shown(one.base_url)}: {one.status} {iso(one.tist)}")
+            lines.text(f"    requested as {shown(one.base_url)}: {one.status} {iso(one.tist)}")
         for file in manifest.manifest:
             size = "" if file.size is None else human_size(file.size)
             lines.text(f"  {file.status}  {size}  {shown(file.path)}")
@@ -228,9 +230,9 @@ def show(name: str, as_json: bool, config_file: Path | None) -> None:
 @config_option
 @click.pass_context
 def verify(context: click.Context, name: str, as_json: bool, config_file: Path | None) -> None:
-    """Compare the files held of a fileset with its manifest.
+    """Compare the held files of a fileset with its manifest.
 
-    Reads all of them. Exits with 6 where one is not as it was.
+    Reads all of them. Exits with 6 if one does not match.
 
     Example: archec fileset verify doi:10.5281/zenodo.3904280
     """
@@ -254,9 +256,9 @@ def verify(context: click.Context, name: str, as_json: bool, config_file: Path |
 @json_option
 @config_option
 def changes(name: str, as_json: bool, config_file: Path | None) -> None:
-    """List what changed from version to version of a fileset.
+    """List the changes between versions of a fileset.
 
-    Files added, removed and changed; losses and returns of the fileset.
+    Shows files added, removed and changed, and losses and returns of the fileset.
 
     Example: archec fileset changes doi:10.5281/zenodo.3904280
     """
@@ -274,31 +276,31 @@ def changes(name: str, as_json: bool, config_file: Path | None) -> None:
 @click.option(
     "--as", "form", type=click.Choice(list(WRITERS)), required=True, metavar="FORM", help=f"{', '.join(WRITERS)}."
 )
-@click.option("--fetch", is_flag=True, help="Of a bag: fetch.txt instead of the data.")
+@click.option("--fetch", is_flag=True, help="With --as bagit: write fetch.txt instead of the data.")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 @config_option
 def export(name: str, form: str, fetch: bool, folder: Path, config_file: Path | None) -> None:
-    """Write a fileset into a folder, as a bag for example.
+    """Write a fileset into a directory, for example as a bag.
 
-    DIR is new or empty. --as says in which form: a BagIt bag, an RO-Crate, a Data Package, one with Croissant, or a
-    plain folder. Files get their safe paths, and each is verified while it is copied.
+    DIR must be new or empty. --as selects the format: a BagIt bag, an RO-Crate, a Data Package, one with Croissant, or
+    a plain directory. Files get their safe paths, and each is verified while it is copied.
 
     Example: archec fileset export doi:10.5281/zenodo.3904280 bag --as bagit
     """
     if fetch and form != "bagit":
-        raise UsageError("--fetch is for --as bagit")
+        raise UsageError("--fetch requires --as bagit")
     with opened(config_file) as archive:
         count = write_export(archive, find_fileset(archive, name), form, folder, fetch=fetch)
     note(f"{folder}: {count} files")
 
 
 @fileset.command(name="export-sql")
-@click.option("--dialect", type=click.Choice(["postgresql", "sqlite"]), required=True, help="Whose SQL it is to be.")
+@click.option("--dialect", type=click.Choice(["postgresql", "sqlite"]), required=True, help="SQL dialect.")
 @config_option
 def export_sql(dialect: Dialect, config_file: Path | None) -> None:
     """Print the results of all ingests as SQL.
 
-    They fill the table ingest_fileset_platform, or bring it up to date.
+    The statements create or update the table ingest_fileset_platform.
 
     Example: archec fileset export-sql --dialect sqlite
     """
@@ -315,10 +317,10 @@ def export_sql(dialect: Dialect, config_file: Path | None) -> None:
 @json_option
 @config_option
 def candidates(code: str, as_json: bool, config_file: Path | None) -> None:
-    """List data sets of known platforms, not ingested yet.
+    """List linked data sets that have not been ingested yet.
 
-    They are those at which templates point, by File-URL or DOI, and that were not ingested yet. Without --json one
-    URL a line, which 'archec fileset ingest' takes.
+    These are data sets on known platforms that templates link to by File-URL or DOI. Without --json, prints one URL per
+    line, as input for 'archec fileset ingest'.
 
     Example: archec fileset candidates --archive smp
     """

@@ -1,4 +1,4 @@
-"""``archec find``: where some bytes, or a text, are or were held."""
+"""``archec find``: the obis that hold or held given bytes, or a text."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ _Wanted = tuple[Checksum, str]
     "--text",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What has the same text as this file: a template as of ReDIF, any other as extracted.",
+    help="Obis with the same text as this file: the canonical text of a template, else the extracted text.",
 )
 @json_option
 @config_option
 def find(
     file: Path | None, sha256: str | None, md5: str | None, text: Path | None, as_json: bool, config_file: Path | None
 ) -> None:
-    """Show who holds or held the bytes of FILE, and when.
+    """Find the obis that hold or held some bytes.
 
-    Or those with a checksum, or those with the text of a file. Exits with 7 if there are none.
+    The bytes are those of FILE, or have the given checksum; --text finds the text of a file instead. Shows from when
+    to when each obi held them. Exits with 7 if there are none.
 
     Example: archec find paper.redif
     """
@@ -62,7 +63,7 @@ def find(
                     for line in _lines(one):
                         lines.text(line)
     if not lines.any:
-        raise NotHeld("the archive never held that")
+        raise NotHeld("the archive has never held this")
 
 
 def _wanted(
@@ -97,7 +98,7 @@ def _digests(path: Path) -> Digests:
 
 
 def _texts(config: Config, path: Path) -> set[str]:
-    """The checksums that the text of a file has: of its templates, where there are any, else of the text in it."""
+    """The text checksums of a file: of its templates if there are any, else of the text in it."""
     try:
         with path.open("rb") as file:
             head = file.read(config.max_template_file + 1)
@@ -111,8 +112,8 @@ def _texts(config: Config, path: Path) -> set[str]:
 
 
 def _extracted(config: Config, path: Path, head: bytes) -> str:
-    """The checksum of the text in a file, taken in a process of its own. Raises NotHeld where there is none."""
-    from archec.text.pool import TextPool  # these take a while to import
+    """The checksum of the text in a file, extracted in a separate process. Raises NotHeld if there is no text."""
+    from archec.text.pool import TextPool  # slow to import
     from archec.text.sniff import sniff
 
     with TextPool(config.text) as pool:
@@ -120,7 +121,7 @@ def _extracted(config: Config, path: Path, head: bytes) -> str:
         while not (done := pool.collect(_PATIENCE)) and pool.pending:
             continue
     if not done or done[0].md5 is None:
-        raise NotHeld(f"{path}: no text could be taken from it: {done[0].reason if done else 'crashed'}")
+        raise NotHeld(f"{path}: no text could be extracted from it: {done[0].reason if done else 'crashed'}")
     return done[0].md5
 
 

@@ -1,4 +1,4 @@
-"""``archec fork``: the archive goes on after an older copy of it was restored."""
+"""``archec fork``: declares that the archive continues from a restored older copy."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from archec.tist import iso
 
 
 @click.command()
-@click.option("--reason", required=True, metavar="TEXT", help="Why: it is journalled for good.")
+@click.option("--reason", required=True, metavar="TEXT", help="The reason; it is journalled permanently.")
 @click.option(
     "--seal", "seal_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="A seal of what is lost, where the catalogue does not know of it.",
+    help="A seal of what is lost, if the catalogue does not know it.",
 )  # fmt: skip
 @json_option
 @config_option
 def fork(reason: str, seal_file: Path | None, as_json: bool, config_file: Path | None) -> None:
-    """Go on after an older copy of the archive was restored.
+    """Continue after an older copy of the archive was restored.
 
-    For where the newer one is lost for good. Until then the catalogue, which knows of batches that are not there any
-    more, makes runs and 'archec rebuild' exit with 6. This journals what is lost, and the reason, and makes the
-    catalogue anew. 'archec verify --seal' tells such a fork from one that nobody declared. A newer copy is better:
-    restore that one if there is any.
+    Use this if the newer archive is lost for good. Before it, runs and 'archec rebuild' exit with 6, because the
+    catalogue contains batches that no longer exist. This command journals what is lost, and the reason, and rebuilds
+    the catalogue. 'archec verify --seal' distinguishes such a fork from an undeclared one. If there is a newer copy,
+    restore that instead.
 
     Example: archec fork --reason "disk lost on 3 May, restored from the backup of 2 May"
     """
@@ -41,4 +41,4 @@ def fork(reason: str, seal_file: Path | None, as_json: bool, config_file: Path |
         return
     kept, lost = made.kept, made.lost
     echo(f"Run {made.run} ({iso(made.run)}) declares: what came after batch {kept.batch} of run {kept.run} is lost,")
-    echo(f"up to batch {lost.batch} of run {lost.run} ({iso(lost.run)}); the catalogue was made anew.")
+    echo(f"up to batch {lost.batch} of run {lost.run} ({iso(lost.run)}); the catalogue was rebuilt.")

@@ -46,24 +46,26 @@ _Limit = TypeVar("_Limit", int, float)
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="TARBALL",
-    help="Replay this data set instead of the current one; may be repeated, and others may follow.",
+    help="Replay this data set instead of the current one; may be repeated, and more may follow.",
 )
 @click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE|FOLDER]...")
 @click.option("--as-of", metavar="DATE", help="The data set's date.")
 @click.option("--no-fetch", is_flag=True, help="Read templates only; fetch no files.")
 @click.option("--reread", is_flag=True, help="Read all files of the data set, not only those that changed.")
-@click.option("--complete", is_flag=True, help="The data set is all of RePEc: archives that it lacks count as lost.")
-@click.option("--salvage", is_flag=True, help="Take what can be read of a damaged tarball; a whole one supersedes it.")
-@click.option("--wait", is_flag=True, help="Wait for another run to end, rather than exit with code 4.")
+@click.option("--complete", is_flag=True, help="The data set is all of RePEc: archives missing from it count as lost.")
+@click.option(
+    "--salvage", is_flag=True, help="Take what can be read of a damaged tarball; an intact one supersedes it."
+)
+@click.option("--wait", is_flag=True, help="Wait for another run to end instead of exiting with 4.")
 @click.option("--resume", is_flag=True, help="Continue the run that was stopped, if there is one.")
-@click.option("--trust-clock", is_flag=True, help="Go on where evidence contradicts this machine's clock.")
+@click.option("--trust-clock", is_flag=True, help="Continue although the clock of this machine seems wrong.")
 @click.option(
     "--accept-losses",
     multiple=True,
     metavar="CODE|HOST|all",
-    help="Accept the losses of this archive, or of files of this host, that were held back; may be repeated.",
+    help="Accept held-back losses of this archive, or of files of this host; may be repeated.",
 )
-@click.option("--filesets", is_flag=True, help="Also ingest data sets that are due (fileset.gather does so always).")
+@click.option("--filesets", is_flag=True, help="Also ingest data sets that are due (like fileset.gather).")
 @click.option(
     "--repeated",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -155,7 +157,7 @@ def gather(
 
 
 def _left(budget: Budget, report: Report | None, started: float) -> Budget | None:
-    """What a gathering has left of its budget; None where that is nothing."""
+    """The remaining budget of a gathering, None if it is exhausted."""
     files = sum(report.fobis.get(outcome.value, 0) for outcome in Outcome) if report is not None else 0
     received = report.fetched_bytes if report is not None else 0
     left = Budget(budget.files - files, budget.bytes - received, budget.seconds - (time.monotonic() - started))
@@ -166,7 +168,7 @@ def _left(budget: Budget, report: Report | None, started: float) -> Budget | Non
 
 
 def _ingest_due(config: Config, meter: Meter, wait: bool, budget: Budget | None) -> Exit:
-    """Ingests the data sets that are due, in a run of its own, with what is left of the budget."""
+    """Ingests the data sets that are due, in a separate run, with the remaining budget."""
     # Imported here: loading all platforms takes as long as loading the rest of this command.
     from archec.fileset.run import due_requests, run_ingest
     from archec.fileset.status import Status
@@ -185,7 +187,7 @@ def _ingest_due(config: Config, meter: Meter, wait: bool, budget: Budget | None)
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of the command, and what it prints."""
+    """One run of the command, and its output."""
 
     config: Config
     line: RunLine
@@ -210,9 +212,9 @@ class _Run:
 
 
 def _each(run: _Run, chosen: Sequence[Chosen], options: Options, meter: Meter) -> Exit:
-    """A run for each data set. One that cannot be read does not stop the others; any other error does."""
+    """One run per data set. A data set that cannot be read does not stop the others; any other error does."""
     if options.as_of is not None:
-        raise UsageError("--as-of is the date of a single data set", hint="name only one")
+        raise UsageError("--as-of is the date of a single data set", hint="give only one")
     to_read = [(one, False) for one in chosen]
     if options.resume:
         with opened(run.config) as archive:
@@ -241,7 +243,7 @@ def _each(run: _Run, chosen: Sequence[Chosen], options: Options, meter: Meter) -
         if left:
             click.echo(run.line.next(int(code), message), err=True)
     worst = gravest(codes - {Exit.USAGE})
-    return worst if worst is not Exit.DONE else max(codes)  # one that was retracted, and nothing else
+    return worst if worst is not Exit.DONE else max(codes)  # only a retracted one
 
 
 def _size(data_set: Chosen) -> int:
@@ -249,14 +251,14 @@ def _size(data_set: Chosen) -> int:
 
 
 def _begun(line: RunLine, report: Report) -> None:
-    """Called when the run has begun; with --resume, says which one it is."""
+    """Called when the run has begun; with --resume, prints which one it is."""
     line.take(report)
     if report.resumed:
         note(f"continuing run {report.run} of {iso(report.run)}, of {report.source}")
 
 
 def _warn(report: Report) -> None:
-    """Warnings about a data set that was empty or incomplete."""
+    """Warns about a data set that was empty or incomplete."""
     if report.state == "damaged":
         note(report.message)
     elif not report.files:
@@ -270,7 +272,7 @@ def _warn(report: Report) -> None:
 
 def _positive(option: str, limit: _Limit) -> _Limit:
     if not limit:
-        raise UsageError(f"{option} must be more than 0", hint="leave it out for a run without that limit")
+        raise UsageError(f"{option} must be more than 0", hint="omit it for a run without this limit")
     return limit
 
 
@@ -279,6 +281,6 @@ def _code(code: str) -> str:
     if not re.fullmatch(r"[a-z0-9]+|[a-z0-9_.-]+(:[0-9]+)?|\[[0-9a-f:]+\](:[0-9]+)?", bare):
         raise UsageError(
             f"{code!r} is neither an archive code nor a host",
-            hint="write --accept-losses aaa, a host as it stands in URLs, or all",
+            hint="give an archive code such as aaa, a host as written in URLs, or all",
         )
     return bare

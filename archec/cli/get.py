@@ -31,23 +31,23 @@ from archec.units import human_size
     "--output",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     metavar="FILE",
-    help="Write to this file, atomically; default: stdout, on a terminal text only; -: anything.",
+    help="Write to this file, atomically; default: stdout, only text on a terminal; -: anything.",
 )
 @config_option
 def get(obi: str, when: str | None, output: Path | None, config_file: Path | None) -> None:
     """Write the bytes of ID as of WHEN.
 
-    ID is a handle or a URL in any spelling; URL!/PATH is a file in a bundle, DOI!/PATH one of a data set. The id of
-    a fileset gives its manifest, with @VERSION that of this version. Redirects are followed. Prints on stderr which
-    tist they are of. Exits with 7 if nothing was held then, and with 6 if the bytes are not those that were noted;
-    FILE is then not written.
+    ID is a handle or a URL in any spelling; URL!/PATH is a file in a bundle, DOI!/PATH one of a data set. The id of a
+    fileset stands for its manifest, with @VERSION for that of this version. Redirects are followed. Prints the tist of
+    the bytes on stderr. Exits with 7 if nothing was held at that time, and with 6 if the bytes are not those that were
+    noted; FILE is then not written.
 
     Example: archec get RePEc:smp:wpaper:2024-01 --at 2024-07-01 -o paper.redif
     """
     tist = parse_when(when) if when is not None else None
     version = parse_fileset(obi.partition("!/")[0]).version if is_fileset(obi) else ""
     if version and tist is not None:
-        raise UsageError(f"@{version} and --at both say which state", hint="leave one of them out")
+        raise UsageError(f"@{version} and --at both select a state", hint="omit one of them")
     with opened(config_file) as archive:
         if "!/" in obi and is_fileset(obi):
             _get_member(archive, obi, tist, output)
@@ -61,7 +61,7 @@ def get(obi: str, when: str | None, output: Path | None, config_file: Path | Non
                 raise
             _get_member(archive, obi, tist, output)
             return
-        if tist is None:  # runs that follow each other within a second have tists in the future
+        if tist is None:  # runs within the same second have tists in the future
             tist = max(int(time.time()), found.history.last or 0)
         held = held_at(archive, found, tist)
         with _target(output) as target:
@@ -80,7 +80,7 @@ def _version_tist(archive: Archive, asked: str) -> int:
 
 def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | None) -> None:
     """Writes one file in a bundle, or of a fileset: ``URL!/PATH``, ``fileset:...!/PATH``, ``DOI!/PATH``."""
-    # Imported only here: it takes longer than all the rest of this command, which is mostly asked for other obis.
+    # Imported here, because it is slow to import and rarely needed.
     from archec.fileset.interior import open_member
     from archec.fileset.lookup import find_fileset, open_file
 
@@ -90,7 +90,7 @@ def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | N
             held = find_fileset(archive, name)
             file = next((one for one in held.manifest.manifest if one.path == path), None)
             if file is None:
-                raise NotHeld(f"{name}: there is no file {path} in it")
+                raise NotHeld(f"{name}: it contains no file {path}")
             stream = stack.enter_context(open_file(archive, file, held.manifest.bundle))
         else:
             bundle = held_at(archive, find(archive.catalogue, name), tist if tist is not None else MAX_TIST)
@@ -101,7 +101,7 @@ def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | N
 
 @contextmanager
 def _target(output: Path | None) -> Iterator[Writable]:
-    """Where the bytes go: a file, or stdout; on a terminal text only, unless ``-`` was asked for."""
+    """The output: a file, or stdout; on a terminal only text, unless ``-`` was given."""
     if output is not None and str(output) != "-":
         with open_whole(output) as target:
             yield target

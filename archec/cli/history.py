@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from archec.archive.conclusions import evidence_of
-from archec.archive.judging import Told, last_seen, told
+from archec.archive.judging import Explanation, explain, last_seen
 from archec.archive.lookup import HistoryRow, find, rows
 from archec.catalogue.codec import plain
 from archec.catalogue.model import Obi
@@ -20,21 +20,21 @@ from archec.tist import MAX_TIST, iso
 from archec.units import human_size
 
 _LESS = frozenset({"superseded", "retracted", "conflict", "elsewhere"})
-"""Outcomes of what a data set shows and the history does not say."""
+"""Outcomes of claims that are not in the history."""
 
 
 @click.command()
 @click.argument("obi", metavar="ID")
 @click.option("--all", "everything", is_flag=True, help="Also what was superseded, retracted or lost a conflict.")
-@click.option("--why", is_flag=True, help="For each data set: what it shows of a handle, and whether it could judge.")
+@click.option("--why", is_flag=True, help="Also show what each data set says about a handle, and why it did not count.")
 @json_option
 @config_option
 def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: Path | None) -> None:
     """Show every incidence of ID, oldest first.
 
-    ID is a handle or a URL in any spelling. For each: tist, time, what happened, sha256, size, path in the obi
-    store, redirects, HTTP status and type. A handle was last seen in the newest data set that shows its last
-    state, a URL at the last visit that saw contents.
+    ID is a handle or a URL in any spelling. Shows the tist, time, kind, sha256, size, path in the obi store, redirects,
+    HTTP status and type of each incidence. A handle was last seen in the newest data set that contains its last state,
+    a URL at the last visit that received or confirmed contents.
 
     Example: archec history RePEc:smp:wpaper:2024-01
     """
@@ -43,7 +43,7 @@ def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: P
         evidence = evidence_of(archive.catalogue)
         incidences = list(rows(archive, found, evidence))
         seen = last_seen(found, evidence)
-        said = told(found, evidence) if found.kind == "tobi" and (why or everything) else iter(())
+        said = explain(found, evidence) if found.kind == "tobi" and (why or everything) else iter(())
         shown = [row for row in said if why or (everything and row.outcome in _LESS)]
         if as_json:
             value: dict[str, object] = {
@@ -76,7 +76,7 @@ def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: P
                 echo(part)
 
 
-def _told(row: Told, obi: str, layout: Layout) -> list[str]:
+def _explained(row: Explanation, obi: str, layout: Layout) -> list[str]:
     joined = ": " if row.outcome == "retracted" else " by "
     what = f"{row.outcome}{joined}{row.by}" if row.by else row.outcome
     shows = f"sha256 {row.state} in {row.place}" if row.state is not None else "does not show it"
@@ -110,7 +110,7 @@ def _visit(fobi: Obi) -> str:
     if fobi.visit is None:
         return "never visited"
     message = f": {fobi.visit.message}" if fobi.visit.message else ""
-    unnamed = "; no template names it any more, so it is visited less and less" if fobi.visit.unnamed else ""
+    unnamed = "; no template mentions it any more, so it is visited less often" if fobi.visit.unnamed else ""
     if fobi.due > MAX_TIST:
         due = "visited with its data set only"
     else:

@@ -1,4 +1,4 @@
-"""``archec init``: a configuration, an empty store with its descriptor, a place for data."""
+"""``archec init``: creates a configuration, an empty store with its descriptor, and a data directory."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from archec.terminal.output import note
     type=click.Choice(["0", "256"]),
     default="0",
     show_default=True,
-    help="Directories below that of a tist: 256 for an archive of all of RePEc. Cannot be changed later.",
+    help="Subdirectories per tist: 256 for an archive of all of RePEc. Cannot be changed later.",
 )
 @click.option("--database", metavar="URL", help="The catalogue, e.g. mongodb://localhost/archec.")
 def init(directory: Path, config_file: Path | None, fanout: str, database: str | None) -> None:
     """Create an archive in DIRECTORY (default: here).
 
-    Writes config.yaml, the empty obi store archive/ with its descriptor, and data/ with tarballs/ and current/.
-    What exists already is left unchanged; an existing archive is refused.
+    Creates config.yaml, the empty obi store archive/ with its descriptor, and data/ with tarballs/ and current/.
+    Existing files are not changed; an existing archive is refused.
 
     Example: archec init my-archive
     """
@@ -43,10 +43,10 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
     try:
         text = "" if path.exists() else as_yaml({"database": database} if database else None)
         if database and not text:
-            raise UsageError(f"{path} exists already", hint="set database: in it")
+            raise UsageError(f"{path} already exists", hint="set 'database' in it")
         config = _checked(text, path) if text else load(path, environ={})
         if (config.store_path / "layout.json").exists():
-            raise UsageError(f"{config.store_path} is an archive already")
+            raise UsageError(f"{config.store_path} is already an archive")
         directory.mkdir(parents=True, exist_ok=True)
         if text:
             path.write_text(text, encoding="utf-8")
@@ -57,29 +57,29 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
     except OSError as error:
         raise StorageFailed(f"{error.filename or directory}: {error.strerror}") from error
     _make_catalogue(config)
-    click.echo(f"A new archive in {directory.absolute()}.")
-    click.echo(f"  {path}: set fetch.contact, so that webmasters can reach you")
+    click.echo(f"Created an archive in {directory.absolute()}.")
+    click.echo(f"  {path}: set fetch.contact so that webmasters can reach you")
     click.echo(f"  {config.data_path}: put the RePEc data set here, or a link to it")
-    click.echo(f"Then: archec gather --config {quote(str(path))}")
+    click.echo(f"Then run: archec gather --config {quote(str(path))}")
 
 
 def _make_catalogue(config: Config) -> None:
-    """Makes the catalogue, if it can be reached; else the first run does."""
+    """Creates the catalogue if it can be reached; else the first run does."""
     try:
         open_catalogue(config.database, base=config.base, create=True).close()
     except CatalogueError as error:
         note(f"warning: {error}")
-        note("    the first run makes the catalogue")
+        note("    the first run creates the catalogue")
 
 
 def _checked(text: str, path: Path) -> Config:
-    """The configuration that is to be written; refused before anything is created if its database cannot be used."""
+    """The configuration to write; refused before anything is created if its database cannot be used."""
     try:
         config = parse(text, path)
     except ConfigError as error:
         raise UsageError(f"--{error.message.removeprefix(f'{path}: ')}", hint=error.hint) from error
     if config.database.startswith("mongodb:"):
-        from archec.catalogue.mongo_server import connect  # only here: it takes a while to import
+        from archec.catalogue.mongo_server import connect  # here, because it is slow to import
 
         connect(config.database).client.close()
     return config

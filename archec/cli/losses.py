@@ -1,4 +1,4 @@
-"""``archec losses``: losses that are held back, and letting them through."""
+"""``archec losses``: lists and accepts losses that are held back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> N
         _accept(words[1:], config_file, as_json=as_json)
         return
     if len(words) > 1:
-        raise UsageError(f"{words[1]!r} is not expected", hint="'archec losses accept RUN ...' lets losses through")
+        raise UsageError(f"{words[1]!r} is not expected", hint="to accept losses: archec losses accept RUN ...")
     lines = LineWriter()
     with opened(config_file) as archive:
         for row in _rows(archive.catalogue, _run(words[0]) if words else None):
@@ -85,7 +85,7 @@ def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) 
     wanted = {_named(word) for word in words[1:]}
     done = accept(load(config_file), _run(words[0]), wanted)
     for obi in done.back:
-        note(f"{obi}: a later data set shows it: it is not lost")
+        note(f"{obi}: a later data set contains it: it is not lost")
     if as_json:
         echo_json(done._asdict())
     else:
@@ -93,7 +93,7 @@ def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) 
 
 
 def _named(word: str) -> str:
-    """An id as it is kept; an archive's code or a host is what it is."""
+    """A normalised id; archive codes and hosts are returned unchanged."""
     is_id = "://" in word or word.lower().startswith("repec:")
     return normalise(typed(word))[1] if is_id else word.lower()
 

@@ -25,11 +25,17 @@ _NAMES = {"tobi": "template", "fobi": "file"}
 
 @click.command()
 @click.option("--kind", type=click.Choice(["tobi", "fobi"]), help="Only templates, or only files.")
-@click.option("--since", metavar="DATE", help="Only what was lost (with --returned: came back) at this time or later.")
-@click.option("--until", metavar="DATE", help="Only what was lost (with --returned: came back) before this time.")
-@click.option("--for", "at_least", metavar="DURATION", default="0", help="Only what is, or was, lost this long: 7d.")
+@click.option("--since", metavar="DATE", help="Only losses (with --returned: returns) at this time or later.")
+@click.option("--until", metavar="DATE", help="Only losses (with --returned: returns) before this time.")
+@click.option(
+    "--for",
+    "at_least",
+    metavar="DURATION",
+    default="0",
+    help="Only what is, or was, lost for at least this time, e.g. 7d.",
+)
 @click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates name.")
-@click.option("--reason", metavar="TEXT", default="", help="Only losses whose reason contains this.")
+@click.option("--reason", metavar="TEXT", default="", help="Only losses whose reason contains this text.")
 @click.option("--returned", "came_back", is_flag=True, help="List what was lost and came back, and after how long.")
 @json_option
 @config_option
@@ -46,8 +52,8 @@ def lost(
 ) -> None:
     """List what is lost, by the time of its loss.
 
-    For each: when it was lost and why, when it was last seen and last noted, and the path of the copy that is held.
-    For a file also the works that name it, and whether another rendering of the same work is held.
+    Shows when it was lost and why, when it was last seen and last noted, and the path of the held copy. For files, also
+    the works that mention them, and whether another rendering of the same work is held.
 
     Example: archec lost --kind fobi --since 2026-01-01
     """
@@ -74,7 +80,7 @@ def lost(
                 for line in _lines(one, query.now, width):
                     lines.text(line)
         if not lines.any and not as_json:
-            note("there are no such returns" if came_back else "there are no such losses")
+            note("no returns found" if came_back else "no losses found")
 
 
 def _value(one: Lost | Returned, now: int) -> dict[str, Any]:
@@ -99,7 +105,7 @@ def _lost_lines(one: Lost, now: int, width: int | None) -> Iterator[str]:
     ago = human_duration(max(0, now - one.lost))
     yield f"    {_NAMES[one.kind]} lost {iso(one.lost)} ({one.lost}), {ago} ago{_because(one.reason)}"
     yield f"    last seen {iso(one.last_seen)} ({one.last_seen})"
-    yield f"    noted last {iso(one.noted)} ({one.noted}), sha256 {one.sha256}"
+    yield f"    last noted {iso(one.noted)} ({one.noted}), sha256 {one.sha256}"
     yield f"    {one.path or 'its bytes are not in the store'}"
     for work in one.works:
         yield from _work_lines(work, width)
@@ -109,7 +115,7 @@ def _lost_lines(one: Lost, now: int, width: int | None) -> Iterator[str]:
 
 def _work_lines(work: NamingWork, width: int | None) -> Iterator[str]:
     named = "named" if work.names else "was named"
-    head = f"    {named} by {shown(work.handle or work.id)}{'' if work.held else ' (lost, too)'}"
+    head = f"    {named} by {shown(work.handle or work.id)}{'' if work.held else ' (also lost)'}"
     yield f"{head}  {fit(work.title, width, len(head) + 2)}"
     other = f"another rendering is held: {shown(work.rendering)}" if work.rendering else "no other rendering is held"
     yield f"      {other}"

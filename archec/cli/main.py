@@ -21,10 +21,10 @@ from archec.errors import ArchecError, Exit
 from archec.terminal.output import ReaderGone, guard, note
 
 _EPILOG = """\b
-Exit codes: 0 done; 1 operator error; 2 usage; 3 done, but losses are held
-back; 4 another run holds the lock; 5 stopped by its budget, resumable;
-6 corrupted archive; 7 not held then; 8 damaged data set; 9 no network;
-130 interrupted, state kept.
+Exit codes: 0 done; 1 error; 2 usage error; 3 done, but losses are held
+back; 4 another run holds the lock; 5 budget exhausted, resumable;
+6 corrupted archive; 7 not held at that time; 8 damaged data set;
+9 no network; 130 interrupted, state kept.
 
 Example: archec init my-archive"""
 
@@ -34,11 +34,11 @@ _COMMANDS = (
     "verify", "check", "compare", "seal", "prove", "fork", "export", "losses", "retract", "lost", "changes", "coverage",
     "runs", "status", "report", "metrics", "completion", "man", "fileset",
 )  # fmt: skip
-"""Each is a function in a module of this package, both of the command's name (with ``_`` for ``-``)."""
+"""Each command is a function in a module of this package; both have its name (with ``_`` for ``-``)."""
 
 
 class _Commands(MutableMapping[str, click.Command]):
-    """The commands, each imported when it is first used: most need little of archec."""
+    """The commands, each imported when it is first used, because most need only a part of archec."""
 
     def __getitem__(self, name: str) -> click.Command:
         if name not in _COMMANDS:
@@ -77,7 +77,7 @@ def _terminate(number: int, frame: object) -> None:
 
 
 def main() -> NoReturn:
-    """Runs the command line. Every error that archec raises on purpose becomes one message and an exit code."""
+    """Runs the command line. Every :class:`ArchecError` becomes one message and an exit code."""
     if COMPLETE in os.environ:
         sys.exit(shell_complete(cli, {}, "archec", COMPLETE, os.environ[COMPLETE]))
     signal.signal(signal.SIGTERM, _terminate)
@@ -87,7 +87,7 @@ def main() -> NoReturn:
     message = ""
     try:
         try:
-            # Not cli.main(): it turns a broken pipe into exit code 1.
+            # Not cli.main(): it converts a broken pipe to exit code 1.
             with cli.make_context("archec", sys.argv[1:]) as context:
                 cli.invoke(context)
         except click.exceptions.Exit as asked:
@@ -99,7 +99,7 @@ def main() -> NoReturn:
             click.echo(f"archec: options go after the command: archec COMMAND {error.option_name} ...", err=True)
         code, message = error.exit_code, error.format_message()
     except (KeyboardInterrupt, click.Abort):
-        message = "interrupted; what was done is kept"
+        message = "interrupted; work done so far is kept"
         if context is not None and can_be_resumed(context.meta):
             message += "; 'archec gather --resume' continues"
         note(message)
@@ -117,11 +117,11 @@ def main() -> NoReturn:
     last = last_line(context.meta, int(code or 0), message) if context is not None and _gathers(context) else None
     if last is not None:
         click.echo(last, err=True)
-    with suppress(ArchecError, ReaderGone):  # what an error left in the buffer; another failure says nothing new
+    with suppress(ArchecError, ReaderGone):  # the buffer may still have output; another failure adds no information
         sys.stdout.flush()
     sys.exit(int(code or 0))
 
 
 def _gathers(context: click.Context) -> bool:
-    """Whether the command ends its log with a line for programs, however it ends."""
+    """Whether the command always ends its log with a line for programs."""
     return context.invoked_subcommand == "gather"

@@ -1,4 +1,4 @@
-"""``archec man``: manual pages, made from the help of the commands."""
+"""``archec man``: manual pages, generated from the help of the commands."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from archec.terminal.output import note
 def man(context: click.Context, directory: Path) -> None:
     """Write the manual pages into DIRECTORY.
 
-    There is one for each command: archec.1, archec-gather.1 and so on. Where man finds them, in
-    /usr/local/share/man/man1 for example, 'man archec-gather' shows them.
+    There is one page per command: archec.1, archec-gather.1 and so on. In a directory where man finds them, such as
+    /usr/local/share/man/man1, 'man archec-gather' shows them.
 
     Example: archec man man1
     """
@@ -37,7 +37,7 @@ def man(context: click.Context, directory: Path) -> None:
 
 
 def _pages(command: click.Command, name: str, parent: click.Context | None) -> Iterator[tuple[str, str]]:
-    """The name and text of the page of a command, and those of the commands below it."""
+    """The name and text of the page of a command and of its subcommands."""
     word = name.rpartition(" ")[2]
     with click.Context(command, parent, info_name=word, **command.context_settings) as context:
         yield name.replace(" ", "-"), "\n".join(_page(command, name, context)) + "\n"
@@ -98,6 +98,6 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Text in which roff sees no request and no escape."""
+    """Text with roff requests and escapes quoted."""
     plain = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{plain}" if plain[:1] in (".", "'") else plain

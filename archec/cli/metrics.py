@@ -1,4 +1,4 @@
-"""``archec metrics``: figures for Prometheus."""
+"""``archec metrics``: metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from archec.terminal.output import echo_json, note
 @json_option
 @config_option
 def metrics(output: Path | None, as_json: bool, config_file: Path | None) -> None:
-    """Print the archive's figures for Prometheus.
+    """Print metrics of the archive for Prometheus.
 
-    In its text format, for node_exporter's textfile collector. With --json one object per line.
+    The output is in its text format, for node_exporter's textfile collector. With --json, prints one object per line.
 
     Example: archec metrics -o archec.prom
     """

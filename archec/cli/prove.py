@@ -1,4 +1,4 @@
-"""``archec prove``: that something was recorded by the time of a seal; to be checked without the archive."""
+"""``archec prove``: proofs that something was recorded before a seal; they can be checked without the archive."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _CHUNK = 1 << 18
 
 @click.command()
 @click.argument("arguments", nargs=-1, metavar="[ID | CONTENT]")
-@click.option("--seal", "seal_file", type=_PATH, metavar="FILE", help="The seal by whose time it was recorded.")
+@click.option("--seal", "seal_file", type=_PATH, metavar="FILE", help="The seal before which it was recorded.")
 @click.option("--at", "when", metavar="WHEN", help="The state of ID as of this tist or date; default: now.")
-@click.option("--since", "older", type=_PATH, metavar="FILE", help="Prove that --seal grew from this older seal.")
+@click.option("--since", "older", type=_PATH, metavar="FILE", help="Prove that --seal extends this older seal.")
 @click.option("--check", "proof_file", type=_PATH, metavar="PROOF", help="Check a proof, and CONTENT against it.")
-@click.option("--key", "keys", multiple=True, metavar="KEY|FILE", help="With --check: a key that must have signed.")
+@click.option("--key", "keys", multiple=True, metavar="KEY|FILE", help="With --check: a trusted verifier key.")
 @output_option("Write the proof to this file, atomically; default: stdout.")
 @json_option
 @config_option
@@ -47,18 +47,18 @@ def prove(
     as_json: bool,
     config_file: Path | None,
 ) -> None:
-    """Prove what was recorded by the time of a seal, or check it.
+    """Prove what was recorded before a seal, or check a proof.
 
-    Without --check the state of ID is proved. The proof holds the line of the journal, with its sha256, and needs
-    no archive: anyone checks it with --check, and with CONTENT that these bytes are meant. It says 'recorded by
-    then', not 'is so now'. With --since it proves instead that everything sealed earlier is in the later seal. A
-    proof that fails is exit 6.
+    Without --check, proves the state of ID. The proof contains the line of the journal, with its sha256. Checking it
+    with --check needs no archive; with CONTENT, it also checks that the proof is about these bytes. It proves that the
+    state was recorded by then, not that it is current. With --since, proves instead that everything sealed earlier is
+    in the later seal. If a proof is invalid, the exit code is 6.
 
     Example: archec prove RePEc:smp:wpaper:2024-01 --seal seal.txt -o 1.tlog-proof
     """
     if proof_file is not None:
         if seal_file or when or older or output or len(arguments) > 1:
-            raise UsageError("--check takes a proof, and perhaps CONTENT and --key")
+            raise UsageError("--check takes a proof, and optionally CONTENT and --key")
         told = _checked(proof_file, Path(arguments[0]) if arguments else None, keys_of(keys))
         if as_json:
             echo_json(told)
@@ -84,7 +84,7 @@ def prove(
 
 
 def keys_of(given: Sequence[str]) -> list[VerifierKey]:
-    """Verifier keys, each as text or in a file with one a line."""
+    """Verifier keys, each as text or in a file with one key per line."""
     found: list[VerifierKey] = []
     for one in given:
         path = Path(one)
@@ -95,7 +95,7 @@ def keys_of(given: Sequence[str]) -> list[VerifierKey]:
 
 
 def _checked(path: Path, content: Path | None, keys: Sequence[VerifierKey]) -> dict[str, Any]:
-    """What a proof shows. Raises :class:`CorruptArchive` where it shows nothing."""
+    """The contents of a valid proof. Raises :class:`CorruptArchive` if it is invalid."""
     with storage_errors(path):
         data = path.read_bytes()
     try:
@@ -103,10 +103,10 @@ def _checked(path: Path, content: Path | None, keys: Sequence[VerifierKey]) -> d
     except ValueError as error:
         raise CorruptArchive(f"{path}: is not a proof: {error}") from error
     if not proof.holds:
-        raise CorruptArchive(f"{path}: does not prove what it says")
+        raise CorruptArchive(f"{path}: is not valid: it does not prove its statement")
     if isinstance(proof, Consistency):
         if content is not None:
-            raise UsageError(f"{path}: is a proof about two seals, not about any content")
+            raise UsageError(f"{path}: is a proof about two seals, not about a content")
         return {
             "proves": "growth", "old": _about(proof.old, keys, path), "new": _about(proof.new, keys, path),
         }  # fmt: skip
@@ -132,7 +132,7 @@ def _inclusion(proof: Inclusion, path: Path, content: Path | None, keys: Sequenc
 
 
 def _about(sealed: SealFile, keys: Sequence[VerifierKey], path: Path) -> dict[str, Any]:
-    """What a seal in a proof says of itself. Raises :class:`CorruptArchive` where none of ``keys`` signed it."""
+    """The contents of the seal in a proof. Raises :class:`CorruptArchive` if none of ``keys`` signed it."""
     names = signers(sealed.note, keys)
     if keys and not names:
         raise CorruptArchive(f"{path}: its seal was signed by none of these keys")
@@ -145,7 +145,7 @@ def _about(sealed: SealFile, keys: Sequence[VerifierKey], path: Path) -> dict[st
 
 def _lines(told: dict[str, Any]) -> Iterator[str]:
     if told["proves"] == "growth":
-        yield "the newer seal holds all that the older one does, unaltered"
+        yield "the newer seal contains everything that the older one does, unaltered"
         yield from _seal_lines("older", told["old"])
         yield from _seal_lines("newer", told["new"])
         return
@@ -153,7 +153,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     for tist, sha256 in told["put"].items():
         yield f"    noted {tist} ({iso(int(tist))}): {f'sha256 {sha256}' if sha256 else 'lost'}"
     if "content" in told:
-        yield "    the content is that"
+        yield "    the content matches"
     yield from _seal_lines("recorded by the time of the", told["seal"])
 
 

@@ -1,4 +1,4 @@
-"""``archec rebuild``: a fresh catalogue from the archive folder alone."""
+"""``archec rebuild``: rebuilds the catalogue from the archive directory alone."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from archec.terminal.progress import meter_for
 
 @click.command()
 @click.option("--database", metavar="URL", help="Write to this database instead of the configured one.")
-@click.option("--until", type=click.IntRange(1), metavar="RUN", help="Only what was believed when this run had ended.")
+@click.option("--until", type=click.IntRange(1), metavar="RUN", help="Only up to the end of this run.")
 @json_option
 @config_option
 def rebuild(database: str | None, until: int | None, as_json: bool, config_file: Path | None) -> None:
-    """Make a fresh catalogue from the archive folder alone.
+    """Rebuild the catalogue from the archive directory alone.
 
-    It is made from the journals in archive/runs. The database is emptied once all journals have been read and found
-    intact; otherwise it is left unchanged. The archive folder is only read. Afterwards 'archec dump --all' prints
+    It is built from the journals in archive/runs. The database is emptied once all journals have been read and found
+    intact; otherwise it is left unchanged. The archive directory is only read. Afterwards 'archec dump --all' prints
     the same bytes as before.
 
-    With --until RUN and --database URL a catalogue is made that says what the archive believed when this run had ended.
-    Commands that read work with it (ARCHEC_DATABASE=URL archec history ...); those that would add to it refuse.
+    With --until RUN and --database URL, builds a catalogue with the state of knowledge at the end of this run. Reading
+    commands work with it (ARCHEC_DATABASE=URL archec history ...); commands that would write to it are refused.
 
     Example: archec rebuild
     """
     config = load(config_file)
     if until and not database:
-        raise UsageError("--until needs a database of its own", hint="name one with --database URL")
+        raise UsageError("--until needs a separate database", hint="give one with --database URL")
     if until and database == config.database:
-        raise UsageError(f"{redact(database)} is the archive's own catalogue", hint="name another with --database URL")
+        raise UsageError(f"{redact(database)} is the archive's own catalogue", hint="give another with --database URL")
     layout = open_store(config)
     with RunLock(layout, "rebuild"):
         catalogue = open_catalogue(database or config.database, base=config.base, create=True)

@@ -1,4 +1,4 @@
-"""``archec redif``: templates parsed, with what is wrong in them; a lint for archive maintainers."""
+"""``archec redif``: parses templates and reports their problems; a linter for archive maintainers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from archec.terminal.output import echo, echo_json, note, shown
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option("--quiet", is_flag=True, help="Print problems only, no templates.")
+@click.option("--quiet", is_flag=True, help="Print only problems, no templates.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if there is any problem.")
 @click.option(
     "--report",
@@ -45,15 +45,14 @@ def redif(
 ) -> None:
     """Parse ReDIF files and print their templates and problems.
 
-    Every problem with file and line; - is stdin. Reads whatever FILE it is given, whatever its name. Needs no
-    archive. A FILE that cannot be opened is reported, the others are read, and the exit code is 1. With --json one
-    object per line: {"type": "template", ...} with its problems, {"type": "problem", ...}, at the end {"type":
-    "summary", ...}.
+    Every problem is shown with file and line; - is stdin. FILE may have any name, and no archive is needed. A FILE that
+    cannot be opened is reported, the others are read, and the exit code is 1. With --json, prints one object per line:
+    {"type": "template", ...} with its problems, {"type": "problem", ...}, and at the end {"type": "summary", ...}.
 
     Example: archec redif --quiet data/current/smp/wpaper/2024.redif
     """
     if report is not None and report.suffix.lower() not in (".html", ".md"):
-        raise UsageError(f"{report}: a report is HTML or Markdown", hint="name it FILE.html or FILE.md")
+        raise UsageError(f"{report}: a report is HTML or Markdown", hint="use FILE.html or FILE.md")
     config = load(config_file) if config_file or Path(DEFAULT_FILE).exists() else Config()
     lint = Lint(max_file=config.max_template_file, counts=template_names(config.template_files))
     summary = Summary()
@@ -91,13 +90,13 @@ def _linted(lint: Lint, file: Path) -> Iterator[Template | Problem]:
         with open(0, "rb", closefd=False) as stdin:
             yield from lint.stream(stdin, "-")
     elif file.is_dir():
-        raise DataSetError(f"{file}: is a directory", hint="name its files: archec redif DIRECTORY/*.rdf")
+        raise DataSetError(f"{file}: is a directory", hint="give its files: archec redif DIRECTORY/*.rdf")
     else:
         yield from lint.file(file)
 
 
 def _by_template(items: Iterator[Template | Problem]) -> Iterator[tuple[Template | None, list[Problem]]]:
-    """Each template with its problems; those that come before the first one stand alone."""
+    """Each template with its problems; problems before the first template are separate."""
     template: Template | None = None
     problems: list[Problem] = []
     for item in items:

@@ -23,7 +23,7 @@ from archec.terminal.progress import meter_for
 
 _MOST_LOST = 100
 _LOOK_AT = 1_000_000
-"""Incidences among which the losses of the run are searched."""
+"""Maximum number of incidences searched for the losses of the run."""
 
 
 @click.command()
@@ -34,14 +34,14 @@ _LOOK_AT = 1_000_000
 def report(run: str, output: Path | None, as_json: bool, config_file: Path | None) -> None:
     """Write a page about a run and the archive up to it.
 
-    RUN is a software tist, or 'last', which is the default. Incidences over time, growth, what was lost, hosts
-    by outcome and coverage by archive, as plots and as tables, in one HTML file without scripts or external parts.
-    With --json the same figures on stdout. Coverage is as of now.
+    RUN is a software tist, or 'last' (the default). The page shows incidences over time, growth, what was lost, hosts
+    by outcome and coverage by archive, as plots and as tables, in one HTML file without scripts or external resources.
+    With --json, prints the same data on stdout. Coverage is always the current one.
 
     Example: archec report -o report.html
     """
     if output is None and not as_json:
-        raise UsageError("no output was given", hint="use -o report.html, or --json")
+        raise UsageError("no output given", hint="use -o report.html, or --json")
     with meter_for() as meter, opened(config_file) as archive:
         if output is not None:
             need_matplotlib()

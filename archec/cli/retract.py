@@ -1,4 +1,4 @@
-"""``archec retract``: a data set, or a run's visits to files, do not count any more."""
+"""``archec retract``: withdraws a data set, or a run's visits to files."""
 
 from __future__ import annotations
 
@@ -19,22 +19,25 @@ from archec.units import counted
 @click.command()
 @click.argument("data_set", metavar="RUN|SHA256")
 @click.option("--visits", is_flag=True, help="Retract the visits of RUN to files, not its data set.")
-@click.option("--reason", metavar="TEXT", help="Why: it is journalled, and shown to whoever would gather it again.")
-@click.option("--undo", is_flag=True, help="Make it count again.")
+@click.option(
+    "--reason", metavar="TEXT", help="The reason; it is journalled, and shown when someone tries to gather it again."
+)
+@click.option("--undo", is_flag=True, help="Reverse a retraction.")
 @json_option
 @config_option
 def retract(
     data_set: str, visits: bool, reason: str | None, undo: bool, as_json: bool, config_file: Path | None
 ) -> None:
-    """Make a data set that turned out wrong not count.
+    """Withdraw a data set that turned out to be wrong.
 
-    It was misdated, say, or is not RePEc. It is named by the run that read it, or by the sha256 of its file (eight
-    digits are enough). The histories of templates become those of an archive that never saw it; bytes stay, and so
-    do visits to files.
+    For example, it was misdated, or is not RePEc. It is given by the run that read it, or by the sha256 of its file
+    (eight digits are enough). The histories of templates become those of an archive that never read it; bytes and
+    visits to files stay.
 
-    With --visits it is what a run concluded of files that does not count: its clock was wrong, or a login page of the
-    network answered for every host. Histories of files become those of an archive that did not make these visits,
-    and so does what is known of hosts and held back; bytes stay. Files that no run has visited since are due at once.
+    With --visits, withdraws what a run concluded about files, because its clock was wrong or a login page of the
+    network answered for every host. Histories of files become those of an archive that did not make these visits, and
+    so do the records of hosts and the losses held back; bytes stay. Files that no run has visited since are due
+    immediately.
 
     Example: archec retract 1352481230 --reason "misdated"
     """

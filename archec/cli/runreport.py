@@ -1,7 +1,7 @@
-"""The report of a run: a table for people, and the last line that ``archec gather`` writes on stderr for programs.
+"""The report of a run: a table, and the machine-readable last line that ``archec gather`` writes on stderr.
 
 That line is ``archec-run`` and a JSON object, however the run ended; docs/formats.md lists its keys. A command with
-several runs writes one after each.
+several runs writes one after each run.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def gather_table(value: dict[str, Any], width: int | None) -> list[str]:
         fetch = value["fetch"]
         rows.append(("fetched", f"{counted(fetch['requests'], 'request')}, {human_size(fetch['bytes'])}"))
         if fetch["deferred"]:
-            rows.append(("", f"{fetch['deferred']:,} put off to the next run because of their hosts"))
+            rows.append(("", f"{fetch['deferred']:,} deferred to the next run because of their hosts"))
     return _folded([*_table([*rows, *_ended(value)]), *_problems(value["problems"])], width)
 
 
 def other_table(kind: str, value: dict[str, Any], width: int | None) -> list[str]:
-    """The same of a run that reads no data set: an ingest of filesets, or a decision."""
+    """The table of a run that reads no data set: an ingest of filesets, or a decision."""
     rows = [("run", f"{value['run']}  {value['run_time']}  {value['state']}"), ("kind", kind)]
     data_set = value["data_set"]
     if data_set["tist"]:
@@ -91,7 +91,7 @@ def other_table(kind: str, value: dict[str, Any], width: int | None) -> list[str
 
 
 def _ended(value: dict[str, Any]) -> list[tuple[str, str]]:
-    """The rows at the end: what was stored, how long it took, what else was said."""
+    """The rows at the end: bytes stored, duration, message."""
     rows = [("stored", human_size(value["stored_bytes"]))]
     if value["seconds"]:
         rows.append(("took", ", ".join(f"{phase} {human_duration(s)}" for phase, s in value["seconds"].items())))
@@ -130,7 +130,7 @@ def _problems(problems: dict[str, Any]) -> list[str]:
 
 @dataclass(slots=True)
 class RunLine:
-    """What the command line knows of a run; ``report`` is filled in as the run proceeds."""
+    """The state of a run as known to the command line; ``report`` is filled in as the run proceeds."""
 
     began: float = field(default_factory=time.monotonic)
     report: Report | None = None
@@ -149,20 +149,20 @@ class RunLine:
 
 
     def next(self, code: int, message: str) -> str:
-        """The line of this run, which ends with ``code``; from now on this object is that of the next."""
+        """The line of this run, which ends with ``code``; afterwards this object is for the next run."""
         line = _line(self, code, message)
         self.began, self.report, self.over = time.monotonic(), None, False
         return line
 
 
 def begin(meta: dict[str, Any]) -> RunLine:
-    """Puts the line of a new run into a command's context."""
+    """Stores the line of a new run in a command's context."""
     found = meta[_META] = RunLine()
     return found
 
 
 def can_be_resumed(meta: Mapping[str, Any]) -> bool:
-    """Whether a run has begun, has not ended, and could be carried on with."""
+    """Whether a run has begun, has not ended, and could be resumed."""
     known = cast("RunLine | None", meta.get(_META))
     return known is not None and known.report is not None and not known.over and known.report.resumable
 

@@ -1,4 +1,4 @@
-"""``archec runs``: what the runs did."""
+"""``archec runs``: lists the runs, or shows one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from archec.units import counted, human_duration, human_size
 _HEAD = ("run", "time", "state", "kind", "data set", "templates", "files", "stored", "took")
 _WIDTHS = (10, 20, 12, 8, 10, 30, 30, 9, 8)
 _FIRST = 4
-"""Columns of the first line if the terminal is too narrow for all of them."""
+"""Columns of the first line on a terminal that is too narrow for all of them."""
 _INDENT = 4
 
 
@@ -33,10 +33,10 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
     """List the runs, or show one of them.
 
     Newest first; RUN is a software tist or 'last'. A run is 'running', 'done', 'held-back' (done, but some losses
-    await a decision), 'budget' (stopped by its budget), 'network-down' (no host gave an answer), 'interrupted'
-    (stopped by a signal or a kill) or 'failed' (stopped by an error); a stopped run can be resumed until the next one
-    begins. Its kind is 'gather', 'fileset' (an ingest), 'losses' (some were accepted) or 'retract'. With --json one
-    object per line, or one object for one run.
+    await a decision), 'budget' (its budget was exhausted), 'network-down' (no host answered), 'damaged' (its data set
+    is), 'interrupted' (by a signal or a kill) or 'failed' (stopped by an error); a stopped run can be resumed until the
+    next one begins. Its kind is 'gather', 'fileset' (an ingest), 'losses' (some were accepted), 'retract' or 'fork'.
+    With --json, prints one object per line, or one object for a single run.
 
     Example: archec runs last
     """
@@ -61,11 +61,11 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
             for line in _table(found):
                 echo(line)
             if failed is not None:
-                note(f"the newest failed before it began, at {iso(failed.time)}: {failed.message}")
+                note(f"the newest run failed before it began, at {iso(failed.time)}: {failed.message}")
 
 
 def _details(view: RunView) -> Iterator[str]:
-    """Everything about one run, as lines."""
+    """One run in full, as lines."""
     if "tobis" in view.report:
         value = {**view.report, "state": view.state}
         width = terminal_width()
@@ -111,7 +111,7 @@ def _table(found: Iterator[RunView]) -> Iterator[str]:
 
 
 def _lines(cells: tuple[str, ...], width: int | None) -> Iterator[str]:
-    """A row on one line, or if there is no room, the columns after the first with their names on further lines."""
+    """A row on one line, or if it is too long, the columns after the first with their names on further lines."""
     if width is None or sum(_WIDTHS) + 2 * len(_WIDTHS) <= width:
         yield _joined(cells, _WIDTHS)
         return

@@ -1,4 +1,4 @@
-"""``archec seal``: a statement that proves later that nothing was altered."""
+"""``archec seal``: a signed statement that later proves that nothing was altered."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from archec.units import counted
 @output_option("Write the seal to this file, atomically; default: stdout.")
 @click.option(
     "--new-key", "key_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Make a key that signs seals, and print the key that verifies them.",
+    help="Create a key that signs seals, and print the verifier key.",
 )  # fmt: skip
 @config_option
 def seal(output: Path | None, key_file: Path | None, config_file: Path | None) -> None:
-    """Make a seal: a small statement of all that is recorded.
+    """Write a seal: a small statement about all that is recorded.
 
-    It shows later that everything is still there, unaltered ('archec verify --seal'), and proves of each obi what
-    was recorded of it by then ('archec prove'). Deposit it elsewhere. It is a checkpoint as of transparency logs,
-    signed where seal.key is set. A run may be at work.
+    It later shows that everything is still there, unaltered ('archec verify --seal'), and proves what was recorded of
+    each obi by then ('archec prove'). Store it elsewhere. It is a checkpoint as used by transparency logs, signed if
+    seal.key is set. May be used during a run.
 
     Example: archec seal -o seal.txt
     """
     config = load(config_file)
     if key_file is not None:
         if output is not None:
-            raise UsageError("--new-key makes a key, and no seal", hint="leave out -o")
+            raise UsageError("--new-key creates a key, not a seal", hint="omit -o")
         _make_key(key_file, origin_of(config))
         return
     with meter_for() as meter:
@@ -51,16 +51,16 @@ def seal(output: Path | None, key_file: Path | None, config_file: Path | None) -
     else:
         with open_whole(output) as target:
             target.write(text.encode())
-    unsigned = "" if made.note.signatures else ", unsigned: there is no seal.key"
+    unsigned = "" if made.note.signatures else ", unsigned: seal.key is not set"
     amount = f"{counted(made.seal.size, 'line')} of {counted(made.seal.runs, 'run')}"
     note(f"sealed {amount}, {iso(made.seal.made)}{unsigned}")
 
 
 def _make_key(path: Path, name: str) -> None:
-    """Writes a new key where nothing is yet, for its owner's eyes only; prints its public half."""
+    """Writes a new key file, readable only by its owner; prints the public key. Never overwrites a file."""
     key = new_key(name)
     if os.path.lexists(path):
-        raise UsageError(f"{path} is there already", hint="a key is never overwritten: name another file")
+        raise UsageError(f"{path} already exists", hint="a key is never overwritten: give another file")
     with storage_errors(path):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="utf-8") as file:
@@ -68,4 +68,4 @@ def _make_key(path: Path, name: str) -> None:
             file.flush()
             os.fsync(fd)
     echo(str(key.verifier))
-    note(f"made {path}: set seal.key to it, keep a copy of it in a safe place, and publish the line above")
+    note(f"created {path}: set seal.key to it, keep a copy of it in a safe place, and publish the line above")

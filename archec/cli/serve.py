@@ -36,9 +36,9 @@ from archec.terminal.output import note
 def serve(host: str | None, port: int | None, pywb_file: Path | None, config_file: Path | None) -> None:
     """Serve the archive over HTTP.
 
-    OAI-PMH at /oai and the collections of the configuration, besides /healthz and /metrics. Only reads the archive;
-    runs may take place at the same time, and what they commit is served seconds later. With collections alone no
-    archive is needed. Stops gracefully on SIGTERM and SIGINT. Put a web server with TLS in front of it.
+    Serves OAI-PMH at /oai, the collections of the configuration, /healthz and /metrics. The archive is only read; runs
+    may be active at the same time, and what they commit is served seconds later. With collections only, no archive is
+    needed. Stops gracefully on SIGTERM and SIGINT. Put a web server with TLS in front of it.
 
     Example: archec serve --port 8080
     """
@@ -63,15 +63,15 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
             parts.append(stack.enter_context(opened_access(config, archive)))
         listener = stack.enter_context(listen(server))
         note(f"serving http://{_address(listener)}/{'oai' if archive is not None else ''}")
-        # After a graceful stop uvicorn raises the signal that it caught once more.
+        # After a graceful stop uvicorn raises the caught signal again.
         with contextlib.suppress(KeyboardInterrupt):
             make_server(make_app(parts), server).run(sockets=[listener])
 
 
 def _with_pywb(config_file: Path | None, path: Path) -> Config:
-    """The configuration with the collections of a pywb configuration in place of its own of the same name.
+    """The configuration with the collections of a pywb configuration added; these override its own of the same name.
 
-    Of pywb's file alone, if there is no other: it may itself be the ``config.yaml`` of this folder.
+    Without another configuration, pywb's file is used alone: it may itself be the ``config.yaml`` of this directory.
     """
     pywb = load_pywb(path)
     own = Path(DEFAULT_FILE)
@@ -80,7 +80,7 @@ def _with_pywb(config_file: Path | None, path: Path) -> Config:
     else:
         config = load(config_file)
     if pywb.ignored:
-        note(f"{path}: without effect here: {', '.join(pywb.ignored)}")
+        note(f"{path}: ignored settings: {', '.join(pywb.ignored)}")
     names = {one.name for one in pywb.collections}
     kept = tuple(one for one in config.collections if one.name not in names)
     return dataclasses.replace(config, collections=(*kept, *pywb.collections))

@@ -26,7 +26,7 @@ _AHEAD = 60
 def status(as_json: bool, config_file: Path | None) -> None:
     """Show the state of the archive on one screen.
 
-    What it holds, its last run, what is due, what needs attention.
+    Shows its contents, the last run, what is due, and what needs attention.
 
     Example: archec status
     """
@@ -52,9 +52,9 @@ def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
         yield "at work", found.at_work
     yield from _last(found)
     if found.unbegun is not None:
-        yield "", f"after it one failed before it began, at {iso(found.unbegun.time)}: {found.unbegun.message}"
+        yield "", f"a later one failed before it began, at {iso(found.unbegun.time)}: {found.unbegun.message}"
     if found.ahead > _AHEAD:
-        yield "clock", f"the last run's tist is {human_duration(found.ahead)} ahead of it; tists go on by seconds"
+        yield "clock", f"the last run's tist is {human_duration(found.ahead)} ahead of it; tists increase by seconds"
     yield "due", _due(found)
     yield from _hosts(found)
     yield from _held_back(found.held_back)
@@ -78,7 +78,7 @@ def _last(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     if found.success is None:
         yield "", "no run has finished yet"
     elif found.success.run != last.run:
-        yield "", f"the newest that finished: {found.success.run}  {iso(found.success.run)}"
+        yield "", f"last finished: {found.success.run}  {iso(found.success.run)}"
 
 
 def _due(found: ArchiveStatus) -> str:
@@ -98,7 +98,7 @@ def _hosts(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     yield "hosts", f"{found.hosts_in_trouble:,} in trouble in run {found.hosts_run}"
     for host in found.hosts[:_MAX_ROWS]:
         outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in host.outcomes.items())
-        put_off = f", {host.deferred:,} put off" if host.deferred else ""
+        put_off = f", {host.deferred:,} deferred" if host.deferred else ""
         yield "", f"{host.host}: {outcomes or 'no visits'}{put_off}"
     if found.hosts_in_trouble > _MAX_ROWS:
         yield "", f"and {found.hosts_in_trouble - _MAX_ROWS:,} more: archec runs {found.hosts_run}"
@@ -125,9 +125,11 @@ def _disk(disk: DiskSpace, min_free: float) -> str:
 def _fixity(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     fixity = found.fixity
     if fixity.damaged:
-        yield "fixity", f"what was checked is not known: {fixity.damaged}; archec verify starts over"
+        yield "fixity", f"the record of checks is damaged: {fixity.damaged}; archec verify starts over"
         return
-    oldest = f"the oldest check is of {iso(fixity.oldest)}" if fixity.oldest is not None else "nothing was checked yet"
+    oldest = (
+        f"the oldest check is of {iso(fixity.oldest)}" if fixity.oldest is not None else "nothing has been checked yet"
+    )
     yield "fixity", oldest + (f"; {fixity.bad:,} entries are BAD: archec verify" if fixity.bad else "")
     if fixity.whole.objects:
         parts = (f"{some.objects / fixity.whole.objects:.1%} within {days} days" for days, some in fixity.within)
@@ -139,4 +141,4 @@ def _fixity(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
         yield "structure", "not checked yet: archec check"
     for one in fixity.structures:
         wrong = f"{one.wrong:,} WRONG" if one.wrong else "nothing wrong"
-        yield "structure", f"{'quick' if one.quick else 'whole'} check {iso(one.at)}: {wrong}"
+        yield "structure", f"{'quick' if one.quick else 'full'} check {iso(one.at)}: {wrong}"

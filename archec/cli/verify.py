@@ -25,15 +25,15 @@ from archec.units import counted, human_duration, human_size, parse_duration, pa
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Check everything; this is the default.")
+@click.option("--all", "everything", is_flag=True, help="Check everything (default).")
 @click.option("--sample", metavar="SHARE", help="Check this share of the files, e.g. 5%, least recently checked first.")
 @click.option("--max-time", metavar="DURATION", help="Stop after this time, e.g. 2h; least recently checked first.")
 @click.option("--rate", metavar="SIZE", default="0", help="Read at most this much per second, e.g. 50MB.")
 @click.option(
     "--seal", "seal_files", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Check that all that was sealed is there, unaltered; may be repeated.",
+    help="Check that everything sealed is there, unaltered; may be repeated.",
 )
-@click.option("--repair-from", "copy", metavar="DIR|URL", help="Repair from this copy of the archive folder.")
+@click.option("--repair-from", "copy", metavar="DIR|URL", help="Repair from this copy of the archive directory.")
 @json_option
 @config_option
 @click.pass_context
@@ -48,13 +48,12 @@ def verify(
     as_json: bool,
     config_file: Path | None,
 ) -> None:
-    """Hash what is held and compare it with the records.
+    """Hash the held files and compare them with the records.
 
-    These are the journals and the catalogue. Remembers what was checked when, and continues from there; what is
-    known to be bad comes first. With --repair-from, what is missing or bad is restored if the copy's sha256
-    matches; a bad file is moved to archive/quarantine, never overwritten. With --seal the journals are compared
-    with seals ('archec seal'), and files are read only if --all, --sample or --max-time says so. Exits with 6 if
-    something is wrong and was not repaired.
+    The records are the journals and the catalogue. Files known to be bad are checked first, then those checked least
+    recently. With --repair-from, missing and bad files are restored if the copy's sha256 matches; a bad file is moved
+    to archive/quarantine, never overwritten. With --seal, the journals are compared with seals ('archec seal'), and
+    files are only read with --all, --sample or --max-time. Exits with 6 if something is wrong and was not repaired.
 
     Example: archec verify --max-time 2h --rate 50MB
     """
@@ -78,7 +77,7 @@ def verify(
             if archive.catalogue is None:
                 hint = "a repair needs the catalogue: 'archec check --fix' makes one"
                 raise CatalogueError(archive.findings[-1].message, hint=hint)
-            from archec.audit.copies import open_copy  # imports an HTTP client, which few need
+            from archec.audit.copies import open_copy  # imports an HTTP client, which is rarely needed
 
             source = context.with_resource(open_copy(copy, archive.layout, archive.config))
             repair = Repair(Archive(archive.config, archive.layout, archive.catalogue), source)
@@ -90,7 +89,7 @@ def verify(
 
 
 def _check_seals(config: Config, files: Sequence[Path], *, as_json: bool) -> bool:
-    """Compares the journals with seals, and says what came of each; whether all is well."""
+    """Compares the journals with seals and prints a result for each; returns whether all are valid."""
     if not files:
         return True
     from archec.proof.making import check_seals, trusted_keys  # needed for seals only
@@ -109,7 +108,7 @@ def _check_seals(config: Config, files: Sequence[Path], *, as_json: bool) -> boo
 
 
 def printer(*, as_json: bool) -> Reporter:
-    """A function that prints each finding, as a line of text or JSON."""
+    """A function that prints a finding as a line of text or JSON."""
 
     def report(finding: Finding) -> None:
         if as_json:

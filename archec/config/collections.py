@@ -1,7 +1,7 @@
-"""The collections of the access layer: the setting ``collections``, read into what each collection asks and loads from.
+"""The collections of the access layer: parses the setting ``collections`` into sources of rows and of records.
 
 The form is that of the Distributed Archive Config of pywb's wiki, with the names that pywb itself uses accepted as
-well. Everything is checked before the server starts: a wrong setting is refused by its collection and key.
+well. Everything is checked before the server starts; the message about a wrong setting names its collection and key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ResourceKind = Literal["live", "path", "prefix", "index", "redis", "wacz"]
 
 DEFAULT_TIMEOUT = 5.0
 RESERVED = ("oai", "cdx", "web", "wayback", "healthz", "metrics")
-"""Paths of the server, which no collection may have."""
+"""Paths of the server, which are reserved."""
 
 _NAME = re.compile(r"[^\s/?#%\x00-\x1f\x7f]{1,100}")
 _KEYS: Mapping[str, str] = {
@@ -35,7 +35,7 @@ _KEYS: Mapping[str, str] = {
     "index_timeout": "index_timeout",
     "timeout": "index_timeout",
 }
-"""The keys of a collection: how they are spelled, and which setting that is."""
+"""The keys of a collection, with their aliases, and the settings they stand for."""
 _SOURCE_KEYS: Mapping[str, tuple[str, ...]] = {
     "file": ("path",),
     "zipnum": ("path",),
@@ -55,11 +55,11 @@ _REFUSED = {
 
 
 class Misfit(ValueError):
-    """A value that does not fit; the message names its place within the setting."""
+    """An invalid value; the message names its place within the setting."""
 
 
 class SourceConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """An index: where rows come from. ``path`` and URLs are as written; the path of ``archec`` is empty for the own
+    """An index: where rows come from. ``path`` and URLs are as written; the path of ``archec`` is empty for this
     archive."""
 
     name: str
@@ -81,7 +81,7 @@ class ResourceConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StepConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked at once, and from where its records are loaded. ``timeout`` in seconds."""
+    """Sources that are asked in parallel, and where their records are loaded from. ``timeout`` in seconds."""
 
     sources: tuple[SourceConfig, ...]
     resources: tuple[ResourceConfig, ...]
@@ -106,7 +106,7 @@ def read_collections(value: Any) -> Any:
 
 def _collection(name: Any, value: Any) -> dict[str, Any]:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise Misfit(f"{name!r} is no name of a collection: it is a part of paths, without slashes and blanks")
+        raise Misfit(f"{name!r} is not a valid name of a collection: it must not contain slashes or blanks")
     if name in RESERVED:
         raise Misfit(f"no collection may be named {name}: that is a path of the server")
     if isinstance(value, str):
@@ -115,7 +115,7 @@ def _collection(name: Any, value: Any) -> dict[str, Any]:
     if "sequence" in given:
         others = sorted(set(given) - {"sequence"})
         if others:
-            raise Misfit(f"{name}: {others[0]} belongs to the steps of the sequence, not beside it")
+            raise Misfit(f"{name}: {others[0]} belongs in the steps of the sequence, not next to it")
         steps = given["sequence"]
         if not isinstance(steps, list) or not steps:
             raise Misfit(f"{name}: sequence must be a list of steps")
@@ -135,14 +135,14 @@ def _step(name: str, number: int, value: Any) -> dict[str, Any]:
         value = {"index": value}
     given = _settings(where, value)
     if "sequence" in given:
-        raise Misfit(f"{where}: a step has no sequence of its own")
+        raise Misfit(f"{where}: a step cannot have a sequence")
     return _sources_and_resources(where, label, given)
 
 
 def _settings(where: str, value: Any) -> dict[str, Any]:
     """The settings of a collection or step under their own names, each spelled once."""
     if not isinstance(value, dict):
-        raise Misfit(f"{where}: must be a group of settings, or the text of an index")
+        raise Misfit(f"{where}: must be a group of settings, or an index as text")
     given: dict[str, Any] = {}
     spelled: dict[str, str] = {}
     for key, item in value.items():
@@ -150,7 +150,7 @@ def _settings(where: str, value: Any) -> dict[str, Any]:
         if name is None:
             raise Misfit(f"{where}: unknown setting {key}{_nearest(str(key), _KEYS)}")
         if name in given:
-            raise Misfit(f"{where}: {spelled[name]} and {key} are the same setting; one of them must go")
+            raise Misfit(f"{where}: {spelled[name]} and {key} are the same setting; remove one of them")
         given[name], spelled[name] = item, str(key)
     return given
 
@@ -167,7 +167,7 @@ def _sources_and_resources(where: str, label: str, given: Mapping[str, Any]) -> 
         sources = [_source(f"{where}: index_group: {name}", str(name), item) for name, item in group.items()]
         for source in sources:
             if not _NAME.fullmatch(source["name"]) or set(source["name"]) & set(",!:"):
-                raise Misfit(f"{where}: index_group: {source['name']!r} is no name of an index")
+                raise Misfit(f"{where}: index_group: {source['name']!r} is not a valid name of an index")
     return {
         "name": label,
         "sources": sources,
@@ -195,9 +195,9 @@ def _source(where: str, name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         return {"name": name, **_shorthand(where, value.strip())}
     if isinstance(value, list):
-        raise Misfit(f"{where}: several indexes are an index_group, each with its name")
+        raise Misfit(f"{where}: several indexes need an index_group, each with a name")
     if not isinstance(value, dict):
-        raise Misfit(f"{where}: must be the text of an index, or a group with its type")
+        raise Misfit(f"{where}: must be an index as text, or a group with a type")
     kind = value.get("type")
     if kind == "xmlquery":
         raise Misfit(f"{where}: {_REFUSED['xmlquery']}")
@@ -218,7 +218,7 @@ def _source(where: str, name: str, value: Any) -> dict[str, Any]:
 
 
 def _completed(where: str, kind: str, made: dict[str, Any]) -> dict[str, Any]:
-    """A source with all that it needs, and nothing that does not fit."""
+    """A source with all required keys and no unknown ones."""
 
     def needs(key: str) -> str:
         if not made.get(key):
@@ -244,7 +244,7 @@ def _completed(where: str, kind: str, made: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shorthand(where: str, text: str) -> dict[str, Any]:
-    """An index in one line of text."""
+    """An index given as one line of text."""
     if text in ("$live", "live"):
         return {"type": "live"}
     if text == "$archive":
@@ -298,7 +298,7 @@ def _cdx(where: str, text: str) -> dict[str, Any]:
 
 
 def _replay_of(api_url: str, prefix: str) -> str:
-    """Where the records of a CDX server are replayed: its address without ``-cdx``; else ``prefix`` beside it."""
+    """Where the records of a CDX server are replayed: its address without ``-cdx``; else ``prefix`` next to it."""
     base = api_url.partition("?")[0].rstrip("/")
     if not prefix and base.endswith("-cdx"):
         base = base.removesuffix("-cdx")
@@ -340,7 +340,7 @@ def _path(where: str, text: str) -> str:
             host, slash, rest = path[2:].partition("/")
             path = (slash if host in ("", "localhost") else f"{host}/") + rest
     if not path or "://" in path:
-        raise Misfit(f"{where}: {text!r} is neither a path nor an index that is known")
+        raise Misfit(f"{where}: {text!r} is neither a path nor a known index")
     return path
 
 

@@ -1,4 +1,4 @@
-"""The configuration file: YAML, read and checked against the model, and written from it with its comments."""
+"""The configuration file: YAML, checked against the model, and generated from it with comments."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ def load(file: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            f"{path}: no such configuration file", hint="make one with 'archec init', or name one with --config"
+            f"{path}: no such configuration file", hint="create one with 'archec init', or pass one with --config"
         ) from None
     except IsADirectoryError:
-        raise ConfigError(f"{path}: is a folder, no configuration file", hint=f"is it {path / DEFAULT_FILE}?") from None
+        raise ConfigError(
+            f"{path}: is a directory, not a configuration file", hint=f"is it {path / DEFAULT_FILE}?"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"{path}: cannot be read: {reason}") from error
@@ -50,7 +52,7 @@ def load(file: str | Path | None = None, *, environ: Mapping[str, str] = os.envi
 
 def parse(text: str, path: Path) -> Config:
     """The configuration from YAML text; ``path`` is for messages and as the base of paths."""
-    import yaml  # here, for processes that are given their settings
+    import yaml  # here, because worker processes do not need it
 
     try:
         data = yaml.safe_load(text)
@@ -65,7 +67,7 @@ def parse(text: str, path: Path) -> Config:
 
 
 def _settings(cls: type[Any], data: Any, path: Path, prefix: str) -> dict[str, Any]:
-    """The arguments for a dataclass of settings; ``prefix`` is the name of its group and a dot."""
+    """The arguments for a dataclass of settings; ``prefix`` is the name of its group followed by a dot."""
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -86,7 +88,7 @@ def _settings(cls: type[Any], data: Any, path: Path, prefix: str) -> dict[str, A
 
 
 def _checked(value: Any, kind: Any, where: str) -> Any:
-    """A value as a type of :mod:`archec.config.types` has it; ``where`` begins the message if it does not fit."""
+    """A value converted to a type of :mod:`archec.config.types`; ``where`` is the start of error messages."""
     meta: msgspec.Meta = kind.__metadata__[0]
     try:
         if isinstance(value, str) and _NO_TEXT.search(value):
@@ -94,7 +96,7 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
         read = (meta.extra or {}).get("read")
         return msgspec.convert(read(value) if read else value, kind)
     except msgspec.ValidationError as error:
-        problem = f"{meta.description}, not nothing" if value is None else str(meta.description)
+        problem = f"{meta.description}, not empty" if value is None else str(meta.description)
         if "$" in str(error) and "regex" not in str(error):  # it names a place within the value
             problem += f" ({error})"
         raise ConfigError(f"{where}: {_shown(value)}: {problem}") from error
@@ -105,14 +107,14 @@ def _checked(value: Any, kind: Any, where: str) -> Any:
 
 
 def _shown(value: object) -> str:
-    """A wrong value for a message: short, and without what may be a password."""
+    """An invalid value as shown in a message: shortened, and without anything that may be a password."""
     text = repr(value) if isinstance(value, str) else "null" if value is None else str(value)
     text = _USERINFO.sub("***@", text)
     return text if len(text) <= 200 else text[:200] + "..."
 
 
 def _nearest(key: str, prefix: str) -> str:
-    """The hint about an unknown setting: the most similar name, of all or without groups."""
+    """The hint for an unknown setting: the most similar name, with or without its group."""
     names = {name.lower(): name for name in setting_names()}
     bare = {name.rpartition(".")[2]: names[name] for name in reversed(names)}
     for given, candidates in ((prefix + key, names), (key, bare)):
@@ -124,9 +126,9 @@ def _nearest(key: str, prefix: str) -> str:
 def as_yaml(overrides: Mapping[str, object] | None = None) -> str:
     """A documented ``config.yaml`` with every setting at its default, or at ``overrides[name]``."""
     lines = [
-        "# archec configuration. Every setting is here, with its default; a line may be left out.",
-        "# Relative paths are relative to the folder of this file. Sizes: 500kB, 20MB, 2GiB.",
-        "# Durations: 90s, 15m, 2h30m, 7d. Secrets do not belong here: use the environment.",
+        "# archec configuration. Every setting is listed with its default; any line may be omitted.",
+        "# Relative paths are relative to the directory of this file. Sizes: 500kB, 20MB, 2GiB.",
+        "# Durations: 90s, 15m, 2h30m, 7d. Do not put secrets here: use the environment.",
         *_documented(Config, "", overrides or {}),
     ]
     return "\n".join(lines) + "\n"

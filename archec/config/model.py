@@ -1,6 +1,6 @@
-"""The model: every setting once, with its type, default and line of help, and what follows from the settings."""
+"""The model: every setting with its type, default and help text, and values derived from the settings."""
 
-# ruff: noqa: N815, RUF009 - setting() is how a field is made; the names of oai are those of the protocol
+# ruff: noqa: N815, RUF009 - setting() creates a field; the names of oai are those of the protocol
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_FILE = "config.yaml"
 
 
 def setting(default: Any, help: str, shown: object = None) -> Any:  # noqa: A002
-    """A setting; ``shown`` is its default as ``config.yaml`` spells it, where that differs."""
+    """A setting; ``shown`` is its default as written in ``config.yaml``, if that differs."""
     return field(default=default, metadata={"help": help, "shown": default if shown is None else shown})
 
 
@@ -27,7 +27,7 @@ def group(cls: type[Any], help: str) -> Any:  # noqa: A002
 
 
 def setting_names(cls: type[Any] | None = None, prefix: str = "") -> list[str]:
-    """The names of all groups and settings, those in groups as ``group.name``."""
+    """The names of all groups and settings; those in groups have the form ``group.name``."""
     found: list[str] = []
     for f in dataclasses.fields(cls or Config):
         if "group" in f.metadata:
@@ -41,48 +41,48 @@ def setting_names(cls: type[Any] | None = None, prefix: str = "") -> list[str]:
 class FetchConfig:
     """How files are fetched."""
 
-    contact: t.Text = setting("", "Mail address or web page of the archive's operator; part of the User-Agent.")
-    user_agent: t.Text = setting("", "The whole User-Agent; empty: made of archec, its version, name and contact.")
-    workers: t.Positive = setting(1, "Worker processes; each has its share of the hosts; one is mostly best.")
+    contact: t.Text = setting("", "Email address or web page of the archive's operator; part of the User-Agent.")
+    user_agent: t.Text = setting("", "The complete User-Agent; empty: archec, its version, name and contact.")
+    workers: t.Positive = setting(1, "Number of worker processes, which share the hosts; one is usually best.")
     max_memory: t.Size = setting(1_000_000_000, "Maximum memory of one worker.", "1GB")
     concurrency: t.Positive = setting(64, "Maximum number of requests in flight.")
     per_host: t.Positive = setting(2, "Maximum number of requests in flight to one host.")
     per_address: t.Positive = setting(
-        4, "Maximum number of requests of a worker in flight to one address, whatever its names."
+        4, "Maximum number of requests of a worker in flight to one address, over all its names."
     )
     delay: t.Duration = setting(0.25, "Minimum time between two requests to one host.", "250ms")
     max_delay: t.Duration = setting(
-        300.0, "With a Retry-After or Crawl-delay longer than this, the host waits for the next run.", "5m"
+        300.0, "A host whose Retry-After or Crawl-delay is longer than this is deferred to the next run.", "5m"
     )
     robots: t.Robots = setting("obey", "obey or ignore robots.txt.")
     robots_tags: t.RobotsTags = setting(
-        "record", "record or obey 'noarchive' in X-Robots-Tag and robots meta elements: then such files are not kept."
+        "record", "record or obey 'noarchive' in X-Robots-Tag and robots meta elements; obey: such files are not kept."
     )
     deny: t.Denials = setting(
         (),
-        "What is never fetched, e.g. [{hosts: [example.org], reason: asked by mail}]; also urls: ['*/private/*'] and "
+        "What is never fetched, e.g. [{hosts: [example.org], reason: requested}]; also urls: ['*/private/*'] and "
         "networks: [192.0.2.0/24].",
         [],
     )
-    connect_timeout: t.Duration = setting(20.0, "Maximum time to resolve a name, connect and agree on TLS.", "20s")
+    connect_timeout: t.Duration = setting(20.0, "Maximum time to resolve a name, connect and negotiate TLS.", "20s")
     idle_timeout: t.Duration = setting(30.0, "Maximum time without a byte from the server.", "30s")
     total_timeout: t.Duration = setting(600.0, "Maximum time for one file.", "10m")
-    min_rate: t.Size = setting(500, "Minimum bytes per second, on average after the first half minute.")
+    min_rate: t.Size = setting(500, "Minimum average rate in bytes per second, after the first half minute.")
     max_size: t.Size = setting(500_000_000, "Maximum size of a file, as sent and as decoded.", "500MB")
     max_redirects: t.Count = setting(10, "Maximum number of redirects in a row.")
-    retries: t.Count = setting(2, "How often a request that failed for a passing reason is repeated within a run.")
-    host_failures: t.Positive = setting(5, "After so many failures in a row, the host waits for the next run.")
+    retries: t.Count = setting(2, "Number of retries within a run after a temporary failure.")
+    host_failures: t.Positive = setting(5, "After this many failures in a row, a host is deferred to the next run.")
     proxy: t.Proxy = setting("", "HTTP proxy for all requests; empty: HTTP_PROXY, HTTPS_PROXY, NO_PROXY.")
     allow_networks: t.Networks = setting(
         (), "Private networks that may be fetched from, e.g. [10.1.0.0/16]; none by default.", []
     )
-    old_tls: t.Flag = setting(True, "Use TLS 1.0, 1.1 and legacy renegotiation where a server has nothing better.")
-    insecure_hosts: t.Hosts = setting((), "Hosts whose certificates need not verify, e.g. [papers.example.org].", [])
-    revisit_min: t.Duration = setting(7 * 86400.0, "A known file is visited again after this at the earliest ...", "7d")
-    revisit_max: t.Duration = setting(365 * 86400.0, "... and after this at the latest.", "365d")
+    old_tls: t.Flag = setting(True, "Use TLS 1.0, 1.1 and legacy renegotiation if a server supports nothing better.")
+    insecure_hosts: t.Hosts = setting((), "Hosts whose certificates are not verified, e.g. [papers.example.org].", [])
+    revisit_min: t.Duration = setting(7 * 86400.0, "Minimum time until a known file is visited again ...", "7d")
+    revisit_max: t.Duration = setting(365 * 86400.0, "... and maximum time.", "365d")
     reverify: t.Duration = setting(
         365 * 86400.0,
-        "A server's word that a file did not change is believed for this long; then the file is read again.",
+        "A file that the server reports as not modified is downloaded again after this time.",
         "365d",
     )
 
@@ -95,7 +95,7 @@ class TextConfig:
     workers: t.Positive = setting(1, "Worker processes.")
     timeout: t.Duration = setting(30.0, "Maximum time for one file.", "30s")
     max_memory: t.Size = setting(1_000_000_000, "Maximum memory of one worker.", "1GB")
-    max_size: t.Size = setting(100_000_000, "No text is extracted from larger files.", "100MB")
+    max_size: t.Size = setting(100_000_000, "Maximum size of a file from which text is extracted.", "100MB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +103,15 @@ class ServerConfig:
     """The HTTP server that ``archec serve`` starts."""
 
     host: t.Text = setting("127.0.0.1", "Address to listen on; 0.0.0.0 or '::' for all.")
-    port: t.Port = setting(8080, "Port to listen on; 0: any that is free.")
+    port: t.Port = setting(8080, "Port to listen on; 0: any free port.")
     url: t.Web = setting("", "Public address of the server, without a capability's path; empty: as requested.")
-    max_connections: t.Positive = setting(10_000, "Maximum number of connections; over it 503.")
+    max_connections: t.Positive = setting(10_000, "Maximum number of connections; beyond it 503.")
     max_body: t.Size = setting(64_000, "Maximum size of a request's body.", "64kB")
     idle_timeout: t.Duration = setting(30.0, "Maximum time for a request's body to arrive.", "30s")
     trusted_proxies: t.Networks = setting(
-        (), "Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, e.g. [127.0.0.1/32].", []
+        (), "Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, e.g. [127.0.0.1/32].", []
     )
-    send_timeout: t.Duration = setting(60.0, "A connection whose client reads nothing for this long is closed.", "60s")
+    send_timeout: t.Duration = setting(60.0, "Connections whose clients read nothing for this long are closed.", "60s")
     stop_timeout: t.Duration = setting(30.0, "How long requests may take to finish when the server stops.", "30s")
     access_log: t.Text = setting("-", "Access log: a file, '-' for stdout, or empty for none.")
 
@@ -125,10 +125,10 @@ class OaiConfig:
         "", "The domain in all identifiers, oai:DOMAIN:...; empty: the host of server.url. Never change it."
     )
     baseURL: t.Web = setting("", "Address given to harvesters; empty: server.url, or as requested, with /oai.")
-    adminEmail: t.Emails = setting((), "Administrators' mail addresses; none: fetch.contact, if it is one.", [])
+    adminEmail: t.Emails = setting((), "Administrators' email addresses; none: fetch.contact, if it is one.", [])
     earliestDatestamp: t.Stamp = setting("", "Lower bound of all datestamps; empty: computed.")
-    deletedRecord: t.Deleted = setting("persistent", "persistent: losses are reported for ever; or transient.")
-    items: t.Items = setting("both", "What is served: tobi (templates), fobi (files), both.")
+    deletedRecord: t.Deleted = setting("persistent", "persistent: losses are reported permanently; or transient.")
+    items: t.Items = setting("both", "Items that are served: tobi (templates), fobi (files), both.")
     sets: t.Trees = setting(
         ("archive", "RePEc", "type", "dom", "mim", "col"),
         "The trees of sets; none: the repository has no sets.",
@@ -145,9 +145,11 @@ class OaiConfig:
     )
     numOfRecords: t.Positive = setting(100, "Records, headers or sets on a page.")
     liveTime: t.Duration = setting(86400.0, "How long a resumption token is valid.", "24h")
-    max_page: t.Size = setting(4_000_000, "A page ends early when its records are larger than this.", "4MB")
-    max_lists: t.Positive = setting(16, "Maximum number of list requests at once; over it 503 with Retry-After.")
-    retry_after: t.Duration = setting(10.0, "The Retry-After of that answer.", "10s")
+    max_page: t.Size = setting(
+        4_000_000, "Maximum size of the records on a page; a page ends early to keep to it.", "4MB"
+    )
+    max_lists: t.Positive = setting(16, "Maximum number of concurrent list requests; beyond it 503 with Retry-After.")
+    retry_after: t.Duration = setting(10.0, "The Retry-After of that response.", "10s")
     provenance: t.Text = setting(
         "http://repec.org/", "Where the templates come from, in each record's provenance; empty: none."
     )
@@ -156,42 +158,49 @@ class OaiConfig:
     content: t.Text = setting("", "eprints description: what the repository holds; text or URL.")
     metadataPolicy: t.Text = setting("", "eprints description: how metadata may be used; text or URL.")
     dataPolicy: t.Text = setting("", "eprints description: how files may be used; text or URL.")
-    submissionPolicy: t.Text = setting("", "eprints description: how things get here; text or URL.")
+    submissionPolicy: t.Text = setting("", "eprints description: how items are submitted; text or URL.")
     rights: t.Web = setting("", "URL of the rights statement for all metadata; empty: none.")
-    index: t.Text = setting("data/oai.sqlite", "The index of an SQLite catalogue; rebuilt where it is missing.")
+    index: t.Text = setting("data/oai.sqlite", "The index of an SQLite catalogue; rebuilt if it is missing.")
     secret: t.Text = setting(
-        "data/oai.secret", "File with the secret that signs tokens, made on first use; or ARCHEC_OAI_SECRET."
+        "data/oai.secret", "File with the secret that signs tokens, created on first use; or ARCHEC_OAI_SECRET."
     )
 
 
 @dataclass(frozen=True, slots=True)
 class AccessConfig:
-    """Who may see what of the collections."""
+    """Access control for the collections."""
 
-    open: t.Open = setting("none", "What anybody may see without a token: none, metadata or content.")
+    open: t.Open = setting("none", "What is visible without a token: none, metadata or content.")
     default: t.Text = setting("", "The collection behind /web, /wayback and /cdx/search/cdx; empty: the first one.")
-    tokens: t.Text = setting("data/access.tokens", "File with the tokens (hashed), made by 'archec access token'.")
-    audit: t.Text = setting("", "File that gets a line of JSON for each request for a collection; empty: none.")
+    tokens: t.Text = setting("data/access.tokens", "File with the hashed tokens, written by 'archec access token'.")
+    audit: t.Text = setting("", "Audit log: a file with one line of JSON per request for a collection; empty: none.")
     cors: t.Texts = setting((), "Origins of web pages that may use the API, or '*'.", [])
     rules: t.Rules = setting(
-        (), "What is open, metadata, closed or withdrawn: [{archive: aaa, rights: open}]; the first match counts.", []
+        (),
+        "Rules that say what is open, metadata, closed or withdrawn: [{archive: aaa, rights: open}]; the first match "
+        "counts.",
+        [],
     )
-    rate: t.Count = setting(0, "Maximum number of requests a minute with one token; over it 429; 0: no limit.")
-    max_body: t.Size = setting(1_000_000_000, "Maximum size of what is posted to a collection.", "1GB")
-    live: t.Switch = setting(False, "Whether the live web may be an index: then the asker chooses the host.", "off")
+    rate: t.Count = setting(0, "Maximum number of requests per minute with one token; beyond it 429; 0: no limit.")
+    max_body: t.Size = setting(1_000_000_000, "Maximum size of the body of a POST to a collection.", "1GB")
+    live: t.Switch = setting(False, "Whether the live web may be an index; clients then choose the host.", "off")
     live_methods: t.Methods = setting(
-        ("GET", "HEAD", "POST"), "Methods that are done on the live web.", ["GET", "HEAD", "POST"]
+        ("GET", "HEAD", "POST"), "HTTP methods that are allowed on the live web.", ["GET", "HEAD", "POST"]
     )
-    cache: t.Pause = setting(0.0, "How long answers of remote indexes are used again, e.g. 5m; off: not at all.", "off")
+    cache: t.Pause = setting(0.0, "How long answers of remote indexes are cached, e.g. 5m; off: not at all.", "off")
 
 
 @dataclass(frozen=True, slots=True)
 class SealConfig:
-    """Seals, which prove later that nothing was altered."""
+    """Seals, which later prove that nothing was altered."""
 
     origin: t.Text = setting("", "The name of this archive in its seals, e.g. archive.example.org; empty: name.")
-    key: t.Text = setting("", "File with the key that signs seals, made by 'archec seal --new-key'; empty: unsigned.")
-    keys: t.Texts = setting((), "Verifier keys that are trusted besides that of seal.key: older ones, witnesses.", [])
+    key: t.Text = setting(
+        "", "File with the key that signs seals, created by 'archec seal --new-key'; empty: unsigned."
+    )
+    keys: t.Texts = setting(
+        (), "Verifier keys that are trusted in addition to that of seal.key: older ones, witnesses.", []
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,82 +208,86 @@ class FilesetConfig:
     """Data sets behind landing pages."""
 
     gather: t.Switch = setting(False, "Whether 'archec gather' also ingests data sets that are due.", "off")
-    resolver: t.Web = setting("https://doi.org", "Where DOIs and handles are resolved: its /api/handles.")
-    web_max_files: t.Count = setting(20, "A data set with more files is for archive.org ...")
-    web_max_total: t.Size = setting(1 << 30, "... one that is larger in total as well ...", "1GiB")
-    web_max_file: t.Size = setting(128 << 20, "... and one with a larger file.", "128MiB")
-    max_file_count: t.Positive = setting(200, "A data set with more files is not ingested, at most 100000.")
-    max_total_size: t.Size = setting(64 << 30, "A larger data set is not ingested.", "64GiB")
+    resolver: t.Web = setting("https://doi.org", "Resolver of DOIs and handles; its /api/handles is used.")
+    web_max_files: t.Count = setting(20, "A data set with more files is uploaded to archive.org ...")
+    web_max_total: t.Size = setting(1 << 30, "... and so is one with a larger total size ...", "1GiB")
+    web_max_file: t.Size = setting(128 << 20, "... or one with a larger file.", "128MiB")
+    max_file_count: t.Positive = setting(200, "Maximum number of files of a data set; at most 100000.")
+    max_total_size: t.Size = setting(64 << 30, "Maximum size of a data set.", "64GiB")
     archiveorg_s3: t.Web = setting(
         "https://s3.us.archive.org",
-        "Where data sets for archive.org are uploaded to, if ARCHEC_ARCHIVEORG_ACCESS_KEY and "
-        "ARCHEC_ARCHIVEORG_SECRET_KEY are set; else the obi store alone keeps them.",
+        "S3 API for uploads to archive.org, if ARCHEC_ARCHIVEORG_ACCESS_KEY and ARCHEC_ARCHIVEORG_SECRET_KEY "
+        "are set; else only the obi store keeps these data sets.",
     )
-    archiveorg_url: t.Web = setting("https://archive.org", "Where it is looked what came there: its /metadata.")
+    archiveorg_url: t.Web = setting("https://archive.org", "Site whose /metadata is used to verify uploads.")
     archiveorg_collection: t.Text = setting("", "The collection of new items; empty: archive.org chooses.")
     platforms: t.Platforms = setting(
-        (), "What is not as usual, e.g. {dspace: {hosts: [econ.example.org]}, zenodo: {token: ZENODO_TOKEN}}.", {}
+        (), "Overrides by platform, e.g. {dspace: {hosts: [econ.example.org]}, zenodo: {token: ZENODO_TOKEN}}.", {}
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The whole configuration. Relative paths are relative to the folder of the file."""
+    """The whole configuration. Relative paths are relative to the directory of the file."""
 
     base: Path = field(default=Path())
-    """The folder of the configuration file; not a setting."""
+    """The directory of the configuration file; not a setting."""
     file: Path = field(default=Path(DEFAULT_FILE), compare=False)
     """The configuration file, for messages; not a setting."""
 
     name: t.Text = setting("archec", "Name of this archive, in reports and the User-Agent.")
     object_store: t.Text = setting("archive", "The obi store.")
     ReDIF_directory: t.Text = setting("data/current", "The current RePEc data set.")
-    tarballs: t.Text = setting("data/tarballs", "Folder of old data sets, by date.")
-    work_directory: t.Text = setting("data/work", "Scratch space of a run: about the size of the data set.")
+    tarballs: t.Text = setting("data/tarballs", "Directory of old data sets, by date.")
+    work_directory: t.Text = setting("data/work", "Scratch space of a run; needs about the size of the data set.")
     database: t.Database = setting(
         "sqlite:///data/catalogue.sqlite",
         "The catalogue: sqlite:///PATH or mongodb://HOST/DATABASE (ARCHEC_DATABASE overrides).",
     )
-    workers: t.Count = setting(0, "Processes that read and write templates; 0: one for each core, at most 4.")
+    workers: t.Count = setting(0, "Processes that read and write templates; 0: one per core, at most 4.")
     reread_after: t.Duration = setting(
-        30 * 86400.0, "All files of ReDIF_directory are read again after this, not only those that changed.", "30d"
+        30 * 86400.0, "All files of ReDIF_directory, not only changed ones, are read again after this time.", "30d"
     )
     template_files: t.Texts = setting(
-        (), "Files that count besides *.rdf and *.redif: patterns in any case, e.g. ['*.txt', 'aaa/*'].", []
+        (), "Template files besides *.rdf and *.redif: case-insensitive patterns, e.g. ['*.txt', 'aaa/*'].", []
     )
-    max_template_file: t.Size = setting(1_000_000_000, "Larger files of a data set are not read.", "1GB")
+    max_template_file: t.Size = setting(
+        1_000_000_000, "Maximum size of a file of a data set; larger ones are not read.", "1GB"
+    )
     max_loss: t.Share = setting(
         0.05, "If a run would lose a larger share of an archive's templates, the losses are held back ...", "5%"
     )
     max_loss_least: t.Count = setting(20, "... but fewer losses than this never are.")
-    lost_confirmations: t.Positive = setting(2, "Visits that find a file gone before it counts as lost.")
-    lost_grace: t.Duration = setting(7 * 86400.0, "Minimum time between the first and the last of them.", "7d")
-    store_cosmetic: t.Flag = setting(False, "Also store files whose bytes changed and whose text did not.")
+    lost_confirmations: t.Positive = setting(2, "Number of visits that must find a file gone before it counts as lost.")
+    lost_grace: t.Duration = setting(7 * 86400.0, "Minimum time between the first and the last of these visits.", "7d")
+    store_cosmetic: t.Flag = setting(False, "Also store files whose bytes changed but whose text did not.")
     max_files: t.Count = setting(0, "Maximum number of files to fetch in a run; 0: no limit.")
-    max_bytes: t.Size = setting(0, "Maximum number of bytes to receive in a run, of headers too; 0: no limit.")
+    max_bytes: t.Size = setting(0, "Maximum number of bytes to receive in a run, headers included; 0: no limit.")
     max_time: t.Duration = setting(0.0, "Maximum time to fetch in a run; 0: no limit.", 0)
-    min_free: t.Share = setting(0.01, "A run stops cleanly when a smaller share of the disk is free.", "1%")
+    min_free: t.Share = setting(0.01, "A run stops cleanly when less than this share of the disk is free.", "1%")
     fetch: FetchConfig = group(FetchConfig, "Fetching files.")
     text: TextConfig = group(TextConfig, "Extracting text from files.")
     server: ServerConfig = group(ServerConfig, "The HTTP server, 'archec serve'.")
     oai: OaiConfig = group(OaiConfig, "The OAI-PMH data provider, at /oai of the server.")
-    access: AccessConfig = group(AccessConfig, "Who may see what of the collections.")
+    access: AccessConfig = group(AccessConfig, "Access control for the collections.")
     fileset: FilesetConfig = group(FilesetConfig, "Data sets behind landing pages, 'archec fileset'.")
     seal: SealConfig = group(SealConfig, "Seals of the archive, 'archec seal'.")
     collections: t.AccessCollections = setting(
-        (), "What is served besides OAI-PMH, e.g. {mine: $archive, other: memento+http://archive.example.org/web/}.", {}
+        (),
+        "Collections served besides OAI-PMH, e.g. {mine: $archive, other: memento+http://archive.example.org/web/}.",
+        {},
     )
 
     def path(self, value: str) -> Path:
-        """A path setting, made absolute and without ``..``."""
+        """A path setting as an absolute path without ``..``."""
         return plain_path(self.base / value)
 
     def place(self, key: str) -> str:
-        """What a message about the setting ``key`` begins with: its file and its name."""
+        """The start of a message about the setting ``key``: its file and its name."""
         return f"{self.file}: {key}"
 
     def is_default(self, key: str) -> bool:
-        """Whether the setting ``key`` (one that is in no group) has its default value."""
+        """Whether the setting ``key`` (outside any group) has its default value."""
         return bool(getattr(self, key) == next(f.default for f in dataclasses.fields(self) if f.name == key))
 
     @property
@@ -297,12 +310,12 @@ class Config:
 
     @property
     def processes(self) -> int:
-        """Number of worker processes: the setting, or one for each core and at most four."""
+        """The number of worker processes: the setting, or one per core and at most four."""
         return self.workers or min(4, os.cpu_count() or 1)
 
     @property
     def agent(self) -> str:
-        """The User-Agent: names the archive and a contact address."""
+        """The User-Agent, with the name of the archive and a contact address."""
         if self.fetch.user_agent:
             return self.fetch.user_agent
         from archec import __version__
@@ -312,7 +325,7 @@ class Config:
 
 
 def plain_path(path: Path) -> Path:
-    """A path made absolute and without ``..``, as the file system follows these; links behind the last stay."""
+    """An absolute path without ``..``, resolved as the file system does; links after the last ``..`` stay."""
     path = path.absolute()
     parts = path.parts
     if ".." not in parts:

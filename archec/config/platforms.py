@@ -13,9 +13,9 @@ _HOST = re.compile(r"(?:\*\.)?[a-z0-9.\[\]:_-]+")
 
 
 class PlatformConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """One platform: its hosts (with ports, where these are not the usual ones; ``*.`` for all below), the base of its
-    API, how often that may be asked (``60/min``, ``none``), the environment variable that holds a token. What is empty
-    is as archec knows it."""
+    """One platform: its hosts (with ports, if these are not the default; ``*.`` for subdomains), the base of its API,
+    the rate limit of that (``60/min``, ``none``), the environment variable that holds a token. Empty: archec's
+    default."""
 
     name: str = ""
     hosts: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class PlatformConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_platforms(value: Any) -> Any:
-    """A list of platforms from groups by name."""
+    """A list of platforms, from groups by name."""
     if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
         return value
     return [{"name": str(name), **_group(str(name), group)} for name, group in value.items()]
@@ -42,7 +42,7 @@ def _group(name: str, group: dict[Any, Any]) -> dict[Any, Any]:
         found["hosts"] = [host.lower() if isinstance(host, str) else host for host in hosts]
         bad = next((host for host in found["hosts"] if isinstance(host, str) and not _HOST.fullmatch(host)), None)
         if bad is not None:
-            raise ValueError(f"{name}.hosts: {bad!r} is no host, or host:port")
+            raise ValueError(f"{name}.hosts: {bad!r} is not a host or host:port")
     api = found.get("api", "")
     if isinstance(api, str) and api and not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", api):
         raise ValueError(f"{name}.api: {api!r} is not an http:// or https:// URL without a query")
@@ -53,6 +53,6 @@ def _group(name: str, group: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def rate_of(text: str) -> tuple[int, float] | None:
-    """So many requests in so many seconds; None where there is no limit."""
+    """Number of requests and number of seconds; None: no limit."""
     match = _RATE.fullmatch(text)
     return None if match is None else (int(match[1]), _SECONDS[match[2]])

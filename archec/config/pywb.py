@@ -1,4 +1,4 @@
-"""A pywb ``config.yaml``, read for ``archec serve --pywb``: its collections as archec's own settings have them."""
+"""Reads a pywb ``config.yaml`` for ``archec serve --pywb`` and converts its collections to archec's settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALL = "$all"
 
 
 class Pywb(NamedTuple):
-    """The collections of a pywb configuration, and its settings that mean nothing to archec."""
+    """The collections of a pywb configuration, and its settings that archec ignores."""
 
     collections: tuple[CollectionConfig, ...]
     ignored: tuple[str, ...]
@@ -62,7 +62,7 @@ def _collections(data: dict[str, Any], base: Path) -> dict[str, Any]:
 
 
 def _with_absolute_paths(collection: CollectionConfig, base: Path) -> CollectionConfig:
-    """The collection with paths that were relative to pywb's file."""
+    """The collection, with relative paths resolved against pywb's file."""
     steps = tuple(
         msgspec.structs.replace(
             step,
@@ -82,7 +82,7 @@ def _with_absolute_paths(collection: CollectionConfig, base: Path) -> Collection
 
 
 def _folders(root: Path, indexes: str, archives: Any) -> dict[str, Any]:
-    """Each folder below ``collections_root`` is a collection, as pywb has it."""
+    """Each directory below ``collections_root`` is a collection, as in pywb."""
     try:
         names = sorted(path.name for path in root.iterdir() if (path / indexes).is_dir())
     except OSError:
@@ -100,7 +100,7 @@ def _below(folder: Path, place: Any) -> Any:
 
 def _everything(name: object, folders: dict[str, Any]) -> dict[str, Any]:
     if not folders:
-        raise Misfit(f"{name}: $all is all of collections_root, which has no collections")
+        raise Misfit(f"{name}: $all stands for all of collections_root, which has no collections")
     return {
         "index_group": {folder: value["index"] for folder, value in folders.items()},
         "archive_paths": [place for value in folders.values() for place in value["resource"]],
@@ -108,8 +108,8 @@ def _everything(name: object, folders: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_archives(value: dict[str, Any], archives: Any) -> dict[str, Any]:
-    """A collection or step with the archive paths of the whole file where it has none; a timeout below 1 is pywb's
-    way to say the default."""
+    """A collection or step, with the file's archive paths if it has none; in pywb a timeout below 1 means the
+    default."""
     value = dict(value)
     if isinstance(value.get("sequence"), list):
         value["sequence"] = [
@@ -121,7 +121,7 @@ def _with_archives(value: dict[str, Any], archives: Any) -> dict[str, Any]:
     if archives and not {"archive_paths", "resource"} & set(value):
         value["archive_paths"] = archives if isinstance(archives, list) else [archives]
     if isinstance(value.get("archive_paths"), list):
-        value["archive_paths"] = [*value["archive_paths"], "$live"]  # pywb always tries the web, too
+        value["archive_paths"] = [*value["archive_paths"], "$live"]  # pywb always falls back to the web
     elif isinstance(value.get("archive_paths"), str):
         value["archive_paths"] = [value["archive_paths"], "$live"]
     return value
@@ -130,5 +130,5 @@ def _with_archives(value: dict[str, Any], archives: Any) -> dict[str, Any]:
 def _text(data: dict[str, Any], key: str, default: str) -> str:
     value = data.get(key, default)
     if not isinstance(value, str) or not value:
-        raise Misfit(f"{key} must be the name of a folder")
+        raise Misfit(f"{key} must be the name of a directory")
     return value

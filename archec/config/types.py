@@ -1,8 +1,8 @@
-"""The types of settings. msgspec checks them.
+"""The types of settings, checked by msgspec.
 
-The ``description`` of a type completes the message about a value that does not fit: it says what to write instead.
-The function at ``read`` of its ``extra``, where there is one, comes first: it turns what people write (``20MB``, one
-text for a list) into what is checked, and raises ValueError or ArchecError where it cannot.
+The ``description`` of a type completes the message about an invalid value: it says what to write instead. The function
+``read`` of its ``extra``, if there is one, is applied first: it converts what people write (``20MB``, a single text for
+a list) to the checked form, and raises ValueError or ArchecError if it cannot.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _without_slash(value: Any) -> Any:
 
 
 def _networks(value: Any) -> Any:
-    """The addresses of networks, without the bits of a host."""
+    """The addresses of networks, with the host bits cleared."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         return value
     try:
@@ -52,7 +52,7 @@ def _networks(value: Any) -> Any:
 
 
 def _denials(value: Any) -> Any:
-    """Groups whose hosts, urls and networks are lists; hosts in lower case, networks without the bits of a host."""
+    """Groups whose hosts, urls and networks are lists; hosts in lower case, networks with the host bits cleared."""
     if not isinstance(value, list) or not all(isinstance(group, dict) for group in value):
         return value
     readers: dict[str, Callable[[Any], Any]] = {"hosts": _lower, "urls": _listed, "networks": _listed_networks}
@@ -64,14 +64,14 @@ def _listed_networks(value: Any) -> Any:
 
 
 def _formats(value: Any) -> Any:
-    """The groups of formats from groups and the names of archec's own."""
+    """Groups of formats, from groups and the names of archec's own formats."""
     if not isinstance(value, list):
         return value
     return [{"metadataFormat": one, "metadataFormatClass": one} if isinstance(one, str) else one for one in value]
 
 
 def _collections(value: Any) -> Any:
-    """A list of collections from groups by name."""
+    """A list of collections, from groups by name."""
     if not isinstance(value, dict) or not all(isinstance(group, dict) for group in value.values()):
         return value
     for name, group in value.items():
@@ -84,12 +84,12 @@ def _collections(value: Any) -> Any:
 
 
 def _off(value: Any) -> float:
-    """A duration, where ``off`` (which YAML reads as false) is none."""
+    """A duration; ``off`` (which YAML reads as false) means 0."""
     return 0.0 if value is False or value == "off" else parse_duration(value)
 
 
 def _rules(value: Any) -> Any:
-    """Rules from groups, their networks without the bits of a host."""
+    """Rules, from groups; the host bits of their networks are cleared."""
     if not isinstance(value, list) or not all(isinstance(rule, dict) for rule in value):
         return value
     made = []
@@ -139,15 +139,15 @@ class FormatConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A metadata format: its prefix, the entry point of its class, its schema and namespace; the last two are empty for
     archec's own."""
 
-    metadataFormat: Annotated[str, _must_be("a metadataPrefix", r"[A-Za-z0-9_.!~*'()-]+")]  # noqa: N815 - the thesis's
+    metadataFormat: Annotated[str, _must_be("a metadataPrefix", r"[A-Za-z0-9_.!~*'()-]+")]  # noqa: N815
     metadataFormatClass: str  # noqa: N815
     metadataFormatSchema: str = ""  # noqa: N815
     metadataFormatNamespace: str = ""  # noqa: N815
 
 
 class Denial(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is not to be fetched, and why: hosts (domains, with all below them), patterns of URLs, in which ``*`` stands
-    for anything, and networks."""
+    """What is not fetched, and why: hosts (domains with their subdomains), URL patterns, in which ``*`` matches
+    anything, and networks."""
 
     hosts: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
@@ -156,8 +156,8 @@ class Denial(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Collection(Struct, frozen=True, forbid_unknown_fields=True):
-    """A collection of the operator's: what is in any of these archives (``aaa``), series (``aaa:ssssss``), hosts
-    (domains, with all below them) or was noted in these runs (software tists). All lower-case, as ids are."""
+    """A collection defined by the operator: everything in one of these archives (``aaa``), series (``aaa:ssssss``) or
+    hosts (domains with their subdomains), or noted in one of these runs (software tists). Lower-case, like ids."""
 
     name: Annotated[str, Meta(min_length=1)]
     title: str = ""
@@ -168,7 +168,7 @@ class Collection(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RuleConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule of access: what it is about (all that is given must hold), and what it says of that."""
+    """An access rule: its conditions (all that are given must match), and the rights it grants."""
 
     rights: Literal["open", "metadata", "closed", "withdrawn"]
     archive: str = ""
@@ -220,7 +220,7 @@ Stamp = Annotated[
         r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?",
     ),
 ]
-Email = Annotated[str, _must_be("a mail address", r"[^\s@<>&]+@([^\s@.<>&]+\.)+[^\s@.<>&]+")]
+Email = Annotated[str, _must_be("an email address", r"[^\s@<>&]+@([^\s@.<>&]+\.)+[^\s@.<>&]+")]
 
 RobotsTags = Annotated[Literal["record", "obey"], _must_be("'record' or 'obey'")]
 Hosts = Annotated[tuple[str, ...], _must_be("a list of hosts such as [papers.example.org]", read=_lower)]
@@ -234,7 +234,7 @@ Items = Annotated[Literal["both", "tobi", "fobi"], _must_be("both or tobi or fob
 Tree = Literal["archive", "RePEc", "type", "dom", "mim", "col"]
 
 Texts = Annotated[tuple[str, ...], _must_be("text or a list of texts", read=_listed)]
-Emails = Annotated[tuple[Email, ...], _must_be("a list of mail addresses", read=_listed)]
+Emails = Annotated[tuple[Email, ...], _must_be("a list of email addresses", read=_listed)]
 Networks = Annotated[tuple[str, ...], _must_be("a list of networks such as [10.1.0.0/16]", read=_networks)]
 Trees = Annotated[
     tuple[Tree, ...], _must_be("a list of some of archive, RePEc, type, dom, mim, col", read=_listed)

@@ -1,6 +1,6 @@
-"""The papers of the demo: invented, with their ReDIF data set and what their web site serves, at each of three stages.
+"""The invented papers of the demo, with their ReDIF data set and the responses of their web site, at three stages.
 
-Each paper shows one thing that happens to papers, which its ``story`` tells. Stages are 1, 2 and 3.
+Each paper demonstrates one case, described by its ``story``. Stages are 1, 2 and 3.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _paper(paper: Paper, stage: int) -> SiteAnswer:
 
 
 def _queues(visit: int) -> SiteAnswer:
-    """A page whose bytes are different each time and whose text is always the same, without validators."""
+    """A page without validators whose bytes change with each visit and whose text stays the same."""
     token = f"{visit * 2654435761 % 2**32:08x}"
     hidden = f'<!-- made for visit {visit} --><form><input type="hidden" name="token" value="{token}"></form>'
     script = f'<script>var token = "{token}";</script>'

@@ -18,7 +18,7 @@ _LINE, _LINES = 84, 46
 def write_pdf(
     pages: Sequence[str], *, title: str = "", created: str = "D:20090101000000Z", compress: bool = True
 ) -> bytes:
-    """A PDF with these pages, each cut to what fits; an empty page is blank.
+    """A PDF with these pages, each truncated to what fits; an empty page is blank.
 
     ``created`` is the /CreationDate, from which the /ID is derived: renderings with different dates have different
     bytes and the same text. Characters outside cp1252 become question marks.
@@ -42,9 +42,9 @@ def write_pdf(
 def write_objects(
     objects: Sequence[bytes], *, info: int = 0, identity: str = "", trailer: bytes = b"", head: bytes = b"%PDF-1.4\n"
 ) -> bytes:
-    """A PDF file of the bodies of its objects 1, 2, ...; object 1 is the catalogue.
+    """A PDF file with the given objects 1, 2, ...; object 1 is the catalogue.
 
-    ``info`` is the number of the information dictionary, 0 for none; ``identity`` is what the /ID is derived from;
+    ``info`` is the number of the information dictionary, 0 for none; the /ID is derived from ``identity``;
     ``trailer`` are further entries of the trailer; ``head`` is the beginning of the file.
     """
     file = bytearray(head)

@@ -1,4 +1,4 @@
-"""Playing the demo: an archive in a folder, gathered three times from the web site over real HTTP."""
+"""Runs the demo: an archive in a directory, gathered three times from the web site over real HTTP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from archec.store.layout import create
 
 _SETTINGS: dict[str, object] = {
     "name": "archec demo",
-    # Years pass in seconds: files are due again at once, and a second visit confirms a loss.
+    # Years pass in seconds: files are due again immediately, and a second visit confirms a loss.
     "lost_grace": "0s",
     "fetch.revisit_min": "0s",
     "fetch.revisit_max": "0s",
@@ -32,7 +32,7 @@ _SETTINGS: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A gathering of the demo: what happened before it, and its report."""
+    """A gathering of the demo: the changes before it, and its report."""
 
     number: int
     story: str
@@ -40,16 +40,16 @@ class Stage:
 
 
 _STORIES = (
-    "a new archive looks at the demo's RePEc for the first time",
-    "a paper was revised, another has gone, a template has disappeared, a server is overloaded",
-    "the template is back, the server answers again, and what had gone is still gone: it is lost",
+    "a new archive gathers the demo's RePEc for the first time",
+    "a paper was revised, another removed, a template has disappeared, a server is overloaded",
+    "the template is back, the server answers again, and the removed paper is still gone: it is lost",
 )
 
 
 def make_archive(directory: Path) -> Config:
     """A new archive for the demo. Raises UsageError if ``directory`` is not empty."""
     if directory.exists() and any(directory.iterdir()):
-        raise UsageError(f"{directory} is not empty", hint="give the demo a folder of its own: archec demo DIR")
+        raise UsageError(f"{directory} is not empty", hint="use a new directory: archec demo DIR")
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / DEFAULT_FILE
     path.write_text(as_yaml(_SETTINGS), encoding="utf-8")

@@ -92,7 +92,7 @@ class DemoSite:
 
 
 class _SiteServer(ThreadingHTTPServer):
-    """A server that keeps track of its connections, to end them when it closes."""
+    """A server that tracks its connections, to close them when it stops."""
 
     daemon_threads = False
     block_on_close = True

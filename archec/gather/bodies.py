@@ -1,9 +1,9 @@
-"""Bodies: what lies in the obi store under a run's tist, on its way or left there by a run that was killed; and which
-are those of many URLs of a host: hardly what these are for (a soft 404, a login page).
+"""Bodies in the obi store under a run's tist, in progress or left by a killed run; and detection of bodies shared by
+many URLs of a host, which are probably not the intended contents (a soft 404, a login page).
 
-The hops of bodies that are in no journal yet are written down in the work directory, so that a kill costs no request:
-whoever carries on with the run, or closes it, takes a body up with its hop. This need not be durable: what a power
-failure takes is asked for again, and a body is compared with the checksum of its hop before it is taken up.
+The hops of bodies that are not journalled yet are recorded in the work directory, so that a kill costs no requests:
+when the run is resumed or closed, a body is adopted with its hop. This need not be durable: after a power failure lost
+bodies are requested again, and a body is compared with the checksum of its hop before it is adopted.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from archec.workers.pipe import Inbox, Nonsense, encode, frame
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9._:-]{1,40})""", re.I)
 _HEAD = 4096
 _PAGE = 1 << 16
-"""Bytes of a page that are looked through for signs."""
+"""Bytes of a page that are searched for signs of a login page."""
 _PASSWORD = re.compile(rb"""<input\b[^>]*\btype\s*=\s*["']?password\b""", re.I)
 _META = re.compile(rb"""<meta\b[^>]*\bname\s*=\s*["']?(?:robots|archec)\b[^>]*>""", re.I)
 _CONTENT = re.compile(rb"""\bcontent\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*))""", re.I)
 _TAG = "noarchive"
 _CHUNK = 1 << 20
 MANY = 5
-"""So many URLs of a host with the same body are suspect."""
+"""Number of URLs of a host with the same body from which on they are suspect."""
 _REMEMBERED = 50_000
 _MOST = 32_000_000
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -55,13 +55,13 @@ _decoder = msgspec.msgpack.Decoder(Hops)
 
 
 def declared(kind: str, content_type: str) -> str:
-    """A media type with the charset that the server named, if it did."""
+    """A media type with the charset declared by the server, if any."""
     match = _CHARSET.search(content_type)
     return f"{kind}; charset={match[1]}" if match else kind
 
 
 def tags_of(hop: Hop) -> str:
-    """What X-Robots-Tag says of keeping a file: ``noarchive`` or nothing. A directive for another robot is none."""
+    """``noarchive`` if X-Robots-Tag contains it, else empty. Directives for other robots are ignored."""
     name = ""
     for part in hop.header("x-robots-tag").lower().split(","):
         robot, colon, rest = part.partition(":")
@@ -73,16 +73,16 @@ def tags_of(hop: Hop) -> str:
 
 
 class Bodies:
-    """Looks at bodies in the store. An *orphan* has its name, and no journal knows of it."""
+    """Inspects bodies in the store. An *orphan* has its final name, but is in no journal."""
 
     def __init__(self, layout: Layout, run: int, *, resumed: bool) -> None:
         self._layout, self._run, self._resumed = layout, run, resumed
 
     def orphan(self, hop: Hop) -> Hop | None:
-        """Bytes that a killed run placed and did not journal: they stay, and are taken for its own.
+        """Bytes that a killed run stored but did not journal: they stay and are adopted.
 
-        A name that leads nowhere (a redirect whose target a power failure took) will lead somewhere again
-        when the target has been fetched.
+        A dangling name (a redirect whose target was lost in a power failure) resolves again when the target has
+        been fetched.
         """
         if not self._resumed or not os.path.lexists(self._path(self._layout.path(self._run, hop.url))):
             return None
@@ -93,7 +93,7 @@ class Bodies:
         return hop._replace(md5=found.md5, sha256=found.sha256, size=found.size, temp="")
 
     def left(self, hop: Hop) -> Hop | None:
-        """A hop of a killed run with its body as it was left, temporary or placed; None if that is not whole."""
+        """A hop of a killed run with its body, temporary or stored; None if that is incomplete."""
         if hop.kind != "body":
             return hop
         try:
@@ -107,7 +107,7 @@ class Bodies:
         return hop if digests.sha256 == hop.sha256 else None
 
     def own(self, hop: Hop, version: Version) -> VisitResult | None:
-        """What a killed run placed as a URL's own body before the URL began to redirect to ``version``, if it did."""
+        """The body that a killed run stored for a URL before the URL began to redirect to ``version``, if any."""
         held = self.orphan(hop)
         if held is None or held.sha256 == version.sha256:
             return None
@@ -125,7 +125,7 @@ class Bodies:
             return sniff(file.read(_HEAD), hop.content_type, encoding)
 
     def signs(self, hop: Hop, kind: str) -> tuple[str, str]:
-        """What a page says of itself: why it may not be what was meant (a login page), and its robots tags."""
+        """Why a page may not be the intended content (a login page), and its robots tags."""
         if kind not in HTML or not hop.temp:
             return "", ""
         with open(self._path(hop.temp), "rb") as file:
@@ -135,7 +135,7 @@ class Bodies:
         return "login page" if _PASSWORD.search(page) else "", _TAG if tagged else ""
 
     def item(self, effect: Effect, seen: VisitResult) -> CommitItem:
-        """A visit's record with what must be on the disk before it: a body, a link to one, or an orphan."""
+        """A visit's record with what must be on disk before it: a body, a link to one, or an orphan."""
         record, hop = effect.record, seen.hop
         if not effect.keep:
             return CommitItem(record)
@@ -150,7 +150,7 @@ class Bodies:
 
 
 class SharedBodies:
-    """Which URLs of a host have the same body: of this run and, by the catalogue, of earlier ones."""
+    """The URLs of a host with the same body, in this run and, according to the catalogue, in earlier ones."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -170,11 +170,11 @@ class SharedBodies:
         return found
 
 
-"""Bytes of the file after which it is begun again with what is still needed."""
+"""Size of the file in bytes at which it is rewritten with what is still needed."""
 
 
 class Received:
-    """The hops of a run, to append to. Whoever comes to leave it has committed what there was: the file goes."""
+    """The hops of a run, for appending. The file is removed at the end of the block, when everything is committed."""
 
     def __init__(self, work: Path, run: int) -> None:
         self._path, self._size = received_path(work, run), 0
@@ -202,24 +202,24 @@ class Received:
 
     @property
     def is_large(self) -> bool:
-        """Whether it is time to begin again."""
+        """Whether the file should be rewritten."""
         return self._size > _MOST
 
     def restart(self, hops: Iterable[Hop]) -> None:
-        """Everything is in the journal but these hops."""
+        """Rewrites the file: everything except these hops is in the journal."""
         os.ftruncate(self._file, 0)
         self._size = 0
         self.add(hops)
 
 
 def received_path(work: Path, run: int) -> Path:
-    """Where the hops of a run are kept."""
+    """The path of the hops of a run."""
     return work / f"{run}.received"
 
 
 def received(work: Path, run: int) -> list[Hop]:
-    """The hops that a killed run has left, each URL's last one; none where there is no such file. What was cut off at
-    its end is left out."""
+    """The hops that a killed run has left, the last one for each URL; empty if there is no such file. An incomplete
+    last line is skipped."""
     last: dict[str, Hop] = {}
     inbox = Inbox()
     try:
@@ -233,8 +233,8 @@ def received(work: Path, run: int) -> list[Hop]:
 
 
 def sweep(config: Config, layout: Layout, last: LastRun) -> None:
-    """Removes the temporary files and the scratch space that a killed run left, but downloads of data
-    sets, with which the next ingest goes on."""
+    """Removes the temporary files and the scratch space that a killed run left, except downloads of data
+    sets, which the next ingest continues."""
     sweep_runs(layout)
     shutil.rmtree(config.work_path / str(last.journal.tist), ignore_errors=True)
     with suppress(OSError):

@@ -1,8 +1,8 @@
-"""Clock: whether to believe the machine's clock before a run is stamped with it.
+"""Checks the machine's clock before a run is stamped with it.
 
-A run under a clock of another year would stamp what it notes with that year, and would visit nothing until then. So a
-run stops where there is evidence against its clock: what web servers say, or the clock that has run since the machine
-was booted. Without any, a jump of 90 days is one. A first run has nothing to compare with.
+A run with a wrong clock would note everything under wrong tists, and files would not be due at the right times. So a
+run stops if there is evidence against its clock: the time of web servers, or the time since the machine was booted.
+Without either, a jump of more than 90 days counts. A first run has nothing to compare with.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _DAY = 86400
 _LEAP = 90 * _DAY
 _LEAST_HOSTS, _MOST_HOSTS = 3, 9
 _RUNS = 20
-"""Runs that are searched for hosts to ask."""
+"""Maximum number of runs searched for hosts to ask."""
 _PATIENCE, _LATECOMERS = 10.0, 1.0
-"""Seconds to wait for hosts, and for the others when enough have answered."""
+"""Seconds to wait for hosts, and for the remaining ones when enough have answered."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def read_clock() -> ClockReading:
-    """The machine's clock now, and the one that has run since it was booted, where there is one."""
+    """The machine's clock now, and the time since it was booted, if available."""
     try:
         return ClockReading(int(time.time()), _BOOT.read_text().strip(), time.clock_gettime(time.CLOCK_BOOTTIME))
     except (OSError, AttributeError):
@@ -49,19 +49,19 @@ def read_clock() -> ClockReading:
 
 
 def check_clock(archive: Archive, before: JournalFile, *, ask: bool) -> None:
-    """Raises ArchecError where evidence contradicts the clock by more than a day. ``before`` is the journal of the last
+    """Raises ArchecError if evidence contradicts the clock by more than a day. ``before`` is the journal of the last
     run; ``ask``: hosts may be asked for the time."""
     offsets = _offsets(archive) if ask else []
     doubt = doubt_of(_reading_of(before), read_clock(), offsets)
     if doubt:
-        raise ArchecError(doubt, hint="set the clock; if it is right, 'archec gather --trust-clock' goes on")
+        raise ArchecError(doubt, hint="set the clock; if it is correct, use 'archec gather --trust-clock'")
 
 
 def doubt_of(before: ClockReading, now: ClockReading, offsets: Sequence[float]) -> str:
-    """Why the clock is not to be believed; empty: it is. ``offsets`` are seconds by which hosts are ahead of it.
+    """Why the clock is not trusted; empty: it is. ``offsets`` are seconds by which hosts are ahead of it.
 
-    Hosts speak of the clock itself, so they decide, if there are three. The boot clock only says that it, or the one of
-    the run before, was wrong.
+    Hosts give evidence about the clock itself, so they decide if there are at least three. The boot clock only shows
+    that this clock, or that of the previous run, was wrong.
     """
     here = f"the clock says {iso(now.time)}"
     if len(offsets) >= _LEAST_HOSTS:
@@ -81,7 +81,7 @@ def _iso(moment: float) -> str:
 
 
 def _reading_of(journal: JournalFile) -> ClockReading:
-    """The clock as a run noted it at its beginning; else its tist."""
+    """The clock recorded at the beginning of a run; else its tist."""
     for batch in islice(read_batches(journal.path), 1):
         record = decode(batch.lines[0], str(journal.path)) if batch.lines else None
         if isinstance(record, RunStart) and record.clock is not None:
@@ -90,7 +90,7 @@ def _reading_of(journal: JournalFile) -> ClockReading:
 
 
 def _offsets(archive: Archive) -> list[float]:
-    """By how many seconds hosts are ahead of this machine; nothing where too few are known."""
+    """The seconds by which hosts are ahead of this machine; empty if too few hosts are known."""
     hosts = list(islice(_hosts(archive), _MOST_HOSTS))
     return asyncio.run(_asked(archive.config, hosts)) if len(hosts) >= _LEAST_HOSTS else []
 
@@ -126,7 +126,7 @@ async def _ahead(client: Client, host: str) -> float | None:
 
 
 def _hosts(archive: Archive) -> Iterator[str]:
-    """Hosts that answered in the newest run that knows of some, but for those that want to be left alone."""
+    """Hosts that answered in the newest run with any, except those with a pending Retry-After."""
     now = time.time()
     bound = {state.host for state in archive.catalogue.hosts() if state.until > now or state.fails}
     for run in archive.catalogue.newest_runs(MAX_TIST + 1, _RUNS):

@@ -1,5 +1,5 @@
-"""Data sets: what a run reads, and the tist that all of it gets (design, section 4); of several in one command, which
-are still to be read and in what order.
+"""Data sets: the input of a run and its tist (design, section 4); for several in one command, their order and which of
+them are still to be read.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _TARBALL = re.compile(r".*\.(?:tar(?:\.(?:gz|zst|xz|bz2))?|t(?:gz|zst|xz|bz2))",
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A data set to read: a ``directory`` or a ``tarball``; ``tist`` is 0 where only its members' times can tell,
-    ``sha256`` that of a tarball's bytes."""
+    """A data set to read: a ``directory`` or a ``tarball``; ``tist`` is 0 if only the times of its
+    members determine it, ``sha256`` is that of a tarball's bytes."""
 
     path: Path
     form: str
@@ -38,7 +38,7 @@ class Chosen:
 
     @property
     def source(self) -> str:
-        """The path fit for reports and journals, which are UTF-8."""
+        """The path as shown in reports and journals, which are UTF-8."""
         return printable(self.path)
 
 
@@ -51,15 +51,17 @@ def choose(config: Config, file: Path | None, as_of: int | None, run: int) -> Ch
     """The data set of a run at software tist ``run``: ``file`` if given, else ReDIF_directory.
 
     Its date: ``as_of``, else the date in the name of ``file``, else the newest member time of a
-    tarball; a plain directory is now. Raises DataSetError where it is missing, UsageError for a
-    date that has not come yet, BadName for one in the name that may be several days.
+    tarball; a plain directory is now. Raises DataSetError if it is missing, UsageError for a
+    date in the future, BadName for an ambiguous date in the name.
     """
     path = config.data_path if file is None else file.absolute()
     if not path.exists():
         if file is not None:
             raise DataSetError(f"{path}: no such data set")
         where = f"{config.place('ReDIF_directory')}: {path}"
-        raise DataSetError(f"{where}: no such data set", hint="is it mounted? Put a data set there, or a link to one")
+        raise DataSetError(
+            f"{where}: no such data set", hint="check that it is mounted; put a data set there, or a link to one"
+        )
     form = "directory" if path.is_dir() else "tarball"
     if as_of is not None:
         tist = as_of
@@ -68,14 +70,14 @@ def choose(config: Config, file: Path | None, as_of: int | None, run: int) -> Ch
     else:
         tist = run if form == "directory" else 0
     if tist <= 0 and as_of is not None:
-        raise UsageError(f"{path}: {iso(tist)} is no date of a data set", hint="give a later one with --as-of")
+        raise UsageError(f"{path}: {iso(tist)} is not a valid date of a data set", hint="give a later one with --as-of")
     if tist > run:
-        raise UsageError(f"{path}: its date {iso(tist)} has not come yet", hint="give another one with --as-of")
+        raise UsageError(f"{path}: its date {iso(tist)} is in the future", hint="give another one with --as-of")
     return Chosen(path, form, tist)
 
 
 def hashed(chosen: Chosen, meter: Meter) -> Chosen:
-    """The data set with its sha256, for which a tarball is read once. Raises DataSetError where it cannot be read."""
+    """The data set with its sha256, for which a tarball is read once. Raises DataSetError if it cannot be read."""
     if chosen.form != "tarball":
         return chosen
     running, done = sha256(), 0
@@ -92,58 +94,57 @@ def hashed(chosen: Chosen, meter: Meter) -> Chosen:
 
 
 def refuse_nothing(chosen: Chosen, files: int, catalogue: Catalogue) -> None:
-    """DataSetError where a directory has no files at all and the archive holds tobis: a mount or a copy that failed.
+    """Raises DataSetError if a directory has no files at all and the archive holds tobis: a failed mount or copy.
 
-    A run that saw nothing must not be taken for a good one. An empty tarball is what somebody made, and replays may
-    come in any order: it covers what it says it covers.
+    Such a run must not count as successful. An empty tarball was made deliberately, and replays may come in any order:
+    it covers what it contains.
     """
     if not files and chosen.form == "directory" and catalogue.counts().tobis_held:
         raise DataSetError(
             f"{chosen.path}: contains no template files, but the archive holds templates",
-            hint="is it mounted, and was it copied whole? Nothing was taken for lost",
+            hint="check that it is mounted and was copied completely; nothing counts as lost",
         )
 
 
 def refuse_damaged(chosen: Chosen, reading: Reading, *, salvage: bool) -> None:
-    """DamagedDataSet where a data set is not whole, unless what can be read of it is to be taken.
+    """Raises DamagedDataSet if a data set is not whole, unless it is salvaged.
 
-    Then its date must be known otherwise: that of its newest member is not, as members are missing.
+    Then its date must be known: it cannot be that of its newest member, because members may be missing.
     """
     if reading.whole:
         return
     if not salvage:
         what = reading.damage.message if reading.damage is not None else "it ends early"
         raise DamagedDataSet(
-            f"{chosen.path}: {what}: nothing of it was noted",
-            hint="get a whole copy; 'archec gather --salvage' takes what can be read of it",
+            f"{chosen.path}: {what}: nothing was noted from it",
+            hint="get an intact copy; 'archec gather --salvage' takes what can be read",
         )
     if not chosen.tist:
-        raise UsageError(f"{chosen.path}: its name does not say its date", hint="give it with --as-of")
+        raise UsageError(f"{chosen.path}: its name does not contain its date", hint="give it with --as-of")
 
 
 def refuse_retracted(chosen: Chosen, catalogue: Catalogue) -> None:
-    """RetractedDataSet where this very data set was retracted."""
+    """Raises RetractedDataSet if this data set was retracted."""
     for item in catalogue.data_sets() if chosen.sha256 else ():
         if item.retracted and (item.tist, item.sha256) == (chosen.tist, chosen.sha256):
             raise RetractedDataSet(
                 f"{chosen.path}: this data set was retracted: {item.retracted}",
-                hint=f"'archec retract {item.run} --undo' makes it count again",
+                hint=f"'archec retract {item.run} --undo' reverses that",
             )
 
 
 def newest_member(path: Path, newest: int) -> int:
-    """The date of a tarball by its newest member; DataSetError where no member has a time."""
+    """The date of a tarball by its newest member. Raises DataSetError if no member has a time."""
     if newest <= 0:
         raise DataSetError(f"{path}: neither its name nor its members carry a date", hint="give one with --as-of")
     return newest
 
 
 def in_order(config: Config, paths: Iterable[Path], as_of: int | None) -> list[Chosen]:
-    """The data sets at ``paths``, oldest first; those whose members tell their date come last.
+    """The data sets at ``paths``, oldest first; those dated by their members come last.
 
-    A folder that holds tarballs stands for these; any other folder is a data set. Raises an ArchecError where one
-    of them is missing, and BadName that names all those whose names have a date that is none, so that nothing is read
-    before all are known.
+    A directory with tarballs stands for these; any other directory is a data set. Raises an ArchecError if one of them
+    is missing, and BadName that lists all names with an ambiguous or invalid date, before anything is read.
     """
     now = stamp()
     chosen: dict[Path, Chosen] = {}
@@ -157,7 +158,7 @@ def in_order(config: Config, paths: Iterable[Path], as_of: int | None) -> list[C
     if unclear and len(several) > 1:
         raise BadName(
             "nothing was read: " + "; ".join(error.message for error in unclear),
-            hint="rename these files, or move them away and gather each by itself with --as-of",
+            hint="rename these files, or move them away and gather each one separately with --as-of",
         )
     if unclear:
         raise unclear[0]
@@ -175,10 +176,10 @@ def _tarballs_in(path: Path) -> Sequence[Path]:
 def still_to_read(
     chosen: Sequence[Chosen], last: LastRun | None, known: Sequence[DataSet], meter: Meter
 ) -> Iterator[tuple[Chosen, bool]]:
-    """What a resumed command has left to do: the data sets that were not read to their end, and whether to resume.
+    """The remaining work of a resumed command: the data sets that were not read completely, and whether to resume.
 
-    ``last`` is the last run, ``known`` are the data sets that the archive has read: a tarball is known by its date and
-    its sha256, for which one that may be known is read. Raises UsageError where the run to resume reads something else.
+    ``last`` is the last run, ``known`` are the data sets that the archive has read: a tarball is identified by its date
+    and its sha256, which is computed if it may be known. Raises UsageError if the run to resume reads something else.
     """
     stopped = last.start.source if last is not None and last.start is not None and last.resumable else ""
     if last is not None and stopped and stopped not in {one.source for one in chosen}:
@@ -191,16 +192,16 @@ def still_to_read(
 
 
 def _is_known(one: Chosen, known: Sequence[DataSet], meter: Meter) -> bool:
-    """Whether the archive has read this very tarball to its end. One whose members tell its date may have any."""
+    """Whether the archive has read this tarball completely. One dated by its members may have any date."""
     known_as = {item.sha256 for item in known if item.whole and item.sha256 and one.tist in (0, item.tist)}
     try:
         return bool(known_as) and hashed(one, meter).sha256 in known_as
     except DataSetError:
-        return False  # whoever reads it says so
+        return False  # reading it reports that
 
 
 class OverallMeter:
-    """A meter for one data set after the other: its notes say how long all of them take."""
+    """A meter for several data sets in turn: its notes show the time left for all of them."""
 
     def __init__(self, meter: Meter, sizes: Sequence[int], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._meter, self._clock, self._sizes = meter, clock, sizes

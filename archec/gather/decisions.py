@@ -1,7 +1,7 @@
-"""Decisions of the operator: runs that read no data set and visit no file, but change what the archive concludes.
+"""Decisions of the operator: runs that read no data set and visit no file, but change the conclusions of the archive.
 
-Losses that were held back are let through; a data set that turned out wrong, or a run's visits to files, are retracted
-and restored. Nothing is removed: claims and bytes stay, and the conclusions follow from the other data sets and visits.
+They accept losses that were held back, and retract and restore a wrong data set or a run's visits to files. Nothing is
+removed: claims and bytes stay, and the conclusions are derived from the other data sets and visits.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _SHORTEST = 8
 
 
 class Decision(NamedTuple):
-    """A decision on its way: the run's report, and what is committed to."""
+    """A decision in progress: the report of its run, and the committer."""
 
     report: Report
     committer: Committer
 
     def journal(self, *records: Record) -> None:
-        """Journals what is decided, as one batch that comes before all that follows from it: where the run is cut off
-        after it, the next one finishes what follows."""
+        """Journals the decision as one batch before all of its consequences: if the run is interrupted after it, the
+        next one completes them."""
         for record in records:
             self.committer.add(CommitItem(record))
         self.committer.commit()
@@ -55,7 +55,7 @@ class Decision(NamedTuple):
 
 @contextmanager
 def locked(config: Config, what: str) -> Iterator[Archive]:
-    """The archive, open for writing, with the run lock. Raises :class:`LockHeld` where another run is at work."""
+    """The archive, open for writing, with the run lock. Raises :class:`LockHeld` if another run is active."""
     layout = open_store(config)
     with ExitStack() as stack:
         stack.enter_context(RunLock(layout, what))
@@ -68,7 +68,7 @@ def locked(config: Config, what: str) -> Iterator[Archive]:
 
 @contextmanager
 def deciding(archive: Archive, kind: str, options: Mapping[str, Any]) -> Iterator[Decision]:
-    """A run of this kind over a locked archive, from its journal's first line, which has ``options``, to its last."""
+    """A run of this kind on a locked archive, from the first line of its journal, with ``options``, to the last."""
     layout, catalogue = archive.layout, archive.catalogue
     with ExitStack() as stack:
         last = last_run(layout)
@@ -91,7 +91,7 @@ def deciding(archive: Archive, kind: str, options: Mapping[str, Any]) -> Iterato
 
 
 class HeldLoss(NamedTuple):
-    """A loss that is held back: by which data set's run, in which group, of which obi."""
+    """A loss that is held back: its run, group and obi."""
 
     run: int
     group: str
@@ -99,7 +99,7 @@ class HeldLoss(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """What a decision came to: its run, how many losses were let through, and the obis that are back instead."""
+    """The result of a decision: its run, the number of accepted losses, and the obis that have returned instead."""
 
     run: int
     accepted: int
@@ -185,7 +185,7 @@ def _still_held_back(catalogue: Catalogue, run: int, accepted: Collection[str]) 
 
 
 def _accept_files(archive: Archive, held_back: HeldBack, chosen: list[HeldLoss], wanted: Collection[str]) -> Accepted:
-    """Lets losses of files through. The last visit must still say that they are gone."""
+    """Accepts losses of files. Their last visit must still have found them gone."""
     catalogue, accepted = archive.catalogue, {loss.id for loss in chosen}
     left = ((loss.group, loss.id) for loss in held_losses(catalogue, held_back) if loss.id not in accepted)
     record, lists = held_back_record(held_back.run, left, "fobi")
@@ -209,7 +209,7 @@ def _wanted(loss: HeldLoss, wanted: Collection[str]) -> bool:
 
 
 def _back(catalogue: Catalogue, run: int, ids: Collection[str]) -> Iterator[str]:
-    """Those that would be held all the same, as a later data set shows them."""
+    """Those that would still be held, because a later data set contains them."""
     evidence = evidence_of(catalogue)
     data_set = next((item for item in evidence.data_sets if item.run == run), None)
     if data_set is None:
@@ -220,11 +220,11 @@ def _back(catalogue: Catalogue, run: int, ids: Collection[str]) -> Iterator[str]
             yield obi.id
 
 
-"""Digits of a sha256 that name a data set."""
+"""Minimum number of digits of a sha256 that select a data set."""
 
 
 class Retracted(NamedTuple):
-    """What a retraction came to: its run, the data set, and how many tobis have another history now."""
+    """The result of a retraction: its run, the data set, and the number of tobis whose history changed."""
 
     run: int
     data_set: DataSet
@@ -232,10 +232,10 @@ class Retracted(NamedTuple):
 
 
 def retract(config: Config, wanted: str, reason: str, *, undo: bool = False) -> Retracted:
-    """Makes a data set not count, or count again.
+    """Retracts a data set, or reverses that.
 
-    ``wanted`` is the run that read it, or the sha256 of its file or the beginning of it. Raises :class:`NotHeld` where
-    there is no such data set, :class:`UsageError` where there are several, or where nothing would change.
+    ``wanted`` is the run that read it, or the sha256 of its file or a prefix of it. Raises :class:`NotHeld` if there is
+    no such data set, :class:`UsageError` if there are several, or if nothing would change.
     """
     with locked(config, "retract") as archive:
         catalogue = archive.catalogue
@@ -292,7 +292,9 @@ def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:
     if not found and len(wanted) >= _SHORTEST:
         found = [item for item in known if item.sha256.startswith(wanted.lower())]
     if not found:
-        raise NotHeld(f"{wanted}: no run that read a data set, and no sha256 of one", hint="'archec runs' lists them")
+        raise NotHeld(
+            f"{wanted}: neither a run that read a data set nor the sha256 of one", hint="'archec runs' lists them"
+        )
     if len({(item.tist, item.sha256) for item in found}) > 1:
         runs = ", ".join(f"{item.run} (of {iso(item.tist)})" for item in found)
         raise UsageError(f"{wanted}: there are several such data sets", hint=f"give the run of one of them: {runs}")
@@ -304,7 +306,7 @@ def _name_of(source: str) -> str:
 
 
 def _same(known: list[DataSet], data_set: DataSet) -> list[DataSet]:
-    """The data set, and what is known of the same file at the same date in part only."""
+    """The data set, and partly read ones of the same file and date."""
     if not data_set.sha256:
         return [data_set]
     return [item for item in known if (item.tist, item.sha256) == (data_set.tist, data_set.sha256)]

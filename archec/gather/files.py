@@ -1,4 +1,4 @@
-"""The file phase of a run: visit what is due, keep what is new or has changed, explain every outcome."""
+"""The file phase of a run: visits due files, stores what is new or has changed, records every outcome."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from archec.web.pool import FetchPool
 from archec.web.task import FetchTask, Hop
 
 _WINDOW = 1024
-"""So many files are handed to the fetchers at least, so that they never wait for a commit."""
+"""Minimum number of files queued for the fetchers, so that they never wait for a commit."""
 _CHUNK, _LAST_CHUNK = 1000, 250
-"""So many visits are committed together; fewer where the fetchers have less to do than they could, as towards the end:
-then little is left to do when the last file has come."""
+"""Number of visits that are committed together; fewer when the fetchers are not fully used, as towards the end, so that
+little is left to commit after the last file."""
 _CHUNK_SECONDS = 3.0
 _QUEUE = 64
-"""Files of one host that are handed to the fetchers ahead of time."""
+"""Files of one host that are queued for the fetchers in advance."""
 _TEXTS = 256
 _LAST_MINUTE = 60.0
-"""Seconds that files under way have when bytes or time are used up."""
+"""Seconds for files in flight to finish when bytes or time are exhausted."""
 _PATIENCE = 5.0
-"""Seconds for the texts of what has come when a run is stopped."""
+"""Seconds for text extraction from received files when a run is stopped."""
 _MOST_AGAIN = 200_000
-"""So many files of hosts that were given up are tried again in the same run; the rest in the next."""
+"""Maximum number of files of given-up hosts that are retried in the same run; the rest in the next one."""
 _MOST_SILENT = 20_000
-"""So many files wait for a sign of the network; the others wait for the next run."""
+"""Maximum number of files that wait for the network; the others wait for the next run."""
 _NAMING, _MOST_NAMING = 50, 5000
-"""Tobis that are looked at to see whether one still names a file: at first, and at most."""
+"""Number of tobis that are checked for whether one still mentions a file: at first, and at most."""
 _WAIT = 0.05
 _OUT_OF_STEP = "the connection was out of step"
 _SHARED = "the same as under other URLs of the host"
@@ -61,7 +61,7 @@ _ENDED = {
 
 @dataclass(slots=True)
 class _Pass:
-    """What one pass works with. What a killed run has left is taken up without fetchers."""
+    """The environment of one pass. Leftovers of a killed run are adopted without fetchers."""
 
     texts: TextPool
     pool: FetchPool | None = None
@@ -72,10 +72,10 @@ class _Pass:
 
 
 class FilePhase:
-    """See the module's docstring. One object for all passes over the plan.
+    """See the module. One object for all passes over the plan.
 
-    ``at`` is the time of its visits; ``clock``, a monotonic one, is that of the budget. ``on_gone`` gets the ids of
-    files whose loss a visit confirms: they are decided at the end.
+    ``at`` is the time of its visits; ``clock``, a monotonic one, is that of the budget. ``on_gone`` receives the ids of
+    files whose loss a visit confirms; they are decided at the end.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class FilePhase:
 
     @property
     def queue(self) -> int:
-        """How many files of one host may be with the fetchers."""
+        """Maximum number of files of one host at the fetchers."""
         return max(_QUEUE, 2 * self._config.fetch.per_host)
 
     @property
@@ -118,8 +118,8 @@ class FilePhase:
     def fetch(self, pool: FetchPool, texts: TextPool, feeder: Feeder, *, last_pass: bool) -> tuple[bool, list[str]]:
         """Visits the whole plan, or as much as the budget and the network allow.
 
-        Gives whether the budget stopped it, and the URLs whose hosts were given up and that a later
-        pass may try again (none in the ``last_pass``, and none where there is a budget: it records them).
+        Returns whether the budget stopped it, and the URLs of given-up hosts that a later pass may retry
+        (none in the ``last_pass``, and none with a budget: they are recorded).
         """
         use, under_way = self._use, self._under_way
         self._pass = _Pass(texts, pool, feeder, not last_pass and not self._budget)
@@ -149,14 +149,14 @@ class FilePhase:
             if self._received.is_large:
                 self._committer.commit()
                 self._received.restart(hop for active in under_way if (hop := active.hop) is not None)
-            self._meter.at(self._done, f"{human_size(use.bytes)}, {fetching} under way", total)
+            self._meter.at(self._done, f"{human_size(use.bytes)}, {fetching} in flight", total)
         for active in list(under_way if self._hosts.is_hopeless else under_way.in_state("silent")):
             self._put_off(active)
         self._committer.commit()
         return spent and (bool(feeder.left) or self._forgotten), self._deferred
 
     def take_up(self, hops: Iterable[Hop], texts: TextPool) -> None:
-        """Ends the visits whose hops a killed run has left behind, as far as that needs no further request."""
+        """Completes the visits whose hops a killed run has left, if that needs no further requests."""
         self._pass = _Pass(texts)
         hops = iter(hops)
         while batch := list(islice(hops, _CHUNK)):
@@ -175,7 +175,7 @@ class FilePhase:
         self._committer.commit()
 
     def _collect(self, hops: list[Hop]) -> None:
-        """Takes in what the fetchers have brought, and counts what they have done."""
+        """Processes the results of the fetchers, and counts their requests."""
         now, pool = self._pass, self._pass.pool
         if pool is not None:
             self._report.requests += pool.requests - now.requests
@@ -186,7 +186,7 @@ class FilePhase:
             now.requests, now.received = pool.requests, pool.received
         if hops:
             self._received.add(hop for hop in hops if not hop.deferred and not is_silent(hop))
-        for hop in hops:  # of all first: what a host has asked for holds for what it was not asked
+        for hop in hops:  # all of them first: a Retry-After of a host also applies to files not requested yet
             self._heard(self._hosts.heard(hop))
         for hop in hops:
             if hop.kind == "doubtful":
@@ -210,15 +210,15 @@ class FilePhase:
             self._committer.add(CommitItem(HostNoted(learnt)))
 
     def _wind_up(self, pool: FetchPool) -> None:
-        """Finishes what is under way and forgets what is only queued: it stays due.
+        """Finishes files in flight and drops queued ones, which stay due.
 
-        Whoever redirects to a file whose text is still being read is finished with it.
+        A URL that redirects to a file whose text is still being extracted is finished with it.
         """
         self._collect(pool.stop(drain=True, within=_LAST_MINUTE))
         self._forgotten = bool(self._under_way.forget("fetched")) or self._forgotten
 
     def abandon(self, pool: FetchPool, error: BaseException) -> None:
-        """Keeps what has come, and breaks off what is on its way: a run that is stopped."""
+        """Stores what has been received, and cancels what is in flight, for a run that is stopped."""
         if isinstance(error, KeyboardInterrupt) and pool.pending:
             self._collect(pool.collect(0.0))
         for hop in pool.stop():
@@ -255,7 +255,7 @@ class FilePhase:
             pool.submit(tasks)
 
     def _unnamed(self, urls: list[str]) -> set[str]:
-        """Those that a template once named, and none does any more."""
+        """Files that a template once mentioned, but none does any more."""
         found = set()
         for url, tobis in self._catalogue.referring(urls, _NAMING).items():
             if len(tobis) == _NAMING and not _is_named(url, tobis):
@@ -265,7 +265,7 @@ class FilePhase:
         return found
 
     def _task(self, fobi: Obi) -> FetchTask:
-        """A request: conditional where the body is held and was received within ``fetch.reverify``."""
+        """A request, conditional if the body is held and was received within ``fetch.reverify``."""
         visit = fobi.visit
         if visit is None or not fobi.history.held:
             return FetchTask(fobi.id)
@@ -360,7 +360,7 @@ class FilePhase:
         self._finish(active, result)
 
     def _silent(self, active: Active, hop: Hop) -> None:
-        """Nothing came from its host, and from no other of late: it waits until one answers."""
+        """Neither its host nor any other has answered recently: it waits until one does."""
         self._under_way.silence(active, hop)
         if active.planned and self._pass.feeder is not None:
             self._pass.feeder.done(active.fobi.id)
@@ -368,9 +368,9 @@ class FilePhase:
             self._put_off(next(iter(self._under_way.in_state("silent"))))
 
     def _doubt(self, hop: Hop) -> None:
-        """An earlier answer for this URL may have been one to another request: what came of it does not count.
+        """An earlier answer for this URL may have belonged to another request: its result does not count.
 
-        What is journalled is dropped, and due at once; so is what redirected to it.
+        Journalled results are dropped, and the file is due immediately; so are URLs that redirected to it.
         """
         active = self._under_way.find(hop.url)
         if active is not None:
@@ -391,13 +391,13 @@ class FilePhase:
     # -- results ----------------------------------------------------------------------------------
 
     def _finish(self, active: Active, seen: VisitResult) -> None:
-        """Ends a visit, and those of all who redirect here, however many follow one another."""
+        """Ends a visit, and those of all URLs that redirect here, however long the chains are."""
         ending = deque([(active, seen)])
         while ending:
             ending.extend(self._end(*ending.popleft()))
 
     def _end(self, active: Active, seen: VisitResult) -> Iterator[tuple[Active, VisitResult]]:
-        """Ends one visit; gives those who waited for it and what they have come to."""
+        """Ends one visit; returns the URLs that waited for it, with their results."""
         fobi, hop = active.fobi, seen.hop
         waiting = self._under_way.end(active)
         if hop.deferred and self._pass.second_chance and len(self._deferred) < _MOST_AGAIN:
@@ -440,7 +440,7 @@ class FilePhase:
             self._pass.feeder.done(active.fobi.id)
 
     def _put_off(self, active: Active) -> None:
-        """Nothing was learnt about a file, nor about those that redirect to it: they stay due."""
+        """There is no result for a file, nor for those that redirect to it: they stay due."""
         ending = [active]
         for one in ending:
             ending += self._under_way.end(one)
@@ -450,7 +450,7 @@ class FilePhase:
                 self._finished(one)
 
     def _reached(self, active: Active, url: str, effect: Effect, hop: Hop) -> VisitResult:
-        """What a URL has come to that redirects to ``url``, whose visit had this effect by this answer."""
+        """The result of a URL that redirects to ``url``, whose visit had this effect by this answer."""
         own = _hop(active)
         if effect.version is None:
             failed = own._replace(status=hop.status or own.status, deferred=hop.deferred)
@@ -469,7 +469,7 @@ class FilePhase:
         )
 
     def _shared_with(self, url: str, sha256: str) -> str:
-        """Why a body is suspect that many URLs of its host have; the others are marked as well."""
+        """Why a body is suspect that many URLs of its host share; the others are marked as well."""
         others = self._shared.others(url, sha256)
         if len(others) < MANY - 1:
             return ""
@@ -503,6 +503,6 @@ def _failure(hop: Hop) -> VisitResult:
 
 
 def _is_named(url: str, tobis: Iterable[Obi]) -> bool:
-    """Whether any of these templates is held and names a URL."""
+    """Whether any of these templates is held and mentions a URL."""
     newest = (tobi.newest for tobi in tobis if tobi.history.held)
     return any(ref.url == url for version in newest if version is not None for ref in version.refs)

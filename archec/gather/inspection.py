@@ -1,4 +1,4 @@
-"""Looking at a tarball without gathering it: whether it is whole, its date, what is in it."""
+"""Inspecting a tarball without gathering it: damage, date, contents."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from archec.tist import date_in_name, iso
 
 @dataclass(slots=True)
 class Inspection:
-    """What a tarball is. ``date`` is the tist that gathering it would give it, 0 where it would be refused;
-    ``dated_by`` says why. ``damage`` is None if it is whole."""
+    """The properties of a tarball. ``date`` is the tist that gathering would give it, 0 if it would be refused;
+    ``dated_by`` is the reason. ``damage`` is None if it is whole."""
 
     source: str
     damage: Problem | None = None
@@ -54,9 +54,9 @@ class Inspection:
 
 
 def inspect(path: Path, config: Config, meter: Meter, *, on_other: Callable[[str], None]) -> Inspection:
-    """Reads a whole tarball and writes nothing; ``on_other`` gets the path of each file that would not count.
+    """Reads a complete tarball and writes nothing; ``on_other`` receives the path of each file that would be ignored.
 
-    Raises DataSetError where ``path`` is no tarball.
+    Raises DataSetError if ``path`` is not a tarball.
     """
     found = Inspection(printable(path.absolute()))
     if path.is_dir():
@@ -90,6 +90,6 @@ def _date(found: Inspection, path: Path, newest: int) -> None:
         found.dated_by = f"none: {error}"
         return
     if not found.date:
-        # Of a damaged tarball the newest member may be behind the damage.
+        # In a damaged tarball the newest member may come after the damage.
         found.date = newest if found.damage is None else 0
         found.dated_by = "the newest member" if found.date else "none: give one with --as-of"

@@ -1,8 +1,8 @@
-"""Losses: when those of an archive's templates, or of a host's files, are held back, and the record of it (design,
+"""Losses: when those of an archive's templates, or of a host's files, are held back, and how that is recorded (design,
 sections 4 and 5).
 
-What a run's visits confirm is kept until its end, when it is known how many files a host would lose. Where too many of
-them are gone at once it is rather the host that has changed, and their losses are held back.
+Losses confirmed by a run's visits are collected until its end, when it is known how many files each host would lose. If
+too many are gone at once, the host itself has probably changed, and their losses are held back.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BATCH = 500
 def is_held_back(config: Config, losses: int, held: int) -> bool:
     """The guard: whether too many of an archive's tobis, or of those in its directory, would be lost at once.
 
-    Few are too many where they are more than half; ``max_loss`` may allow more than that.
+    A small number is too many if it is more than half; ``max_loss`` may allow more than that.
     """
     if held >= _LEAST_HELD and losses > max(_HALF, config.max_loss) * held:
         return True
@@ -43,8 +43,8 @@ def is_held_back(config: Config, losses: int, held: int) -> bool:
 def groups_to_hold_back(
     config: Config, losses: Iterable[Loss], held: Held, accepted: Collection[str]
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """The archives and the archives' directories whose losses are held back. ``accepted`` names those that are let
-    through, or ``all``."""
+    """The archives and the archives' directories whose losses are held back. ``accepted`` are those that are
+    accepted, or ``all``."""
     if "all" in accepted:
         return frozenset(), frozenset()
     by_archive, by_directory = Counter[str](), Counter[str]()
@@ -64,7 +64,7 @@ def _too_many(config: Config, losses: Counter[str], held: Counter[str], accepted
 
 
 def group_of(loss: Loss, archives: Collection[str], directories: Collection[str], accepted: Collection[str]) -> str:
-    """The name under which a loss is held back, empty where it is let through."""
+    """The group under which a loss is held back, empty if it is not."""
     if loss.archive in accepted or loss.directory in accepted:
         return ""
     if loss.archive in archives:
@@ -75,7 +75,7 @@ def group_of(loss: Loss, archives: Collection[str], directories: Collection[str]
 def held_back_record(
     run: int, losses: Iterable[tuple[str, str]], kind: Kind = "tobi"
 ) -> tuple[HeldBack, list[KeyedSet]]:
-    """The record of (group, id) of losses that are held back, and the lists that it names."""
+    """The record of losses held back, given as (group, id), and the lists that it refers to."""
     by_group: defaultdict[str, list[str]] = defaultdict(list)
     for group, obi in losses:
         by_group[group].append(obi)
@@ -84,7 +84,7 @@ def held_back_record(
     return HeldBack(run, kind, groups), list(lists.values())
 
 
-"""Seconds for which a visit that found a file gone speaks against its host."""
+"""Seconds for which a visit that found a file gone counts against its host."""
 
 
 def is_lost(config: Config, visit: Visit) -> bool:
@@ -98,7 +98,7 @@ def is_lost(config: Config, visit: Visit) -> bool:
 
 
 def loss_of(config: Config, fobi: Obi, run: int) -> ObiChange | None:
-    """The loss that the last visit to a fobi confirms, if it does, as ``run`` notes it."""
+    """The loss confirmed by the last visit to a fobi, if any, as noted by ``run``."""
     visit = fobi.visit
     if visit is None or not fobi.history.held or not is_lost(config, visit):
         return None
@@ -108,7 +108,7 @@ def loss_of(config: Config, fobi: Obi, run: int) -> ObiChange | None:
 
 
 class GoneFiles:
-    """The list, in the scratch space of a run."""
+    """The confirmed losses, in the scratch space of a run."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "gone"
@@ -119,20 +119,20 @@ class GoneFiles:
             raise StorageFailed(f"{self._path}: {error.strerror}") from error
 
     def add(self, url: str) -> None:
-        """A visit has confirmed that this file is lost."""
+        """Adds a file whose loss a visit has confirmed."""
         self._hosts[host_of(url)] += 1
         self._file.write(f"{url}\n")
 
     def close(self) -> None:
-        """Closes the file, which goes with the scratch space."""
+        """Closes the file, which is removed with the scratch space."""
         self._file.close()
 
     def conclude(
         self, archive: Archive, committer: Commits, report: Report, *, when: int, accepted: Collection[str]
     ) -> None:
         """Commits the losses of hosts that do not lose too much, or whose losses are ``accepted`` (``all``: any), and
-        reports and journals the others, in place of what earlier runs held back of these hosts. ``when``: the time of
-        the visits, by the clock."""
+        reports and journals the others, replacing what earlier runs held back of these hosts. ``when``: the time of the
+        visits, by the clock."""
         for host, count in sorted(self._hosts.items()):
             held, gone = archive.catalogue.gone_files(host, when - _PERIOD)
             if is_held_back(archive.config, gone, held) and not {host, "all"} & set(accepted):

@@ -1,7 +1,7 @@
 """Merging: a data set, sorted by id, against the catalogue, sorted by id.
 
-Pure over its two streams. Where an id is in both with the same contents at the same place nothing comes out, which
-is what makes a run over an unchanged data set cheap.
+A pure function of its two streams. An id that is in both with the same contents at the same place produces no output,
+which makes a run over an unchanged data set cheap.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from archec.ids import archive_of
 
 
 class Case(NamedTuple):
-    """A tobi whose history the data set may change: the template that counts in the data set, None where there is
-    none, and whether the catalogue knows the tobi."""
+    """A tobi whose history the data set may change: the template that counts in the data set, None if there is none,
+    and whether the catalogue has the tobi."""
 
     id: str
     found: Found | None
@@ -28,8 +28,8 @@ class Case(NamedTuple):
 
 
 class Held(NamedTuple):
-    """How many tobis are held as of a data set's date: by the archive of their handle, by the archive's directory
-    where they are."""
+    """The number of tobis held as of a data set's date, by the archive of their handle, and by the archive's directory
+    of their place."""
 
     archives: Counter[str]
     directories: Counter[str]
@@ -39,7 +39,7 @@ class Merge:
     """A merge and its counts, which are filled while it runs.
 
     With ``quick`` False every tobi is a case: the data set is not whole, supersedes others, or is superseded.
-    ``unknown`` counts what the data set says nothing of, by the archive and the word for the reason.
+    ``unknown`` counts the tobis that the data set does not judge, by archive and reason.
     """
 
     def __init__(self, coverage: Coverage, tist: int, *, quick: bool) -> None:
@@ -51,7 +51,7 @@ class Merge:
         self.unknown: Counter[tuple[str, str]] = Counter()
 
     def cases(self, found: Iterable[Found], known: Iterable[ObiState]) -> Iterator[Case]:
-        """Every tobi about which the data set may say something new, by id."""
+        """Every tobi that the data set may change, by id."""
         states = iter(known)
         state = next(states, None)
         for item in found:
@@ -92,7 +92,7 @@ class Merge:
         yield Case(state.id, None, known=True)
 
     def not_judged(self, handle: str, place: str, why: Unknown) -> None:
-        """Counts a tobi that is held, and of which the data set says nothing."""
+        """Counts a tobi that is held and that the data set does not judge."""
         self.unknown[archive_of(handle) or directory_of(place), why.word] += 1
 
     def _count(self, state: ObiState) -> None:
@@ -103,7 +103,7 @@ class Merge:
 
 
 def history_of(state: ObiState) -> History:
-    """The whole history behind a row of the scan."""
+    """The full history for a row of the scan."""
     if state.h is None:
         return History((state.last,), (state.state,))
     return history_in(state.h)

@@ -1,4 +1,4 @@
-"""Options: what a run was asked to do, how much it may fetch, and what of it a resumed run takes over."""
+"""The options of a run, its budget, and the part of them that a resumed run takes over."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from archec.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run was asked to do; see ``archec gather --help``. ``template_files`` is the setting of that name,
-    ``repeated`` a file that gets the handles which stand in the data set more than once."""
+    """The options of a run; see ``archec gather --help``. ``template_files`` is the setting of that name, ``repeated``
+    a file for the handles that occur more than once in the data set."""
 
     file: Path | None = None
     as_of: int | None = None
@@ -42,9 +42,9 @@ class Options:
         }
 
     def carrying_on(self, kept: Mapping[str, Any]) -> Options:
-        """These options for a run that was begun with those of ``kept``, as :meth:`as_value` gave them.
+        """These options for a run that was begun with ``kept``, in the form of :meth:`as_value`.
 
-        Raises :class:`UsageError` where the run fetches files and this must not: it would end without them.
+        Raises :class:`UsageError` if the run fetches files but these options forbid it.
         """
         fetch = bool(kept.get("fetch", True))
         if fetch and not self.fetch:

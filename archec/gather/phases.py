@@ -1,4 +1,4 @@
-"""Phases: what a run does between its journal's first line and its report: templates, then files."""
+"""The phases of a run between the first line of its journal and its report: templates, then files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from archec.web.task import Hop
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """What the phases of a run work with; ``report`` is that of the run, which is filled."""
+    """The environment of the phases of a run; they fill ``report``."""
 
     archive: Archive
     committer: Commits
@@ -48,8 +48,8 @@ class Phases:
     ) -> None:
         """Reads the data set and merges it with the catalogue.
 
-        ``dated`` gets what was chosen with its date where that is known only when the data set has been read. A ``dry``
-        run stores nothing. Raises an ArchecError where the run has to stop.
+        ``dated`` receives the data set with its date if that is only known after reading it. A ``dry`` run stores
+        nothing. Raises an ArchecError if the run must stop.
         """
         config, report, options = self.archive.config, self.report, self.options
         phase = TemplatePhase(
@@ -82,10 +82,10 @@ class Phases:
             self.memory.keep(self.report)
 
     def visit_files(self) -> str:
-        """Visits the files that are due; those of hosts that were given up are tried a second time.
+        """Visits the files that are due; those of given-up hosts are retried once.
 
-        ``budget`` or ``network-down`` where that stopped it, else nothing. Raises an ArchecError where the run has to
-        stop.
+        Returns ``budget`` or ``network-down`` if that stopped it, else an empty text. Raises an ArchecError if the run
+        must stop.
         """
         self.meter.phase("planning visits", None)
         with self.report.timed("files"), self._file_phase() as (phase, hosts, gone):
@@ -109,7 +109,7 @@ class Phases:
             return "network-down" if hosts.is_cut_off else "budget" if spent else ""
 
     def take_up(self, hops: Iterable[Hop]) -> None:
-        """Ends the visits whose hops a killed run has left behind."""
+        """Completes the visits whose hops a killed run has left."""
         with self._file_phase() as (phase, _, gone), TextPool(self.archive.config.text) as texts:
             phase.take_up(hops, texts)
             gone.conclude(
@@ -128,7 +128,7 @@ class Phases:
             yield phase, hosts, gone
 
     def _may_be_asked(self, url: str, hosts: HostTable) -> bool:
-        """Whether the host of a file may be asked in this run; if not, the file waits for the next, and is counted."""
+        """Whether the host of a file may be asked in this run; if not, the file is deferred and counted."""
         if hosts.is_bound(url):
             self.report.put_off(url)
             return False

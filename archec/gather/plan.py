@@ -1,7 +1,7 @@
-"""Plan: which files a run visits, new ones first, then the longest overdue; fed host by host.
+"""The plan: the files that a run visits, new ones first, then the longest overdue; issued host by host.
 
-The plan lies in the run's spool, so a host with a million files costs no memory and does not hold
-up the others.
+The plan is in the run's spool, so a host with a million files costs no memory and does not delay
+the others.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _BATCH = 5000
 _PAGE = 64
 _YEAR = 365 * 86400
 LAST_ID = "\U0010ffff"
-"""Behind every id."""
+"""Sorts after every id."""
 
 
 def due_files(catalogue: Catalogue, config: FetchConfig, now: int) -> Iterator[DueFobi]:
-    """The files that are due. One that is due in more than a year (or ``revisit_max``) was visited under a clock that
-    was wrong: it is due now."""
+    """The files that are due. One that is due in more than a year (or ``revisit_max``) was visited with a wrong clock:
+    it is due now."""
     beyond = now + max(_YEAR, int(config.revisit_max))
     return chain(catalogue.due(now), catalogue.due(MAX_TIST, DueFobi(beyond, LAST_ID)))
 
 
 def make_plan(spool: Spool, due: Iterable[DueFobi], most: int) -> int:
-    """Spools the fobis to visit in their order; ``most`` 0 means all. Gives how many there are."""
+    """Spools the fobis to visit, in order; ``most`` 0 means all. Returns their number."""
     rank = 0
     rows = iter(due) if not most else islice(due, most)
     while batch := list(islice(rows, _BATCH)):
@@ -53,7 +53,7 @@ class _Host:
 
 
 class Feeder:
-    """Hands out the plan by rank, with at most ``per_host`` files of one host under way."""
+    """Issues the plan by rank, with at most ``per_host`` files of one host in flight."""
 
     def __init__(self, spool: Spool, per_host: int) -> None:
         self._spool, self._per_host = spool, per_host
@@ -66,7 +66,7 @@ class Feeder:
         self.left = sum(host.left for host in self._hosts.values())
 
     def take(self, most: int) -> Iterator[str]:
-        """At most ``most`` URLs whose hosts have room, least rank first."""
+        """At most ``most`` URLs whose hosts have capacity, lowest rank first."""
         while most > 0 and self._heap:
             _, name = heapq.heappop(self._heap)
             host = self._hosts[name]
@@ -85,7 +85,7 @@ class Feeder:
                 heapq.heappush(self._heap, (host.rank, name))
 
     def done(self, url: str) -> None:
-        """A file that was handed out is done: its host has room again."""
+        """Marks an issued file as done: its host has capacity again."""
         name = host_of(url)
         host = self._hosts.get(name)
         if host is None or not host.busy:

@@ -1,4 +1,4 @@
-"""Reading: the data set goes once through the reader into the spool (design, section 4)."""
+"""Reading: reads the data set once into the spool (design, section 4)."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from archec.workers.pool import Pool
 _CHUNK = 1 << 20
 _INLINE = 4 << 20
 _AHEAD = 6
-"""Chunks under way for each worker, at most."""
-WORKER_HINT = "out of memory? gather again"
-"""What to do about a worker process that dies again and again."""
+"""Maximum number of chunks in progress per worker."""
+WORKER_HINT = "possibly out of memory; gather again"
+"""The hint about a worker process that dies repeatedly."""
 _MOST_PROBLEMS = 200
-"""Problems that a worker reports in full for each of its tasks; of the rest it counts the codes."""
+"""Maximum number of problems that a worker reports in full per task; the rest is counted by code."""
 _MOST_UNREAD = 1000
-"""Files of one archive that cannot be read and are remembered one by one."""
+"""Maximum number of unreadable files of one archive that are recorded individually."""
 
 
 class ChunkRead(NamedTuple):
-    """What was found in a file, or in a part of one."""
+    """The contents found in a file, or in a part of one."""
 
     rows: list[SeenRow]
     files: list[FileRow]
@@ -47,24 +47,24 @@ class ChunkRead(NamedTuple):
 
 
 class Memory(Protocol):
-    """What was found in files when they were read before."""
+    """The contents found in files that were read before."""
 
     def found(self, path: str, member: int) -> ChunkRead:
-        """What was found in a file of the source that is ``Known``."""
+        """The contents found in a file of the source that is ``Known``."""
 
     def remember(self, found: ChunkRead) -> None:
-        """What was found in a file now, or in a part of one."""
+        """Records the contents found in a file now, or in a part of one."""
 
     def forget(self, path: str) -> None:
-        """A file could not be read."""
+        """Records that a file could not be read."""
 
 
 @dataclass(slots=True)
 class Reading:
-    """What a run learnt about its data set: running totals, filled by :func:`read_data_set`.
+    """Running totals of a data set, filled by :func:`read_data_set`.
 
-    ``whole`` says that the data set did not break off, ``damage`` what was wrong where it did. ``left_out`` are members
-    that do not count: later ones of the same path replace them, or they were not read whole and the rest is salvaged.
+    ``whole``: the data set was read to its end; ``damage``: the problem if not. ``left_out`` are members that do not
+    count: later ones of the same path replace them, or they were partly read and the rest is salvaged.
     """
 
     files: int = 0
@@ -79,7 +79,7 @@ class Reading:
     damage: Problem | None = None
 
     def report_to(self, report: Report) -> None:
-        """Puts the totals into a run's report."""
+        """Adds the totals to a run's report."""
         report.files, report.unread, report.read_bytes = self.files, self.unread, self.bytes
         report.nameless, report.whole = self.nameless, self.whole
         report.templates.update(self.kinds or {})
@@ -97,9 +97,9 @@ def read_data_set(
     complete: bool = False,
     memory: Memory | None = None,
 ) -> Reading:
-    """Reads the whole source into the spool. Problems are reported as they come, never fatal; where one file has
-    very many, ``on_more`` is given how many of each code there are besides. ``on_other`` gets the path of each file
-    that does not count. ``memory`` has what was found in files that are not read again."""
+    """Reads the whole source into the spool. Problems are reported as they occur, and are never fatal; if one file has
+    very many, ``on_more`` receives the counts of the rest by code. ``on_other`` receives the path of each file that
+    does not count. ``memory`` has the contents of files that are not read again."""
     kinds: Counter[str] = Counter()
     reading = Reading(kinds=kinds)
     directories: set[str] = set()
@@ -156,9 +156,9 @@ def read_data_set(
 
 
 def _coverage(spool: Spool, directories: set[str], left_out: frozenset[int], *, complete: bool) -> Coverage:
-    """What a data set that was read whole has looked at.
+    """The coverage of a data set that was read completely.
 
-    Where an archive has very many files that cannot be read, it counts as a directory that cannot.
+    If an archive has very many unreadable files, its whole directory counts as unreadable.
     """
     read = directories | {directory_of(place) for place in spool.places()}
     unread: dict[str, str] = {}
@@ -206,8 +206,8 @@ def _chunks(
 
 
 def chunk_reader(folder: Path) -> Callable[[list[Blob]], list[ChunkRead]]:
-    """What reads some files, in any process; their templates' texts go to that process's own text file in ``folder``,
-    the spool's."""
+    """Reads some files, in any process; the texts of their templates are written to that process's text file in
+    ``folder``, that of the spool."""
 
     def read(blobs: list[Blob]) -> list[ChunkRead]:
         try:

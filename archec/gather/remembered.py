@@ -1,10 +1,10 @@
-"""What is remembered of the current data set, so that the next run reads only what has changed.
+"""A cache of the current data set, so that the next run reads only what has changed.
 
-For each file that was read its status (size, times of change, inode) and what was found in it; and of a directory with
-which a run found nothing new, a digest of all names and statuses, so that the next run need not even compare. It lies
-beside the scratch space of runs and may be lost at any time: the next run reads everything. A file whose status may
-not show a change that comes right after it was read (its times are not older than the reading) is not remembered,
-just as git does not trust such a file in its index.
+It has the status (size, times of change, inode) and contents of each file that was read; and for a directory in which a
+run found nothing new, a digest of all names and statuses, so that the next run need not even compare. It is next to the
+scratch space of runs and may be deleted at any time: the next run then reads everything. A file whose status might not
+show a change right after it was read (its times are not older than the reading) is not cached, just as git does not
+trust such a file in its index.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, status BLOB NOT NULL, found BLOB NOT NULL) WITHOUT ROWID;
 """
-_ROLE = Role("the memory of the current data set", StorageFailed, "delete it: the next run reads everything")
+_ROLE = Role("the cache of the current data set", StorageFailed, "delete it: the next run reads everything")
 _PASSING = ("unreadable", "changed-while-reading", "truncated")
-"""Codes of problems that may be gone the next time although no status has changed."""
+"""Codes of problems that may disappear although no status has changed."""
 _found = msgspec.msgpack.Decoder(ChunkRead)
 _status = struct.Struct("<qqqQQ").pack
 _name = attrgetter("name")
 
 
 def open_memory(config: Config, options: Options, catalogue: Catalogue) -> DirectoryMemory:
-    """The memory of ReDIF_directory. One that cannot be used, or is not of this archive, is begun anew."""
+    """The cache of ReDIF_directory. One that is unusable, or belongs to another archive, is replaced."""
     path = _path(config)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def open_memory(config: Config, options: Options, catalogue: Catalogue) -> Direc
 
 
 def memory_to_read(config: Config, options: Options, catalogue: Catalogue) -> DirectoryMemory | None:
-    """The same for a dry run, which writes nothing; None where it is of no use."""
+    """The same for a dry run, which writes nothing; None if it is unusable."""
     try:
         return DirectoryMemory(_path(config), config, options, catalogue, read_only=True)
     except StorageFailed:
@@ -81,8 +81,8 @@ def _path(config: Config) -> Path:
 
 
 class DirectoryMemory(Database):
-    """See the module's docstring. What is written counts from :meth:`keep` on; closing takes back what came after. One
-    that is ``read_only`` writes nothing; StorageFailed where it would be begun anew."""
+    """See the module. :meth:`keep` commits what was written; closing rolls back the rest. With ``read_only`` nothing is
+    written, and StorageFailed is raised if the cache would have to be replaced."""
 
     def __init__(
         self, path: Path, config: Config, options: Options, catalogue: Catalogue, *, read_only: bool = False
@@ -112,7 +112,7 @@ class DirectoryMemory(Database):
                     since = 0
                 if not now - config.reread_after < since <= now:
                     if read_only:
-                        raise StorageFailed(f"{path}: {_ROLE.name} is of another reading")
+                        raise StorageFailed(f"{path}: {_ROLE.name} was made with other rules")
                     self.connection.execute("DELETE FROM files")
                     self.connection.execute("DELETE FROM about")
                     self._tell(**about, since=str(now))
@@ -123,7 +123,7 @@ class DirectoryMemory(Database):
             raise
 
     def close(self) -> None:
-        """Closes the file; what was not kept is taken back."""
+        """Closes the file; rolls back what was not committed."""
         with suppress(StorageFailed), self.translated():
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
@@ -132,7 +132,7 @@ class DirectoryMemory(Database):
     # -- file by file -----------------------------------------------------------------------------
 
     def unchanged(self, path: str, status: os.stat_result) -> bool:
-        """Whether a file is as it was when it was read; if so, :meth:`found` has what was found in it."""
+        """Whether a file has not changed since it was read; if so, :meth:`found` returns its contents."""
         self._pending.pop(path, None)
         if not stat.S_ISREG(status.st_mode) or status.st_size > PART or self._is_racy(status):
             return False
@@ -145,10 +145,10 @@ class DirectoryMemory(Database):
         return False
 
     def found(self, path: str, member: int) -> ChunkRead:
-        """What was found in the file that :meth:`unchanged` was asked about last. Its templates' texts are no longer
-        in the spool: their rows have 0 for it."""
+        """The contents of the file last passed to :meth:`unchanged`. The texts of its templates are not in the spool:
+        their rows have 0 for it."""
         if self._last[0] != path:
-            raise ValueError(f"{path} is not the file that was asked about last")
+            raise ValueError(f"{path} is not the file that was last passed to unchanged()")
         found = _found.decode(self._last[1])
         return found._replace(
             rows=[row._replace(member=member, spool=0, start=0) for row in found.rows],
@@ -156,7 +156,7 @@ class DirectoryMemory(Database):
         )
 
     def remember(self, found: ChunkRead) -> None:
-        """What was found in a file that was read, whole."""
+        """Records the contents of a file that was read completely."""
         path = found.files[0].path if len(found.files) == 1 else b""
         status = self._pending.pop(os.fsdecode(path), None)
         if status is not None and not self.read_only:
@@ -170,8 +170,8 @@ class DirectoryMemory(Database):
         self._pending.pop(path, None)
 
     def reread(self, row: SeenRow, folder: Path) -> SeenRow:
-        """The row of a remembered template whose text is needed after all, and is put into the spool. Raises
-        DataSetError if the file is another one by now."""
+        """The row of a cached template whose text is needed, and is added to the spool. Raises DataSetError if the file
+        has changed since."""
         templates = _scanned(self._root, row.path, self._max_file, self._began)
         text = templates[row.number].text if row.number < len(templates) else b""
         if sha256(text, usedforsecurity=False).digest() != row.sha256:
@@ -188,8 +188,8 @@ class DirectoryMemory(Database):
     # -- the directory as a whole -----------------------------------------------------------------
 
     def repeated(self) -> dict[str, Any] | None:
-        """The report of the run before where this one would find the same: nothing has changed in the directory, nor in
-        what is known of data sets, and that run found nothing new either. None where it has to be read."""
+        """The report of the previous run if this one would find the same: nothing has changed in the directory and in
+        the known data sets, and that run found nothing new. None if the directory must be read."""
         self._digest = self._digest_of_tree()
         settled = json.loads(self._about("settled") or "{}")
         if not self._digest or settled.get("digest") != self._digest:
@@ -200,7 +200,7 @@ class DirectoryMemory(Database):
         return report if isinstance(report, dict) else None
 
     def keep(self, report: Report) -> None:
-        """The run has merged the data set: what it has read counts from now on."""
+        """Commits what was read, when the run has merged the data set."""
         if self.read_only:
             return
         known = sorted(self._catalogue.data_sets(), key=lambda item: (item.tist, item.run))
@@ -213,7 +213,7 @@ class DirectoryMemory(Database):
             self.connection.execute("COMMIT")
 
     def _digest_of_tree(self) -> str:
-        """A digest of all names and statuses; empty where one could not be had or may hide a change."""
+        """A digest of all names and statuses; empty if one is unavailable or may hide a change."""
         running = xxh3_128()
         try:
             root = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -251,7 +251,7 @@ class DirectoryMemory(Database):
         update(b"".join(parts))
 
     def _data_sets(self) -> str:
-        """What is known of data sets, in short."""
+        """A digest of the known data sets."""
         known = sorted(self._catalogue.data_sets(), key=lambda item: (item.tist, item.run))
         return xxh3_128_hexdigest(b"".join(map(canonical, known)))
 
@@ -267,7 +267,7 @@ class DirectoryMemory(Database):
 
 
 class _RacyFile(Exception):
-    """A file's times are not older than the reading."""
+    """Whether a file's times are not older than the reading."""
 
 
 def _status_of(status: os.stat_result) -> bytes:
@@ -275,9 +275,9 @@ def _status_of(status: os.stat_result) -> bytes:
 
 
 def _found_nothing_new(report: Report, known: list[DataSet]) -> bool:
-    """Whether a run found what the one before it had found, so that the same data set once more says nothing new.
+    """Whether a run found the same as the previous one, so that reading the same data set again gives nothing new.
 
-    Then what it could not read is what could not be read before, either, and takes nothing back in the next run.
+    Then the unreadable files are also the same as before, and do not affect the next run.
     """
     changed = any(count for kind, count in report.tobis.items() if kind != "same")
     passing = any(report.problem_counts[code] for code in _PASSING)

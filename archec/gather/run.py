@@ -1,4 +1,4 @@
-"""Run: one gathering run, from its lock to its report; or a dry run, which touches neither archive nor network."""
+"""One gathering run, from its lock to its report; or a dry run, which changes neither archive nor network."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _CODES = {"budget": Exit.BUDGET, "damaged": Exit.DAMAGED, "network-down": Exit.N
 
 
 def exit_code(report: Report) -> Exit:
-    """The exit code of a run that came to its end."""
+    """The exit code of a completed run."""
     held_back = {Exit.LOSSES_HELD_BACK} if report.held_back else set()
     return gravest(held_back | {_CODES.get(report.state, Exit.DONE)})
 
@@ -62,9 +62,9 @@ def _ignore(report: Report) -> None:
 
 
 def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ignore) -> Report:
-    """One run. Raises an ArchecError where it had to stop; what was committed is kept and the run
-    can be resumed. ``begun`` gets the report as soon as there is a run; it is filled as the run goes on. Of a run that
-    fails before that, :func:`archec.archive.runs.unbegun` tells."""
+    """Does one run. Raises an ArchecError if it must stop; what was committed is kept and the run can be resumed.
+    ``begun`` receives the report as soon as the run has begun; it is filled as the run proceeds. A run that fails
+    before that is recorded for :func:`archec.archive.runs.unbegun`."""
     with beginning(config) as begins:
 
         def with_report(report: Report) -> None:
@@ -102,11 +102,11 @@ def _gather(config: Config, options: Options, meter: Meter, begun: Begun) -> Rep
 
 
 def _resume(archive: Archive, options: Options, meter: Meter, begun: Begun, last: LastRun | None) -> Report:
-    """The unfinished run goes on. Raises UsageError where there is none that can, DataSetError where the tarball is
-    another one by now."""
+    """Resumes the unfinished run. Raises UsageError if there is none that can be resumed, DataSetError if the tarball
+    has changed."""
     start = last.start if last is not None else None
     if last is None or start is None or not last.resumable:
-        raise UsageError(_not_resumable(last), hint="'archec gather' begins a new one")
+        raise UsageError(_not_resumable(last), hint="'archec gather' starts a new one")
     if options.file is not None and printable(options.file.absolute()) != start.source:
         raise UsageError(
             f"the run to resume, {start.tist}, reads {start.source}, not {options.file}",
@@ -119,8 +119,8 @@ def _resume(archive: Archive, options: Options, meter: Meter, begun: Begun, last
         chosen = hashed(chosen, meter)
         if start.sha256 and chosen.sha256 != start.sha256:
             raise DataSetError(
-                f"{start.source}: has the sha256 {chosen.sha256}, and run {start.tist} began to read {start.sha256}",
-                hint="put that file back, or begin a new run without --resume",
+                f"{start.source}: has the sha256 {chosen.sha256}, but run {start.tist} began to read {start.sha256}",
+                hint="restore that file, or start a new run without --resume",
             )
     return _run(archive, options.carrying_on(start.options), meter, begun, chosen, report, merged=last.merged)
 
@@ -144,7 +144,7 @@ def _run(
     *,
     merged: bool = False,
 ) -> Report:
-    """A run from its report to its end; ``merged``: its data set need not be read any more."""
+    """A run from its report to its end; ``merged``: its data set has already been read."""
     config, catalogue = archive.config, archive.catalogue
     with ExitStack() as stack:
         source = memory = None
@@ -162,7 +162,7 @@ def _run(
         phases = Phases(archive, committer, spool, report, meter, options, at, memory)
         if not report.resumed:
             _announce(committer, report, options, chosen)
-        else:  # from here on its time and its requests are counted anew
+        else:  # its time and requests are counted from zero again
             committer.add(CommitItem(RunEnd(report.run, "running", report.as_value())))
             committer.commit()
         try:
@@ -193,8 +193,8 @@ def _run(
 def _sentence(report: Report) -> str:
     """What stopped the run before its end; empty where nothing did."""
     if report.state == "network-down":
-        return "no host gave an answer: nothing was counted against any; is there a network?"
-    return "the budget is used up" if report.state == "budget" else ""
+        return "no host answered: no failure was counted against any; check the network"
+    return "the budget is exhausted" if report.state == "budget" else ""
 
 
 def _source(config: Config, chosen: Chosen, options: Options, memory: DirectoryMemory | None = None) -> Source:
@@ -208,7 +208,7 @@ def _source(config: Config, chosen: Chosen, options: Options, memory: DirectoryM
 
 
 def _taken_up(archive: Archive, options: Options, last: LastRun | None) -> LastRun | None:
-    """The newest run, when the visits whose answers it had received and not journalled are in its journal, too."""
+    """The newest run, after visits whose answers it had received but not journalled were added to its journal."""
     if last is None or last.start is None or last.journal.finished:
         return last
     run, config = last.journal.tist, archive.config
@@ -232,7 +232,7 @@ def _taken_up(archive: Archive, options: Options, last: LastRun | None) -> LastR
 
 
 def _announce(committer: Committer, report: Report, options: Options, chosen: Chosen) -> None:
-    """Journals that the run begins, and what it reads."""
+    """Journals the start of the run, and its data set."""
     start = RunStart(
         report.run,
         data_set=chosen.tist,
@@ -248,28 +248,28 @@ def _announce(committer: Committer, report: Report, options: Options, chosen: Ch
 
 
 def _record_stop(committer: Committer, report: Report, error: ArchecError | KeyboardInterrupt) -> None:
-    """Says in the journal why the run stops and how far it came, if that can be written."""
+    """Journals why the run stops and how far it got, if that can be written."""
     if isinstance(error, ArchecError):
         report.state, report.message = "failed", error.message
     else:
         report.state = "interrupted"
-    # What made the run fail may be in the way of this, too; it is reported by its own error.
+    # The cause of the failure may prevent this as well; it is reported by its own error.
     with suppress(ArchecError):
         committer.note(RunEnd(report.run, report.state, report.as_value()))
 
 
 def _refused(report: Report, item: CommitItem, outcome: CommitResult) -> None:
-    """Something could not be kept, because other bytes are held in its place; says so in the report."""
+    """Reports something that could not be stored, because other bytes are held in its place."""
     report.conflicts += 1
     report.forget(item.record)
-    message = "what it would state again is not held" if outcome.kind == "missing" else "other bytes are held there"
+    message = "the bytes to state again are not held" if outcome.kind == "missing" else "other bytes are held there"
     report.problem(Problem(f"{outcome.id} at {outcome.tist}", 0, "occupied", f"was not recorded: {message}"))
 
 
 def dry_run(config: Config, options: Options, meter: Meter) -> Report:
     """Reads and merges the data set and counts what is due; writes to scratch space only.
 
-    Sees what the catalogue holds: what a killed run has left between journal and catalogue is not in it.
+    It sees the catalogue as it is: batches of a killed run that are only in the journal are missing.
     """
     layout = open_store(config)
     options = replace(options, template_files=config.template_files)
@@ -302,7 +302,7 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
 
 @contextmanager
 def _scratch(config: Config, run: int) -> Iterator[Spool]:
-    """A spool of our own; the work directory goes again if it was not there."""
+    """A separate spool; the work directory is removed again if it did not exist."""
     missing = not config.work_path.exists()
     try:
         with Spool(config.work_path / f"dry-{run}-{os.getpid()}") as spool:

@@ -1,9 +1,9 @@
-"""Schedule: when a file is due again, when a host may be asked again, and whether there is a network at all (design,
+"""The schedule: when a file is due again, when a host may be asked again, and whether the network is up (design,
 section 5).
 
-A host that asks for time (Retry-After) or was given up is not asked until that time has passed: in this run, in later
-ones and after a rebuild, as it is journalled. Times are Unix seconds by the clock at the start of the run, moved on by
-a monotonic one.
+A host that sent Retry-After or was given up is not asked until that time has passed: in this run, in later ones and
+after a rebuild, because it is journalled. Times are Unix seconds by the clock at the start of the run, advanced by a
+monotonic one.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def next_due(config: Config, visit: Visit, last_noted: int | None, *, lost: bool
     New and changed files after ``revisit_min``; unchanged ones after half the time for which they
     have not changed, between ``revisit_min`` and ``revisit_max``; gone ones when their loss can be
     confirmed; faults with a back-off that begins at one day, refusals with one that begins at
-    ``revisit_min``; ``deferred`` ones in the next run. What no template names any more is visited half as often after
-    each visit, up to ``revisit_max``.
+    ``revisit_min``; ``deferred`` ones in the next run. A file that no template mentions any more is visited half as
+    often after each visit, up to ``revisit_max``.
     """
     shortest, longest = int(config.fetch.revisit_min), int(config.fetch.revisit_max)
     outcome = visit.outcome
@@ -62,14 +62,14 @@ def next_due(config: Config, visit: Visit, last_noted: int | None, *, lost: bool
     return visit.when + max(wait, 1)
 
 
-"""Nobody binds a host for longer."""
-"""Shorter waits are kept in mind, and not journalled."""
-"""Seconds for which the answer of another host shows that there is a network."""
-"""Outcomes for which no host need have said anything."""
+"""Maximum time for which a host is not asked."""
+"""Shorter waits are kept in memory only, not journalled."""
+"""Seconds for which an answer of another host proves that the network is up."""
+"""Outcomes that do not imply an answer of a host."""
 
 
 class HostTable:
-    """What a run knows of hosts; see the module's docstring. ``since``: the clock at the start of the run."""
+    """The hosts of a run; see the module. ``since``: the clock at the start of the run."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class HostTable:
         self._until = {state.host: float(state.until) for state in self._states.values() if state.until > since}
         self._silent: set[str] = set()
         self._answered: dict[str, float] = {}
-        """The host that answered last and the last one before it that is another, with when they did."""
+        """The last two different hosts that answered, with their times."""
         self._given_up: set[str] = set()
 
     # -- when a host may be asked -------------------------------------------------------------------
@@ -95,13 +95,13 @@ class HostTable:
         return self._since + self._clock() - self._began
 
     def is_bound(self, url: str) -> bool:
-        """Whether the host of a URL is not to be asked in this run: it has to wait for longer than ``max_delay``."""
+        """Whether the host of a URL must not be asked in this run, because the wait is longer than ``max_delay``."""
         until = self._until.get(host_of(url))
         return until is not None and until - self.now > self._config.max_delay
 
     def known(self) -> Iterator[tuple[str, int, float]]:
-        """What a pool of fetchers has to know: name, faults in a row, seconds to wait. A host that was given up before
-        is given up again at its first fault."""
+        """The input for a pool of fetchers: name, failures in a row, seconds to wait. A host that was given up before
+        is given up again at its first failure."""
         now, faults = self.now, self._config.host_failures - 1
         for host in self._states.keys() | self._until.keys():
             state = self._states.get(host)
@@ -110,7 +110,7 @@ class HostTable:
                 yield host, faults if state is not None and state.fails else 0, max(0.0, wait)
 
     def heard(self, hop: Hop) -> HostState | None:
-        """Learns from a hop; what is to be journalled of its host, if anything."""
+        """Updates the state of a hop's host; returns the state to journal, if any."""
         host = host_of(hop.url)
         if is_silent(hop):
             if len(self._silent) < _MOST:
@@ -127,8 +127,8 @@ class HostTable:
         return None
 
     def gave_up(self, hop: Hop) -> HostState | None:
-        """The host of this deferred hop was given up for this run through its own fault: it has to wait, the longer
-        the more often."""
+        """The host of this deferred hop was given up for this run through its own fault: it must wait, with increasing
+        delay."""
         host = host_of(hop.url)
         if hop.outcome is None or not hop.outcome.is_transient or host in self._given_up or self.is_bound(hop.url):
             return None
@@ -162,14 +162,14 @@ class HostTable:
         self._answered[host] = self._clock()
 
     def has_network(self, url: str) -> bool:
-        """Whether another host than that of the URL has answered within five minutes: then it is the fault of this one
-        that it does not."""
+        """Whether another host than that of the URL has answered within five minutes: then a failure counts against
+        this one."""
         host, now = host_of(url), self._clock()
         return any(now - when <= _NETWORK for other, when in self._answered.items() if other != host)
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether hosts were tried and none gave a byte."""
+        """Whether hosts were tried and none answered."""
         return not self._answered and len(self._silent) >= _LEAST_SILENT
 
     @property
@@ -179,5 +179,5 @@ class HostTable:
 
 
 def is_silent(hop: Hop) -> bool:
-    """Whether nothing at all came from the host: there may be no network."""
+    """Whether nothing was received from the host: the network may be down."""
     return hop.kind == "failed" and not hop.status and str(hop.outcome) in ("unreachable", "timeout")

@@ -1,8 +1,8 @@
-"""Spool: a run's scratch database on disk, so that memory does not grow with the data set.
+"""The spool: a run's scratch database on disk, so that memory does not grow with the data set.
 
-It holds where each template of the data set was seen, sorts by id, and keeps the losses until it
-is known whether they are let through. It is not durable: a killed run reads its data set again.
-No statement here sorts by more than SQLite's page cache: that would go to the system's temporary files.
+It records where each template of the data set was seen, sorts by id, and holds the losses until they are accepted or
+held back. It is not durable: a killed run reads its data set again. No statement here sorts more than fits SQLite's
+page cache, because that would use the system's temporary files.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ CREATE TABLE plan (host TEXT NOT NULL, rank INTEGER NOT NULL, url TEXT NOT NULL,
 _ROLE = Role("the scratch database of the run", StorageFailed)
 
 _IN = 500
-"""Parameters of one IN list."""
+"""Maximum number of parameters of one IN list."""
 
 
 class SeenRow(NamedTuple):
-    """One template of the data set and where its text lies in the spool files.
+    """One template of the data set and the position of its text in the spool files.
 
-    ``own`` is the standing of the template (:func:`archec.redif.handles.standing`); ``number`` orders the templates of
-    a file; ``path`` is as on disk (bytes order decides), ``place`` the same below the root of RePEc.
+    ``own`` is the rank of the template (:func:`archec.redif.handles.standing`); ``number`` orders the templates of a
+    file; ``path`` is as on disk (byte order decides), ``place`` the same below the root of RePEc.
     """
 
     id: str
@@ -92,7 +92,8 @@ class Found(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """A tobi that the data set says is lost: the archive of its handle, and the archive's directory where it was."""
+    """A tobi that is lost according to the data set: the archive of its handle, and the archive's directory of its
+    place."""
 
     archive: str
     directory: str
@@ -100,7 +101,7 @@ class Loss(NamedTuple):
 
 
 class Spool:
-    """See the module's docstring. Use as a context manager; leaves nothing behind."""
+    """See the module. A context manager, which removes all of it at the end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -108,7 +109,7 @@ class Spool:
         try:
             folder.mkdir(parents=True)
         except OSError as error:
-            raise StorageFailed(f"{folder}: cannot make the work directory: {error.strerror}") from error
+            raise StorageFailed(f"{folder}: cannot create the work directory: {error.strerror}") from error
         self._file = Database(folder / "spool.sqlite", _ROLE)
         self._db = self._file.connection
         try:
@@ -138,7 +139,7 @@ class Spool:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def add(self, rows: Sequence[SeenRow], files: Iterable[FileRow]) -> None:
-        """Adds what a reading worker found. A file of which a part could not be read is not read."""
+        """Adds the results of a reading worker. A file counts as read only if all of its parts were read."""
         with self._file.translated():
             self._db.execute("BEGIN")
             self._db.executemany("INSERT INTO seen VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
@@ -161,7 +162,7 @@ class Spool:
             return frozenset([member for (member,) in rows])
 
     def count(self) -> tuple[int, int]:
-        """How many files there are, and how many of them could not be read."""
+        """The number of files, and of those that could not be read."""
         with self._file.translated():
             files, read = self._db.execute("SELECT count(*), coalesce(sum(read), 0) FROM files").fetchone()
             return files, files - read
@@ -237,7 +238,7 @@ class Spool:
         return found
 
     def add_losses(self, losses: Iterable[Loss]) -> None:
-        """Adds tobis that the data set says are lost; by id over all calls."""
+        """Adds tobis that are lost according to the data set; sorted by id over all calls."""
         with self._file.translated():
             self._db.execute("BEGIN")
             self._db.executemany("INSERT INTO losses VALUES (?,?,?)", losses)
@@ -284,7 +285,7 @@ _MOST = 100_000
 _MOST_TEXT = 8_000_000
 """Rows, and characters of their ids and places, of one sorted run: a quarter of the page cache at most."""
 _IN_MEMORY = 60_000
-"""Entries that are in memory while runs are merged, over all runs."""
+"""Total number of entries in memory while runs are merged."""
 
 Entry = tuple[str, int, bytes, str]
 """An id, the row of ``seen`` that has it, the sha256 of its text, its place."""
@@ -296,8 +297,9 @@ class SortedIds:
     """The rows of the table ``seen`` by id; ``db`` holds it and the table of :data:`SORTED_SCHEMA`.
 
     Rows are numbered from 1 on without a gap, in the order in which they were inserted. Sorted runs are written as rows
-    come in, and merged block by block while they are read. SQLite's own sorter would spill to where the system keeps
-    temporary files, which is often small, or is memory; a run has a work directory of a size that its operator chose.
+    come in, and merged block by block while they are read. SQLite's own sorter would spill to the system's directory
+    for temporary files, which is often small or in memory; the size of a run's work directory is chosen by the
+    operator.
     """
 
     def __init__(self, db: sqlite3.Connection, *, most: int = _MOST) -> None:
@@ -306,7 +308,7 @@ class SortedIds:
         self._runs: list[tuple[int, int]] = []
 
     def inserted(self, rows: int, text: int) -> None:
-        """So many rows were inserted, with so many characters in ids and places; within the caller's transaction."""
+        """Reports inserted rows, and the characters in their ids and places; within the caller's transaction."""
         self._rows += rows
         self._text += text
         if self._rows - self._sorted >= self._most or self._text >= _MOST_TEXT:
@@ -330,7 +332,7 @@ class SortedIds:
         cursors = [self._run(first, last) for first, last in self._runs]
         heads: list[list[Entry]] = [cursor.fetchmany(block) for cursor in cursors]
         while any(heads):
-            # What is not beyond the end of any run's block is all there is up to there.
+            # Entries up to the smallest end of all blocks are complete.
             until = min(head[-1][0] for head in heads if head)
             ready: list[Entry] = []
             for n, head in enumerate(heads):

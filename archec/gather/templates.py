@@ -1,4 +1,4 @@
-"""The template phase of a run: read, merge, write what is new or has changed, then decide on losses."""
+"""The template phase of a run: reads, merges, writes what is new or has changed, then decides on losses."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _CHUNK = 500
 _INLINE = 2 << 20
 _JOB_WEIGHT = 1000
 _AHEAD = 6
-"""Chunks under way for each worker, at most."""
+"""Maximum number of chunks in progress per worker."""
 _BATCH = 1000
 
 
 class ToWrite(NamedTuple):
-    """A template that is to be written: what is known of it, the claims to add, what follows from them."""
+    """A template to write: its known state, the claims to add, and the resulting judgement."""
 
     obi: Obi
     added: list[Claim]
@@ -55,9 +55,9 @@ class ToWrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TemplatePhase:
-    """What the phase works with. ``tist`` is the data set's, ``sha256`` that of its file, if it is one; ``accept``
-    names archives whose losses are let through, or ``all``; ``complete`` says that the data set is all of RePEc;
-    ``dry`` that nothing is stored; ``repeated`` is a file that gets the handles which the data set repeats."""
+    """The environment of the phase. ``tist`` is the data set's, ``sha256`` that of its file, if any; ``accept`` are
+    archives whose losses are accepted, or ``all``; ``complete``: the data set is all of RePEc; ``dry``: nothing is
+    stored; ``repeated`` is a file for the handles that the data set repeats."""
 
     archive: Archive
     committer: Commits
@@ -89,7 +89,7 @@ class TemplatePhase:
         return reading
 
     def repeat(self, name: str) -> None:
-        """The data set says once more what the newest one has said."""
+        """Handles a data set that is equal to the newest one."""
         newest = max(self.archive.catalogue.data_sets(), key=lambda item: item.key)
         self.committer.add(CommitItem(RunEnd(self.report.run, "running", self.report.as_value())))
         data_set = msgspec.structs.replace(newest, tist=self.tist, run=self.report.run, name=name)
@@ -97,7 +97,7 @@ class TemplatePhase:
         self.committer.commit()
 
     def merge(self, reading: Reading, name: str) -> None:
-        """Merges what was read with the catalogue; ``name`` is the data set's."""
+        """Merges the data set with the catalogue; ``name`` is that of the data set."""
         before = evidence_of(self.archive.catalogue)
         known = known_as(before, self.tist, self.sha256, whole=reading.whole)
         coverage = reading.coverage
@@ -117,7 +117,7 @@ class TemplatePhase:
                 self.committer.add(CommitItem(SetAdded.of(item)))
         if held_back.groups or any(item.run == run for item in self.archive.catalogue.held_back()):
             self.committer.add(CommitItem(LossesHeldBack(held_back)))
-        # In this order: a run that is known to be merged has its report.
+        # In this order, so that a run marked as merged has its report.
         self.committer.add(CommitItem(RunEnd(self.report.run, "running", self.report.as_value())))
         self.committer.add(CommitItem(DataSetRead(data_set)))
         self.committer.commit()
@@ -135,7 +135,7 @@ def _listed(found: Iterable[Found], spool: Spool, listing: BinaryIO) -> Iterator
 
 
 def known_as(evidence: Evidence, tist: int, sha256: str, *, whole: bool) -> DataSet | None:
-    """The data set under which the archive knows these bytes at this date."""
+    """The known data set with these bytes and this date."""
     if not sha256:
         return None
     same = (item for item in evidence.data_sets if (item.tist, item.sha256, item.whole) == (tist, sha256, whole))
@@ -143,18 +143,18 @@ def known_as(evidence: Evidence, tist: int, sha256: str, *, whole: bool) -> Data
 
 
 def _is_newest(before: Evidence, data_set: DataSet) -> bool:
-    """Whether a data set is later than all that are known."""
+    """Whether a data set is later than all known ones."""
     return not before.data_sets or before.data_sets[-1].tist < data_set.tist
 
 
 def _leaves_others(before: Evidence, after: Evidence, data_set: DataSet) -> bool:
-    """Whether a data set speaks, and every other one speaks as it did."""
+    """Whether a data set counts, and does not change which others count."""
     others = [item for item in before.data_sets if item.tist == data_set.tist and item.run != data_set.run]
     return after.speaks(data_set) and all(before.speaks(item) == after.speaks(item) for item in others)
 
 
 class _Merging:
-    """One merge on its way."""
+    """One merge in progress."""
 
     def __init__(self, phase: TemplatePhase, evidence: Evidence, data_set: DataSet, *, newest: bool) -> None:
         self._phase, self._evidence, self._data_set, self._newest = phase, evidence, data_set, newest
@@ -170,7 +170,8 @@ class _Merging:
     # -- what is there ----------------------------------------------------------------------------
 
     def merge(self, reading: Reading, merge: Merge) -> Held:
-        """Commits all that the data set says, but for its losses, which are spooled; how many tobis were held."""
+        """Commits everything from the data set except its losses, which are spooled; returns the number of held
+        tobis."""
         phase = self._phase
         phase.meter.phase("merging templates", reading.templates or None)
         order = (phase.archive.layout, self._spool.folder, phase.tist, not phase.dry)
@@ -192,14 +193,14 @@ class _Merging:
         self._spool.add_losses(self._losses)
         self._committer.commit()
         if pool.lost:
-            sweep_parts(phase.archive.layout, {phase.tist})  # what workers that died were writing
+            sweep_parts(phase.archive.layout, {phase.tist})  # temporary files of dead workers
         self._report.duplicates = merge.duplicates
         self._report.tobis["same"] += merge.same
         self._report.not_judged.update(merge.unknown)
         return merge.held
 
     def _decide(self, cases: Sequence[Case], merge: Merge) -> list[Job]:
-        """Commits what needs no writing; gives what there is to write, and waits for it."""
+        """Commits what needs no writing; passes on what must be written, and waits for it."""
         known = self._phase.archive.catalogue.obis("tobi", [case.id for case in cases if case.known])
         rows = self._spool.rows([case.found.row for case in cases if case.found is not None])
         jobs: list[Job] = []
@@ -210,7 +211,7 @@ class _Merging:
                 continue
             row = rows[case.found.row]
             if self._refused.get(case.id) == case.found.sha256.hex():
-                self._report.tobis["same"] += 1  # it is in the journals, and the database does not take it
+                self._report.tobis["same"] += 1  # it is in the journals, but the database refuses it
                 continue
             job = self._present(obi, case.found.sha256.hex(), row)
             if job is not None:
@@ -218,7 +219,7 @@ class _Merging:
         return jobs
 
     def _present(self, obi: Obi, sha256: str, row: SeenRow) -> Job | None:
-        """Decides about a template of the data set; gives it where it is to be written, else commits it."""
+        """Decides about a template of the data set; returns it if it must be written, else commits it."""
         data_set, tist = self._data_set, self._data_set.tist
         malformed = not is_well_formed(row.handle, obi.id)
         new = Claim(tist, data_set.run, sha256, row.place, row.line, row.encoding, malformed=malformed)
@@ -276,7 +277,7 @@ class _Merging:
             self._committer.add(item)
 
     def _compare(self, obi: Obi, added: Sequence[Claim], sha256: str, row: SeenRow) -> None:
-        """Reports where another data set of this date says something else of the tobi."""
+        """Reports a conflict with another data set of the same date."""
         if not self._same_date or not self._evidence.speaks(self._data_set):
             return
         claims = merged(obi.claims, added)
@@ -285,14 +286,14 @@ class _Merging:
             if claim is not None and claim.state != sha256 and self._evidence.speaks(other):
                 self._report.conflicts += 1
                 path = row.path.decode("utf-8", "backslashreplace")
-                message = f"{obi.id}: the data set {other.name} of this date says something else; both are kept"
+                message = f"{obi.id}: the data set {other.name} of this date has another version; both are kept"
                 self._report.problem(Problem(path, row.line, "conflict", message))
                 return
 
-    # -- what is not there ------------------------------------------------------------------------
+    # -- absent templates ------------------------------------------------------------------------
 
     def _absent(self, obi: Obi, merge: Merge) -> None:
-        """Decides about a tobi that the data set does not show; its loss is spooled."""
+        """Decides about a tobi that is not in the data set; its loss is spooled."""
         tist = self._data_set.tist
         added = said(obi.claims, self._evidence, self._data_set, None)
         judgement = self._judged(obi, added)
@@ -311,7 +312,7 @@ class _Merging:
             self._committer.add(item)
 
     def losses(self, held: Held, kept: KeyedSet) -> tuple[HeldBack, list[KeyedSet]]:
-        """Commits the losses that are let through; those that are held back, and the lists of their ids."""
+        """Commits the accepted losses; returns those that are held back, and the lists of their ids."""
         config, accepted, run = self._phase.archive.config, self._phase.accept, self._data_set.run
         archives, directories = groups_to_hold_back(config, self._spool.losses(), held, accepted)
         back = (
@@ -334,7 +335,7 @@ class _Merging:
         return record, lists
 
     def _judged(self, obi: Obi, added: Sequence[Claim]) -> Judgement:
-        """What follows from the claims. Of the newest data set all that was concluded before it holds."""
+        """The judgement that follows from the claims. For the newest data set, all earlier conclusions still hold."""
         claims = merged(obi.claims, added)
         if not self._newest:
             return judged(obi.id, claims, self._evidence)
@@ -356,7 +357,7 @@ class _Merging:
 
 
 def _bytes_before(obi: Obi, judgement: Judgement, tist: int) -> int | None:
-    """The tist under which the bytes lie that were held before ``tist``; None where nothing was."""
+    """The tist under which the bytes held before ``tist`` are stored; None if nothing was held."""
     when = max((entry for entry in judgement.entries if entry < tist), default=None)
     if when is None or judgement.entries[when] is None:
         return None
@@ -364,7 +365,7 @@ def _bytes_before(obi: Obi, judgement: Judgement, tist: int) -> int | None:
 
 
 def _kind(judgement: Judgement, tist: int, difference: str) -> str:
-    """What an entry at ``tist`` is, given how its contents differ from those before it."""
+    """The kind of an entry at ``tist``, given how its contents differ from those before it."""
     when = max((entry for entry in judgement.entries if entry < tist), default=None)
     if when is None:
         return "new"

@@ -1,10 +1,10 @@
-"""Under way: every URL between the moment it is handed to the fetchers and the end of its visit, in one table; and
-what has come of those whose visit has ended.
+"""Files in progress: one table of all URLs from the moment they are queued for the fetchers to the end of their visit;
+and the results of visits that have ended.
 
-A URL is in one of four states: it is being *fetched*; it *redirects* and waits for what its target comes to; the
-*text* of its body is being extracted; its host was *silent*, and it waits for another one to show that there is a
-network. Each URL is fetched at most once in a run; whoever redirects to it waits for it.
-Memory is for what is on its way and for the last visits only: older ones are in the catalogue.
+A URL is in one of four states: it is being *fetched*; it *redirects* and waits for the result of its target; the *text*
+of its body is being extracted; its host was *silent*, and it waits for another host to show that the network is up.
+Each URL is fetched at most once in a run; URLs that redirect to it wait for it. Only URLs in progress and the last
+visits are kept in memory: older ones are in the catalogue.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ State = Literal["fetched", "redirects", "text", "silent"]
 
 @dataclass(slots=True)
 class Active:
-    """A URL on its way.
+    """A URL in progress.
 
-    ``known``: the catalogue has a document of it; ``planned``: the plan asked for it, it is not only some other's
-    target; ``unnamed``: no template names it any more. ``hop`` is the answer that it waits with, once there was one,
-    and ``result`` what its body comes to, but for its text. ``target`` is where it redirects to, ``waiting`` are the
-    URLs that redirect to it.
+    ``known``: the catalogue has a document of it; ``planned``: it is in the plan, not only the target of another URL;
+    ``unnamed``: no template mentions it any more. ``hop`` is its answer, once received, and ``result`` the result of
+    its body, without its text. ``target`` is where it redirects to, ``waiting`` are the URLs that redirect to it.
     ``depth`` is the number of redirects that led here, by the longest way.
     """
 
@@ -64,7 +63,7 @@ class UnderWay:
         return url in self._table
 
     def count(self, state: State) -> int:
-        """How many URLs are in a state."""
+        """The number of URLs in a state."""
         return self._states[state]
 
     def get(self, url: str, state: State) -> Active | None:
@@ -76,17 +75,17 @@ class UnderWay:
         return iter(self._table.values())
 
     def find(self, url: str) -> Active | None:
-        """The URL, whatever its state, if it is on its way."""
+        """The URL in any state, if it is in progress."""
         return self._table.get(url)
 
     def in_state(self, state: State) -> Iterator[Active]:
-        """All that are in a state."""
+        """All URLs in a state."""
         return (active for active in self._table.values() if active.state == state)
 
     def begin(
         self, fobi: Obi, *, known: bool, planned: bool, unnamed: bool = False, waiting: Active | None = None
     ) -> None:
-        """A URL is handed to the fetchers; ``waiting`` is the one that redirects to it."""
+        """Adds a URL that is queued for the fetchers; ``waiting`` is the one that redirects to it."""
         self._table[fobi.id] = active = Active(fobi, known, planned, unnamed)
         self._states["fetched"] += 1
         if waiting is not None:
@@ -94,7 +93,7 @@ class UnderWay:
             active.waiting.append(waiting.fobi.id)
 
     def plan(self, url: str) -> bool:
-        """Whether a URL of the plan is on its way already, as some other's target; it is planned then, too."""
+        """Whether a URL of the plan is already in progress, as the target of another; it then becomes planned, too."""
         active = self._table.get(url)
         if active is None:
             return False
@@ -102,10 +101,10 @@ class UnderWay:
         return True
 
     def redirect(self, active: Active, hop: Hop, target: str) -> str:
-        """A URL redirects to ``target`` and waits for it: ``""``, or the outcome that ends the chain
-        (``redirect-loop``, ``too-many-redirects``).
+        """Marks a URL as redirecting to ``target`` and waiting for it; returns ``""``, or the outcome that ends the
+        chain (``redirect-loop``, ``too-many-redirects``).
 
-        Whoever waits for it may then be too far from the end; who hands on the result checks that.
+        URLs that wait for it may then be too far from the end; that is checked when the result is passed on.
         """
         if active.next_depth > self._max_redirects:
             return "too-many-redirects"
@@ -134,22 +133,22 @@ class UnderWay:
         self._move(active, "silent")
 
     def anew(self, active: Active) -> None:
-        """It is handed to the fetchers again, and whatever came of it does not count."""
+        """Queues it for the fetchers again; its previous result does not count."""
         active.hop, active.result, active.target = None, None, ""
         self._move(active, "fetched")
 
     def end(self, active: Active) -> list[Active]:
-        """The visit is over; gives those that waited for it, each with the hop that led here, in no state."""
+        """Ends the visit; returns the URLs that waited for it, each with the hop that led here, without a state."""
         self._drop(active)
         return [self._drop(one) for url in active.waiting if (one := self._table.get(url)) and self._waits(one, active)]
 
     @staticmethod
     def _waits(one: Active, target: Active) -> bool:
-        """Whether a URL still redirects to ``target``: it may have been handed to the fetchers again meanwhile."""
+        """Whether a URL still redirects to ``target``: it may have been queued for the fetchers again."""
         return one.state == "redirects" and one.target == target.fobi.id
 
     def forget(self, state: State) -> int:
-        """Forgets all that are in a state; how many there were."""
+        """Drops all URLs in a state and returns their number."""
         forgotten = list(self.in_state(state))
         for active in forgotten:
             self._drop(active)
@@ -167,7 +166,7 @@ class UnderWay:
 
 
 _RECENT = 20_000
-"""Visits that are remembered; the catalogue is asked for older ones."""
+"""Number of visits kept in memory; older ones are read from the catalogue."""
 
 
 class VisitLog:
@@ -178,19 +177,19 @@ class VisitLog:
         self._recent: OrderedDict[str, Effect] = OrderedDict()
 
     def remember(self, url: str, effect: Effect) -> None:
-        """A visit is over."""
+        """Adds the effect of a visit."""
         self._recent[url] = effect
         if len(self._recent) > _RECENT:
             self._recent.popitem(last=False)
 
     def forget(self, url: str) -> list[str]:
-        """The effect of a visit does not count; gives the last visits that redirected to it."""
+        """Drops the effect of a visit; returns the last visits that redirected to it."""
         self._recent.pop(url, None)
         visits = ((one, effect.record.visit) for one, effect in self._recent.items())
         return [one for one, visit in visits if visit is not None and visit.target == url]
 
     def effect(self, url: str, fobi: Obi | None) -> Effect | None:
-        """What this run knows of the URL, whose document is ``fobi``; None: it was not visited yet."""
+        """This run's effect on the URL with the document ``fobi``; None: it was not visited yet."""
         effect = self._recent.get(url)
         if effect is not None or fobi is None or fobi.visit is None or fobi.visit.tist != self._run:
             return effect

@@ -1,4 +1,4 @@
-"""Visits: what a hop means for a fobi's history, when it is due again and when it is lost.
+"""Visits: the effect of a hop on a fobi's history, when it is due again and when it is lost.
 
 Pure rules of design section 5.
 """
@@ -23,7 +23,7 @@ _COMPRESSED = re.compile(r"([-;:]|--)(gzip|br|deflate|zstd)$")
 
 
 class RunTime(NamedTuple):
-    """When the visits of a run are made: its tist, and the clock, where the tist is ahead of it (else 0)."""
+    """The time of a run's visits: its tist, and the clock if the tist is ahead of it (else 0)."""
 
     run: int
     clock: int = 0
@@ -35,19 +35,18 @@ class RunTime(NamedTuple):
 
 
 def run_time(run: int, now: float) -> RunTime:
-    """The time of a run; a tist of some seconds ahead, as of runs in quick succession, is as good as the clock."""
+    """The time of a run; a tist a few seconds ahead, as after runs in quick succession, is as good as the clock."""
     return RunTime(run, int(now) if run - now > _AHEAD else 0)
 
 
 class VisitResult(NamedTuple):
-    """What a visit to a URL came to.
+    """The result of a visit to a URL.
 
-    ``outcome`` is the vocabulary's word for a failure, or empty where the contents are known:
-    then ``version`` describes them. ``unchanged``: the server said so (304). ``target`` is the id that
-    the URL redirected to; ``place`` the (tist, id) under which the contents are held already, None
-    for a body that is still to be stored. ``drop_validators``: the body kept is not the one that the
-    headers speak of. ``hops``: how many redirects lead from the URL to the contents. ``suspect`` says why the contents
-    may not be what was meant, ``tags`` what robots tags say of keeping them.
+    ``outcome`` is that of a failure, or empty if the contents are known: then ``version`` describes them.
+    ``unchanged``: the server said so (304). ``target`` is the id that the URL redirected to; ``place`` the (tist, id)
+    under which the contents are already held, None for a body that is still to be stored. ``drop_validators``: the
+    stored body does not belong to these headers. ``hops``: number of redirects from the URL to the contents.
+    ``suspect`` is why the contents may not be the intended ones, ``tags`` are the robots tags.
     """
 
     hop: Hop
@@ -64,9 +63,9 @@ class VisitResult(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """The record of a visit, and whether its contents are to be kept under the run's tist.
+    """The record of a visit, and whether its contents are to be stored under the run's tist.
 
-    ``hops`` and ``deferred`` are those of the visit, for whoever redirects here.
+    ``hops`` and ``deferred`` are those of the visit, for URLs that redirect here.
     """
 
     record: ObiChange
@@ -89,8 +88,8 @@ class Effect(NamedTuple):
 
 
 def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unnamed: bool = False) -> Effect:
-    """What a visit does to a fobi: its outcome, its incidence if it is one, when it is due again. ``unnamed``: no
-    template names it any more. A loss is not among the incidences: :func:`archec.gather.losses.loss_of`."""
+    """The effect of a visit on a fobi: its outcome, its incidence, if any, and when it is due again. ``unnamed``: no
+    template mentions it any more. Losses are not among the incidences: see :func:`archec.gather.losses.loss_of`."""
     state = fobi.history.at(at.run)
     before = fobi.visit
     first = Visit(
@@ -109,7 +108,7 @@ def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unna
     version = seen.version
     if version is None:
         outcome = "server-error"
-        return _failed(config, fobi, seen, replace(first, outcome=outcome, message="304 for what is not held"))
+        return _failed(config, fobi, seen, replace(first, outcome=outcome, message="304 for a file that is not held"))
     if state == version.sha256:
         same = replace(first, outcome="not-modified" if seen.unchanged else "same")
         return _held(config, fobi, seen, same, keep=False)
@@ -141,7 +140,7 @@ def _held(config: Config, fobi: Obi, seen: VisitResult, visit: Visit, *, keep: b
         place = (entry[0], fobi.id) if entry is not None and kept is not None else seen.place
         return Effect(_record(fobi, visit, due), visit.outcome, False, kept or version, place)
     if version is None:
-        raise ValueError(f"{fobi.id}: nothing to keep")
+        raise ValueError(f"{fobi.id}: nothing to store")
     due = next_due(config, visit, run, lost=False)
     suspect = _suspect(fobi, version, state) or seen.suspect
     kind = "returned" if state is None and len(fobi.history) else visit.outcome
@@ -160,8 +159,8 @@ def _failed(config: Config, fobi: Obi, seen: VisitResult, visit: Visit) -> Effec
 
 
 def doubtful(fobi: Obi, why: str) -> ObiChange:
-    """The last visit to a fobi may have had the answer to another request: what was noted of it goes, no loss counts
-    from it, and the fobi is due at once."""
+    """The last visit to a fobi may have had the answer to another request: what was noted is dropped, no loss counts
+    from it, and the fobi is due immediately."""
     run = fobi.visit.tist if fobi.visit is not None else 0
     drop = tuple(tist for tist, note in fobi.notes.items() if note.run == run)
     visit = Visit(run, "doubtful", message=why[:500])
@@ -169,7 +168,7 @@ def doubtful(fobi: Obi, why: str) -> ObiChange:
 
 
 def _record(fobi: Obi, visit: Visit, due: int) -> ObiChange:
-    """A visit that is no incidence."""
+    """A visit without an incidence."""
     return ObiChange("fobi", fobi.id, visit=visit, due=due)
 
 
@@ -188,9 +187,9 @@ def _suspect(fobi: Obi, version: Version, state: str | None) -> str:
 
 
 def contradicts(hop: Hop, visit: Visit, version: Version) -> bool:
-    """Whether what a 304 says of the file is not what is held: then it is not believed.
+    """Whether a 304 contradicts what is held: then it is not trusted.
 
-    A ``Content-Length`` of 0, weak tags and tags that differ by the mark of a compression contradict nothing.
+    A ``Content-Length`` of 0, weak tags and tags that differ only by a compression suffix are not contradictions.
     """
     length = hop.header("content-length")
     if length.isascii() and length.isdecimal() and int(length[:18]) not in (0, version.size):

@@ -1,4 +1,4 @@
-"""Writing: the texts of new and changed tobis become files in the obi store, in worker processes."""
+"""Writes the texts of new and changed tobis to files in the obi store, in worker processes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from archec.store.reader import open_obi
 from archec.store.writer import Writer
 
 _LONGEST_TITLE = 2000
-"""Characters of a title that the catalogue has; the file in the obi store has all of it."""
+"""Maximum length of a title in the catalogue, in characters; the file in the obi store has all of it."""
 _LONGEST_KIND = 100
 _MOST_REFS = 100_000
-"""Characters of all refipos of one template: a thousand files. The catalogue keeps them for each version of it."""
+"""Maximum number of characters of all refipos of one template, about a thousand files. The catalogue keeps them for
+each version."""
 
 
 class Job(NamedTuple):
-    """A tobi to write: where its text lies in the spool, and the tist under which the bytes before it lie, None
-    where nothing is held before it."""
+    """A tobi to write: the position of its text in the spool, and the tist under which the previous bytes are stored,
+    None if nothing was held before."""
 
     id: str
     path: str
@@ -39,9 +40,9 @@ class Job(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A file that lies under a temporary name, and what its template says.
+    """A file with a temporary name, and the data of its template.
 
-    ``how`` is how it differs from the entry before it: ``new``, ``changed``, ``cosmetic`` or
+    ``how`` is how it differs from the previous entry: ``new``, ``changed``, ``cosmetic`` or
     ``file-url``; ``refs`` are the fields of its refipos.
     """
 
@@ -58,16 +59,16 @@ class Written(NamedTuple):
     problems: Sequence[Problem]
 
     def version(self) -> Version:
-        """What the catalogue keeps of the contents."""
+        """The data of the contents for the catalogue."""
         refs = tuple([Refipo(*ref) for ref in self.refs])
         bad = {problem.message for problem in self.problems if problem.code == "bad-url"}
         return Version(self.sha256, self.md5, self.size, self.text, self.kind, self.title, refs, len(bad))
 
 
 def writing(layout: Layout, folder: Path, tist: int, store: bool) -> Callable[[list[Job]], list[Written]]:
-    """What writes the files of jobs under temporary names, in any process; the caller commits them.
+    """Writes the files of jobs under temporary names, in any process; the caller commits them.
 
-    ``folder`` is the spool's, ``tist`` that of the data set. Without ``store`` nothing is written.
+    ``folder`` is that of the spool, ``tist`` that of the data set. Without ``store`` nothing is written.
     """
 
     def write(jobs: list[Job]) -> list[Written]:
@@ -101,7 +102,7 @@ def _write(layout: Layout, writer: Writer | None, tist: int, job: Job, text: byt
 
 
 def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[tuple[str, ...]], list[Problem]]:
-    """What a template's text says that the catalogue keeps: type, title, refipos; and what is wrong."""
+    """The data of a template's text for the catalogue: type, title, refipos; and its problems."""
     template = parse(text.decode("utf-8", "surrogatepass"), path=path, first_line=line)
     problems = [problem for problem in template.problems if problem.code not in FOUND_BY_SCAN]
     refs: dict[tuple[str, ...], None] = {}
@@ -110,7 +111,9 @@ def describe(text: bytes, path: str, line: int) -> tuple[str, str, list[tuple[st
     for number, raw in enumerate(template.refipos):
         left -= sum(map(len, raw))
         if left < 0:
-            message = f"{template.id} names more files than archec follows; those from {len(refs) + 1} on are left out"
+            message = (
+                f"{template.id} mentions more files than archec follows; those from {len(refs) + 1} on are skipped"
+            )
             problems.append(Problem(shown(path), line, "too-many-files", message))
             break
         fobi = fobi_of(raw, path, line, template.id)
@@ -130,5 +133,5 @@ def _difference(layout: Layout, job: Job, text: bytes) -> str:
         with open_obi(layout, job.before, job.id) as file:
             before = file.read()
     except ArchecError:
-        return "changed"  # fixity is verify's concern; the new text is kept either way
+        return "changed"  # fixity is checked by verify; the new text is stored either way
     return difference(before, text)

@@ -1,7 +1,7 @@
 """Ids of obis, their names on disk and their keys in an index: pure functions, idempotent where they normalise.
 
 The id of a tobi is its normalised handle (``handles``), the id of a fobi its normalised URL (``urls``). ``names``
-gives the name of an id in the obi store, ``urlkey`` its key in a CDXJ index; ``filesets`` has the ids of
+computes the name of an id in the obi store, ``urlkey`` its key in a CDXJ index; ``filesets`` has the ids of
 filesets. Import from here.
 """
 

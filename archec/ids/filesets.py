@@ -1,7 +1,7 @@
 """Ids of filesets: ``fileset:PLATFORM:DOMAIN:WORK``, where WORK is the platform's id of all versions.
 
 In each part every byte of UTF-8 outside ``A-Z a-z 0-9 - . _ ~`` is escaped; in WORK, ``:`` and ``/`` are not. A version
-is named by ``@VERSION`` behind the id, which is no part of it.
+is given as ``@VERSION`` after the id, and is not part of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PREFIX = "fileset:"
 
 
 class FilesetId(NamedTuple):
-    """The parts of an id; ``version`` is that of the platform, empty where none is named."""
+    """The parts of an id; ``version`` is that of the platform, empty if none is given."""
 
     platform: str
     domain: str
@@ -30,19 +30,21 @@ class FilesetId(NamedTuple):
 
     @property
     def obi(self) -> str:
-        """The id of the obi: of all versions."""
+        """The id of the obi, which stands for all versions."""
         return str(self._replace(version=""))
 
 
 def is_fileset(text: str) -> bool:
-    """Whether ``text`` begins like the id of a fileset."""
+    """Whether ``text`` has the prefix of a fileset's id."""
     return text[: len(_PREFIX)].lower() == _PREFIX
 
 
 def parse_fileset(text: str) -> FilesetId:
-    """The parts of an id in any spelling. Raises BadName where it is none."""
+    """The parts of an id in any spelling. Raises BadName."""
     rest, at, version = text.strip().partition("@")
     parts = rest.split(":", 3)
     if not is_fileset(rest) or len(parts) != 4 or not all(parts[1:]) or (at and not version) or len(rest) > MAX_ID:
-        raise BadName(f"{text[:200]!r} is not the id of a fileset", hint="it is fileset:PLATFORM:DOMAIN:WORK[@VERSION]")
+        raise BadName(
+            f"{text[:200]!r} is not the id of a fileset", hint="the form is fileset:PLATFORM:DOMAIN:WORK[@VERSION]"
+        )
     return FilesetId(unquote(parts[1]).lower(), unquote(parts[2]).lower(), unquote(parts[3]), unquote(version))

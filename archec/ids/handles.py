@@ -1,4 +1,4 @@
-"""Handles, whose normalised form is the id of a tobi, and ids of either kind as templates and people spell them."""
+"""Handles, whose normalised form is the id of a tobi, and ids of all kinds in any spelling."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _STORE_NAME = re.compile(r"(?:RePEc%3A|(?:https?|ftp)%3A%2F%2F)", re.I)
 def normalise_handle(raw: str) -> str:
     """The id of a tobi: white space removed, ``RePEc:`` prefix, the rest lower-case.
 
-    A handle that does not begin with ``repec:`` (in any case) is kept without that prefix: archec does not invent
-    an identity. Raises BadName for an empty handle, for one of more than MAX_ID characters, for a URL and for
-    the id of a fileset: ids of tobis, fobis and filesets never collide, and so neither do their names in the obi store.
+    A handle that does not begin with ``repec:`` (in any case) does not get that prefix: archec does not invent
+    identities. Raises BadName for an empty handle, for one of more than MAX_ID characters, for a URL and for
+    the id of a fileset, so that ids of tobis, fobis and filesets, and their names in the obi store, never collide.
     """
     text = "".join(raw.split()).lower()
     if not text or text == "repec:":
@@ -45,7 +45,7 @@ def series_of(handle: str) -> str:
 
 
 def item_of(handle: str) -> str:
-    """The rest of a normalised handle after its series, ``""`` where it names an archive or a series."""
+    """The rest of a normalised handle after its series, ``""`` for an archive or a series."""
     parts = handle.split(":", 3)
     return parts[3] if len(parts) > 3 and parts[0] == "RePEc" else ""
 
@@ -60,10 +60,10 @@ def normalise(raw: str) -> tuple[str, str]:
 
 
 def typed(raw: str) -> str:
-    """The id in what somebody types or pastes.
+    """The id in typed or pasted text.
 
-    Takes off ``<...>`` around it and ``URL:`` before it, and undoes the escapes of a name in the obi store.
-    Anything else is returned as it is.
+    Removes ``<...>`` around it and ``URL:`` before it, and unescapes a name in the obi store. Anything else is returned
+    unchanged.
     """
     text = raw.strip()
     if text[:1] == "<" and text[-1:] == ">":

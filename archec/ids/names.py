@@ -1,7 +1,7 @@
-"""The name of an id in the obi store, and how long ids and names may be.
+"""The name of an id in the obi store, and the maximum lengths of ids and names.
 
-The name is the id escaped as Perl's ``URI::Escape::uri_escape_utf8`` does it by default. A name over 255 bytes is
-cut and completed by a hash of the whole id.
+The name is the id, escaped like Perl's ``URI::Escape::uri_escape_utf8`` does by default. A name over 255 bytes is
+truncated and completed by a hash of the whole id.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_NAME = 255
 """Maximum length of a path component in bytes on ext4, xfs and btrfs (NAME_MAX)."""
 
 MAX_ID = 16_384
-"""Maximum length of an id in characters. Ids are keys of the catalogue and stand in every list. No server accepts a
+"""Maximum length of an id in characters. Ids are keys of the catalogue and occur in every list. No server accepts a
 longer URL, and no archive has a longer handle."""
 
 _HASH_TAIL = 1 + 32
@@ -30,7 +30,7 @@ def escape(obi: str) -> str:
 
 
 def unescape(name: str) -> str:
-    """The id of a name that was not cut. Raises BadName if no id is escaped to that name."""
+    """The id of a name that was not truncated. Raises BadName if no id has that name."""
     try:
         obi = unquote_to_bytes(name).decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
@@ -43,8 +43,8 @@ def unescape(name: str) -> str:
 def file_name(obi: str) -> str:
     """The file name of an id: its escaped form or, if that is over 255 bytes, a prefix, ``~`` and xxh3_128 of the id.
 
-    The ids ``.`` and ``..`` have their dots escaped, since no file can have those names. An id whose own name looks
-    like one that was cut is hashed as well, so that no two ids share a name.
+    The dots of the ids ``.`` and ``..`` are escaped, since no file can have those names. An id whose name looks
+    truncated is hashed as well, so that no two ids share a name.
     """
     name = escape(obi)
     if len(name) <= MAX_NAME and not (len(name) > MAX_NAME - 3 and _LIKE_CUT.fullmatch(name)):

@@ -1,8 +1,8 @@
 """The URI of an obi in WARC records, and the key of a URI in a CDXJ index.
 
 The key follows SURT, the sort-friendly URI reordering transform, as pywb applies it; the tests compare the two.
-It is written here because the libraries for it are under the GPL and the AGPL. A key is for looking up, it
-identifies nothing: the index line holds the URI itself.
+It is implemented here because the existing libraries are under the GPL and the AGPL. A key is for lookups and does not
+identify anything: the index line contains the URI itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def target_uri(obi: str) -> str:
     """
     if obi.startswith("RePEc:"):
         return "urn:x-repec:" + quote(obi[6:], safe=_URN_SAFE, errors="surrogatepass")
-    if is_url(obi) and obi.isascii() and obi.isprintable():  # no other URL is normalised: it must be a handle
+    if is_url(obi) and obi.isascii() and obi.isprintable():  # other URLs are not normalised: it must be a handle
         return obi
     return "urn:x-redif:" + quote(obi, safe=_URN_SAFE, errors="surrogatepass")
 
@@ -56,7 +56,7 @@ def handle_in(uri: str) -> str:
 
 
 def urlkey(uri: str) -> str:
-    """The CDXJ key of a URI that :func:`target_uri` gives, in printable ASCII without blanks."""
+    """The CDXJ key of a URI from :func:`target_uri`, in printable ASCII without blanks."""
     if uri.startswith("urn:"):
         return uri.lower()
     _, _, rest = uri.partition("://")
@@ -105,7 +105,7 @@ def _argument(argument: str) -> tuple[str, str]:
 
 
 def _unescaped(text: str) -> bytes:
-    """Undoes escapes until there are none left."""
+    """Unescapes repeatedly until no escapes are left."""
     data = text.encode("utf-8", "surrogatepass")
     for _ in range(_MAX_UNESCAPES):
         plain = unquote_to_bytes(data)

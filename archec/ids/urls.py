@@ -27,7 +27,7 @@ _PLAIN_URL = re.compile(
 
 
 def is_url(text: str) -> bool:
-    """Whether ``text`` begins like a URL that the archive keeps (http, https, ftp)."""
+    """Whether ``text`` has the scheme of a URL that the archive keeps (http, https, ftp)."""
     return "".join(text.split())[:8].lower().startswith(("http:", "https:", "ftp:"))
 
 
@@ -37,9 +37,9 @@ def normalise_url(raw: str) -> str:
     White space is removed, scheme and host become lower-case, the host IDNA. Default port, fragment and user
     information are dropped, dot segments resolved. Escapes become upper-case, those of unreserved characters are
     undone, and everything else outside the grammar is escaped as UTF-8. An empty path becomes ``/``; the query is
-    kept. Raises BadName, whose message never shows a password, also for an id of more than MAX_ID characters.
+    kept. Raises BadName, also for an id of more than MAX_ID characters; its message never shows a password.
     """
-    # Most URLs are normal already: one pattern says so, but cannot judge "--" in a host (IDNA) and dot segments.
+    # Most URLs are already normalised; one pattern detects that, except for "--" in a host (IDNA) and dot segments.
     if len(raw) <= MAX_ID and _PLAIN_URL.fullmatch(raw) and "--" not in raw.split("/", 3)[2] and "./" not in raw:
         return _plain_host(raw)
     text = "".join(raw.split())
@@ -69,7 +69,7 @@ def host_of(url: str) -> str:
 
 
 def ranges_of(host: str) -> list[tuple[str, str]]:
-    """The URLs of a host (:func:`host_of`), as ranges: from the first text up to but without the second."""
+    """The URLs of a host (:func:`host_of`) as half-open ranges of text."""
     return [(f"{scheme}://{host}/", f"{scheme}://{host}0") for scheme in ("ftp", "http", "https")]
 
 
@@ -86,20 +86,20 @@ def slash_variant(url: str) -> str | None:
 
 
 def without_userinfo(raw: str) -> str:
-    """A raw URL without user name and password, fit for a message or a journal."""
+    """A raw URL without user name and password, for a message or a journal."""
     return re.sub(r"(//)[^/?#\s]*@", r"\1", raw)
 
 
 def _shown(text: str) -> str:
-    """A URL for a message. A password may make the URL a bad one (a slash in it, an escaped @), so everything up to
-    the last @ is left out, wherever it stands."""
+    """A URL for a message. A password may make the URL invalid (a slash in it, an escaped @), so everything up to the
+    last @ is left out, wherever it is."""
     _, at, rest = _AT.sub("@", text).rpartition("@")
     text = f"...@{rest}" if at else text
     return repr(text if len(text) <= 200 else text[:200] + "...")
 
 
 def _plain_host(url: str) -> str:
-    """A URL that the quick pattern takes, which cannot judge the length of hosts and labels."""
+    """A URL that matches the fast pattern, which does not check the length of hosts and labels."""
     host = url.split("/", 3)[2]
     if len(host) > 253 or any(len(label) > 63 for label in host.split(".")):
         raise BadName(f"{_shown(url)} has a host name that is too long")
@@ -127,7 +127,7 @@ def _authority(authority: str, scheme: str, url: str) -> str:
 
 def _ipv6(text: str, url: str) -> str:
     if "%" in text:
-        raise BadName(f"{_shown(url)} has an IPv6 host with a zone, which means nothing elsewhere")
+        raise BadName(f"{_shown(url)} has an IPv6 host with a zone, which is only valid on one machine")
     try:
         return f"[{ipaddress.IPv6Address(text).compressed}]"
     except ValueError as error:

@@ -1,1 +1,1 @@
-"""How an archive is doing: its runs, its state on one screen, figures for Prometheus, a page with plots."""
+"""The state of an archive: its runs, its status on one screen, metrics for Prometheus, a page with plots."""

@@ -14,8 +14,8 @@ from archec.monitor.status import ArchiveStatus
 def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
     """All metrics of a status; times are tists, sizes bytes."""
     to = CollectorRegistry()
-    Info("archec", "The archec that wrote these figures.", registry=to).info({"version": __version__})
-    _gauge(to, "archec_time_seconds", "When these figures were taken.", status.now)
+    Info("archec", "The version of archec that wrote these metrics.", registry=to).info({"version": __version__})
+    _gauge(to, "archec_time_seconds", "When these metrics were collected.", status.now)
     obis = Gauge("archec_obis", "Obis by their newest state.", ("kind", "state"), registry=to)
     obis.labels("tobi", "held").set(status.obis.tobis_held)
     obis.labels("tobi", "lost").set(status.obis.tobis_lost)
@@ -24,10 +24,10 @@ def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
     obis.labels("fobi", "never").set(status.obis.fobis_never)
     _gauge(to, "archec_stored_bytes", "Bytes that all runs wrote into the obi store.", status.stored_bytes)
     _gauge(to, "archec_disk_size_bytes", "The file system of the obi store.", status.disk.size)
-    _gauge(to, "archec_disk_free_bytes", "What of it is free.", status.disk.free)
-    _gauge(to, "archec_disk_inodes_free", "Inodes of it that are free.", status.disk.inodes_free)
+    _gauge(to, "archec_disk_free_bytes", "Free bytes of it.", status.disk.free)
+    _gauge(to, "archec_disk_inodes_free", "Free inodes of it.", status.disk.inodes_free)
     _gauge(to, "archec_disk_min_free_ratio", "The share below which runs stop.", status.min_free)
-    _gauge(to, "archec_at_work", "Whether a run is at work.", bool(status.at_work))
+    _gauge(to, "archec_at_work", "Whether a run is active.", bool(status.at_work))
     if status.last is not None:
         _last_run(to, status.last)
     if status.success is not None:
@@ -45,7 +45,7 @@ def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
     _gauge(to, "archec_losses_held_back", "Losses that await a decision.", losses)
     if status.fixity.oldest is not None:
         oldest = status.fixity.oldest
-        _gauge(to, "archec_oldest_fixity_check_time_seconds", "The oldest check that counts.", oldest)
+        _gauge(to, "archec_oldest_fixity_check_time_seconds", "The least recent fixity check.", oldest)
     amounts = {f"{days}d": some for days, some in status.fixity.within}
     amounts |= {"never": status.fixity.never, "all": status.fixity.whole}
     objects = {checked: float(some.objects) for checked, some in amounts.items()}
@@ -53,12 +53,12 @@ def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
     sizes = {checked: float(some.bytes) for checked, some in amounts.items()}
     _gauges(to, "archec_fixity_bytes", "Their bytes.", "checked", sizes)
     uncounted = status.fixity.uncounted
-    _gauge(to, "archec_fixity_journals_uncounted", "Journals whose objects are not among them.", uncounted)
+    _gauge(to, "archec_fixity_journals_uncounted", "Journals whose objects are not included.", uncounted)
     times = {"quick" if one.quick else "whole": float(one.at) for one in status.fixity.structures}
     _gauges(to, "archec_last_check_time_seconds", "The last check of the structure.", "scope", times)
     wrong = {"quick" if one.quick else "whole": float(one.wrong) for one in status.fixity.structures}
     _gauges(to, "archec_last_check_wrong", "What it found wrong.", "scope", wrong)
-    _gauge(to, "archec_catalogue_refused", "Documents that the database did not take.", status.refused)
+    _gauge(to, "archec_catalogue_refused", "Documents that the database refused.", status.refused)
     _gauge(to, "archec_fixity_bad", "Entries that are known to be bad.", status.fixity.bad)
     return to
 
@@ -66,14 +66,14 @@ def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
 def _last_run(to: CollectorRegistry, run: RunView) -> None:
     _gauge(to, "archec_last_run_time_seconds", "The software tist of the last run.", run.run)
     states = {state: state == run.state for state in SHOWN}
-    _gauges(to, "archec_last_run_state", "The state of the last run: 1 for that one.", "state", states)
-    _gauge(to, "archec_last_run_resumable", "Whether --resume would carry on with it.", run.resumable)
+    _gauges(to, "archec_last_run_state", "The state of the last run: 1 for the current state.", "state", states)
+    _gauge(to, "archec_last_run_resumable", "Whether --resume would continue it.", run.resumable)
     if run.counts("files").get("read") or "templates" in run.part("seconds"):
         whole = bool(run.part("data_set").get("whole"))
-        _gauge(to, "archec_last_run_data_set_whole", "Whether its data set did not break off.", whole)
+        _gauge(to, "archec_last_run_data_set_whole", "Whether its data set was complete.", whole)
     if run.seconds is not None:
-        _gauge(to, "archec_last_run_seconds", "How long it took.", run.seconds)
-    _gauges(to, "archec_last_run_tobis", "Templates by what became of them.", "what", run.counts("tobis"))
+        _gauge(to, "archec_last_run_seconds", "Duration of the last run.", run.seconds)
+    _gauges(to, "archec_last_run_tobis", "Templates by outcome.", "what", run.counts("tobis"))
     _gauges(to, "archec_last_run_fobis", "Visits by outcome.", "what", run.counts("fobis"))
     fetch = run.counts("fetch")
     _gauge(to, "archec_last_run_requests", "Requests made.", fetch.get("requests", 0))

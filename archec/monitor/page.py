@@ -1,6 +1,6 @@
-"""Page: one HTML file about an archive and one of its runs; nothing is loaded, nothing is executed.
+"""One HTML file about an archive and one of its runs; it loads and executes nothing.
 
-All text that comes from outside goes through :func:`_e`; there is no other way into the page.
+All text from outside is escaped by :func:`_e`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ figure svg { width: 100%; min-width: 36rem; max-width: 54rem; height: auto; } fi
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a page shows: of the archive ``name`` at the tist ``now``, one run, and all runs up to it.
-    ``held_back`` are the losses that await a decision now, ``lost`` the first that the run noted; ``fixity`` is what
-    was checked when; ``filesets`` are the figures of all of them together."""
+    """The contents of a page: the archive ``name`` at the tist ``now``, one run, and all runs up to it. ``held_back``
+    are the losses that currently await a decision, ``lost`` the first losses of the run; ``fixity`` is the record of
+    checks; ``filesets`` are the totals of all filesets."""
 
     name: str
     now: int
@@ -186,7 +186,7 @@ def _fixity(fixity: Fixity) -> Iterator[str]:
         )
     ]  # fmt: skip
     yield _table(("checked", "objects", "share", "size"), rows)
-    yield f"<p>Entries known to be bad: {fixity.bad:,}. Journals not counted here yet: {fixity.uncounted:,}.</p>"
+    yield f"<p>Entries known to be bad: {fixity.bad:,}. Journals not included yet: {fixity.uncounted:,}.</p>"
 
 
 def _lost(account: Account) -> Iterator[str]:
@@ -250,7 +250,7 @@ def _is_number(value: object) -> bool:
 def _cell(value: object) -> str:
     if isinstance(value, int) and _is_number(value):
         return f"<td{_RIGHT}>{value if value > 10**9 else f'{value:,}'}</td>"
-    # Browsers would break dates and words such as not-modified behind a hyphen.
+    # Browsers would break dates and words such as not-modified after a hyphen.
     return f"<td>{_HYPHENED.sub(_WHOLE, _e('' if value is None else value))}</td>"
 
 
@@ -263,5 +263,5 @@ def _day(tist: int) -> str:
 
 
 def _e(text: object) -> str:
-    """Text made harmless: controls replaced, what means something in HTML escaped."""
+    """Escaped text: control characters replaced, HTML special characters escaped."""
     return html.escape(_CONTROLS.sub("\ufffd", str(text)))

@@ -1,6 +1,6 @@
-"""Plots: how incidences and sizes went over time, coverage by archive, and pictures of them as SVG text.
+"""Plots of incidences and sizes over time and of coverage by archive, as SVG text.
 
-Matplotlib is imported only here, and only when a picture is made.
+Matplotlib is imported only here, and only when a plot is drawn.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ KINDS = ("new", "changed", "returned", "lost")
 _CHANGED = ("changed", "cosmetic", "file-url")
 _BINS = 60
 _STEPS = (1, 7, 28, 3 * 28, 12 * 28, 60 * 28, 240 * 28, 1200 * 28, 2400 * 28)
-"""How long a stretch of time in a plot may be, in days, where 28 stand for a month: it begins on a calendar date."""
+"""The possible lengths of a period in a plot, in days; 28 stands for a month. Periods begin on calendar dates."""
 _POINTS = 1500
 _DAY = 86400
 _LEAST = 0.7
-"""Where a logarithmic axis begins: below 1, so that a single incidence is seen."""
+"""Start of a logarithmic axis: below 1, so that a single incidence is visible."""
 _MARKS = {"new": "o", "changed": "s", "returned": "^", "lost": "v"}
 _COLOURS = {"new": "#2a7f3f", "changed": "#2f6fab", "returned": "#8a63b5", "lost": "#b5402f"}
 _WIDTH = 9.0
@@ -56,7 +56,7 @@ _ID = re.compile(r'(\bid="|url\(#|href="#)')
 
 @dataclass(slots=True)
 class Bin:
-    """A stretch of time [``start``, ``end``): incidences by kind; tobis by the date of their data set, fobis by that of
+    """A period [``start``, ``end``): incidences by kind; tobis by the date of their data set, fobis by that of
     their run."""
 
     start: int
@@ -67,7 +67,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What all runs up to ``run`` wrote into the obi store, and what was held then; None: it was not recorded."""
+    """Bytes that all runs up to ``run`` wrote to the obi store, and obis held then; None: not recorded."""
 
     run: int
     stored_bytes: int
@@ -77,7 +77,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Both over time, oldest first."""
+    """Incidences and growth over time, oldest first."""
 
     incidences: tuple[Bin, ...]
     growth: tuple[Growth, ...]
@@ -104,7 +104,7 @@ class _PlottedRun:
 
 
 def series_of(views: Iterable[RunView]) -> Series:
-    """The series of runs, given newest first. Only figures of a run are kept: some hundred bytes each."""
+    """The series of runs, given newest first. Only a few hundred bytes are kept per run."""
     runs = [
         _PlottedRun(
             view.run,
@@ -155,7 +155,7 @@ def _bins(runs: list[_PlottedRun]) -> tuple[Bin, ...]:
 
 def _dates(first: int, last: int, step: int) -> list[int]:
     """The tists at which days, weeks (from Monday) or months begin, from before ``first`` to after ``last``, one of
-    :data:`_STEPS` apart; no more than show that they are too many."""
+    :data:`_STEPS` apart; stops when there are too many."""
     months = step // 28
     if months:
         day = datetime.fromtimestamp(first, tz=timezone.utc)
@@ -188,7 +188,7 @@ def _growth(runs: list[_PlottedRun]) -> tuple[Growth, ...]:
 
 
 def need_matplotlib() -> None:
-    """Raises :class:`ConfigError` where it is not installed."""
+    """Raises :class:`ConfigError` if it is not installed."""
     try:
         import matplotlib.figure
     except ImportError as error:
@@ -200,7 +200,7 @@ def need_matplotlib() -> None:
 
 
 def incidences_plot(bins: Sequence[Bin], prefix: str) -> str:
-    """A point for each kind of incidence and stretch of time, side by side on a logarithmic scale."""
+    """A point for each kind of incidence and period, side by side on a logarithmic scale."""
 
     def draw(axes: Sequence[Axes]) -> None:
         for one, which in zip(axes, ("tobis", "fobis"), strict=True):
@@ -258,7 +258,7 @@ def growth_plot(points: Sequence[Growth], prefix: str) -> str:
 
 
 def hosts_plot(hosts: Sequence[HostFigures], prefix: str) -> str:
-    """One bar a host: visits that got an answer, those that did not through its fault, files put off."""
+    """One bar per host: visits that got an answer, visits that failed through its fault, deferred files."""
 
     def draw(axes: Sequence[Axes]) -> None:
         names = [_label(host.host) for host in hosts]
@@ -275,7 +275,7 @@ def hosts_plot(hosts: Sequence[HostFigures], prefix: str) -> str:
 
 
 def coverage_plot(rows: Sequence[CoverageRow], prefix: str) -> str:
-    """One bar an archive: works with a file that is held, and without."""
+    """One bar per archive: works with a held file, and without."""
 
     def draw(axes: Sequence[Axes]) -> None:
         parts = (
@@ -290,7 +290,7 @@ def coverage_plot(rows: Sequence[CoverageRow], prefix: str) -> str:
 
 
 def _dated(axes: Axes) -> None:
-    """Dates below the axis, as few and as short as tell."""
+    """Dates below the axis, few and short."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
@@ -310,7 +310,7 @@ def _stacked(axes: Axes, names: Sequence[str], parts: Sequence[tuple[str, str, l
 
 
 def _svg(draw: Callable[[Sequence[Axes]], None], prefix: str, *, rows: int = 1, height: float) -> str:
-    """One picture; its ids begin with ``prefix``, so that several may stand in a page."""
+    """One plot; its ids begin with ``prefix``, so that a page can contain several."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 

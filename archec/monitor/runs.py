@@ -1,4 +1,4 @@
-"""Runs: what each did and what became of it, newest first, from the catalogue and the newest journal."""
+"""The runs and their states, newest first, from the catalogue and the newest journal."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from archec.tist import MAX_TIST, iso, parse_when
 
 Shown = Literal["running", "done", "held-back", "budget", "network-down", "interrupted", "damaged", "failed"]
 SHOWN: dict[str, str] = {
-    "running": "at work now",
+    "running": "active",
     "done": "finished",
     "held-back": "finished, and holds losses back",
-    "budget": "stopped by its budget",
-    "network-down": "came to its end, and no host gave an answer",
+    "budget": "its budget was exhausted",
+    "network-down": "finished, but no host answered",
     "interrupted": "stopped by a signal or a kill",
-    "damaged": "its data set is damaged; nothing of it was noted",
+    "damaged": "its data set is damaged; nothing was noted from it",
     "failed": "stopped by an error",
 }
-"""The state of a run in a word: the same in lists, in its report and in the line for machines."""
+"""The states of a run: the same in lists, in its report and in the machine-readable line."""
 
 _FINAL: dict[str, Shown] = {
     "done": "done", "held-back": "held-back", "budget": "budget", "network-down": "network-down", "damaged": "damaged",
@@ -61,7 +61,7 @@ class RunView:
 
     @property
     def seconds(self) -> float | None:
-        """How long it took, in seconds; None where it has not said so."""
+        """Its duration in seconds; None if unknown."""
         phases = self.part("seconds")
         return sum(_numbers(phases).values()) if phases else None
 
@@ -72,12 +72,12 @@ class RunView:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes that it wrote into the obi store."""
+        """Bytes that it wrote to the obi store."""
         return _number(self.report.get("stored_bytes"))
 
     @property
     def message(self) -> str:
-        """What else it said, such as why it failed."""
+        """Its message, such as why it failed."""
         return str(self.report.get("message", ""))
 
     @property
@@ -87,16 +87,16 @@ class RunView:
         return sum(_numbers(codes).values()) if isinstance(codes, dict) else 0
 
     def part(self, name: str) -> dict[str, Any]:
-        """An object within the report; empty where there is none."""
+        """An object within the report; empty if there is none."""
         found = self.report.get(name)
         return found if isinstance(found, dict) else {}
 
     def counts(self, name: str) -> dict[str, int]:
-        """Such an object, its numbers only."""
+        """Such an object, only its numbers."""
         return _numbers(self.part(name))
 
     def as_value(self, *, whole: bool = False) -> dict[str, Any]:
-        """As JSON values: the figures of a list's row, or everything."""
+        """As JSON values: the values of a row of the list, or everything."""
         when = _iso(self.data_set) if self.data_set else ""
         value: dict[str, Any] = {
             "run": self.run,
@@ -144,9 +144,9 @@ def runs(archive: Archive, *, before: int = MAX_TIST + 1) -> Iterator[RunView]:
 
 
 def run_named(archive: Archive, name: str) -> RunView:
-    """The run with this software tist (or any date that names it), or the ``last`` gathering.
+    """The run with this software tist (or the equivalent date), or the ``last`` gathering.
 
-    Raises :class:`BadName` for what is neither, :class:`NotHeld` where there is no such run.
+    Raises :class:`BadName` for anything else, :class:`NotHeld` if there is no such run.
     """
     if name.strip().lower() == "last":
         found = next((view for view in runs(archive) if view.kind == "gather"), None)
@@ -190,7 +190,7 @@ def _as_of_now(view: RunView, waiting: dict[int, dict[str, int]]) -> RunView:
 
 
 def _stopped(layout: Layout, view: RunView) -> RunView:
-    """The newest run, which is not at work any more and whose journal is open."""
+    """The newest run, if it is no longer active and its journal is open."""
     if view.recorded in ("budget", "interrupted"):
         return replace(view, resumable=view.form == "tarball" or bool(view.part("data_set").get("merged")))
     last = last_run(layout)
@@ -211,7 +211,7 @@ def _view(run: Run) -> RunView:
         run.tist, "interrupted", run.state, run.data_set, run.kind, run.form, run.source, run.options,
         report if isinstance(report, dict) else {}, retracted=run.retracted,
     )  # fmt: skip
-    # A run that failed and that nobody resumed is recorded as interrupted, with what it said when it failed.
+    # A run that failed and was not resumed is recorded as interrupted, with its message.
     return replace(view, state=_FINAL.get(run.state, "failed" if view.message else "interrupted"))
 
 

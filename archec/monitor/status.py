@@ -1,4 +1,5 @@
-"""The status of an archive on one screen: from the catalogue, its runs' reports, the disk and the memory of checks."""
+"""The status of an archive on one screen: from the catalogue, the reports of runs, the disk and the record of
+checks."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso
 
 DUE_AT_MOST = 10_000
-"""Maximum number of due files that are counted; beyond it only that there are more is known."""
+"""Maximum number of due files that are counted; beyond it, only that there are more."""
 _LOOK_BACK = 100
 """Maximum number of runs searched for the newest one that finished, and for one that fetched."""
 
@@ -54,8 +55,8 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """Losses that await a decision: of which ``archive`` (or archive's directory, or host), how many, by which run over
-    which source. They are those that ``archec losses`` lists."""
+    """Losses that await a decision: the ``archive`` (or archive's directory, or host), their number, the run and its
+    source. The same as listed by ``archec losses``."""
 
     archive: str
     losses: int
@@ -65,12 +66,12 @@ class HeldBack:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveStatus:
-    """An archive at the tist ``now``. ``stored_bytes`` is what all runs have written into the obi store, as their
-    reports have it; ``newest`` is the newest run of any kind, ``unbegun`` one after it that failed before it began,
+    """An archive at the tist ``now``. ``stored_bytes`` is what all runs have written to the obi store, according to
+    their reports; ``newest`` is the newest run of any kind, ``unbegun`` one after it that failed before it began,
     ``last`` the newest gathering, ``success`` the newest one that finished or used up its budget; ``hosts`` are those
     in trouble in ``hosts_run``, the newest run that fetched: ``hosts_in_trouble`` in all, the worst ones listed.
-    ``refused`` is how many documents the database would not take, ``ahead`` by how many seconds the newest tist is
-    ahead of ``now``."""
+    ``refused`` is the number of documents that the database refused, ``ahead`` the number of seconds by which the
+    newest tist is ahead of ``now``."""
 
     now: int
     name: str
@@ -107,7 +108,7 @@ class ArchiveStatus:
 
 
 def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
-    """The status of the archive; changes nothing. Raises :class:`StorageFailed` where the disk cannot be asked."""
+    """The status of the archive; changes nothing. Raises :class:`StorageFailed` if the disk cannot be queried."""
     config, moment = archive.config, int(time.time()) if now is None else now
     recent = list(islice((view for view in runs(archive) if view.kind == "gather"), _LOOK_BACK))
     newest = next(runs(archive), None)

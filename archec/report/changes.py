@@ -1,5 +1,5 @@
-"""Incidences in the order of time: what was new, what changed and how, what was lost, what came back; and what changed
-in the text of a template."""
+"""Incidences by time: what was new, what changed and how, what was lost, what returned; and the diff of a
+template."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _LAST = "\U0010ffff"
 class Incident:
     """One incidence. ``what`` is ``new``, ``changed``, ``lost`` or ``returned``.
 
-    ``how`` is what of a change it was: ``content``, ``file-url`` (File-URLs only), ``cosmetic`` (nothing that counts
-    in the text), ``restated`` (stated again, as an older data set split a stretch of time); else empty. ``suspect``
-    says why a file may not be what was meant. ``run`` is the run that noted it.
+    ``how`` is the kind of a change: ``content``, ``file-url`` (File-URLs only), ``cosmetic`` (no significant change of
+    the text), ``restated`` (stated again, because an older data set split an interval); else empty. ``suspect`` is why
+    a file may not be the intended one. ``run`` is the run that noted it.
     """
 
     tist: int
@@ -51,8 +51,8 @@ class Incident:
 
 
 class ChangesQuery(NamedTuple):
-    """Which incidences are asked for: ``since`` <= tist < ``until``, of these kinds of obis, of an archive (for a file:
-    of a template that names it)."""
+    """A selection of incidences: ``since`` <= tist < ``until``, of these kinds of obis, of an archive (for a file: of a
+    template that mentions it)."""
 
     since: int = 0
     until: int | None = None
@@ -73,9 +73,9 @@ def changes(catalogue: Catalogue, query: ChangesQuery = ChangesQuery()) -> Itera
 
 
 def changes_of_runs(catalogue: Catalogue, run: int, query: ChangesQuery = ChangesQuery()) -> Iterator[Incident]:  # noqa: B008
-    """What this run and those after it have noted, in the order in which they last touched an obi.
+    """What this run and later ones have noted, in the order in which they last changed an obi.
 
-    A replay of an old data set notes what is old: by their tists one would not find its incidences together.
+    The replay of an old data set notes old states: sorted by tist, its incidences would not be found together.
     """
     streams = [_changed(catalogue, kind, run, query.archive) for kind in query.kinds]
     before = _before(query)
@@ -89,7 +89,7 @@ def _before(query: ChangesQuery) -> Callable[[Moment | Incident], bool]:
 
 
 def _wanted(catalogue: Catalogue, kind: Kind, ids: Sequence[str], archive: str) -> list[str]:
-    """Those of ``ids`` that are of an archive; all of them where none is asked for."""
+    """Those of ``ids`` that belong to an archive; all of them if no archive is selected."""
     if not archive:
         return list(ids)
     if kind == "tobi":
@@ -99,9 +99,9 @@ def _wanted(catalogue: Catalogue, kind: Kind, ids: Sequence[str], archive: str) 
 
 
 def first_run(catalogue: Catalogue, text: str) -> int | None:
-    """The run that ``text`` names, None where it names none: a run's tist, or ``last`` for the newest gathering.
+    """The run with the tist ``text``, or the newest gathering for ``last``; None if there is none.
 
-    Raises :class:`NotHeld` for ``last`` where there is no gathering.
+    Raises :class:`NotHeld` for ``last`` if there is no gathering.
     """
     if text == "last":
         gatherings = [run.tist for run in catalogue.runs() if run.kind == "gather"]
@@ -114,7 +114,7 @@ def first_run(catalogue: Catalogue, text: str) -> int | None:
 
 def chunks_in_time(streams: Mapping[Kind, Iterator[Moment]]) -> Iterator[tuple[Kind, list[Moment]]]:
     """The streams merged by (tist, id), in chunks of one kind, whose documents can be read in one query. The first
-    chunks are small, so that the first rows come at once."""
+    chunks are small, so that the first rows appear immediately."""
     size, kind, chunk = _FIRST_CHUNK, next(iter(streams)), list[Moment]()
     for moment, this in heapq.merge(*(_tagged(kind, stream) for kind, stream in streams.items())):
         if chunk and (this != kind or len(chunk) >= size):
@@ -175,7 +175,7 @@ def _how(incidence: Incidence, kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TextDiff:
-    """Two states of a template, and how one becomes the other: unified diff lines without line ends."""
+    """Two states of a template and their unified diff, as lines without line ends."""
 
     id: str
     before: int
@@ -186,13 +186,14 @@ class TextDiff:
 def text_diff(
     archive: Archive, tobi: Obi, from_when: int | None = None, to_when: int | None = None
 ) -> TextDiff:
-    """The difference between the states in force at two times; by default the last two that were noted.
+    """The difference between the states at two times; by default the last two noted states.
 
-    Where only ``from_when`` is given, it is compared with the newest; where only ``to_when`` is, with the one noted
-    before it. Raises :class:`NotHeld` where there are no such two, :class:`UsageError` where they are in reverse.
+    If only ``from_when`` is given, that state is compared with the newest one; if only ``to_when`` is given, with the
+    one noted before it. Raises :class:`NotHeld` if there are no such states, :class:`UsageError` if they are in reverse
+    order.
     """
     if from_when is not None and to_when is not None and from_when > to_when:
-        raise UsageError(f"{iso(from_when)} is after {iso(to_when)}: --from comes before --to")
+        raise UsageError(f"{iso(from_when)} is after {iso(to_when)}: --from must be before --to")
     noted = tobi.history.noted
     if not noted:
         raise NotHeld(f"{tobi.id}: was never held")
@@ -204,7 +205,7 @@ def text_diff(
         from_when = earlier[-1]
     old = held_at(archive, tobi, from_when)
     if old.tist > new.tist:
-        raise UsageError(f"{iso(old.tist)} is after {iso(new.tist)}: --from comes before --to")
+        raise UsageError(f"{iso(old.tist)} is after {iso(new.tist)}: --from must be before --to")
     names = (f"{tobi.id} {iso(old.tist)}", f"{tobi.id} {iso(new.tist)}")
     lines = difflib.unified_diff(_lines(archive.layout, old), _lines(archive.layout, new), *names, lineterm="")
     return TextDiff(tobi.id, old.tist, new.tist, tuple(lines))
@@ -217,5 +218,5 @@ def _lines(layout: Layout, held: Held) -> list[str]:
         return data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise CorruptArchive(
-            f"{held.located.path}: is not UTF-8, as a template is", hint="archec verify looks at all files"
+            f"{held.located.path}: is not UTF-8, as templates are", hint="archec verify checks all files"
         ) from error

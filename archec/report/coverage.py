@@ -1,8 +1,8 @@
-"""How much of the works of each archive and series the archive holds: what ArchEc's users asked.
+"""How many works of each archive and series have a held file.
 
 A *work* is a held template of a paper, article, book, chapter or piece of software. Its files are those that its
-newest version names. A file that two works name counts for both. Everything is one scan in the order of ids, so rows
-come at once and memory does not grow; a large catalogue is divided among processes.
+newest version mentions. A file that two works mention counts for both. Everything is one scan in the order of ids, so
+that the first rows appear immediately and memory does not grow; a large catalogue is divided among processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TOGETHER = 500
 """Number of works whose files are looked up in one query."""
 _PARTS = 24
 _LEAST = 20_000
-"""Tobis of one part: a process takes a third of a second to start, in which it could look at as many."""
+"""Minimum number of tobis per process: starting one takes a third of a second, enough to process as many."""
 
 _FAILED = frozenset(
     ("unreachable", "timeout", "server-error", "truncated", "redirect-loop", "too-many-redirects", "internal")
@@ -40,14 +40,13 @@ _NOT_FETCHED = frozenset(("error-platform-download", "platform-http-error", "tim
 
 @dataclass(slots=True)
 class CoverageRow:
-    """The figures of one series; of the works of an archive that are in none where ``series`` is empty.
+    """The counts of one series; if ``series`` is empty, of the works of an archive that are in no series.
 
-    ``with_file`` works have a file that is held now. ``files`` are all that works name; each is one of ``held``,
-    ``lost``, ``gone`` (not there when it was visited, and never held), ``unreachable`` (visits came to nothing: no
-    answer, or an error), ``forbidden`` (refused by the server or by robots.txt), ``never`` (tried), ``bad_urls`` (named
-    by a File-URL that the archive cannot keep), ``other`` (too large, denied, ...). ``pdfs`` of those held are
-    PDF by their bytes. ``last_seen`` is the date of the newest data set that has read the archive's directory, 0 where
-    none has.
+    ``with_file`` works have a file that is held now. ``files`` are all files that works mention; each is one of
+    ``held``, ``lost``, ``gone`` (not there when visited, and never held), ``unreachable`` (visits failed: no answer, or
+    an error), ``forbidden`` (refused by the server or by robots.txt), ``never`` (tried), ``bad_urls`` (File-URLs that
+    the archive cannot keep), ``other`` (too large, denied, ...). ``pdfs`` of the held files are PDF by their bytes.
+    ``last_seen`` is the date of the newest data set that has read the archive's directory, 0 if there is none.
     """
 
     archive: str
@@ -67,7 +66,7 @@ class CoverageRow:
     last_seen: int = 0
 
     def add(self, other: CoverageRow) -> None:
-        """Adds the figures of another one."""
+        """Adds the counts of another row."""
         for name in _FIGURES:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.last_seen = max(self.last_seen, other.last_seen)
@@ -86,10 +85,10 @@ def coverage(
     before: str = "",
     meter: Meter = SILENT,
 ) -> Iterator[CoverageRow]:
-    """The figures of each series that has works, by archive and series code.
+    """The counts of each series that has works, by archive and series code.
 
     ``archive`` and ``series`` (a code within ``archive``) select a part. ``after`` and ``before`` limit it to the ids
-    between them; they must lie between archives. ``meter`` is told how many works have been seen.
+    between them; they must be between archives. The number of works seen is reported to ``meter``.
     """
     if archive:
         after, before = f"RePEc:{archive}:", f"RePEc:{archive};"
@@ -98,7 +97,9 @@ def coverage(
     evidence = evidence_of(catalogue)
     row: CoverageRow | None = None  # of the series that is being read
     loose: CoverageRow | None = None  # of the works of its archive that are in no series
-    without = CoverageRow("", "")  # of works without a handle of RePEc's form, which stand before and after the others
+    without = CoverageRow(
+        "", ""
+    )  # of works whose handles do not have RePEc's form, which sort before and after the others
     for works in _in_chunks(_works(catalogue.tobi_files(after, before), meter)):
         states = catalogue.file_states({url for work in works for url in work.files})
         for work in works:
@@ -112,7 +113,7 @@ def coverage(
             if not code:
                 _count(without, work, states)
             elif not within:
-                # It may stand within a series: "RePEc:aaa:x" before "RePEc:aaa:x-y:1" before "RePEc:aaa:x:1".
+                # It may sort within a series: "RePEc:aaa:x" before "RePEc:aaa:x-y:1" before "RePEc:aaa:x:1".
                 loose = loose or CoverageRow(code, "", last_seen=evidence.last_read(code))
                 _count(loose, work, states)
             else:
@@ -124,7 +125,7 @@ def coverage(
 
 
 class CoveragePart(NamedTuple):
-    """The ids between which a worker process looks."""
+    """The range of ids of a worker process."""
 
     after: str
     before: str
@@ -139,10 +140,10 @@ def coverage_of_all(
     least: int = _LEAST,
     meter: Meter = SILENT,
 ) -> Iterator[CoverageRow]:
-    """As :func:`coverage` over everything, by several processes, in order.
+    """Like :func:`coverage` over everything, by several processes, in order.
 
-    The catalogue is parted between archives. This process reads the first part, so that rows come from the start,
-    and ``workers`` others, by default one for each core that this process may use, the rest. ``url`` and ``base`` are
+    The catalogue is divided between archives. This process reads the first part, so that rows appear from the start,
+    and ``workers`` others, by default one per core that this process may use, read the rest. ``url`` and ``base`` are
     what :func:`archec.catalogue.open.open_catalogue` needs to open the catalogue again.
     """
     workers = len(os.sched_getaffinity(0)) if workers is None else workers
@@ -175,19 +176,20 @@ def _joined(
         works += row.works
         yield row
     for done in pool.results(at_most=0):
-        rows = done.result("out of memory? try again with less beside it")
+        rows = done.result("possibly out of memory; try again with fewer other programs running")
         works += sum(row.works for row in rows)
         meter.at(works)
         yield from rows
 
 
 def _between_archives(ids: list[str]) -> list[str]:
-    """Ids near those given that lie behind all those of an archive and before the next, each once, in order."""
+    """Ids near the given ones that sort after all ids of one archive and before the next, without duplicates, in
+    order."""
     return sorted({f"RePEc:{archive_of(obi)};" for obi in ids if archive_of(obi)})
 
 
 def reading(url: str, base: Path) -> Callable[[CoveragePart], list[CoverageRow]]:
-    """In a worker: what gives the rows of a part."""
+    """In a worker: the function that computes the rows of a part."""
 
     def read(part: CoveragePart) -> list[CoverageRow]:
         catalogue = open_catalogue(url, base=base, read_only=True)
@@ -208,8 +210,8 @@ def total(rows: Iterable[CoverageRow]) -> CoverageRow:
 
 
 def coverage_of_filesets(catalogue: Catalogue) -> CoverageRow:
-    """The figures of all filesets together, each one a work: those of the files of its newest manifest. Files are
-    ``lost`` with their fileset; those that were not kept are ``forbidden``, ``unreachable`` or ``other``."""
+    """The counts of all filesets together, each counted as a work, with the files of its newest manifest. Files are
+    ``lost`` with their fileset; files that were not kept are ``forbidden``, ``unreachable`` or ``other``."""
     row = CoverageRow("", "")
     for fileset in catalogue.all("fileset"):
         state, there = fileset.history.last_held, 0

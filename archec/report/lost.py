@@ -1,7 +1,7 @@
-"""What is lost, with all that an operator asks about it, and what came back.
+"""What is lost, with the details an operator needs, and what returned.
 
-Lists come in the order of time and are read by key. The lost files of a small archive are found by way of its
-templates, so that the losses of all others need not be read.
+Lists are sorted by time and read by key. The lost files of a small archive are found through its templates, so that
+the losses of all others are not read.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from archec.report.changes import chunks_in_time
 from archec.report.naming import MOST_WORKS, named_by, naming
 
 _SMALL = 10_000
-"""Maximum number of templates of an archive whose lost files are found by way of them."""
+"""Maximum number of templates of an archive whose lost files are found through them."""
 
 
 class LostQuery(NamedTuple):
-    """Which losses are asked for: ``since`` <= tist < ``until`` (of the loss; of the return for what came back),
-    for at least so many seconds ``at_least`` (until ``now``, or until it came back), of an archive (for a file: of
-    a template that names it), with ``reason`` somewhere in its reason, in any case."""
+    """A selection of losses: ``since`` <= tist < ``until`` (of the loss, or of the return), lost for at least
+    ``at_least`` seconds (until ``now``, or until the return), of an archive (for a file: of a template that mentions
+    it), whose reason contains ``reason``, case-insensitively."""
 
     now: int
     kinds: tuple[Kind, ...] = ("tobi", "fobi")
@@ -42,8 +42,8 @@ class LostQuery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NamingWork:
-    """A template that names a file. ``held``: it is not lost itself; ``names``: its newest version still names the
-    file; ``rendering``: another file of its newest version that is held, empty where there is none."""
+    """A template that mentions a file. ``held``: it is not lost itself; ``names``: its newest version still mentions
+    the file; ``rendering``: another held file of its newest version, empty if there is none."""
 
     id: str
     handle: str
@@ -55,10 +55,9 @@ class NamingWork:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """An obi that is lost now: between ``last_seen``, when it was seen for the last time, and ``lost``. ``noted`` is
-    the last tist at which it was noted, ``path`` that of the copy held (None: it is not in the obi store), ``title``
-    that of a template; ``works`` are the first
-    :data:`MOST_WORKS` that name a file, and ``more`` says that there are others."""
+    """An obi that is currently lost; it was lost between ``last_seen`` and ``lost``. ``noted`` is the last tist at
+    which it was noted, ``path`` that of the held copy (None: it is not in the obi store), ``title`` that of a template;
+    ``works`` are the first :data:`MOST_WORKS` that mention a file, and ``more``: there are others."""
 
     id: str
     kind: Kind
@@ -95,7 +94,7 @@ class Returned:
 
 
 def lost(archive: Archive, query: LostQuery) -> Iterator[Lost]:
-    """What is lost now, by the tist of its loss."""
+    """The obis that are currently lost, by the tist of their loss."""
     catalogue = archive.catalogue
     few = _lost_of_few(catalogue, query.archive) if query.archive else None
     evidence = evidence_of(catalogue)
@@ -113,7 +112,7 @@ def lost(archive: Archive, query: LostQuery) -> Iterator[Lost]:
 
 
 def returned(archive: Archive, query: LostQuery) -> Iterator[Returned]:
-    """What had been lost and came back, by the tist of its return."""
+    """The obis that were lost and returned, by the tist of their return."""
     catalogue = archive.catalogue
     evidence = evidence_of(catalogue)
     streams = {kind: _in_time(catalogue.returned(kind, _start(query)), query) for kind in query.kinds}
@@ -161,7 +160,7 @@ def _lost_moments(
 
 
 def _lost_of_few(catalogue: Catalogue, archive: str) -> dict[Kind, list[Moment]] | None:
-    """What an archive's templates have lost and the lost files that they name, by time; None where it has too many."""
+    """The lost templates of an archive and the lost files that they mention, by time; None if it has too many."""
     inside = catalogue.tobi_files(f"RePEc:{archive}:", f"RePEc:{archive};")
     listed = list(islice(inside, _SMALL + 1))
     if len(listed) > _SMALL:
@@ -196,7 +195,7 @@ def _noted(obi: Obi, before: int) -> int:
 
 
 def _digests(obi: Obi, tist: int) -> tuple[str, str]:
-    """md5 and sha256 of the contents in force at a tist."""
+    """md5 and sha256 of the contents as of a tist."""
     version = obi.version_at(tist)
     return (version.md5, version.sha256) if version is not None else ("", obi.history.at(tist) or "")
 
@@ -207,7 +206,7 @@ def _title(tobi: Obi) -> str:
 
 
 def _lost(archive: Archive, obi: Obi, when: int, seen: int, named: list[Obi]) -> Lost:
-    """``named`` are the templates that name a file."""
+    """``named`` are the templates that mention a file."""
     noted = _noted(obi, when)
     path, digests = path_held(archive, obi, noted), _digests(obi, noted)
     works = tuple(_works(archive.catalogue, obi.id, named[:MOST_WORKS])) if named else ()
@@ -233,7 +232,7 @@ def _names_now(tobi: Obi) -> list[str]:
 
 
 def _returned(archive: Archive, obi: Obi, tist: int, evidence: Evidence) -> Returned | None:
-    """None where the history has moved on since the list was read."""
+    """None if the history has changed since the list was read."""
     history = obi.history
     before = [when for when in history.tists if when < tist]
     state = history.at(tist)

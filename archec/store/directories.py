@@ -28,10 +28,10 @@ def open_root(layout: Layout) -> int:
 
 
 class Directories:
-    """A bounded cache of open directories by relative path; ``""`` is the root. A context manager, not for threads.
+    """A bounded cache of open directories by relative path; ``""`` is the root. A context manager, not thread-safe.
 
-    A descriptor that it gives stays open for at least ``limit`` - 1 further calls. Both ways of asking raise
-    :class:`CorruptArchive` where a component is a link or no directory. ``disk`` makes what is missing.
+    A returned descriptor stays open for at least ``limit`` - 1 further calls. Both methods raise
+    :class:`CorruptArchive` if a component is a link or not a directory. ``disk`` creates missing directories.
     """
 
     def __init__(self, layout: Layout, disk: Disk | None = None, *, limit: int = 128) -> None:
@@ -43,18 +43,18 @@ class Directories:
         self.root = self._last_fd = open_root(layout)
 
     def find(self, relative: str) -> int | None:
-        """The directory at ``relative``, None where there is none; nothing is made."""
+        """The directory at ``relative``, None if there is none; nothing is created."""
         return self._get(relative, None)
 
     def make(self, relative: str) -> int:
-        """The directory at ``relative``, made where it is missing. Its name is durable once its parent is synced."""
+        """The directory at ``relative``, created if it is missing. Its name is durable once its parent is synced."""
         fd = self._get(relative, self._disk or Disk())
         if fd is None:
-            raise CorruptArchive(f"{self.layout.root}/{relative}: cannot be made")
+            raise CorruptArchive(f"{self.layout.root}/{relative}: cannot be created")
         return fd
 
     def _get(self, relative: str, make: Disk | None) -> int | None:
-        # Obis come sorted by directory more often than not: the last one needs no reordering of the cache.
+        # Obis are mostly sorted by directory: reusing the last one needs no reordering of the cache.
         if relative == self._last:
             return self._last_fd
         if not relative:
@@ -66,7 +66,7 @@ class Directories:
                 return None
             if len(self._open) >= self._limit:
                 os.close(self._open.pop(next(iter(self._open))))
-        self._open[relative] = fd  # at the end: the first one is the one used longest ago
+        self._open[relative] = fd  # at the end: the first one is the least recently used
         self._last, self._last_fd = relative, fd
         return fd
 
@@ -89,14 +89,14 @@ class Directories:
                 os.close(fd)
 
     def forget(self) -> None:
-        """Closes all but the root, so that what was moved meanwhile is seen."""
+        """Closes all but the root, so that moved directories are noticed."""
         for fd in self._open.values():
             os.close(fd)
         self._open.clear()
         self._last, self._last_fd = "", self.root
 
     def close(self) -> None:
-        """Closes all; fine to call again."""
+        """Closes all; may be called repeatedly."""
         self.forget()
         if self.root >= 0:
             os.close(self.root)
@@ -110,8 +110,8 @@ class Directories:
 
 
 def held_tists(layout: Layout) -> Iterator[int]:
-    """The tists that have a directory with anything in it but temporary files; directories of other names, and such
-    as cannot be read, are passed over."""
+    """The tists whose directories contain anything but temporary files; directories with other names, and unreadable
+    ones, are skipped."""
     for first in _three_digits(layout.root):
         for second in _three_digits(first):
             for directory in _listed(second):
@@ -126,7 +126,7 @@ def _three_digits(directory: Path) -> Iterator[Path]:
 
 
 def _listed(directory: Path) -> Iterator[Path]:
-    """What is in a directory; nothing where it is none, or cannot be read."""
+    """The names in a directory; empty if it is not a directory or cannot be read."""
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
@@ -152,5 +152,5 @@ def _step(fd: int, part: str, where: str, make: Disk | None) -> int | None:
 
 def _not_a_directory(error: OSError, where: str) -> Exception:
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return CorruptArchive(f"{where}: a directory of the store is not a directory but a file or a link")
+        return CorruptArchive(f"{where}: a directory of the store was replaced by a file or a link")
     return failure(error, where)

@@ -1,9 +1,9 @@
 """Every durable operation of archec: the one layer between it and the file system.
 
-What POSIX promises is little: bytes are on disk after ``fsync`` of the file, a name is after
-``fsync`` of its directory, and only ``rename`` makes a name whole at once. :class:`Disk` holds these
-operations one by one, so that tests can record or break each; :func:`atomic_write` puts them together
-for a single small file. Names are given relative to an open directory; ``path`` is for messages only.
+POSIX guarantees little: bytes are on disk after ``fsync`` of the file, a name is on disk after
+``fsync`` of its directory, and only ``rename`` creates a complete file atomically. :class:`Disk` holds these
+operations one by one, so that tests can record or break each; :func:`atomic_write` combines them
+for a single small file. Names are relative to an open directory; ``path`` is for messages only.
 
 Errors: ENOSPC and EDQUOT become :class:`StorageFull`, all others :class:`StorageFailed`; both name the path.
 """
@@ -40,28 +40,28 @@ _TEMP = re.compile(r"\.\+[0-9]+-[0-9]+\.part")
 def temp_name(n: int) -> str:
     """A temporary name of this process: ``.+<process id>-<n>.part``.
 
-    The ``+`` is what tells it from every name of an obi: an escaped id never holds one.
+    The ``+`` distinguishes it from all names of obis: an escaped id never contains one.
     """
     return f".+{os.getpid()}-{n}.part"
 
 
 def is_temp(name: str) -> bool:
-    """Whether a file name is one that :func:`temp_name` makes."""
+    """Whether a file name has the form of :func:`temp_name`."""
     return _TEMP.fullmatch(name) is not None
 
 
 def failure(error: OSError, path: str | os.PathLike[str]) -> ArchecError:
-    """The error of archec for one of the operating system, with the path it is about."""
+    """The archec error for an error of the operating system, with the path."""
     where = os.fspath(path)
     if error.errno in _FULL:
         return StorageFull(
-            f"{where}: {error.strerror}", hint="make room and start again; what was committed is kept"
+            f"{where}: {error.strerror}", hint="free some space and start again; everything committed is kept"
         )
     return StorageFailed(f"{where}: {error.strerror or error}")
 
 
-class storage_errors:  # noqa: N801 - it is used like a function
-    """``with storage_errors(path):`` an OSError within is raised as :func:`failure` has it."""
+class storage_errors:  # noqa: N801 - used like a function
+    """``with storage_errors(path):`` converts an OSError with :func:`failure`."""
 
     __slots__ = ("_path",)
 
@@ -87,7 +87,7 @@ def _libc_function(name: str, *argtypes: Any) -> Callable[..., int] | None:
 
 
 class Disk:
-    """The file system's durable operations; the real one. Tests put a recording one in its place."""
+    """The durable operations of the file system. Tests replace it by a recording one."""
 
     def __init__(self) -> None:
         self._syncfs = _libc_function("syncfs", ctypes.c_int)
@@ -98,7 +98,7 @@ class Disk:
             "renameat2", ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint
         )
 
-    # -- making and filling files -----------------------------------------------------------------
+    # -- creating and writing files -----------------------------------------------------------------
 
     def create(self, name: str, dir_fd: int, path: str) -> int | None:
         """A new file, open for writing, read-only for everyone else; None if the name is taken."""
@@ -119,22 +119,22 @@ class Disk:
                     rest = rest[os.write(fd, rest) :]
 
     def close(self, fd: int, path: str) -> None:
-        """Closes; a network file system may say only now that a write failed."""
+        """Closes the file; a network file system may report a failed write only now."""
         with storage_errors(path):
             os.close(fd)
 
     def truncate(self, fd: int, size: int, path: str) -> None:
-        """Cuts a file to ``size`` bytes."""
+        """Truncates a file to ``size`` bytes."""
         with storage_errors(path):
             os.ftruncate(fd, size)
 
-    # -- making it last ---------------------------------------------------------------------------
+    # -- durability ---------------------------------------------------------------------------
 
     def has_syncfs(self, fd: int) -> bool:
         """Whether ``syncfs`` can be trusted on this file system.
 
-        It can from Linux 5.8 on, where it reports failed writes, and not on FUSE, where the process
-        behind the mount is not told to sync.
+        It can since Linux 5.8, where it reports failed writes, but not on FUSE, where it does not reach the
+        process behind the mount.
         """
         if self._syncfs is None or _kernel() < (5, 8):
             return False
@@ -145,7 +145,7 @@ class Disk:
         return ctypes.c_long.from_buffer(buffer).value != _FUSE
 
     def syncfs(self, fd: int, path: str) -> None:
-        """Brings everything written so far on the file system of ``fd`` to the disk.
+        """Syncs everything written so far on the file system of ``fd``.
 
         Reports writes that failed since ``fd`` was opened: keep one open from before the first.
         """
@@ -156,25 +156,26 @@ class Disk:
             raise failure(OSError(number, os.strerror(number)), path)
 
     def fsync(self, fd: int, path: str) -> None:
-        """Brings one file to the disk."""
+        """Syncs one file."""
+
         with storage_errors(path):
             os.fsync(fd)
 
     def begin_sync(self, fd: int) -> None:
-        """Sets the bytes of a file on their way to the disk without waiting: a hint, which may come to nothing.
+        """Starts writing a file to the disk without waiting; a hint that may have no effect.
 
-        Else all of a batch's bytes would be written at its end, while everybody waits.
+        Without it, all bytes of a batch would be written at its end, while everything waits.
         """
         if self._sync_file_range is not None:
             self._sync_file_range(fd, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
     def fdatasync(self, fd: int, path: str) -> None:
-        """Brings one file's bytes and size to the disk."""
+        """Syncs the bytes and the size of one file."""
         with storage_errors(path):
             os.fdatasync(fd)
 
     def fsync_dir(self, fd: int, path: str) -> None:
-        """Brings the names in a directory to the disk."""
+        """Syncs the names in a directory."""
         try:
             os.fsync(fd)
         except OSError as error:
@@ -184,7 +185,7 @@ class Disk:
     # -- names ------------------------------------------------------------------------------------
 
     def mkdir(self, name: str, dir_fd: int, path: str) -> None:
-        """Makes a directory; fine if it is there."""
+        """Creates a directory, unless it exists."""
         try:
             os.mkdir(name, dir_fd=dir_fd)
         except FileExistsError:
@@ -195,10 +196,10 @@ class Disk:
     def rename_noreplace(
         self, old: str, old_fd: int, new: str, new_fd: int, path: str
     ) -> Literal["done", "exists", "gone"]:
-        """Renames without ever overwriting: ``exists`` if ``new`` is taken, ``gone`` if ``old`` is not there.
+        """Renames without overwriting: ``exists`` if ``new`` exists, ``gone`` if ``old`` does not.
 
-        Where the kernel or the file system lacks RENAME_NOREPLACE the name is looked up first; the
-        archive's lock keeps that free of races.
+        If the kernel or the file system lacks RENAME_NOREPLACE, the name is looked up first; the
+        archive's lock prevents races.
         """
         # ``link`` and then ``unlink`` would not overwrite either, but not every file system has hard links, and a kill
         # between the two leaves both names. Python has no binding for renameat2.
@@ -225,12 +226,12 @@ class Disk:
             raise failure(error, path) from error
 
     def replace(self, old: str, new: str, dir_fd: int, path: str) -> None:
-        """Renames within a directory, over what is there: never used on the name of an obi."""
+        """Renames within a directory and replaces an existing file: never used for the name of an obi."""
         with storage_errors(path):
             os.replace(old, new, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
     def symlink(self, target: str, name: str, dir_fd: int, path: str) -> bool:
-        """Makes a symbolic link; False if the name is taken."""
+        """Creates a symbolic link; False if the name exists."""
         try:
             os.symlink(target, name, dir_fd=dir_fd)
         except FileExistsError:
@@ -242,7 +243,7 @@ class Disk:
     def link(
         self, old: str, old_fd: int, new: str, new_fd: int, path: str
     ) -> Literal["done", "exists", "gone", "refused"]:
-        """Makes a hard link; ``refused`` if the file system makes none here (or not one more)."""
+        """Creates a hard link; ``refused`` if the file system does not support it (or its limit is reached)."""
         try:
             os.link(old, new, src_dir_fd=old_fd, dst_dir_fd=new_fd, follow_symlinks=False)
         except FileExistsError:
@@ -256,7 +257,8 @@ class Disk:
         return "done"
 
     def unlink(self, name: str, dir_fd: int, path: str) -> bool:
-        """Removes a name; False if it is not there. Only for temporary files and finished journals' plain form."""
+        """Removes a name; False if it does not exist. Only for temporary files and the plain form of finished
+        journals."""
         try:
             os.unlink(name, dir_fd=dir_fd)
         except FileNotFoundError:
@@ -274,7 +276,7 @@ def _kernel() -> tuple[int, int]:
 def create_temp(
     disk: Disk, dir_fd: int, directory: str, numbers: Iterable[int] | None = None
 ) -> tuple[int, str]:
-    """A new temporary file in an open directory, and its name, which has the next of ``numbers`` that is free."""
+    """A new temporary file in an open directory, and its name with the next free number of ``numbers``."""
     for n in numbers or count():
         name = temp_name(n)
         fd = disk.create(name, dir_fd, f"{directory}/{name}")
@@ -309,13 +311,13 @@ def temporary_file(disk: Disk, dir_fd: int, directory: str) -> Iterator[tuple[in
 
 
 def fsync_dir(path: str | Path, *, disk: Disk | None = None) -> None:
-    """Brings the names in the directory at ``path`` to the disk."""
+    """Syncs the names in the directory at ``path``."""
     with open_directory(path) as fd:
         (disk or Disk()).fsync_dir(fd, os.fspath(path))
 
 
 def atomic_write(path: str | Path, data: bytes, *, disk: Disk | None = None) -> None:
-    """Writes a small file whole or not at all, and durably; replaces what was there.
+    """Writes a small file atomically and durably; replaces an existing one.
 
     Not for obis: those go through :class:`archec.store.writer.Writer`, which never replaces.
     """
@@ -331,7 +333,7 @@ def atomic_write(path: str | Path, data: bytes, *, disk: Disk | None = None) -> 
 
 
 def append_durably(path: str | Path, data: bytes, *, disk: Disk | None = None) -> None:
-    """Appends to a small file, which is made where it is not there. A kill may leave a part of ``data``."""
+    """Appends to a small file, which is created if it does not exist. A kill may leave a part of ``data``."""
     disk, where = disk or Disk(), os.fspath(path)
     with storage_errors(where):
         fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -345,8 +347,8 @@ def append_durably(path: str | Path, data: bytes, *, disk: Disk | None = None) -
 
 @contextmanager
 def atomic_stream(path: str | Path, *, mode: int | None = None, disk: Disk | None = None) -> Iterator[BinaryIO]:
-    """A file of any size that takes the place of ``path`` durably at the end of the block, and not at all after an
-    exception. ``mode`` is its mode from its first byte on."""
+    """A file of any size that durably replaces ``path`` at the end of the block, or not at all after an exception.
+    ``mode`` is its mode from the start."""
     disk, where = disk or Disk(), os.fspath(path)
     folder, name = os.path.split(where)
     folder = folder or "."

@@ -1,6 +1,6 @@
 """Named steps at which a test can kill the process, as a power cut or ``kill -9`` would.
 
-Nothing is armed unless :func:`arm` was called, which only tests do: a fail point then costs one look into an empty map.
+Nothing is armed unless a test has called :func:`arm`; an unarmed fail point costs one lookup in an empty map.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import signal
 
 _armed: dict[str, int] = {}
-"""How many hits each armed fail point still takes; process-wide, as the death that it stands for."""
+"""Number of hits that each armed fail point still survives; process-wide."""
 _signals: dict[str, int] = {}
 
 
@@ -21,12 +21,12 @@ def arm(name: str, times: int = 1, number: int = signal.SIGKILL) -> None:
 
 
 def armed(name: str) -> bool:
-    """Whether the next ``hit(name)`` kills; for a step that has to stop half-way to be interesting."""
+    """Whether the next ``hit(name)`` kills; for steps that are to be killed in the middle."""
     return _armed.get(name) == 1
 
 
 def hit(name: str) -> None:
-    """Dies here, by the signal of this fail point, if it is armed and its time has come."""
+    """Kills the process with the signal of this fail point, if it is armed and its count is reached."""
     if name in _armed:
         _armed[name] -= 1
         if _armed[name] == 0:

@@ -1,7 +1,7 @@
-"""The obi store and a run's journal, as those who commit to them see them; the words of a batch.
+"""The interfaces of the obi store and of a run's journal, and the types of a batch.
 
 :mod:`archec.store.writer` and :mod:`archec.store.journal_writer` are the implementation, on a POSIX file system.
-What is promised here is what a run relies on: disk before journal before catalogue (invariant 2), held is held
+Runs rely on these guarantees: disk before journal before catalogue (invariant 2), held is held
 (invariant 1). Paths are relative to the store's root, with ``/`` between their parts.
 """
 
@@ -15,7 +15,7 @@ from archec.store.layout import Layout
 
 
 class Stored(NamedTuple):
-    """A whole temporary file: its path, the hex digests of its bytes, and its size in bytes."""
+    """A complete temporary file: its path, the hex digests of its bytes, and its size in bytes."""
 
     temp: str
     md5: str
@@ -24,7 +24,7 @@ class Stored(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """A whole temporary file that is to get the name of (tist, id); ``sha256`` is that of its bytes."""
+    """A complete temporary file that is to be renamed to (tist, id); ``sha256`` is that of its bytes."""
 
     temp: str
     tist: int
@@ -42,7 +42,7 @@ class Link(NamedTuple):
 
 
 class HardLink(NamedTuple):
-    """Contents stated again: (tist, id) is to hold the bytes that (from_tist, from_id) holds."""
+    """Contents stated again: (tist, id) is to hold the same bytes as (from_tist, from_id)."""
 
     from_tist: int
     from_id: str
@@ -51,12 +51,12 @@ class HardLink(NamedTuple):
 
 
 class CommitResult(NamedTuple):
-    """What became of one part of a batch.
+    """The result for one item of a batch.
 
-    ``stored``: (tist, id) now resolves as asked. ``adopted``: it did before, a run that was cut off had
-    come so far. ``occupied``: something else is held there and stays; ``sha256`` is that of the bytes it
-    resolves to, ``""`` where it resolves to none. ``missing``: contents to be stated again are not held.
-    Else ``sha256`` is that of a placement's bytes, ``""`` for links.
+    ``stored``: (tist, id) now resolves as requested. ``adopted``: it did already, because of an interrupted
+    run. ``occupied``: something else is held there and stays; ``sha256`` is that of the bytes it
+    resolves to, ``""`` if there are none. ``missing``: contents to be stated again are not held.
+    Otherwise ``sha256`` is that of a placement's bytes, ``""`` for links.
     """
 
     kind: Literal["stored", "adopted", "occupied", "missing"]
@@ -66,7 +66,7 @@ class CommitResult(NamedTuple):
 
 
 class LinkStep(NamedTuple):
-    """One step of a chain of redirects; ``id`` is None where the name on disk was cut (the journal knows)."""
+    """One step of a chain of redirects; ``id`` is None if the name on disk is truncated (the journal has the id)."""
 
     tist: int
     id: str | None
@@ -74,7 +74,7 @@ class LinkStep(NamedTuple):
 
 
 class Located(NamedTuple):
-    """Where an obi's bytes are: a path, and the steps that led there from its own name."""
+    """The place of an obi's bytes: a path, and the redirects from its own name to it."""
 
     path: str
     hops: tuple[LinkStep, ...]
@@ -91,9 +91,9 @@ class Digest(NamedTuple):
 class ObiStore(Protocol):
     """An obi store: a map from (tist, id) to bytes that only grows.
 
-    What reads raises :class:`archec.errors.NotHeld` where nothing was noted, :class:`archec.errors.CorruptArchive` for
-    links that leave the store, loop or lead to nothing. What writes raises :class:`archec.errors.StorageFull` and
-    :class:`archec.errors.StorageFailed`, which what reads may raise, too.
+    Reading methods raise :class:`archec.errors.NotHeld` if nothing was noted, :class:`archec.errors.CorruptArchive` for
+    links that leave the store, loop or dangle, and :class:`archec.errors.StorageFailed`. Writing methods raise
+    :class:`archec.errors.StorageFull` and :class:`archec.errors.StorageFailed`.
     """
 
     layout: Layout
@@ -111,28 +111,28 @@ class ObiStore(Protocol):
         ...
 
     def put(self, tist: int, id: str, data: bytes) -> Stored:  # noqa: A002
-        """A temporary file that holds ``data``, whole; nothing is visible yet."""
+        """A complete temporary file with ``data``, not visible yet."""
         ...
 
     def discard(self, temp: str) -> None:
-        """Removes a temporary file that is not needed; fine where it has gone."""
+        """Removes an unneeded temporary file, if it still exists."""
         ...
 
     def commit(
         self, placements: Sequence[Placement], links: Sequence[Link] = (), restated: Sequence[HardLink] = ()
     ) -> list[CommitResult]:
-        """Makes a batch durable; the outcomes stand in the order of placements, links, restated.
+        """Makes a batch durable; the results are in the order of placements, links, restated.
 
-        When it returns, all that is ``stored`` or ``adopted`` is on the disk under its name. Where it raises, the batch
-        may be partly named, and giving the same batch again later finishes it.
+        When it returns, everything ``stored`` or ``adopted`` is on disk under its name. If it raises, some names may
+        exist already; committing the same batch again completes it.
         """
         ...
 
 
 class Journal(Protocol):
-    """The journal of one run, which batches are appended to.
+    """The journal of one run, to which batches are appended.
 
-    ``batches`` is the number of the last batch, ``head`` its sha256, to which the next one is chained.
+    ``batches`` is the number of the last batch, ``head`` its sha256, to which the next batch is chained.
     """
 
     tist: int
@@ -140,13 +140,13 @@ class Journal(Protocol):
     head: str
 
     def append(self, lines: Iterable[bytes | str], stamp: int) -> int:
-        """Appends one batch of JSON texts, durably; its number. ``stamp`` is the tist of writing it.
+        """Appends one batch of JSON texts, durably, and returns its number. ``stamp`` is the tist of writing it.
 
-        Raises :class:`archec.errors.StorageFull` where there is no room: the journal is then as before, and the batch
-        can be given again. After :class:`archec.errors.StorageFailed` nothing more can be appended.
+        Raises :class:`archec.errors.StorageFull` if there is no space: the journal is then unchanged, and the batch can
+        be appended again. After :class:`archec.errors.StorageFailed` nothing more can be appended.
         """
         ...
 
     def finish(self) -> Path:
-        """Ends the journal for good; where it lies now."""
+        """Finishes the journal and returns its path."""
         ...

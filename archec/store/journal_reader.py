@@ -1,4 +1,4 @@
-"""Reading journals: which there are, their batches one by one, and telling a torn tail from damage."""
+"""Reading journals: listing them, reading their batches one by one, distinguishing a torn tail from damage."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from archec.store.layout import Layout
 
 BATCH_PREFIX = b'{"type":"batch",'
 MOST_BYTES = 1 << 27
-"""Bytes of one batch, and so the most that reading a damaged journal holds in memory."""
+"""Maximum size of a batch in bytes, which bounds the memory for reading a damaged journal."""
 
 NO_BATCH = "0" * 64
-"""The head of the chain before the archive's first batch."""
+"""The head of the chain before the first batch of the archive."""
 
 _END = re.compile(
     rb"(" + re.escape(BATCH_PREFIX) + rb'"n":([1-9][0-9]{0,17}),"lines":([1-9][0-9]{0,8}),"stamp":([0-9]{1,18})'
@@ -47,7 +47,7 @@ class JournalBatch(NamedTuple):
 
 
 class JournalFile(NamedTuple):
-    """One run's journal on disk; ``finished`` where it has been closed and compressed."""
+    """One run's journal on disk; ``finished``: it has been closed and compressed."""
 
     tist: int
     path: Path
@@ -55,7 +55,7 @@ class JournalFile(NamedTuple):
 
 
 def journals(layout: Layout) -> list[JournalFile]:
-    """All journals in the order of their tists; where a crash left both forms, the finished one."""
+    """All journals in the order of their tists; if a crash left both forms, the finished one."""
     try:
         names = os.listdir(layout.runs)
     except FileNotFoundError:
@@ -73,16 +73,16 @@ def journals(layout: Layout) -> list[JournalFile]:
 def read_batches(path: Path) -> Iterator[JournalBatch]:
     """The batches of a journal in order, each checked; one batch in memory at a time.
 
-    The torn tail of a journal that is not finished is passed over. Raises :class:`CorruptJournal` that
-    names file and line for damage before a valid batch, and for any at all in a finished journal.
+    The torn tail of an unfinished journal is skipped. Raises :class:`CorruptJournal` with file and line for
+    damage before a valid batch, and for any damage in a finished journal.
     """
     return Scanner(path).batches()
 
 
 def newest_batch(path: Path) -> int:
-    """The number of the last batch of a journal that is not finished, from its last bytes; unchecked.
+    """The number of the last batch of an unfinished journal, read from its last bytes; unchecked.
 
-    0 where none is to be seen there: an empty journal, or a long torn tail.
+    0 if there is none: an empty journal, or a long torn tail.
     """
     with storage_errors(path), open_plain(path, packed=False) as file:
         size = file.seek(0, os.SEEK_END)
@@ -93,7 +93,7 @@ def newest_batch(path: Path) -> int:
 
 
 def open_plain(path: Path, *, packed: bool | None = None) -> BinaryIO:
-    """A journal's plain bytes, from either form (by its name, or as ``packed`` says); follows no link."""
+    """A journal's plain bytes, from either form (determined by its name, or by ``packed``); links are not followed."""
     with storage_errors(path):
         fd = os.open(path, _OPEN)
     raw = open(fd, "rb", buffering=_BUFFER)  # noqa: SIM115 - the caller closes it
@@ -118,7 +118,7 @@ class _Unpacked(gzip.GzipFile):
 
 
 class _End(NamedTuple):
-    """The last line of a batch: what it says, its bytes before the hash, and its size with the line end."""
+    """The last line of a batch: its contents, its bytes before the hash, and its size with the line end."""
 
     n: int
     lines: int
@@ -133,7 +133,7 @@ class _End(NamedTuple):
         return cls(int(match[2]), int(match[3]), int(match[4]), match[5].decode(), match[6].decode(), match[1], size)
 
     def fits(self, lines: list[bytes]) -> bool:
-        """Whether these are the lines that it was written after."""
+        """Whether these are the lines of its batch."""
         running = hashlib.sha256()
         for line in lines:
             running.update(line)
@@ -143,7 +143,7 @@ class _End(NamedTuple):
     def closes(self, lines: list[bytes]) -> bool:
         """Whether a valid batch ends here, although lines before it may be damaged.
 
-        It may have swallowed a batch whose end is not readable any more, or an end without its line end.
+        It may follow a batch whose end is unreadable, or an end without a line end.
         """
         if self.lines > len(lines):
             return False
@@ -196,7 +196,7 @@ class Scanner:
             n += 1
 
     def _next(self, file: BinaryIO, number: int) -> tuple[list[bytes], _End | None]:
-        """The lines up to the next end of a batch, and that end; None at the end of the journal."""
+        """The lines up to the next end of a batch, and this end; None at the end of the journal."""
         lines: list[bytes] = []
         size = 0
         while line := file.readline(MOST_BYTES):
@@ -207,7 +207,7 @@ class Scanner:
                 if _VERSION_1.fullmatch(line, 0, len(line) - 1):
                     raise ConfigError(
                         f"{self._path}: is a journal of version 1; this archec reads version 2",
-                        hint="use the archec that wrote it, or make a new archive",
+                        hint="use the archec that wrote it, or create a new archive",
                     )
             lines.append(line)
             size += len(line)
@@ -216,7 +216,7 @@ class Scanner:
         return lines, None
 
     def _damaged(self, file: BinaryIO, number: int, lines: list[bytes], end: _End) -> None:
-        """A batch that does not fit its end: the torn tail, if no valid batch comes after the damage."""
+        """Handles a batch that does not match its end: the torn tail, if no valid batch follows the damage."""
         why = "the batch that begins here is damaged, or one is missing before it"
         following: _End | None = end
         while following is not None:
@@ -226,6 +226,6 @@ class Scanner:
         self._torn(number, why)
 
     def _torn(self, number: int, why: str) -> None:
-        """The end of a journal that is not valid: fine while its run lasts, damage once it has finished."""
+        """Handles an invalid end of a journal: allowed while its run is active, damage once it has finished."""
         if self._finished:
             raise CorruptJournal(f"{self._path}:{number}: {why}")

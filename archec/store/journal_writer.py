@@ -1,14 +1,14 @@
-"""A run's journal: what a run saw, appended batch by batch, each batch whole or not there at all.
+"""A run's journal, appended batch by batch; each batch is complete or absent.
 
 ``runs/<tist>.jsonl`` while the run lasts, ``runs/<tist>.jsonl.gz`` when it has finished. Lines are JSON
 texts. The last line of a batch is
 ``{"type":"batch","n":3,"lines":500,"stamp":1352481230,"prev":"...","sha256":"..."}``: its number from 1 on, how many
 lines before it belong to it, when it was written, the sha256 of the batch before it, and the sha256 of all the batch's
-plain bytes before ``,"sha256"``. So the batches of all runs form one chain (design, invariant 11); the first ``prev``
+plain bytes before ``,"sha256"``. The batches of all runs form one chain (design, invariant 11); the first ``prev``
 is zeros. The catalogue is derived from the journals (invariant 3).
 
-A run that was cut off leaves a torn tail: what follows the last valid batch does not count, and writing
-on removes it. Damage with a valid batch after it is nothing that a cut can explain: :class:`CorruptJournal`.
+An interrupted run leaves a torn tail: data after the last valid batch does not count, and is removed when writing
+continues. Damage before a valid batch cannot be caused by an interruption: :class:`CorruptJournal`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class JournalWriter:
-    """Appends to the journal of one run; makes it, or reopens it where the run was cut off.
+    """Appends to the journal of one run; creates it, or reopens it if the run was interrupted.
 
-    ``head`` is the sha256 of the archive's newest batch, which the next one is chained to; where the journal has
-    batches already, it is that of the last of them. Reopening removes the torn tail, if there is one: ``torn`` bytes.
-    ``batches`` is the number of the last batch; a catalogue that knows of a later one has outlived its journal.
-    Raises :class:`CorruptJournal` for damage, :class:`Occupied` where the run has finished already.
+    ``head`` is the sha256 of the archive's newest batch, to which the next one is chained; if the journal has batches
+    already, that of the last of them. Reopening removes a torn tail, of ``torn`` bytes. ``batches`` is the number of
+    the last batch; if the catalogue contains a later one, the journal is older than the catalogue. Raises
+    :class:`CorruptJournal` for damage, :class:`Occupied` if the run has already finished.
     """
 
     def __init__(self, layout: Layout, tist: int, *, head: str = NO_BATCH, disk: Disk | None = None) -> None:
@@ -54,7 +54,7 @@ class JournalWriter:
         self._size = 0
         self._broken = False
         if os.path.lexists(self.finished_path):
-            raise Occupied(f"{self.finished_path}: this run has finished; its journal is never written again")
+            raise Occupied(f"{self.finished_path}: this run has finished; its journal cannot be written to any more")
         self._fd = self._open()
 
     def _open(self) -> int:
@@ -86,19 +86,21 @@ class JournalWriter:
             os.lseek(fd, scanner.valid, os.SEEK_SET)
 
     def append(self, lines: Iterable[bytes | str], stamp: int) -> int:
-        """Appends one batch of JSON texts, durably; its number. ``stamp`` is the tist of writing it.
+        """Appends one batch of JSON texts, durably, and returns its number. ``stamp`` is the tist of writing it.
 
-        No texts are no batch: the number of the last one is returned.
+        Without texts no batch is written, and the number of the last one is returned.
 
-        Raises :class:`StorageFull` where there is no room: the journal is then as before, and the
-        batch can be given again. After :class:`StorageFailed` nothing more can be appended. ValueError for
-        a text that is empty, holds a line end, or would read as the end of a batch.
+        Raises :class:`StorageFull` if there is no space: the journal is then unchanged, and the batch can be
+        appended again. After :class:`StorageFailed` nothing more can be appended. Raises ValueError for a
+        text that is empty, contains a line end, or looks like the end of a batch.
         """
         if self._broken or self._fd < 0:
             raise StorageFailed(f"{self.path}: cannot be appended to", hint="see the failure before this one")
         if os.fstat(self._fd).st_size != self._size:
             self._broken = True
-            raise StorageFailed(f"{self.path}: is not as it was left", hint="an append was interrupted before this one")
+            raise StorageFailed(
+                f"{self.path}: was changed since the last append", hint="an append was interrupted before this one"
+            )
         texts = [line if isinstance(line, bytes) else line.encode("utf-8", "surrogatepass") for line in lines]
         if not texts:
             return self.batches
@@ -137,24 +139,24 @@ class JournalWriter:
             self._undo()
             raise
         try:
-            # Only when this returns may the catalogue follow: it must never know more than the journals.
+            # The catalogue may follow only when this returns: it must never know more than the journals.
             self._disk.fdatasync(self._fd, where)
         except BaseException:
-            # What the kernel failed to write it may forget: nothing after this can be trusted.
+            # The kernel may drop data that it failed to write: nothing can be trusted after this.
             self._broken = True
             raise
 
     def _undo(self) -> None:
-        """Takes back the part of a batch that was written; what fails here is put right by reopening."""
+        """Removes a partly written batch; if that fails, reopening repairs it."""
         self._broken = True
         self._disk.truncate(self._fd, self._size, str(self.path))
         os.lseek(self._fd, self._size, os.SEEK_SET)
         self._broken = False
 
     def finish(self) -> Path:
-        """Ends the journal: compressed, checked, durable, then the plain form removed. Its new path.
+        """Finishes the journal: compresses, verifies and syncs it, then removes the plain form. Returns its new path.
 
-        A kill in between leaves both forms, which :func:`tidy` settles.
+        A kill in between leaves both forms, which :func:`tidy` cleans up.
         """
         if self._broken or self._fd < 0:
             raise StorageFailed(f"{self.path}: cannot be finished", hint="see the failure before this one")
@@ -163,7 +165,7 @@ class JournalWriter:
         return self.finished_path
 
     def close(self) -> None:
-        """Closes the file; the journal stays open for a run that carries on."""
+        """Closes the file; the journal stays unfinished for a run that is resumed."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self._disk.close(fd, str(self.path))
@@ -179,7 +181,8 @@ class JournalWriter:
 
 
 def _pack(plain: Path, packed: Path, disk: Disk) -> None:
-    """Compresses ``plain`` to ``packed`` (gzip, no time in it, so the same bytes each time); removes it."""
+    """Compresses ``plain`` to ``packed`` (gzip without a time stamp, so that the bytes are reproducible); removes
+    it."""
     folder = str(plain.parent)
     with open_directory(folder) as dir_fd:
         with temporary_file(disk, dir_fd, folder) as (fd, temp):
@@ -187,11 +190,11 @@ def _pack(plain: Path, packed: Path, disk: Disk) -> None:
                 _compress(plain, fd)
             disk.fsync(fd, str(packed))
             if not same_text(plain, plain.parent / temp):
-                raise CorruptJournal(f"{plain}: its compressed form does not read back the same")
+                raise CorruptJournal(f"{plain}: its compressed form does not decompress to the same bytes")
             hit("journal.mid-finish")
             if disk.rename_noreplace(temp, dir_fd, packed.name, dir_fd, str(packed)) != "done":
-                raise Occupied(f"{packed}: is there already")
-        # The new name must be durable before the old one goes, or a power cut could take both.
+                raise Occupied(f"{packed}: already exists")
+        # The new name must be durable before the old one is removed, or a power failure could lose both.
         disk.fsync_dir(dir_fd, folder)
         hit("journal.after-finish-rename")
         disk.unlink(plain.name, dir_fd, str(plain))
@@ -199,10 +202,10 @@ def _pack(plain: Path, packed: Path, disk: Disk) -> None:
 
 
 def tidy(layout: Layout) -> int:
-    """Settles what a kill in ``finish`` left: temporary files, and the plain form beside a finished one.
+    """Cleans up after a kill in ``finish``: temporary files, and the plain form next to a finished one.
 
-    How many files it removed. Only while holding the run lock. Raises :class:`CorruptJournal` where the
-    two forms differ; both stay then.
+    Returns the number of removed files. Only while holding the run lock. Raises :class:`CorruptJournal` if the
+    two forms differ; both then stay.
     """
     removed, disk = sweep_runs(layout), Disk()
     for packed in sorted(layout.runs.glob("*.jsonl.gz")):
@@ -210,7 +213,7 @@ def tidy(layout: Layout) -> int:
         if not plain.exists():
             continue
         if not same_text(plain, packed):
-            raise CorruptJournal(f"{plain}: differs from its finished form beside it", hint="keep both and compare")
+            raise CorruptJournal(f"{plain}: differs from its finished form", hint="keep both and compare")
         with open_directory(layout.runs) as dir_fd:
             disk.fsync_dir(dir_fd, str(layout.runs))
             removed += disk.unlink(plain.name, dir_fd, str(plain))
@@ -228,7 +231,7 @@ def _compress(plain: Path, fd: int) -> None:
 
 
 def same_text(plain: Path, packed: Path) -> bool:
-    """Whether the packed form holds exactly the plain one's bytes."""
+    """Whether the compressed form has exactly the bytes of the plain one."""
     try:
         with open_plain(plain, packed=False) as one, open_plain(packed, packed=True) as two:
             return _hash(one) == _hash(two)

@@ -1,6 +1,6 @@
 """The layout of an obi store: its descriptor on disk and f(tist, id), the path of an obi.
 
-``layout.json`` holds all that f depends on, once and for ever; ``0=archec_1.0`` says the same in words.
+``layout.json`` contains everything that f depends on and never changes; ``0=archec_1.0`` says the same in words.
 Design, section 3.
 """
 
@@ -23,7 +23,7 @@ NAMASTE = "0=archec_1.0"
 RUNS = "runs"
 FANOUTS = (0, 256)
 _MOST_BYTES = 1 << 16
-_INIT = "make one with 'archec init'"
+_INIT = "create one with 'archec init'"
 _FIXED: dict[str, object] = {
     "version": VERSION,
     "inversion": "decimal digits of the tist reversed, '/' after the third and the sixth",
@@ -36,13 +36,13 @@ _FIXED: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """An obi store: where it is and how a (tist, id) becomes a path in it."""
+    """An obi store: its place, and the mapping of (tist, id) to a path in it."""
 
     root: Path
     fanout: int = 0
 
     def directory(self, tist: int, id: str) -> str:  # noqa: A002
-        """The relative directory in which an obi noted at ``tist`` lies."""
+        """The relative directory of an obi noted at ``tist``."""
         return f"{tist_path(tist)}/{fan(id)}" if self.fanout else tist_path(tist)
 
     def path(self, tist: int, id: str) -> str:  # noqa: A002
@@ -51,7 +51,7 @@ class Layout:
 
     @property
     def depth(self) -> int:
-        """How many directories lie between the root and an obi's file."""
+        """The number of directories between the root and an obi's file."""
         return 4 if self.fanout else 3
 
     @property
@@ -61,20 +61,20 @@ class Layout:
 
 
 def create(root: str | Path, *, fanout: int = 0) -> Layout:
-    """An empty obi store at ``root``, or the one that is there if it has the same fan-out.
+    """Creates an empty obi store at ``root``, or opens an existing one with the same fan-out.
 
-    ``fanout`` is 0 (flat) or 256. Raises :class:`ConfigError` for another fan-out, another one than the
-    store that is there has, and a directory that holds something else.
+    ``fanout`` is 0 (flat) or 256. Raises :class:`ConfigError` for another value, for an existing store with another
+    fan-out, and for a directory with other contents.
     """
     if fanout not in FANOUTS or isinstance(fanout, bool):
-        raise ConfigError(f"a fan-out of {fanout} is not possible", hint="it is 0 or 256")
+        raise ConfigError(f"a fan-out of {fanout} is not possible", hint="use 0 or 256")
     root = Path(root).absolute()
     disk = Disk()
     if (root / DESCRIPTOR).exists():
         layout = open_layout(root)
         if layout.fanout != fanout:
             raise ConfigError(
-                f"{root}: is an archive with a fan-out of {layout.fanout} already",
+                f"{root}: is already an archive with a fan-out of {layout.fanout}",
                 hint="the fan-out is chosen once and never changed",
             )
         return layout
@@ -84,7 +84,7 @@ def create(root: str | Path, *, fanout: int = 0) -> Layout:
         foreign = sorted(name for name in os.listdir(root) if name not in ours and not _harmless(name))
         if foreign:
             raise ConfigError(
-                f"{root}: holds {foreign[0]!r} and is not an archive", hint="name an empty or a new directory"
+                f"{root}: holds {foreign[0]!r} and is not an archive", hint="use an empty or a new directory"
             )
         _make(root / RUNS, disk)
     atomic_write(root / NAMASTE, NOTICE.encode(), disk=disk)
@@ -102,7 +102,7 @@ def _harmless(name: str) -> bool:
 
 
 def _make(directory: Path, disk: Disk) -> None:
-    """Makes a directory and its parents, each name of them durable."""
+    """Creates a directory and its parents durably."""
     if directory.is_dir():
         return
     _make(directory.parent, disk)
@@ -113,8 +113,8 @@ def _make(directory: Path, disk: Disk) -> None:
 def open_layout(root: str | Path) -> Layout:
     """The obi store at ``root``.
 
-    Raises :class:`ConfigError` where there is none or a later one than this archec knows,
-    :class:`CorruptArchive` where its descriptor is damaged.
+    Raises :class:`ConfigError` if there is none or its version is newer than this archec supports,
+    :class:`CorruptArchive` if its descriptor is damaged.
     """
     root = Path(root).absolute()
     path = root / DESCRIPTOR
@@ -131,31 +131,31 @@ def open_layout(root: str | Path) -> Layout:
 
 
 def open_store(config: Config) -> Layout:
-    """The obi store of a configuration; as :func:`open_layout`, and its messages name file and key."""
+    """The obi store of a configuration; like :func:`open_layout`, with file and key in its messages."""
     try:
         return open_layout(config.store_path)
     except ConfigError as error:
         hint = error.hint
         if not config.is_default("object_store") and hint == _INIT:
-            hint = "is it mounted, and is that the right folder? 'archec init' makes a new archive"
+            hint = "check that it is mounted and the path is right; 'archec init' creates a new archive"
         raise ConfigError(f"{config.place('object_store')}: {error.message}", hint=hint) from error
 
 
 def fanout_of(descriptor: bytes, path: str) -> int:
-    """The fan-out that the bytes of a descriptor state; ``path`` names it. Raises as :func:`open_layout`."""
+    """The fan-out in the bytes of a descriptor; ``path`` is for messages. Raises like :func:`open_layout`."""
     try:
         found = json.loads(descriptor)
     except (ValueError, RecursionError) as error:
-        raise CorruptArchive(f"{path}: is not JSON", hint=f"{NAMASTE} says what belongs there") from error
+        raise CorruptArchive(f"{path}: is not JSON", hint=f"{NAMASTE} describes its contents") from error
     if not isinstance(found, dict):
-        raise CorruptArchive(f"{path}: must hold one JSON object")
+        raise CorruptArchive(f"{path}: must contain one JSON object")
     version = found.get("version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise CorruptArchive(f"{path}: has no version")
     if version != VERSION:
         raise ConfigError(
-            f"{path}: this archive has layout version {version}; this archec knows version {VERSION}",
-            hint="use an archec that knows it",
+            f"{path}: this archive has layout version {version}; this archec supports version {VERSION}",
+            hint="use a newer archec",
         )
     for key, value in _FIXED.items():
         if key not in found or found[key] != value:

@@ -1,8 +1,8 @@
 """The run lock: one writer for an archive at a time (invariant 7).
 
-The lock is ``flock`` on the file ``lock`` in the archive. It goes with the process that holds it,
-whatever becomes of that process; the text in the file only says who it is or was, and is never a reason
-to wait or to go on. Child processes that were forked (not spawned) share it until they end.
+The lock is ``flock`` on the file ``lock`` in the archive. It is released when its process ends, in
+whatever way. The text in the file only identifies the current or last holder and does not decide
+anything. Child processes that were forked (not spawned) share the lock until they end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Holder(NamedTuple):
-    """Who holds the lock, as it wrote: process id, host, tist of taking it, what it does."""
+    """The holder of the lock, as recorded: process id, host, tist of taking it, its activity."""
 
     pid: int
     host: str
@@ -51,7 +51,7 @@ class Holder(NamedTuple):
 class RunLock:
     """Holds the archive's run lock: ``with RunLock(layout, "gather"): ...``.
 
-    Raises :class:`LockHeld`, which names the holder, where another process has it.
+    Raises :class:`LockHeld` with the holder if another process has it.
     """
 
     def __init__(self, layout: Layout, what: str = "gather") -> None:
@@ -61,15 +61,15 @@ class RunLock:
 
     def __enter__(self) -> RunLock:
         if self._fd >= 0:
-            raise LockHeld(f"{self._path}: this process has the lock already")
+            raise LockHeld(f"{self._path}: this process already has the lock")
         with storage_errors(self._path):
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o644)
         try:
             if not _take(fd):
                 who = _read(fd)
                 raise LockHeld(
-                    f"{self._path}: another run works on this archive: {who or 'it has not said which'}",
-                    hint="wait until it is done",
+                    f"{self._path}: another run is active on this archive: {who or 'an unknown one'}",
+                    hint="wait until it ends, or use --wait if the command has it",
                 )
             self._write(fd)
         except OSError as error:
@@ -95,7 +95,7 @@ class RunLock:
 
 @contextmanager
 def run_lock(layout: Layout, what: str, meter: Meter, *, wait: bool) -> Iterator[None]:
-    """Holds the run lock; with ``wait`` as soon as nobody else has it. Raises :class:`LockHeld` without."""
+    """Takes the run lock; with ``wait``, waits until it is free, else raises :class:`LockHeld`."""
     waiting_for = ""
     with ExitStack() as stack:
         while True:
@@ -114,7 +114,7 @@ def run_lock(layout: Layout, what: str, meter: Meter, *, wait: bool) -> Iterator
 
 
 def holder(layout: Layout) -> Holder | None:
-    """Who holds the run lock now, None if nobody does; changes nothing."""
+    """The current holder of the run lock, None if it is free; changes nothing."""
     path = layout.root / LOCK
     try:
         fd = os.open(path, os.O_RDONLY | _FLAGS)
@@ -125,7 +125,7 @@ def holder(layout: Layout) -> Holder | None:
     try:
         if _flock(fd, fcntl.LOCK_SH):
             return None
-        return _read(fd) or Holder(0, "?", -1, "a run that has not said who it is")
+        return _read(fd) or Holder(0, "?", -1, "an unknown run")
     except OSError as error:
         raise failure(error, path) from error
     finally:
@@ -143,7 +143,7 @@ def _flock(fd: int, how: int) -> bool:
 
 
 def _take(fd: int) -> bool:
-    """The exclusive lock, if no other run has it; one that :func:`holder` has for a moment is waited for."""
+    """Takes the exclusive lock unless another run has it; waits while :func:`holder` briefly has it."""
     for _ in range(_TRIES):
         if _flock(fd, fcntl.LOCK_EX):
             return True

@@ -1,8 +1,8 @@
-"""Safe reading of the obi store: follows redirects inside it, and nothing out of it.
+"""Safe reading of the obi store: follows redirects within it, but never out of it.
 
 Directories are opened without following links (:mod:`archec.store.directories`), a redirect's link is read as text,
-and the file is opened by O_NOFOLLOW. The text of a link must be relative and name a place where an obi can be. The
-kernel never follows one, so a planted link, absolute or through ``..``, is a fault and never a way to other files.
+and the file is opened by O_NOFOLLOW. The text of a link must be relative and lead to a path where an obi can be. The
+kernel never follows links, so a planted link, absolute or with ``..``, is an error and never leads to other files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BUFFER = 1 << 18
 
 _R = TypeVar("_R", bound="Reader")
 MAX_HOPS = 64
-"""Symbolic links and slash variants that are followed; no recorded chain of redirects is as long."""
+"""Maximum number of symbolic links and slash variants that are followed; recorded redirect chains are shorter."""
 
 _CUT_NAME = re.compile(r".+~[0-9a-f]{32}", re.S)
 _FAN = re.compile(r"[0-9a-f]{2}")
@@ -35,10 +35,10 @@ _NAME = re.compile(r"(?:[A-Za-z0-9._~-]|%[0-9A-F]{2})+")
 
 
 class Reader:
-    """Reads many obis: the directories that they lie in stay open. A context manager, not for threads.
+    """Reads many obis and keeps their directories open. A context manager, not thread-safe.
 
-    Each method raises :class:`NotHeld` where nothing was noted, :class:`CorruptArchive` for links that leave the
-    store, loop or lead to nothing, and :class:`StorageFailed` where the disk does not read.
+    Each method raises :class:`NotHeld` if nothing was noted, :class:`CorruptArchive` for links that leave the store,
+    loop or dangle, and :class:`StorageFailed` if the disk cannot be read.
     """
 
     def __init__(self, layout: Layout, directories: Directories | None = None) -> None:
@@ -59,7 +59,7 @@ class Reader:
         return self.open_path(self.locate(tist, id).path)
 
     def open_path(self, path: str) -> BinaryIO:
-        """The file at a relative path that :meth:`locate` gave, open for reading; follows no link."""
+        """The file at a relative path from :meth:`locate`, open for reading; links are not followed."""
         directory, _, name = path.rpartition("/")
         where = f"{self.layout.root}/{path}"
         dir_fd = self._directories.find(directory)
@@ -79,8 +79,8 @@ class Reader:
         return open(fd, "rb")
 
     def read(self, tist: int, id: str) -> bytes:  # noqa: A002
-        """All bytes noted of an obi at ``tist``; for small ones."""
-        # A regular file under its own name needs no look at what else could be there: a quarter of the cost.
+        """All bytes noted of an obi at ``tist``; for small files."""
+        # A regular file under its own name needs no further checks, which saves three quarters of the time.
         directory = self._directories.find(self.layout.directory(tist, id))
         if directory is not None:
             data = self._plain(directory, tist, id)
@@ -90,11 +90,11 @@ class Reader:
             return file.read()
 
     def _plain(self, directory: int, tist: int, id: str) -> bytes | None:  # noqa: A002
-        """The bytes of a regular file, None where there is anything else, or nothing."""
+        """The bytes of a regular file, None for anything else, or if there is nothing."""
         try:
             fd = os.open(file_name(id), _OPEN, dir_fd=directory)
         except OSError:
-            return None  # a link, or none at all: to be looked at with care
+            return None  # a link, or nothing: needs the full check
         try:
             state = os.fstat(fd)
             if not stat.S_ISREG(state.st_mode):
@@ -120,7 +120,7 @@ class Reader:
         return Digest(digests.md5, digests.sha256, digests.size)
 
     def close(self) -> None:
-        """Closes the directories; fine to call again."""
+        """Closes the directories; may be called repeatedly."""
         self._directories.close()
 
     def __enter__(self: _R) -> _R:
@@ -130,29 +130,29 @@ class Reader:
         self.close()
 
 
-# -- once ---------------------------------------------------------------------------------------------
+# -- single obis ---------------------------------------------------------------------------------------------
 
 
 def locate(layout: Layout, tist: int, id: str) -> Located:  # noqa: A002
-    """As :meth:`Reader.locate`, for a single obi."""
+    """Like :meth:`Reader.locate`, for a single obi."""
     with Reader(layout) as reader:
         return reader.locate(tist, id)
 
 
 def open_obi(layout: Layout, tist: int, id: str) -> BinaryIO:  # noqa: A002
-    """As :meth:`Reader.open`, for a single obi."""
+    """Like :meth:`Reader.open`, for a single obi."""
     with Reader(layout) as reader:
         return reader.open(tist, id)
 
 
 def open_held(layout: Layout, path: str) -> BinaryIO:
-    """As :meth:`Reader.open_path`, for a single file."""
+    """Like :meth:`Reader.open_path`, for a single file."""
     with Reader(layout) as reader:
         return reader.open_path(path)
 
 
 def digest(layout: Layout, tist: int, id: str) -> Digest:  # noqa: A002
-    """As :meth:`Reader.digest`, for a single obi."""
+    """Like :meth:`Reader.digest`, for a single obi."""
     with Reader(layout) as reader:
         return reader.digest(tist, id)
 
@@ -161,8 +161,8 @@ def digest(layout: Layout, tist: int, id: str) -> Digest:  # noqa: A002
 
 
 class DeadLink(NamedTuple):
-    """Why a chain leads to no file. ``path`` is where: that of a link which escapes or of what is no file, else
-    the chain's first."""
+    """The reason why a chain does not lead to a file. ``path`` is that of a link which escapes or of something that is
+    not a file, else the first of the chain."""
 
     kind: Literal["missing", "circle", "escapes", "not-a-file"]
     path: str
@@ -170,7 +170,7 @@ class DeadLink(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Where a path leads: ``path`` is that of a regular file, unless there is a ``fault``."""
+    """The target of a path: ``path`` is that of a regular file, unless there is a ``fault``."""
 
     path: str
     hops: tuple[LinkStep, ...]
@@ -180,8 +180,8 @@ class Chain(NamedTuple):
 def follow(directories: Directories, path: str, id: str | None) -> Chain:  # noqa: A002
     """Follows links, and URLs that differ by a final slash, from the obi ``id`` at a relative path.
 
-    Raises :class:`CorruptArchive` where a directory of the store is none, :class:`StorageFailed` where the disk
-    does not read.
+    Raises :class:`CorruptArchive` if a directory of the store is not a directory, :class:`StorageFailed` if the disk
+    cannot be read.
     """
     layout, start = directories.layout, path
     hops: list[LinkStep] = []
@@ -220,7 +220,7 @@ def link_text(layout: Layout, tist: int, id: str, to_tist: int, to_id: str) -> s
 
 
 def id_of_name(name: str) -> str | None:
-    """The id behind a name on disk; None where the name was cut, or is not one of an obi."""
+    """The id of a name on disk; None if the name is truncated, or is not that of an obi."""
     if len(name) > MAX_NAME - 3 and _CUT_NAME.fullmatch(name):
         return None
     if name in ("%2E", "%2E%2E"):
@@ -232,18 +232,18 @@ def id_of_name(name: str) -> str | None:
 
 
 def tist_of_directory(layout: Layout, directory: str) -> int:
-    """The tist whose obis lie in a relative directory. Raises :class:`BadName` where it is none of a tist."""
+    """The tist of a relative directory of obis. Raises :class:`BadName`."""
     parts = directory.split("/")
     try:
         if len(parts) == layout.depth and (not layout.fanout or _FAN.fullmatch(parts[3])):
             return tist_of_path("/".join(parts[:3]))
-    except ValueError:  # digits of another script, or too many
+    except ValueError:  # digits of other scripts, or too many
         pass
     raise BadName(f"{directory!r} is not the directory of a tist")
 
 
 def _look(directories: Directories, path: str) -> str | os.stat_result | None:
-    """What is at a relative path: the text of a link, the state of anything else, or None for nothing."""
+    """The text of a link at a relative path, the stat result of anything else, or None if there is nothing."""
     directory, _, name = path.rpartition("/")
     fd = directories.find(directory)
     if fd is None:
@@ -258,7 +258,7 @@ def _look(directories: Directories, path: str) -> str | os.stat_result | None:
 
 
 def _variant(directories: Directories, path: str, id: str | None) -> str | None:  # noqa: A002
-    """The path of the same URL with or without its trailing slash, None where nothing is there."""
+    """The path of the same URL with or without its trailing slash, None if there is nothing."""
     other = slash_variant(id) if id is not None and is_url(id) and id.count("/") > 2 else None
     if other is None:
         return None
@@ -268,7 +268,7 @@ def _variant(directories: Directories, path: str, id: str | None) -> str | None:
 
 
 def _goal(layout: Layout, path: str, text: str) -> str | DeadLink:
-    """The path that a link at ``path`` leads to, by its text alone; directories are never links."""
+    """The target of a link at ``path``, from its text alone; directories are never links."""
     if text.startswith("/"):
         return DeadLink("escapes", path, f"is a link to an absolute path, {shown(text)}")
     parts = path.split("/")[:-1]
@@ -290,5 +290,5 @@ def _goal(layout: Layout, path: str, text: str) -> str | DeadLink:
 
 
 def shown(text: str) -> str:
-    """A text from outside, fit for a message: ASCII, and not too long."""
+    """A text from outside as shown in a message: ASCII, and truncated."""
     return ascii(text if len(text) <= 200 else text[:200] + "...")

@@ -20,7 +20,7 @@ class SortedLines:
     """A set of lines (bytes without line ends) that is iterated in byte order. A context manager.
 
     Beyond ``in_memory`` bytes, sorted runs are written to unnamed files in ``folder``. Raises StorageFull or
-    StorageFailed if they cannot be.
+    StorageFailed if that fails.
     """
 
     def __init__(self, folder: Path, *, in_memory: int = _IN_MEMORY) -> None:
@@ -58,7 +58,7 @@ class SortedLines:
         self._lines, self._size = [], 0
 
     def _write(self, lines: list[bytes] | None) -> None:
-        """Writes a run of these lines; for None, if there are too many runs, one that replaces them all."""
+        """Writes a run of these lines; for None, merges all runs into one if there are too many."""
         with storage_errors(self._folder):
             run = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed with this object
             run.writelines(line + b"\n" for line in (self if lines is None else lines))

@@ -1,9 +1,9 @@
-"""Writing to the obi store: durable in batches, and never over what is held.
+"""Writing to the obi store: durable batches that never overwrite anything.
 
-The order of a durable batch (:meth:`Writer.commit`): the bytes of all temporary files to the disk; every name, by a
-rename that never overwrites; the redirects' links and the restated contents; the directories, and those above them that
-are new. Only then may a journal or the catalogue name them (:mod:`archec.archive.commit`). A process that dies in
-between leaves temporary files, or whole files that the next run adopts.
+The order of a durable batch (:meth:`Writer.commit`): sync the bytes of all temporary files; create every name, by a
+rename that never overwrites; create the links of redirects and the restated contents; sync the directories and their
+new parents. Only then may a journal or the catalogue refer to them (:mod:`archec.archive.commit`). A process that dies
+in between leaves temporary files, or complete files that the next run adopts.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from archec.store.layout import RUNS, Layout
 from archec.store.reader import Reader, link_text
 from archec.tist import tist_path
 
-if TYPE_CHECKING:  # it takes a while to import, and most file systems do without
+if TYPE_CHECKING:  # slow to import, and rarely needed
     from concurrent.futures import ThreadPoolExecutor
 
 _LARGE = 1 << 17
-"""Bytes from which on a file is sent to the disk when it is whole, ahead of its batch."""
+"""Minimum size in bytes of a file that is written out when it is complete, before its batch."""
 _SYNC_THREADS = 16
 _MANY_DIRECTORIES = 16
 _BUFFER = 1 << 18
@@ -40,8 +40,8 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 class Temp:
     """A temporary file that is being written. As a context manager it is discarded unless closed.
 
-    It lies in the directory of its final name, so that committing it is a rename. Any process may make one; what it
-    hands to the process that commits is plain data (:class:`Stored`).
+    It is in the directory of its final name, so that committing it is a rename. Any process may create one; it passes
+    plain data (:class:`Stored`) to the process that commits.
     """
 
     __slots__ = ("_digests", "_fd", "_store", "_where", "path")
@@ -59,18 +59,18 @@ class Temp:
 
     @property
     def digests(self) -> Digests:
-        """Those of the bytes written so far."""
+        """The digests of the bytes written so far."""
         return self._digests
 
     def write(self, data: Data) -> None:
-        """Adds bytes. Raises StorageFull or StorageFailed; the file is then to be discarded."""
+        """Adds bytes. Raises StorageFull or StorageFailed; the file must then be discarded."""
         if self._fd < 0:
             raise ValueError(f"{self.path} is closed")
         self._store.disk.write(self._fd, data, self._where)
         self._digests.update(data)
 
     def close(self, *, sync: bool = False) -> Stored:
-        """Ends the file; ``sync`` also brings it to the disk, for a file that no batch will."""
+        """Ends the file; ``sync`` also syncs it, for a file that is not part of a batch."""
         if self._fd < 0:
             raise ValueError(f"{self.path} is closed")
         if sync:
@@ -85,7 +85,7 @@ class Temp:
         self._store.disk.close(fd, self._where)
 
     def discard(self) -> None:
-        """Removes the file, open or closed; nothing happens where it has gone or has its final name."""
+        """Removes the file, open or closed, unless it is gone or has its final name."""
         try:
             if self._fd >= 0:
                 self._close()
@@ -101,11 +101,11 @@ class Temp:
 
 
 class Writer(Reader):
-    """Reads and writes one obi store (:class:`archec.store.interface.ObiStore`). One per process, not for several
-    threads; a context manager.
+    """Reads and writes one obi store (:class:`archec.store.interface.ObiStore`). One per process, not
+    thread-safe; a context manager.
 
-    Only the process that holds the :class:`archec.store.lock.RunLock` commits. Opens the store's root
-    when made, from which moment on a failed write anywhere is reported by :meth:`commit`.
+    Only the process that holds the :class:`archec.store.lock.RunLock` commits. Opens the root of the store when
+    created; from then on, :meth:`commit` reports all failed writes.
     """
 
     def __init__(self, layout: Layout, *, disk: Disk | None = None) -> None:
@@ -119,15 +119,15 @@ class Writer(Reader):
     # -- temporary files --------------------------------------------------------------------------
 
     def temp(self, tist: int, id: str, *, sha1: bool = False) -> Temp:  # noqa: A002
-        """A new temporary file in the directory of (tist, id); with ``sha1`` its digests have that, too."""
+        """A new temporary file in the directory of (tist, id); with ``sha1`` its digests include SHA-1."""
         directory = self.layout.directory(tist, id)
         dir_fd = self._directories.make(directory)
         fd, name = create_temp(self.disk, dir_fd, f"{self.layout.root}/{directory}", self._numbers)
         return Temp(self, f"{directory}/{name}", fd, Digests(sha1=sha1))
 
     def take_up(self, temp: str) -> Temp | None:
-        """A temporary file that an earlier process left, to be written on: its bytes are read again for its digests,
-        SHA-1 among them. None where it has gone. Only for the holder of the run lock."""
+        """Reopens a temporary file that an earlier process left: its bytes are read again for its digests, including
+        SHA-1. None if it is gone. Only for the holder of the run lock."""
         directory, name = _temp_parts(temp)
         dir_fd = self._directories.find(directory)
         where = f"{self.layout.root}/{temp}"
@@ -149,13 +149,13 @@ class Writer(Reader):
         return Temp(self, temp, fd, digests)
 
     def put(self, tist: int, id: str, data: Data) -> Stored:  # noqa: A002
-        """A temporary file that holds ``data``, whole."""
+        """A complete temporary file with ``data``."""
         with self.temp(tist, id) as temp:
             temp.write(data)
             return temp.close()
 
     def discard(self, temp: str) -> None:
-        """Removes a temporary file that is not needed, by its relative path; fine where it has gone."""
+        """Removes an unneeded temporary file by its relative path, if it still exists."""
         directory, name = _temp_parts(temp)
         self.disk.unlink(name, self._directories.make(directory), f"{self.layout.root}/{temp}")
 
@@ -167,8 +167,8 @@ class Writer(Reader):
         """Makes a batch durable (:meth:`archec.store.interface.ObiStore.commit`)."""
         if not (placements or links or restated):
             return []
-        # The bytes come before the names: after a power cut a name may then be missing, but never stand for a file
-        # that is empty or half there. Links come after the files that they may lead to, in this very batch.
+        # Bytes before names: after a power failure a name may be missing, but never refers to an empty or partial file.
+        # Links come after the files in the same batch that they may lead to.
         hit("store.before-sync")
         self._sync_files(placements)
         hit("store.after-sync")
@@ -188,8 +188,8 @@ class Writer(Reader):
         if not placements:
             return
         if self._syncfs:
-            # Once for the whole batch: hundreds of small files cost one flush of the disk's cache. A fsync for each
-            # is a flush for each, and halves the rate even with many of them waiting side by side.
+            # Once per batch: hundreds of small files cost one flush of the disk's cache. An fsync per file is a flush
+            # per file, and halves the rate even with many of them in parallel.
             self.disk.syncfs(self._directories.root, str(self.layout.root))
             return
         if self._pool is None:
@@ -200,7 +200,7 @@ class Writer(Reader):
             pass
 
     def _sync_file(self, temp: str) -> None:
-        """Brings one temporary file to the disk; one that has gone is :meth:`_place`'s to explain."""
+        """Syncs one temporary file; if it is gone, :meth:`_place` reports it."""
         _temp_parts(temp)
         where = f"{self.layout.root}/{temp}"
         try:
@@ -222,11 +222,11 @@ class Writer(Reader):
         new_fd = old_fd if directory == old_directory else self._directories.make(directory)
         touched[directory] = touched[old_directory] = None
         name = file_name(id)
-        # A plain rename would silently put these bytes in the place of those that are held (invariant 1).
+        # A plain rename would silently replace the bytes that are held (invariant 1).
         done = self.disk.rename_noreplace(old_name, old_fd, name, new_fd, f"{self.layout.root}/{directory}/{name}")
         if done == "done":
             return CommitResult("stored", tist, id, sha256)
-        # A killed run may have come this far. What is there is hashed, not trusted: the catalogue does not know it yet.
+        # It may come from a killed run. It is hashed, not trusted: the catalogue does not know it yet.
         held = self._held(tist, id)
         if done == "exists" and held == sha256:
             self.discard(temp)
@@ -272,7 +272,7 @@ class Writer(Reader):
         return CommitResult("adopted" if same else "occupied", tist, id, held or "")
 
     def _copy(self, source: str, tist: int, id: str, touched: dict[str, None]) -> CommitResult:  # noqa: A002
-        """States contents again by a copy, where the file system makes no (more) hard links."""
+        """States contents again by a copy, if the file system does not allow (more) hard links."""
         with self.open_path(source) as file, self.temp(tist, id) as temp:
             with storage_errors(f"{self.layout.root}/{source}"):
                 while data := file.read(_BUFFER):
@@ -284,7 +284,7 @@ class Writer(Reader):
         return outcome
 
     def _held(self, tist: int, id: str) -> str | None:  # noqa: A002
-        """The sha256 of what (tist, id) resolves to, brought to the disk; None where that is nothing."""
+        """The sha256 of the file that (tist, id) resolves to, which is synced; None if there is none."""
         try:
             path = self.locate(tist, id).path
             with self.open_path(path) as file:
@@ -299,9 +299,9 @@ class Writer(Reader):
         return sha256.hexdigest()
 
     def _sync_directories(self, touched: dict[str, None]) -> None:
-        """Brings the names to the disk: in the directories of the batch, and of those above that are new."""
-        # A name is durable only when the directory that holds it is synced, and so on upwards: a new directory whose
-        # own name is lost takes all its files along. ``_anchored`` are those that were synced up to the root before.
+        """Syncs the names in the directories of the batch and in their new parents."""
+        # A name is durable only when its directory is synced, and so on upwards: if the name of a new directory is
+        # lost, so are all its files. ``_anchored`` are the directories that were synced up to the root before.
         pending, new = dict(touched), set()
         for directory in touched:
             while directory not in self._anchored and directory not in new:
@@ -316,7 +316,7 @@ class Writer(Reader):
         self._anchored |= new
 
     def close(self) -> None:
-        """Closes what is open; fine to call again. Temporary files that were not committed stay."""
+        """Closes open files; may be called repeatedly. Temporary files that were not committed stay."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -324,7 +324,7 @@ class Writer(Reader):
 
 
 def _temp_parts(temp: str) -> tuple[str, str]:
-    """Directory and name of a temporary file; ValueError for any other name: a held file is not one."""
+    """Directory and name of a temporary file. Raises ValueError for any other name, such as that of a held file."""
     directory, _, name = temp.rpartition("/")
     if not is_temp(name):
         raise ValueError(f"{temp!r} is not a temporary file")
@@ -342,7 +342,7 @@ def _read_link(name: str, dir_fd: int, where: str) -> str | None:
 
 
 def _implied(link: Link) -> bool:
-    """Whether looking (tist, id) up finds the other without a link: the same, or but for a final slash."""
+    """Whether looking up (tist, id) finds the other without a link: they are equal, or differ by a final slash."""
     if link.tist != link.to_tist:
         return False
     if link.id == link.to_id:
@@ -366,7 +366,7 @@ class BodySink:
         self.discard = self._writer.discard
 
     def temp(self, url: str) -> Temp:
-        """A temporary file in the directory in which the body of ``url`` will lie."""
+        """A temporary file in the final directory of the body of ``url``."""
         return self._writer.temp(self._run, url)
 
 
@@ -375,14 +375,14 @@ def body_sink(layout: Layout, run: int) -> BodySink:
     return BodySink(layout, run)
 
 
-# -- what a killed run left ------------------------------------------------------------------------
+# -- leftovers of killed runs ------------------------------------------------------------------------
 
 
 def sweep_parts(layout: Layout, tists: Iterable[int], keep: Collection[str] = ()) -> int:
-    """Removes the temporary files in the directories of these tists, but those at the relative paths of ``keep``; how
-    many there were.
+    """Removes the temporary files in the directories of these tists, except those in ``keep`` (relative paths), and
+    returns their number.
 
-    Only while holding the run lock: another run's files on their way would go too.
+    Only while holding the run lock: files of an active run would be removed, too.
     """
     disk = Disk()
     with Directories(layout) as directories:
@@ -396,7 +396,7 @@ def sweep_parts(layout: Layout, tists: Iterable[int], keep: Collection[str] = ()
 
 
 def sweep_runs(layout: Layout) -> int:
-    """Removes the temporary files beside the journals and in the root; how many there were."""
+    """Removes the temporary files next to the journals and in the root, and returns their number."""
     disk = Disk()
     with Directories(layout) as directories:
         return _sweep(directories, RUNS, disk) + _sweep(directories, "", disk)

@@ -1,1 +1,1 @@
-"""What a command shows: safe output, progress, whole files. Knows nothing of archives."""
+"""The output of commands: safe text, progress, atomic files. Independent of archives."""

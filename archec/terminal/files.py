@@ -1,4 +1,4 @@
-"""Files that commands write for others to read: whole or not at all."""
+"""Output files of commands, written atomically."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from archec.errors import StorageFailed
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file of mode 0644, replacing the one that is there.
+    """Writes a file of mode 0644, replacing an existing one.
 
-    A program that reads it meanwhile, such as a collector of metrics, sees the old contents or the new ones. Raises
+    A program that reads it at the same time, such as a metrics collector, sees the old contents or the new ones. Raises
     :class:`StorageFailed`.
     """
     with open_whole(path, mode=0o644) as file:
@@ -25,10 +25,10 @@ def write_whole(path: Path, data: bytes) -> None:
 
 @contextmanager
 def open_whole(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
-    """A file that gets its name at the end of the block, and not at all after an error.
+    """A file that gets its name at the end of the block, or not at all after an error.
 
-    ``mode`` is its mode; by default that of the file it replaces, or what the umask leaves. A device or a pipe
-    (``/dev/null``) is written to directly; of a link the target is replaced, not the link. Raises
+    ``mode`` is its mode; by default that of the file it replaces, or as set by the umask. A device or a pipe
+    (``/dev/null``) is written to directly; for a link the target is replaced, not the link. Raises
     :class:`StorageFailed`.
     """
     with _translated(path):

@@ -1,6 +1,6 @@
-"""stdout and stderr: text that is safe to show whatever it contains, cut or folded to the terminal's width.
+"""stdout and stderr: text made safe to show, and truncated or folded to the terminal's width.
 
-A failure to write to stdout is an error with a message; a failure to write to stderr is ignored, for it cannot be
+A failure to write to stdout is an error with a message; a failure to write to stderr is ignored, because it cannot be
 reported.
 """
 
@@ -30,7 +30,7 @@ _FLUSH_AFTER = 0.05
 
 
 def shown(text: object) -> str:
-    """Text with control characters, and those that change the direction of writing, escaped."""
+    """Text with control characters and directional formatting characters escaped."""
     return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), str(text))
 
 
@@ -50,7 +50,7 @@ def echo_json(value: object) -> None:
 
 
 def note(text: object) -> None:
-    """One line on stderr, for people."""
+    """Prints one line on stderr."""
     click.echo(f"archec: {shown(text)}", err=True)
 
 
@@ -60,7 +60,7 @@ def terminal_width() -> int | None:
 
 
 def fit(text: str, width: int | None, used: int = 0) -> str:
-    """Text made safe to show and cut to what ``used`` columns leave of ``width``; not cut if there is no width."""
+    """Text made safe to show and truncated to ``width`` minus ``used`` columns; not truncated without a width."""
     text = shown(text)
     if width is None or len(text) <= max(width - used, _MIN_WIDTH):
         return text
@@ -70,7 +70,7 @@ def fit(text: str, width: int | None, used: int = 0) -> str:
 def fold(text: str, width: int | None, indent: int) -> list[str]:
     """Text made safe to show, in lines of at most ``width`` columns, all but the first one indented.
 
-    Words such as ids are never broken; without a width there is one line.
+    Words such as ids are never broken; without a width the result is one line.
     """
     text = shown(text)
     if width is None or len(text) <= width:
@@ -82,8 +82,8 @@ def fold(text: str, width: int | None, indent: int) -> list[str]:
 
 
 class LineWriter:
-    """Writes many lines to stdout, as UTF-8 whatever the locale: the first is flushed at once, later ones at most a
-    twentieth of a second late while more are coming. ``any``: there was one."""
+    """Writes many lines to stdout, as UTF-8 whatever the locale: the first is flushed immediately, later ones after at
+    most a twentieth of a second. ``any``: whether there was one."""
 
     def __init__(self) -> None:
         self._out, self._flushed = sys.stdout.buffer, 0.0
@@ -104,34 +104,34 @@ class LineWriter:
 
 
 class Writable(Protocol):
-    """What bytes can be written to."""
+    """A stream to which bytes can be written."""
 
     def write(self, data: bytes, /) -> int: ...
 
 
 class TextOnly:
-    """Writes text to a terminal. Raises UsageError, and writes nothing, where the first bytes are binary: they could do
-    anything to a terminal."""
+    """Writes text to a terminal. Raises UsageError, and writes nothing, if the first bytes are binary, because they
+    could do anything to a terminal."""
 
     def __init__(self, target: Writable) -> None:
         self._target, self._checked = target, False
 
     def write(self, data: bytes, /) -> int:
         if not self._checked and _BINARY.search(data[:_LOOK_AT]):
-            raise UsageError("this is binary, and stdout is a terminal", hint="use -o FILE, or -o - all the same")
+            raise UsageError("this is binary, and stdout is a terminal", hint="use -o FILE, or -o - to write it anyway")
         self._checked = True
         return self._target.write(data)
 
 
 class ReaderGone(BrokenPipeError):
-    """Nobody reads stdout any more, which is no error. Other broken pipes are."""
+    """The reader of stdout has closed it, which is not an error. Other broken pipes are."""
 
 
 def guard() -> None:
-    """Replaces the process's own streams by guarded ones.
+    """Replaces the standard streams of the process by guarded ones.
 
-    A closed descriptor (``>&-``) is first opened on /dev/null: otherwise the next file to be opened, perhaps the
-    catalogue, would get its number. Streams that have been replaced already are left alone.
+    A closed descriptor (``>&-``) is first opened on /dev/null: otherwise the next opened file, possibly the catalogue,
+    would get its number. Streams that have already been replaced are not changed.
     """
     for number in (0, 1, 2):
         _fill(number)
@@ -142,7 +142,7 @@ def guard() -> None:
 
 
 class _GuardedStream(io.RawIOBase):
-    """A descriptor to write to. After its first failure it discards everything."""
+    """A descriptor for writing. After its first failure it discards everything."""
 
     def __init__(self, number: int, *, closed: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Progress on stderr: a live bar on a terminal, otherwise a line a minute."""
+"""Progress on stderr: a live bar on a terminal, otherwise one line per minute."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _REDRAW = 0.05
 """Seconds between two changes of the bar."""
 _WIDE = 100
-"""Columns from which on there is room for a bar."""
+"""Minimum number of columns for a bar."""
 
 
 @contextmanager
@@ -66,10 +66,10 @@ class LogMeter:
 
 
 class BarMeter:
-    """A bar (on a wide terminal) with figures, rate and time left; what a note has no room for is cut off."""
+    """A bar (on a wide terminal) with counts, rate and time left; a note that is too long is truncated."""
 
     def __init__(self, stream: TextIO) -> None:
-        # Imported here: rich takes a while to import, and under cron there is no bar.
+        # Imported here: rich is slow to import, and under cron there is no bar.
         from rich.console import Console
         from rich.markup import escape
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

@@ -80,14 +80,14 @@ def test_the_user_agent_names_the_archive_and_a_contact() -> None:
         ("database: mysql://x/y", "c.yaml: database: 'mysql://x/y': must be sqlite:///PATH"),
         ("database: sqlite:///", "c.yaml: database: "),
         ("textx: {}", "did you mean text?"),
-        ("name: null", "name: null: must be text, not nothing"),
-        ("name:", "must be text, not nothing"),
+        ("name: null", "name: null: must be text, not empty"),
+        ("name:", "must be text, not empty"),
         ("oai: {collections: {x: {archivs: [a]}}}", "unknown field `archivs`"),
         ("oai: {collections: {x: {name: y}}}", "x: unknown key name"),
         ("oai: {collections: [x]}", "oai.collections: ['x']: must be groups"),
         ("oai: {metadataFormats: [a b]}", "must be a list of names"),
         ("oai: {sets: [dom, x]}", "must be a list of some of archive"),
-        ("oai: {adminEmail: me}", "'me': must be a list of mail addresses"),
+        ("oai: {adminEmail: me}", "'me': must be a list of email addresses"),
         ("server: {port: 70000}", "must be a port, 0 to 65535"),
     ],
 )
@@ -127,5 +127,5 @@ def test_paths_are_plain(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"is a folder.*config\.yaml"):
+    with pytest.raises(ConfigError, match=r"is a directory.*config\.yaml"):
         load(tmp_path)

@@ -31,5 +31,5 @@ def test_reading_a_checksum_does_not_end_the_stream() -> None:
 
 
 def test_sha1_is_taken_only_where_it_is_asked_for() -> None:
-    with pytest.raises(ValueError, match="not asked for"):
+    with pytest.raises(ValueError, match="not requested"):
         _ = Digests().sha1

@@ -79,7 +79,7 @@ def test_what_is_wrong_with_a_file(tmp_path: Path) -> None:
         made(path)
     path.unlink()
     with made(path) as database:
-        with pytest.raises(StorageFailed, match="a value cannot be kept in the list"):
+        with pytest.raises(StorageFailed, match="a value cannot be stored in the list"):
             database.fetch("SELECT ?", ("\ud800",))
         with pytest.raises(StorageFailed, match="SQLite refused: no such table"):
             database.fetch("SELECT * FROM absent")

@@ -62,7 +62,7 @@ def test_an_empty_data_set_is_an_error_where_the_archive_holds_templates(filled:
         told = [line for line in done.err.splitlines() if line.startswith("archec: ")]
         assert len(told) == 1
         assert f"{filled.data_path}: contains no template files" in told[0]
-        assert "is it mounted" in told[0]
+        assert "check that it is mounted" in told[0]
     assert states(filled)[0] == "failed"
     assert archec_inline(filled, "dump").out == before
     write_papers(filled, ["http://127.0.0.1:9/a", "http://127.0.0.1:9/b"])
@@ -226,9 +226,9 @@ def test_tables_fit_a_narrow_terminal(filled: Config) -> None:
 
 
 def test_nothing_to_tell_is_said(filled: Config) -> None:
-    assert on_terminal(filled, "lost", columns=80) == ("", "archec: there are no such losses\n")
-    assert archec_inline(filled, "lost", "--returned").err == "archec: there are no such returns\n"
-    assert archec_inline(filled, "changes", "--since", "2999-01-01").err == "archec: there are no such incidences\n"
+    assert on_terminal(filled, "lost", columns=80) == ("", "archec: no losses found\n")
+    assert archec_inline(filled, "lost", "--returned").err == "archec: no returns found\n"
+    assert archec_inline(filled, "changes", "--since", "2999-01-01").err == "archec: no incidences found\n"
     assert archec_inline(filled, "lost", "--json").err == ""
 
 
@@ -265,14 +265,14 @@ def test_small_hints(filled: Config, tmp_path: Path) -> None:
     assert archec_inline(filled, "metrics", "-o", tmp_path / "x.prom").err == ""
     done = archec_inline(None, "status", "--config", tmp_path)
     assert done.code == 1
-    assert f"{tmp_path}: is a folder" in done.err
+    assert f"{tmp_path}: is a directory" in done.err
 
 
 def test_an_archive_that_is_not_there_is_told_by_file_and_key(filled: Config) -> None:
     path = filled.base / "config.yaml"
     text = path.read_text()
     for key, value, command, told in (
-        ("object_store", "nowhere", ["status"], "is it mounted"),
+        ("object_store", "nowhere", ["status"], "check that it is mounted"),
         ("object_store", "archive/../nowhere", ["check"], f"object_store: {filled.base}/nowhere: "),
         ("ReDIF_directory", "nowhere", ["gather"], f"ReDIF_directory: {filled.base}/nowhere: no such data set"),
         ("database", "mysql://x/y", ["dump"], "must be sqlite:///PATH"),

@@ -303,7 +303,7 @@ def test_losses_are_listed_and_accepted(config: Config, folder: Path) -> None:
     third = run(config, tar(folder, 3, papers("aaa/p.rdf", *series(2), back), papers("all/s.rdf", "RePEc:bbb:s0"))).run
     done = archec_inline(config, *command.split()[1:])
     assert done.code == 0, done.err
-    assert f"{back}: a later data set shows it" in done.err
+    assert f"{back}: a later data set contains it" in done.err
     found = histories(config)
     assert [obi for obi in series(30) if found[obi].get(T2, "") is None] == [*series(30)[2:7], *series(30)[8:]]
     assert all(None not in found[f"RePEc:bbb:s{n}"].values() for n in range(5))

@@ -174,7 +174,7 @@ def test_no_network_at_all(config: Config) -> None:
     done = archec_cli(config, "gather")
     assert done.code == 9, done.err
     line = json.loads(done.err.splitlines()[-1].removeprefix("archec-run "))
-    assert (line["state"], line["message"].partition(":")[0]) == ("network-down", "no host gave an answer")
+    assert (line["state"], line["message"].partition(":")[0]) == ("network-down", "no host answered")
     assert {outcome for url, outcome in outcomes(config).items() if url in CLOSED} == {""}
     assert hosts(config) == []
     assert b"network-down" in archec_cli(config, "runs").out
@@ -368,7 +368,7 @@ def test_what_no_template_names_is_visited_less_and_less(config: Config, site: S
     assert b.visit is not None
     assert (a.visit.unnamed, b.visit.unnamed) == (0, 1)
     assert b.due - b.visit.tist == 2 * (a.due - a.visit.tist)
-    assert b"no template names it" in archec_cli(config, "history", site.url("/b")).out
+    assert b"no template mentions it" in archec_cli(config, "history", site.url("/b")).out
 
 
 # -- losses of a host ---------------------------------------------------------------------------------

@@ -313,7 +313,7 @@ def test_dates(folder: Path, config: Config) -> None:
     with pytest.raises(DataSetError, match="date"):
         run(config, dateless)
     assert run(config, dateless, as_of=T2).data_set == T2
-    with pytest.raises(UsageError, match="not come yet"):
+    with pytest.raises(UsageError, match="is in the future"):
         run(config, named, as_of=T2 + 100 * 366 * 86400)
     with pytest.raises(DataSetError, match="no such data set"):
         run(config, folder / "RePEc_2001-01-05.tar")
@@ -342,7 +342,7 @@ def test_an_empty_data_set_loses_nothing(config: Config) -> None:
     assert run(config, fetch=False).tobis["new"] == 1
     for path in sorted(config.data_path.rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
-    with pytest.raises(DataSetError, match="is it mounted"):
+    with pytest.raises(DataSetError, match="check that it is mounted"):
         run(config, fetch=False)
     assert None not in histories(config)["RePEc:aaa:sss:0"].values()
     check(config)

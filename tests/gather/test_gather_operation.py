@@ -149,7 +149,7 @@ def test_reading_commands_warn_of_a_catalogue_that_is_behind_and_read_on(config:
         path.write_bytes(data)
     for command in READING:
         done = archec_inline(config, *command.split())
-        assert (done.code, "has not followed the journals" in done.err) == (0, True), (command, done)
+        assert (done.code, "is behind the journals" in done.err) == (0, True), (command, done)
     with RunLock(open_layout(config.store_path), "gather"):
         done = archec_inline(config, "history", "RePEc:aaa:sss:1")
         assert (done.code, done.err) == (0, ""), "behind a run at work"
@@ -507,7 +507,7 @@ def test_a_catalogue_of_another_archive(config: Config, folder: Path) -> None:
     shutil.copy(config.base / "data/catalogue.sqlite", other.base / "data/catalogue.sqlite")
     done = archec_cli(other, "gather", "--no-fetch")
     assert done.code == 6, done.err
-    assert "name another 'database'" in done.err
+    assert "set another 'database'" in done.err
     assert archec_cli(other, "rebuild").code == 6, "a rebuild forgets no newer head"
     (other.base / "data/catalogue.sqlite").unlink()
     assert archec_cli(other, "gather", "--no-fetch").code == 0
@@ -541,7 +541,7 @@ def test_a_catalogue_of_what_was_believed_after_a_run(config: Config, folder: Pa
     refused = ("gather --no-fetch", "gather --dry-run", f"retract {first} --reason no", "fileset ingest http://127.0.0.1/")
     for command in refused:
         done = archec_inline(config, *command.split(), env=then)
-        assert (done.code, f"believed after run {first}" in done.err) == (1, True), (command, done)
+        assert (done.code, f"as of run {first}" in done.err) == (1, True), (command, done)
     assert lines(dataclasses.replace(config, database=then["ARCHEC_DATABASE"]), everything=True) == found
     for command in (f"--until {first}", f"--until {first} --database {config.database}"):
         assert archec_inline(config, "rebuild", *command.split()).code == 2

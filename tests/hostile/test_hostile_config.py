@@ -103,4 +103,4 @@ def test_a_directory_of_the_store_that_became_a_link(folder: Path) -> None:
     assert done.code == 6, done
     assert_clean(done)
     assert list(outside.iterdir()) == []
-    assert "is not a directory but a file or a link" in done.err
+    assert "was replaced by a file or a link" in done.err

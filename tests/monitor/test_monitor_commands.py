@@ -320,7 +320,7 @@ def test_the_last_line_where_the_lock_is_held_or_a_signal_comes(config: Config, 
         gate.set()
         _, err = child.communicate(timeout=60)
         found = last_line(Done(child.returncode, b"", err.decode()))
-        assert "archec: interrupted; what was done is kept; 'archec gather --resume' continues\n" in err.decode()
+        assert "archec: interrupted; work done so far is kept; 'archec gather --resume' continues\n" in err.decode()
         assert (found["exit"], found["state"]) == (130, "interrupted")
         assert found["run"] == told(config, "runs")["run"]
     finally:

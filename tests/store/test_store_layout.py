@@ -48,7 +48,7 @@ def test_create_again_is_fine_and_another_fanout_is_not(tmp_path: Path) -> None:
     before = (layout.root / DESCRIPTOR).stat().st_mtime_ns
     assert create(tmp_path / "archive") == layout
     assert (layout.root / DESCRIPTOR).stat().st_mtime_ns == before
-    with pytest.raises(ConfigError, match="fan-out of 0 already"):
+    with pytest.raises(ConfigError, match="already an archive with a fan-out of 0"):
         create(tmp_path / "archive", fanout=256)
     with pytest.raises(ConfigError, match="not possible"):
         create(tmp_path / "other", fanout=7)

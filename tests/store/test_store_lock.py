@@ -71,7 +71,7 @@ def test_the_text_is_only_text(flat: Layout, content: bytes) -> None:
     with RunLock(flat):
         (flat.root / LOCK).write_bytes(content)
         assert holder(flat) is not None
-        with pytest.raises(LockHeld, match="not said which"), RunLock(flat):
+        with pytest.raises(LockHeld, match="an unknown one"), RunLock(flat):
             pass
 
 
