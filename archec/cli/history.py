@@ -69,7 +69,7 @@ def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: P
             lines.append(f"last seen {'in the data set of ' if found.kind == 'tobi' else ''}{iso(seen)}")
         if found.kind == "fobi":
             lines.append(_visit(found))
-        lines += [line for row in shown for line in _told(row, found.id, archive.layout)]
+        lines += [line for row in shown for line in _explained(row, found.id, archive.layout)]
         width = terminal_width()
         for line in lines:
             for part in fold(line, width, 6):
