@@ -105,6 +105,10 @@ class Look(NamedTuple):
         """``claim``, if it also holds for this data set."""
         return claim if claim is not None and claim.state is not None and shows(self.coverage, claim.place) else None
 
+    def judges(self, directory: str) -> bool:
+        """Whether the absence of a template from an archive's directory is a loss, as far as the directory tells."""
+        return _reads(self.coverage, directory) and directory not in self.disturbed
+
     def ignores(self, handle: str, place: str) -> Unknown | None:
         """Why the absence of a template that was at ``place`` is not a loss; None: it is a loss."""
         why = hides(self.coverage, place)

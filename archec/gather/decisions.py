@@ -108,24 +108,24 @@ class Accepted(NamedTuple):
 
 def awaiting(catalogue: Catalogue) -> list[HeldBack]:
     """The losses that await a decision: all that are held back, but those about which a later data set decides anew, as
-    it has read the archive's directory or holds back losses of it."""
+    it holds back losses of the archive itself, or could judge it."""
     records = [item for item in catalogue.held_back() if item.groups]
     found = [item for item in records if item.kind == "fobi"]
     if len(found) == len(records):
         return found
     evidence = evidence_of(catalogue)
     by_run = {item.run: item for item in records if item.kind == "tobi"}
-    later: set[str] = set()
+    decided: set[str] = set()
+    names = {name for item in by_run.values() for name in item.groups}
     for data_set in reversed(evidence.data_sets):
-        record = by_run.get(data_set.run)
-        if record is not None and evidence.speaks(data_set):
-            groups = {
-                name: group for name, group in record.groups.items()
-                if name not in later and evidence.last_read(name) <= data_set.tist
-            }  # fmt: skip
-            later.update(record.groups)
-            if groups:
-                found.append(HeldBack(record.run, "tobi", groups))
+        if names <= decided:
+            break
+        if evidence.speaks(data_set):
+            look, record = evidence.look(data_set), by_run.get(data_set.run)
+            groups = record.groups if record is not None else {}
+            if left := {name: group for name, group in groups.items() if name not in decided}:
+                found.append(HeldBack(data_set.run, "tobi", left))
+            decided.update(groups, (name for name in names if look.judges(name)))
     return sorted(found, key=lambda item: (item.run, item.kind))
 
 

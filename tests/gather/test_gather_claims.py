@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import sqlite3
+from collections import Counter
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -322,3 +323,21 @@ def test_losses_are_listed_and_accepted(config: Config, folder: Path) -> None:
     assert histories(config)["RePEc:bbb:s1"][T2] is None
     assert archec_inline(config, "losses").err == "archec: no losses are held back\n"
     assert archec_inline(config, "losses", "--json")[1:] == (b"", "")
+
+
+def test_the_last_data_set_that_could_judge_holds_back(config: Config, folder: Path) -> None:
+    """A decision is asked for once, however many nights hold it back, and not where the archive is back."""
+    few, bad = papers("aaa/p.rdf", *series(2)), Member("RePEc/aaa/bad.rdf", HTML)
+    days = [[papers("aaa/p.rdf", *series(30))], [few], [few, bad], [few, bad], [papers("aaa/p.rdf", *series(30))]]
+    runs = [run(config, tar(folder, day, *members)).run for day, members in enumerate(days[:3], 1)]
+
+    def listed() -> dict[int, int]:
+        return Counter(int(line.split()[0]) for line in archec_inline(config, "losses").out.splitlines())
+
+    assert listed() == {runs[1]: 28}, "the third is disturbed"
+    fourth = run(config, tar(folder, 4, *days[3])).run
+    assert listed() == {fourth: 28}
+    run(config, tar(folder, 5, *days[4]))
+    assert listed() == {}
+    assert archec_inline(config, "losses", "accept", fourth, "aaa").code == 0
+    assert all(None not in history.values() for history in histories(config).values())
