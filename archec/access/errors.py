@@ -24,6 +24,10 @@ class LoadFailed(ArchecError):
     http_status = 503
 
 
+class NotInTime(LoadFailed):
+    """The server of a source gave no answer in time: no other row of the source is tried."""
+
+
 class Refused(ArchecError):
     """A request that gets no answer: its status, why (for whoever asks), and headers. ``errors`` are the reasons of
     sources."""

@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 
 from anyio import to_thread
 
-from archec.access.errors import LoadFailed, Refused, SourceFailed
+from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
 from archec.access.record import Record, read_record
 from archec.access.remote import Deadline, Web, same_origin
@@ -54,7 +54,7 @@ class ReplayLoader:
             return await self._record(stack, row, response, final)
         except SourceFailed as error:
             await stack.aclose()
-            raise LoadFailed(error.message) from error
+            raise NotInTime(error.message) from error
         except BaseException:
             await stack.aclose()
             raise

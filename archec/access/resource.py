@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from archec.access.collection import Collection, Step, is_short
-from archec.access.errors import LoadFailed, Refused
+from archec.access.errors import LoadFailed, NotInTime, Refused
 from archec.access.exchange import answer, as_uri, error_header, header_value
 from archec.access.posts import Asked
 from archec.access.query import Query, key_range, parse_filters
@@ -60,6 +60,7 @@ async def load(
                 continue
             if row.origin.type != "live" and is_self_redirect(record, row.url):
                 await record.close()
+                errors[row.origin.source] = "a redirect to itself"
                 continue
             try:
                 return Loaded(row, await resolved(collection, step, row, record, viewer, errors))
@@ -75,6 +76,8 @@ async def _next(rows: Iterator[Row], query: Query) -> Row | None:
 
 async def _try(step: Step, row: Row, errors: Errors, asked: Asked = _GET) -> Record | None:
     """The record of a row by the first loader that can; the reason why none could is in ``errors``."""
+    if row.origin.source in errors.silent:
+        return None
     reasons: list[str] = []
     for loader in step.loaders:
         try:
@@ -83,6 +86,8 @@ async def _try(step: Step, row: Row, errors: Errors, asked: Asked = _GET) -> Rec
                 return record
         except LoadFailed as error:
             reasons.append(error.message)
+            if isinstance(error, NotInTime):
+                errors.silent.add(row.origin.source)
     errors[row.origin.source] = "; ".join(reasons) or "nothing in resource: can load it"
     return None
 

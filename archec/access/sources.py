@@ -11,7 +11,11 @@ from archec.access.rows import Row
 
 
 class Errors(dict[str, str]):
-    """Reasons by the name of the source that failed."""
+    """Reasons by the name of the source that failed. Of those that are ``silent`` no more records are asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.silent = set[str]()
 
 
 class Source(Protocol):

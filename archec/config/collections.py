@@ -48,6 +48,7 @@ _SOURCE_KEYS: Mapping[str, tuple[str, ...]] = {
     "wb-memento": ("timegate_url", "timemap_url", "replay_url"),
     "live": (),
 }
+_TEMPLATES = ("api_url", "replay_url", "timegate_url", "timemap_url")
 _REFUSED = {
     "xmlquery": "xmlquery is not supported; a CDX server is 'cdx+URL'",
     "live+": "the live web takes no URL; write '$live'",
@@ -240,6 +241,9 @@ def _completed(where: str, kind: str, made: dict[str, Any]) -> dict[str, Any]:
         if not (made.get("timegate_url") or made.get("timemap_url")):
             raise Misfit(f"{where}: type {kind} needs timegate_url, timemap_url or both")
         _web(where, "replay_url", needs("replay_url"))
+    for key in _TEMPLATES:
+        if key in made and "{url}" not in made[key]:
+            raise Misfit(f"{where}: {key} must have {{url}} in it")
     return made
 
 

@@ -148,6 +148,7 @@ collections:
         ("a: {resource: x}", "a: needs one of index, index_group and sequence"),
         ("a: {index: xmlquery+http://h/}", "a: index: xmlquery is not supported; a CDX server is 'cdx+URL'"),
         ("a: {index: {type: xmlquery, api_url: x}}", "xmlquery is not supported"),
+        ("a: {index: {type: cdx, api_url: 'http://h/x?url={ur}'}}", "a: index: api_url must have {url} in it"),
         ("a: {index: live+http://h/}", "write '$live'"),
         ("a: {index: $liv}", "did you mean $live?"),
         ("a: {index: memeto+http://h/}", "did you mean memento+?"),

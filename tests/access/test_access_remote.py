@@ -61,6 +61,8 @@ collections:
       - {{index: 'cdx+{url}/inexact/none-cdx'}}
       - {{index: 'cdx+{url}/pywb/all-cdx'}}
   fails: cdx+{url}/fails-cdx
+  silent: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
+           replay_url: '{url}/hangs/{{timestamp}}id_/{{url}}'}}, index_timeout: 0.3}}
   live: $live
   warcs: {{index: a.cdxj, resource: '{url}/warcs'}}
 access: {{live: on}}
@@ -176,6 +178,12 @@ def test_collections_of_other_archives_are_named_in_the_query(get: httpx.Client,
         assert {row["live_url"] for row in rows} == {f"{there.url}/left/{stamp}id_/{U}" for stamp in STAMPS}
         assert {(row["source"], row["source-coll"]) for row in rows} == {("p:left", "p")}
     assert found(get, "colls", "sources=p")[0]["live_url"] == f"{there.url}//{STAMPS[0]}id_/{U}"
+
+
+def test_a_server_that_gives_no_record_in_time_is_asked_once(get: httpx.Client, there: Archives) -> None:
+    answer = get.get(f"/silent/resource?url={U}")
+    assert (answer.status_code, answer.json()["errors"]) == (404, {"silent": "no answer within 0.3 s"})
+    assert len([path for _, path, _, _ in there.asked if path.startswith("/hangs/")]) == 1
 
 
 def test_the_live_web_is_for_those_with_the_right(base: str, there: Archives, get: httpx.Client) -> None:
