@@ -78,12 +78,12 @@ class Builder:
             elif source.type == "warc":
                 folder = self._config.path(source.path)
                 local.append(FileSource(source.name, source.type, index_path(folder)))
-                loaders.append(WarcLoader(PrefixResolver(str(folder)), RangeReader(self.web)))
+                loaders.append(self._warcs(PrefixResolver(str(folder)), step))
             else:
                 wacz = WaczSource(source.name, self._config.path(source.path))
                 self._stack.callback(wacz.close)
                 local.append(wacz)
-                loaders.append(WarcLoader(WaczResolver(self._config.path(source.path)), RangeReader(self.web)))
+                loaders.append(self._warcs(WaczResolver(self._config.path(source.path)), step))
         loaders += self._loaders(step)
         return Step(step.name, tuple(local), tuple(remote), tuple(loaders), step.timeout, step.grouped)
 
@@ -94,7 +94,10 @@ class Builder:
             if resource.kind == "live":
                 yield ReplayLoader(self.web, step.timeout, self._config.access.live_methods, origins)
             else:
-                yield WarcLoader(self._resolver(resource, step.timeout), RangeReader(self.web))
+                yield self._warcs(self._resolver(resource, step.timeout), step)
+
+    def _warcs(self, resolver: Resolver, step: StepConfig) -> Loader:
+        return WarcLoader(resolver, RangeReader(self.web, step.timeout))
 
     def _archec(self, source: SourceConfig, loaders: list[Loader]) -> LocalSource:
         """An archive of ours, the own one or another; an empty source where it cannot be opened."""

@@ -15,7 +15,7 @@ from anyio import to_thread
 from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
 from archec.access.record import Record, read_record
-from archec.access.remote import Deadline, Web, same_origin
+from archec.access.remote import Deadline, Health, Web, same_origin
 from archec.access.rows import Row
 from archec.access.stamps import from_http_date, iso_date, now_stamp
 from archec.errors import UsageError
@@ -121,16 +121,29 @@ class ReplayLoader:
 
 
 class RangeReader:
-    """Stretches of files on servers that the operator has named. See :class:`archec.access.loading.Remote`."""
+    """Stretches of files on servers that the operator has named. See :class:`archec.access.loading.Remote`.
 
-    def __init__(self, web: Web) -> None:
-        self._web = web
+    ``seconds`` is the time for the head of an answer; a server that keeps to be silent is left out for a while.
+    """
+
+    def __init__(self, web: Web, seconds: float) -> None:
+        self._web, self._seconds, self._health = web, seconds, Health()
 
     async def pieces(self, url: str, offset: int, length: int) -> AsyncGenerator[bytes, None]:
         """See :class:`archec.access.loading.Remote`."""
         last = str(offset + length - 1) if length else ""
         headers = {"Range": f"bytes={offset}-{last}"}
-        async with self._web.stream("GET", url, trusted=True, headers=headers) as response:
+        async with AsyncExitStack() as stack:
+            if self._health.is_out:
+                raise LoadFailed("the server is left out for a while: it keeps failing")
+            try:
+                with Deadline(self._seconds):
+                    answered = self._web.stream("GET", url, trusted=True, headers=headers)
+                    response = await stack.enter_async_context(answered)
+            except SourceFailed as error:
+                self._health.failed()
+                raise LoadFailed(error.message) from error
+            self._health.answered()
             if response.status_code == 200 and offset:
                 raise LoadFailed("the server does not serve ranges")
             if response.status_code not in (200, 206):
