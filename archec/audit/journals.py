@@ -203,6 +203,11 @@ def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> i
     return temporary
 
 
+def run_of(path: str) -> int:
+    """The run of a journal's relative path."""
+    return int(path.removeprefix(f"{RUNS}/").partition(".")[0])
+
+
 def size_of(journal: JournalFile) -> int:
     """The bytes of a journal's file."""
     with storage_errors(journal.path):

@@ -51,6 +51,7 @@ class Repair:
     def __init__(self, archive: Archive, copy: Copy) -> None:
         self._archive, self._layout, self._catalogue = archive, archive.layout, archive.catalogue
         self._copy, self._disk = copy, Disk()
+        self.where = copy.where
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -129,7 +130,7 @@ class Repair:
                 writer.discard(stored.temp)
         if outcome.kind not in ("stored", "adopted"):
             raise CorruptArchive("something else has taken its place")
-        return f"repaired from {self._copy.where}{moved}"
+        return f"repaired from {self.where}{moved}"
 
     def _fetch(self, entry: Entry, take: Callable[[bytes], object]) -> None:
         """Gives the copy's bytes to ``take``, as many as there may be."""
@@ -186,14 +187,14 @@ class Repair:
                     raise CorruptArchive(f"the copy's journal does not fit: {objection}")
                 return self._placed(candidate, ours, why)
 
-    def gap(self, gap: Gap) -> str:
+    def gap(self, gap: Gap) -> list[str]:
         """Puts in place the journals that are missing between two runs: those of the copy that lead from the one's last
-        batch to the other's first. What was done; raises and demands as :meth:`journal` does."""
+        batch to the other's first. Their relative paths; raises and demands as :meth:`journal` does."""
         from archec.audit.copies import fetch_journal
 
         runs = self._copy.runs()
         if runs is None:
-            raise NotHeld(f"{self._copy.where}: does not list its journals")
+            raise NotHeld(f"{self.where}: does not list its journals")
         with storage_errors(self._archive.work):
             self._archive.work.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="audit-", dir=self._archive.work) as scratch:
@@ -209,7 +210,7 @@ class Repair:
                     raise CorruptArchive("the copy has no journals that lead from the one to the other")
                 for candidate in found:
                     self._placed(candidate, None, Finding("journal-missing", "", ""))
-        return f"{len(found)} from {self._copy.where}"
+        return [f"{RUNS}/{candidate.name}" for candidate in found]
 
     def _end_of(self, tist: int) -> str:
         """The sha256 of the last batch of a run's journal, as the journal after it says; empty where none says so."""
@@ -233,7 +234,7 @@ class Repair:
                 if disk.rename_noreplace(temp, dir_fd, candidate.name, dir_fd, str(runs / candidate.name)) != "done":
                     raise CorruptArchive(f"{runs / candidate.name}: is there already")
             disk.fsync_dir(dir_fd, str(runs))
-        return f"repaired from {self._copy.where}{_moved_to(moved)}"
+        return f"repaired from {self.where}{_moved_to(moved)}"
 
 
 def _must_be(entry: Entry, sha256: str) -> None:

@@ -16,7 +16,7 @@ from archec.audit.disk import MOST, journalled, known_tists, report_unknown_file
 from archec.audit.expected import Amount, amount_of, key_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.fixity import Chunk, Inspector, ReadPace, Seen, Tools, chunks_of, inspectors
-from archec.audit.journals import KEPT, Ends, Journals
+from archec.audit.journals import KEPT, Ends, Journals, run_of
 from archec.audit.memory import Bad, Memory, memory_path, open_memory, parts_of
 from archec.audit.opening import Audited
 from archec.audit.repair import Repair, write_notice, wrong_notice
@@ -299,7 +299,7 @@ class _Verification:
                 if path == RUNS:
                     continue  # about all of them: judged again when each was tried
                 ours = there.get(path)
-                run = int(path.removeprefix(f"{RUNS}/").partition(".")[0])
+                run = run_of(path)
                 try:
                     fixed = repair.journal(run, ours.path if ours is not None else None, finding)
                 except ArchecError as error:
@@ -328,16 +328,16 @@ class _Verification:
         with repair.at_work():
             for gap, path in gaps:
                 try:
-                    fixed = repair.gap(gap)
+                    placed = repair.gap(gap)
                 except ArchecError as error:
                     unfilled[path] = f"; not repaired: {error.message}"
                     continue
-                message = f"journals were missing before run {gap.after}"
-                self._report(Finding("journal-missing", path, message, fixed=f"repaired: {fixed}"))
-            if len(unfilled) < len(gaps):
-                self.archive.catch_up()
+                for name in placed:
+                    self.reader.forget(run_of(name), name)
+                    message = "it was not there, as only the chain of batches shows"
+                    self._report(Finding("journal-missing", name, message, fixed=f"repaired from {repair.where}"))
+            self.archive.catch_up()
         if len(unfilled) < len(gaps):
-            self.reader.forget(0, RUNS)
             self._pass()
         return unfilled
 

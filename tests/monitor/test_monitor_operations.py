@@ -74,7 +74,7 @@ def cron(home: Path, command: str, **changes: str) -> subprocess.CompletedProces
 
 def test_the_crontab_names_jobs_that_exist() -> None:
     variables, lines = crontab()
-    assert set(variables) == {"JOB", "ARCHEC", "ARCHIVE", "COPY", "VAULT", "METRICS"}
+    assert set(variables) == {"MAILTO", "JOB", "ARCHEC", "ARCHIVE", "COPY", "VAULT", "METRICS"}
     ranges = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
     for line in lines:
         for field, (least, most) in zip(line.when.split(), ranges, strict=True):
