@@ -65,6 +65,10 @@ class Ledger:
         _note(self._open, download)
         self._append(msgspec.json.encode(download) + b"\n")
 
+    def committed(self, run: int) -> None:
+        """What came whole in this run is held now: nothing is left of it."""
+        self.over([url for url, one in self._open.items() if one.tist == run and one.sha256])
+
     def over(self, urls: Iterable[str]) -> None:
         """Records that nothing is left of these downloads."""
         lines = [msgspec.json.encode(Download(url, over=True)) for url in urls if self._open.pop(url, None) is not None]

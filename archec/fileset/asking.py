@@ -154,8 +154,8 @@ class Asker:
         here, seen = URL(url), {url}
         while True:
             response = await self._sender.send("GET", here, {**headers, **self._secret(helper, str(here))})
-            location = response.headers.get("location", "")
-            if response.status_code not in _REDIRECTS or not location:
+            location = response.headers.get("location", "") if response.status_code in _REDIRECTS else ""
+            if not location:
                 return response
             await response.aclose()
             here = here.join(location)
@@ -201,8 +201,10 @@ def _is_api(helper: FilesetPlatformHelper, url: str) -> bool:
 
 def _rest(pace: Pace, response: Response, most: float) -> None:
     """A host that says that nothing is left of its limit rests until it says so."""
-    left, reset = response.headers.get("x-ratelimit-remaining", ""), response.headers.get("x-ratelimit-reset", "")
-    if left == "0" and reset.isascii() and reset.isdecimal() and len(reset) < 12:
+    if response.headers.get("x-ratelimit-remaining", "") != "0":
+        return
+    reset = response.headers.get("x-ratelimit-reset", "")
+    if reset.isascii() and reset.isdecimal() and len(reset) < 12:
         number = float(reset)
         wait = number - time.time() if number > 1e9 else number
         pace.resting_until = max(pace.resting_until, time.monotonic() + min(max(wait, 0.0), most))

@@ -26,7 +26,6 @@ from archec.fileset.strategies import fileset_of, helper_for, without_signatures
 from archec.fileset.strategy import choose_strategy, too_much
 from archec.fileset.summary import finish
 from archec.fileset.work import Found, Work
-from archec.ids import normalise_url
 from archec.store.writer import Writer
 from archec.tist import MAX_TIST
 
@@ -110,8 +109,7 @@ def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformI
         work.commits.add(one)
     work.commits.commit()
     if work.ledger is not None:
-        kept = (*found.files, *([found.bundle] if found.bundle is not None else []))
-        work.ledger.over(normalise_url(file.platform_url) for file in kept if is_whole(file) and file.platform_url)
+        work.ledger.committed(work.run)
 
 
 def _settled(work: Work, known: Obi | None, files: list[FilesetManifestFile]) -> list[FilesetManifestFile]:
