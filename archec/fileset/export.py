@@ -19,6 +19,19 @@ from archec.fileset.status import Status
 from archec.store.durable import failure
 
 _PIECE = 1 << 20
+_CROISSANT = {
+    "@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/", "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/", "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"}, "examples": {"@id": "cr:examples", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    **{name: f"cr:{name}" for name in (
+        "citeAs", "column", "equivalentProperty", "extract", "field", "fileObject", "fileProperty", "fileSet", "format",
+        "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references",
+        "regex", "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform",
+    )},
+}  # fmt: skip
+"""The context that Croissant 1.0 gives in its appendix."""
 _METADATA = "https://w3id.org/ro/crate/1.1"
 
 
@@ -185,17 +198,14 @@ def _resource_name(file: FilesetManifestFile, names: dict[str, int]) -> str:
 
 
 def _croissant(held: HeldFileset, files: list[FilesetManifestFile]) -> dict[str, Any]:
-    context = {
-        "@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/",
-        "cr": "http://mlcommons.org/croissant/", "dct": "http://purl.org/dc/terms/", "conformsTo": "dct:conformsTo",
-    }  # fmt: skip
     return {
-        "@context": context, "@type": "sc:Dataset", "conformsTo": "http://mlcommons.org/croissant/1.0", **_about(held),
+        "@context": _CROISSANT, "@type": "sc:Dataset", "conformsTo": "http://mlcommons.org/croissant/1.0",
+        **_about(held),
         "distribution": [
-            {"@type": "cr:FileObject", "@id": safe_path(file), "name": safe_path(file), "contentUrl": safe_path(file),
+            {"@type": "cr:FileObject", "@id": f"file-{number}", "name": safe_path(file), "contentUrl": safe_path(file),
              "contentSize": f"{file.size} B", "encodingFormat": file.mimetype or "application/octet-stream",
              "sha256": file.sha256, "md5": file.md5}
-            for file in files
+            for number, file in enumerate(files, 1)
         ],
     }  # fmt: skip
 

@@ -61,7 +61,7 @@ def public_text(text: str) -> str:
     """A text, such as a message, without the secrets in its URLs, and those that stand there as ``name=value``."""
     text = clean(text)
     if "://" in text:
-        text = _URL.sub(lambda found: public_url(found[0]), text)
+        text = _URL.sub(_public_in_text, text)
     return _without_pairs(text)
 
 
@@ -106,6 +106,11 @@ def public_item(item: FilesetPlatformItem) -> FilesetPlatformItem:
 def is_secret(name: str) -> bool:
     """Whether a field of this name holds a token, a signature or a cookie."""
     return _SECRET.fullmatch(_plain(name)) is not None
+
+
+def _public_in_text(found: re.Match[str]) -> str:
+    url, mark, fragment = found[0].partition("#")
+    return public_url(url) + mark + fragment
 
 
 def _public_file(file: FilesetManifestFile) -> FilesetManifestFile:

@@ -219,6 +219,8 @@ def test_packages_croissants_sums_and_urls(one: Filesets, tmp_path: Path) -> Non
     folder = exported(one, "croissant", tmp_path)
     croissant = json.loads((folder / "croissant.json").read_text())
     assert [one["@type"] for one in croissant["distribution"]] == ["cr:FileObject"] * 3
+    assert [one["@id"] for one in croissant["distribution"]] == ["file-1", "file-2", "file-3"], "ids have no blanks"
+    assert croissant["@context"]["md5"] == "cr:md5"
     files = exported(one, "folder", tmp_path)
     for form, tool in (("md5sums", "md5sum"), ("sha256sums", "sha256sum")):
         shutil.copy(exported(one, form, tmp_path) / f"{form}.txt", files / "sums")

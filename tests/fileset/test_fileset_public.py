@@ -23,7 +23,9 @@ PLACES = (
     '{{"a": [{{"{name}": "{secret}"}}]}}', '{{"{name}": {{"value": ["{secret}"]}}}}',
     '{{"a": "https:\\/\\/h\\/x?{name}={secret}"}}',
     '{{"a": "http://h/p;{name}={secret}/q?v=1"}}', '{{"a": "http://h/?u=http%3A%2F%2Fg%3F{name}%3D{secret}"}}',
-    '{{"a": "{name}={secret}; Path=/"}}', '<a href="/x?v=1&amp;{name}={secret}">', "<a href='/x;{name}={secret}?v=1'>",
+    '{{"a": "{name}={secret}; Path=/"}}',
+    '{{"a": "http://h/cb#state=1&{name}={secret}"}}',
+    '<a href="/x?v=1&amp;{name}={secret}">', "<a href='/x;{name}={secret}?v=1'>",
     '<meta name="{name}" content="{secret}">', '<input value="{secret}" type=hidden name={name}>',
     '<script>var x = {{"{name}": "{secret}"}}</script>', "<script>{name} = '{secret}';</script>",
     '<p data-{name}="{secret}">', "Link: <http://h/x?{name}={secret}>; rel=item",
@@ -58,7 +60,7 @@ def test_a_secret_in_any_place_of_a_url_is_cut(name: str, place: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"a":  [1.50, "x=1"], "files": {"key": "p", "size": 3}, "links": {"next": "?pageToken=7"}}',
+        b'{"a":  [1.50, "x=1"], "files": {"key": "p", "size": 3}, "links": {"next": "?pageToken=7", "rel": "http://h/p#{rel}"}}',
         b'<meta name="citation_title" content="Prices"><a href="/x?page=2&v=3">A = "B"</a>\xff\x00',
         b"[" * 100_000, b"{", b"", b'{"a": NaN}', b'{"a": 1' + b"0" * 5000 + b"}",
     ],
