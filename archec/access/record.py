@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from archec.access.errors import LoadFailed
@@ -121,7 +121,7 @@ class Reader:
         return found
 
 
-async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     """The bytes of one gzip member; what is no gzip as it is. Raises LoadFailed for a damaged one."""
     first = await anext(pieces, b"")
     while first and len(first) < 2:
@@ -153,8 +153,14 @@ async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitable[None]], place: str = "") -> Record:
     """The record that begins with the first of these bytes. Raises LoadFailed. ``place`` names an ARC record."""
+    plain = unpacked(pieces)
+
+    async def close_all() -> None:
+        await plain.aclose()
+        await close()
+
     try:
-        reader = Reader(unpacked(pieces))
+        reader = Reader(plain)
         first = await reader.until([b"\n"])
         while not first.strip():
             first = await reader.until([b"\n"])
@@ -172,9 +178,9 @@ async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitabl
                 raise LoadFailed("its HTTP header is longer than its block")
         if raw and not raw.endswith(END):
             raw = b""
-        return Record(headers, http, size - len(http), _body(reader, size - len(http)), close, version, raw)
+        return Record(headers, http, size - len(http), _body(reader, size - len(http)), close_all, version, raw)
     except BaseException:
-        await close()
+        await close_all()
         raise
 
 

@@ -29,6 +29,8 @@ WARC = "application/warc-record"
 _NOT_FOUND = "No Resource Found"
 _MAX_CDX = 2000
 _MAX_ORIGINALS = 10
+_SMALL = 1 << 16
+"""Bytes of a record that is sent as a whole."""
 _END = b"\r\n\r\n"
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 _GET = Asked()
@@ -212,6 +214,7 @@ class RecordAnswer(Response):
         super().__init__(None, made.status_code)
         self.raw_headers = [pair for pair in made.raw_headers if pair[0] != b"content-length"]
         self._head, self._record, self._tail = head, record, tail
+        self._is_small = 0 <= record.size <= _SMALL
         if record.size >= 0:
             size = len(head) + record.size + len(tail)
             self.raw_headers.append((b"content-length", b"%d" % size))
@@ -225,9 +228,10 @@ class RecordAnswer(Response):
                 return
             waiting = self._head
             async for piece in self._record.body:
-                if waiting:
-                    piece, waiting = waiting + piece, b""
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                waiting += piece
+                if not self._is_small:
+                    await send({"type": "http.response.body", "body": waiting, "more_body": True})
+                    waiting = b""
             await send({"type": "http.response.body", "body": waiting + self._tail})
         finally:
             await self._record.close()

@@ -42,7 +42,8 @@ class Viewer:
 
     def decide(self, row: Row) -> Decision:
         """What the rules say of a row."""
-        return self.rules.decide(self.look_up(row), self.address, time.time())
+        subject = Subject("") if self.rules.are_trivial else self.look_up(row)
+        return self.rules.decide(subject, self.address, time.time())
 
     def visible(self, rows: Iterator[Row]) -> Iterator[Row]:
         """The rows that he may see; those that were withdrawn say so."""
