@@ -222,7 +222,7 @@ def _each(run: _Run, chosen: Sequence[Chosen], options: Options, meter: Meter) -
         note(f"{len(chosen) - len(to_read):,} of {len(chosen):,} data sets were read before")
     sizes = [_size(one) for one, _ in to_read]
     overall = OverallMeter(meter, sizes)
-    whole = [one for one in chosen if one not in (left for left, _ in to_read)]
+    whole = [one for one in chosen if one not in (unread for unread, _ in to_read)]
     codes, left = {Exit.DONE}, deque(to_read)
     while left:
         one, resume = left.popleft()

@@ -28,14 +28,15 @@ _ACCEPT = "accept"
 @json_option
 @config_option
 def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> None:
-    """List the losses that are held back, or let them through.
+    """List the losses that are held back, or accept them.
 
-    'archec losses' lists what awaits a decision, as it was journalled: by the run whose data set lacks it, the
-    archive (or the archive's directory) that would lose too much at once, and the handle; for files by the run that
-    found them gone, their host, and the URL. What a later data set has decided anew is listed with its RUN only.
-    'archec losses accept RUN' lets all of a run through, or those of the archives, hosts and ids that follow, from the
-    data set on that was the first to lack them; nothing is gathered. What a later data set or visit has shown to be
-    back is not lost.
+    'archec losses' lists the losses that await a decision: the run whose data set lacks the template, the archive (or
+    the archive's directory) that would lose too much at once, and the handle; for files the run that found them gone,
+    their host, and the URL. With RUN it lists all that this run held back, also where a later run decides again.
+
+    'archec losses accept RUN' accepts all losses of a run, or those of the archives, hosts and ids that follow; nothing
+    is gathered. A template is then lost from the first data set on that lacks it. What a later data set or visit has
+    shown to be back is not lost.
 
     Example: archec losses
     """
@@ -89,7 +90,7 @@ def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) 
     if as_json:
         echo_json(done._asdict())
     else:
-        echo(f"{counted(done.accepted, 'loss', 'losses')} let through by run {done.run}")
+        echo(f"{counted(done.accepted, 'loss', 'losses')} accepted by run {done.run}")
 
 
 def _named(word: str) -> str:

@@ -107,8 +107,8 @@ class Accepted(NamedTuple):
 
 
 def awaiting(catalogue: Catalogue) -> list[HeldBack]:
-    """The losses that await a decision: all that are held back, but those about which a later data set decides anew, as
-    it holds back losses of the archive itself, or could judge it."""
+    """The losses that await a decision: all that are held back, except where a later data set decides again, because it
+    holds back losses of the same archive, or could judge it."""
     records = [item for item in catalogue.held_back() if item.groups]
     found = [item for item in records if item.kind == "fobi"]
     if len(found) == len(records):
@@ -137,10 +137,10 @@ def held_losses(catalogue: Catalogue, held_back: HeldBack) -> Iterator[HeldLoss]
 
 
 def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
-    """Lets losses through: all that ``run`` (for templates: the one that read their data set) holds back, or those of
-    the archives, archives' directories, hosts and ids in ``wanted``.
+    """Accepts losses: all that ``run`` (for templates: the one that read their data set) holds back, or those of the
+    archives, archives' directories, hosts and ids in ``wanted``.
 
-    So do the data sets around it that hold back the same losses. Those that a later data set or visit has shown to be
+    Templates are lost from the first data set on that lacks them. Those that a later data set or visit has shown to be
     back stay as they are. Raises :class:`NotHeld` where there are none.
     """
     with locked(config, "losses") as archive:
@@ -164,8 +164,8 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
 
 
 def _still_held_back(catalogue: Catalogue, run: int, accepted: Collection[str]) -> Iterator[SetAdded | LossesHeldBack]:
-    """What is held back when the losses that ``run`` holds back are accepted: of these tobis no data set holds anything
-    back that came after the last one which shows them."""
+    """What is still held back once these losses of ``run`` are accepted: they are also removed from what other data
+    sets hold back, as far as these come after the last one that shows the template."""
     keys = {item.run: item.key for item in catalogue.data_sets()}
     shown = {
         obi.id: max(claim.key for claim in obi.claims if claim.state is not None)
