@@ -446,7 +446,7 @@ def test_archives_beside_each_other_share_no_memory(folder: Path) -> None:
     assert archec_inline(two, "gather", "-f", "/nowhere.tar").code == 1
     assert b"failed before it began" not in archec_inline(one, "status").out
     assert archec_inline(two, "gather", "--no-fetch").code == 0
-    assert b"nothing was checked yet" in archec_inline(two, "status").out
+    assert b"nothing has been checked yet" in archec_inline(two, "status").out
     held = [[path for path in tree(config.store_path) if "%3A" in path] for config in (one, two)]
     assert len(held[0]) == len(held[1]) == 1
     names = {path.name.split(".")[0] for path in (folder / "work").iterdir() if path.is_file()}
@@ -705,7 +705,7 @@ def test_a_damaged_memory_stops_nothing(world: World, damage: bytes | str) -> No
         done = archec_inline(world.config, command)
         assert done.code == 0, done.err
     if damage:
-        assert b"is not known" in archec_inline(world.config, "status").out
+        assert b"the record of checks is damaged" in archec_inline(world.config, "status").out
     summary, findings = verified(world)
     assert summary.clean
     assert codes(findings) == (["memory-damaged"] if damage else [])
