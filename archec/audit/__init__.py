@@ -1,1 +1,1 @@
-"""Audit: whether what is held is still there and still the same, and whether the archive fits together."""
+"""Audit: checks that held files exist and are unchanged, and that the archive is consistent."""

@@ -1,4 +1,4 @@
-"""Check: does the archive fit together? Journals, names on disk, links, catalogue; no file's bytes are read."""
+"""Check: the consistency of journals, names on disk, links and catalogue; the bytes of files are not read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from archec.store.writer import sweep_parts
 from archec.units import counted
 
 _JOURNALS = ("journal-damaged", "journal-missing", "journal-chain", "journal-misnamed", "journal-line")
-"""Findings after which it is not known for sure what no journal names."""
+"""Findings after which it is uncertain which names are in no journal."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class CheckSummary:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong, or nothing any more."""
+        """Whether nothing is wrong, or everything was fixed."""
         return not self.tally.wrong
 
     def as_value(self) -> dict[str, Any]:
@@ -86,10 +86,10 @@ def check(
     quick: bool = False,
     unjournalled: bool = False,
 ) -> CheckSummary:
-    """Checks the whole structure, and reports every finding as it comes.
+    """Checks the whole structure, and reports every finding when it is found.
 
-    ``quick``: the catalogue's histories are compared with the journals, and the rest of it is not.
-    ``fix``: fixes what is provably safe to fix; nothing that has a final name goes. Only while holding the run lock.
+    ``quick``: only the histories of the catalogue are compared with the journals.
+    ``fix``: fixes what is safe to fix; nothing with a final name is removed. Only while holding the run lock.
     With ``unjournalled`` it also sets aside obis that a journal which was lost may have named.
     """
     summary = CheckSummary()
@@ -110,9 +110,9 @@ def check(
 
 
 def check_layout(config: Config, report: Reporter) -> CheckSummary | None:
-    """The summary of a check that ends where it begins, since ``layout.json`` is damaged; None where it is not.
+    """The summary of a check that cannot start because ``layout.json`` is damaged; None if it is intact.
 
-    Raises :class:`archec.errors.ConfigError` where there is no archive at all.
+    Raises :class:`archec.errors.ConfigError` if there is no archive at all.
     """
     try:
         open_store(config)
@@ -127,14 +127,14 @@ def check_layout(config: Config, report: Reporter) -> CheckSummary | None:
 
 @dataclass(slots=True)
 class _Check:
-    """One check: what it works with, and what it has seen so far.
+    """One check: its environment and its state.
 
     ``leftovers`` are numbers of temporary files by tist (-1: none) and directory, ``runs`` those that have a journal,
     ``tists`` those at which obis are noted (``open_tists``: by a run that has not finished), ``newest`` the tist at
     which the last batch was written, ``unread`` whether a journal is missing or cannot be read to its end,
-    ``unlisted`` the directories that cannot be listed. ``stray`` is
-    what lies where no obi does, ``judged`` what is wrong with links, special files and modes, both by path: told when
-    it is known what journals name; ``named`` is how much each finished journal names.
+    ``unlisted`` the directories that cannot be listed. ``stray`` are names outside the directories of obis, ``judged``
+    are findings about links, special files and modes, both by path; they are reported when it is known what the
+    journals contain. ``named`` is the amount that each finished journal names.
     """
 
     archive: Audited
@@ -168,7 +168,7 @@ class _Check:
         temporary = check_names(layout, self.report, self._out_of_place) + _temporary_in(layout.root)
         if temporary:
             self.leftovers[-1, RUNS] = temporary
-        # The walk comes before the journals: a file is written before it is named, and must not seem unknown.
+        # The walk comes before the journals: a file is written before it is journalled, and must not seem unknown.
         self._walk(passed_over)
         at_work = self._at_work()
         self._journals(at_work)
@@ -177,7 +177,7 @@ class _Check:
             comparable = False
         elif comparable and (at_work or self._moved()):
             comparable = False
-            self.report(Finding("not-compared", ".", "the catalogue is not compared, as a run is at work"))
+            self.report(Finding("not-compared", ".", "the catalogue is not compared, because a run is active"))
         agree = self._compare(comparable, passed_over)
         if catalogue is not None and comparable and agree and not self.quick:
             self.summary.whole = self._refold(catalogue)
@@ -227,7 +227,7 @@ class _Check:
         self.summary.names = self.comparison.names
 
     def _out_of_place(self, finding: Finding, path: str) -> None:
-        """Takes what the walk finds besides names; remembers the directories that it could not list."""
+        """Receives other findings of the walk; records the directories that could not be listed."""
         if finding.code == "unexpected":
             self._keep(self.stray, path, finding)
             return
@@ -235,14 +235,15 @@ class _Check:
         self.report(finding)
 
     def _keep(self, where: dict[str, Finding], path: str, finding: Finding) -> None:
-        """Keeps a finding until all is known, while there is room."""
+        """Keeps a finding until everything is known, up to a limit."""
         if len(where) < MOST:
             where[path] = finding
         else:
             self.report(finding)
 
     def _journals(self, at_work: bool) -> None:
-        """Reads every journal, each line of it. While a run is at work its journal is longer than what was followed."""
+        """Reads every line of every journal. The journal of an active run is longer than what the catalogue has
+        followed."""
         reader, files = Journals(self.archive), journals(self.archive.layout)
         self.meter.phase("reading journals", sum(map(size_of, files)) or None)
         done = behind = 0
@@ -267,13 +268,13 @@ class _Check:
         self.unread |= bool(reader.unread)
         for run in sorted(self.runs - known) if known is not None else ():
             if self.archive.followed(run, 1):
-                self.report(Finding("catalogue-lacks", f"{RUNS}/{run}", "the catalogue does not know of this run"))
+                self.report(Finding("catalogue-lacks", f"{RUNS}/{run}", "the catalogue does not contain this run"))
         if behind and not at_work and self.archive.catalogue is not None:
             message = f"lacks {counted(behind, 'batch', 'batches')} of the journals"
             self.report(Finding("catalogue-behind", self.archive.catalogue.url, message))
 
     def _lines(self, journal: JournalFile, path: str, batch: JournalBatch, *, followed: bool) -> None:
-        """Reads the lines of a batch; one that is none is reported."""
+        """Reads the lines of a batch; invalid ones are reported."""
         self.newest = max(self.newest, batch.stamp)
         self.summary.batches += 1
         self.summary.lines += len(batch.lines)
@@ -298,7 +299,7 @@ class _Check:
                 self.tists.add(record.data_set.tist)
 
     def _catalogue(self, catalogue: Catalogue) -> bool:
-        """Reads all documents; whether that could be done."""
+        """Reads all documents; returns whether that succeeded."""
         held, lost, never = Counter[str](), Counter[str](), 0
         number = 0
         try:
@@ -328,7 +329,7 @@ class _Check:
         return True
 
     def _refold(self, catalogue: Catalogue) -> bool:
-        """Compares all that the catalogue says; worth while only where its histories agree with the journals. Whether
+        """Compares the complete catalogue; only useful if its histories agree with the journals. Whether
         that could be done."""
         try:
             return compare_whole(self.archive, catalogue, self.meter, self.report)
@@ -342,13 +343,13 @@ class _Check:
         return False
 
     def _compare(self, comparable: bool, passed_over: frozenset[int]) -> bool:
-        """Compares names, journals and the histories in the catalogue; whether the latter two agree."""
+        """Compares names, journals and the histories in the catalogue; returns whether the latter two agree."""
         layout = self.archive.layout
         self.meter.phase("comparing", None)
         found = self.comparison.differences(with_catalogue=comparable)
         report_differences(layout, self.archive.catalogue, found, self.report, self.unlisted)
         if self.unread:
-            message = "what lies there, and the catalogue, are not compared with journals that cannot be read"
+            message = "files and catalogue are not compared with journals that cannot be read"
             self.report(Finding("not-compared", ".", message))
         why_not = self._unmovable(found)
         if not self.unread:
@@ -367,28 +368,28 @@ class _Check:
             self.report(Finding("not-compared", ".", f"{found.more} more differences like these are not reported"))
         return not found.catalogue
 
-    # -- what belongs nowhere ---------------------------------------------------------------------
+    # -- unexpected files ---------------------------------------------------------------------
 
     def _unmovable(self, found: Differences) -> str:
-        """Why nothing at all is set aside; empty where it may be: what no journal names must be known for sure."""
+        """Why nothing is moved to quarantine; empty if it may be: it must be certain which names are in no journal."""
         if not self.fix:
             return "-"
         if self.unread or any(self.summary.tally.by_code[code] for code in _JOURNALS):
-            return "not set aside, as something is wrong with the journals"
+            return "not moved to quarantine, because the journals are damaged"
         if len(found.missing) > found.present:
-            return "not set aside, as more is missing than is there: is layout.json that of this archive?"
+            return "not moved to quarantine, because more is missing than present; check layout.json"
         return ""
 
     def _may_be_needed(self, place: DiskName, finding: Finding) -> str:
         """Why something at the place of an obi stays: a run may still want it, or a lost journal may have named it."""
         if place.tist in self.open_tists:
-            return "not set aside, as its run has not finished"
+            return "not moved to quarantine, because its run has not finished"
         if not self.unjournalled and (finding.code == "unjournalled" or place.tist > max(self.tists, default=0)):
             return "not set aside without --unjournalled"
         return ""
 
     def _in_use(self, path: str) -> str:
-        """Why something that is no obi's stays: the configuration keeps its catalogue or scratch space there."""
+        """Why something that is not an obi stays: the configuration has its catalogue or scratch space there."""
         config = self.archive.config
         work = str(config.work_path)
         used = [f"{work}/", str(config.memory(""))]
@@ -396,26 +397,26 @@ class _Check:
             used.append(str(sqlite_path(config.database, config.base).absolute()))
         place = str(self.archive.layout.root.absolute() / path)
         if place == work or any(place.startswith(name) or name.startswith(f"{place}/") for name in used):
-            return "not set aside, as the configuration has it there: put it beside the archive folder"
+            return "not moved to quarantine, because the configuration uses it; use a place outside the archive"
         return ""
 
     def _set_aside(self, finding: Finding, path: str, why_not: str) -> None:
-        """Reports what belongs nowhere; with ``--fix`` moves it to quarantine first. Orphans stay."""
+        """Reports unexpected files; with ``--fix`` moves them to quarantine first. Orphans stay."""
         if self.fix and finding.code != "orphan":
             if why_not:
                 finding = replace(finding, message=f"{finding.message}; {why_not}")
             else:
                 try:
                     moved = set_aside(self.archive.layout, path, finding)
-                    finding = replace(finding, fixed=f"set aside as {shown(moved or path)}")
+                    finding = replace(finding, fixed=f"moved to {shown(moved or path)}")
                 except ArchecError as error:
-                    finding = replace(finding, message=f"{finding.message}; not set aside: {error.message}")
+                    finding = replace(finding, message=f"{finding.message}; not moved to quarantine: {error.message}")
         self.report(finding)
 
     # -- leftovers --------------------------------------------------------------------------------
 
     def _tidy(self) -> None:
-        """Removes what a kill left beside the journals: temporary files, and the second form of a journal."""
+        """Removes leftovers of a kill next to the journals: temporary files, and the second form of a journal."""
         layout = self.archive.layout
         plain = (packed.with_suffix("") for packed in layout.runs.glob("*.jsonl.gz"))
         twice = sorted(path.name for path in plain if path.exists())
@@ -424,9 +425,9 @@ class _Check:
             tidy(layout)
         except CorruptJournal:
             twice = []  # the two forms differ: reported with the names beside the journals
-        fixed = "the form that is not compressed was removed, after both were compared"
+        fixed = "the plain form was removed after comparing both"
         for name in twice:
-            self.report(Finding("journal-twice", f"{RUNS}/{name}", "was there twice", fixed=fixed))
+            self.report(Finding("journal-twice", f"{RUNS}/{name}", "existed in both forms", fixed=fixed))
         if left:
             self.report(Finding("leftover", RUNS, f"temporary files: {left}", fixed="removed"))
 
@@ -442,12 +443,12 @@ class _Check:
         for (_, directory), count in sorted(self.leftovers.items()):
             message = counted(count, "temporary file")
             if resumable is not None:
-                message += f"; the next run sweeps what run {resumable} left, which can be resumed"
+                message += f"; the next run removes those of run {resumable}, which can be resumed"
             self.report(Finding("leftover", directory, message, fixed="removed" if fixing else ""))
 
 
 def _temporary_in(directory: Path) -> int:
-    """How many temporary files lie in a directory; 0 where there is none."""
+    """The number of temporary files in a directory."""
     try:
         return sum(map(is_temp, os.listdir(directory)))
     except FileNotFoundError:

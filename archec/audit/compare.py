@@ -1,7 +1,7 @@
-"""Compare: what one copy of an archive has and the other lacks. Two copies that are sound need little reading for that.
+"""Compares two copies of an archive and lists their differences. For valid copies, little must be read.
 
 The batches of all journals form a chain, so two copies with one equal batch have equal batches before it. The newest
-such batch is found by comparing few journals. What lies in the obi stores is then compared by name and size.
+such batch is found by comparing few journals. The files of the obi stores are then compared by name and size.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from archec.store.layout import RUNS, Layout
 
 RELATIONS = {
     "equal": "they are equal",
-    "elder": "the copy is the elder one, and this archive has gone on from it",
-    "newer": "this archive is the elder one, and the copy has gone on from it",
-    "fork": "they are equal up to there; then each has gone another way",
+    "elder": "the copy is older, and this archive continues it",
+    "newer": "this archive is older, and the copy continues it",
+    "fork": "they are equal up to there, then they diverge",
     "unrelated": "they have nothing in common: they are not copies of one archive",
 }
-"""How two copies may relate."""
+"""The possible relations of two copies."""
 
 
 class Difference(NamedTuple):
-    """One thing in which the copies differ: ``what`` (``missing``, ``wrong-size``, ``unreadable``, ``entry``),
+    """One difference between the copies: ``what`` (``missing``, ``wrong-size``, ``unreadable``, ``entry``),
     ``where`` (``here``, ``copy``, or ``both``), the path or the journal, the obi (-1 and empty: none), a sentence."""
 
     what: str
@@ -69,7 +69,7 @@ class Common:
 
 @dataclass(slots=True)
 class Rest:
-    """What one copy has behind the last common batch."""
+    """The contents of one copy after the last common batch."""
 
     runs: int = 0
     batches: int = 0
@@ -78,8 +78,8 @@ class Rest:
 
 @dataclass(slots=True)
 class CopyReport:
-    """How two copies relate; ``common`` is the last batch that both have, ``files`` how many were looked at in both,
-    ``unlisted`` whether the copy may have later runs that cannot be known."""
+    """The relation of two copies; ``common`` is the last common batch, ``files`` the number of files compared,
+    ``unlisted`` whether the copy may have later runs that cannot be seen."""
 
     relation: str = "equal"
     common: Common | None = None
@@ -92,7 +92,7 @@ class CopyReport:
 
     @property
     def sound(self) -> bool:
-        """Whether one of the two is all of the other, so far as that goes."""
+        """Whether one of the two continues the other, without differences before."""
         return self.relation in ("equal", "elder", "newer") and not self.differences
 
     def as_value(self) -> dict[str, Any]:
@@ -103,16 +103,16 @@ class CopyReport:
 
 
 Reporter = Callable[[Difference], None]
-"""Called with each difference as it comes."""
+"""Called with each difference when it is found."""
 
 
 def compare(
     config: Config, layout: Layout, copy: Copy, meter: Meter, report: Reporter, *, files: bool = True
 ) -> CopyReport:
-    """Compares an archive with a copy of it, and reports each difference as it comes; changes nothing.
+    """Compares an archive with a copy of it, and reports each difference when it is found; changes nothing.
 
-    ``files``: names and sizes in the obi stores, too. Raises :class:`archec.errors.CorruptJournal` where a journal that
-    is needed is not sound: what is compared are sound copies.
+    ``files``: also names and sizes in the obi stores. Raises :class:`archec.errors.CorruptJournal` if a required
+    journal is invalid: only valid copies can be compared.
     """
     began, result = time.monotonic(), CopyReport()
 
@@ -143,11 +143,11 @@ class _Side:
         return read_batches(self._path_of(run))
 
     def first(self, run: int) -> str:
-        """The sha256 of the first batch of a run; empty where there is none."""
+        """The sha256 of the first batch of a run; empty if there is none."""
         return next((batch.sha256 for batch in self.batches(run)), "")
 
     def after(self, common: Common | None) -> Iterator[tuple[int, JournalBatch]]:
-        """The batches behind the last common one, with their runs."""
+        """The batches after the last common one, with their runs."""
         for run in self.runs:
             if common is None or run >= common.run:
                 for batch in self.batches(run):
@@ -195,18 +195,19 @@ class _Comparing:
     # -- journals ---------------------------------------------------------------------------------
 
     def _fetched(self, run: int) -> Path:
-        """The path of the copy's journal of a run; the one that was fetched last is kept until the next."""
+        """The path of the copy's journal of a run; the last fetched one is kept until the next."""
         if self._fetched_path.name.partition(".")[0] != str(run):
             self._fetched_path.unlink(missing_ok=True)
             self._fetched_path = fetch_journal(self._copy, run, self._scratch)
         return self._fetched_path
 
     def _last_common(self) -> Common | None:
-        """The last batch that both have: the newest run that begins alike is sought, the newest of all first."""
+        """The last common batch: searches for the newest run that begins with the same batch, the newest of all
+        first."""
         self._meter.phase("comparing heads", None)
         both = sorted(set(self._here.runs) & set(self._there.runs))
         known, low, high, middle = 0, 0, len(both), len(both) - 1
-        while low < high:  # those before low begin alike, those from high on do not
+        while low < high:  # those before low have the same first batch, those from high on do not
             self._meter.at(known, f"run {both[middle]}")
             known += 1
             first = self._here.first(both[middle])
@@ -225,7 +226,7 @@ class _Comparing:
         return common
 
     def _journals(self, common: Common | None) -> None:
-        """Journals before the last common batch that one copy has not."""
+        """Journals before the last common batch that one copy lacks."""
         if common is None:
             return
         for side, other in ((self._here, self._there), (self._there, self._here)):
@@ -234,7 +235,7 @@ class _Comparing:
                     self._report(Difference("missing", side.name, f"{RUNS}/{run}.jsonl.gz", f"not {_in(side.name)}"))
 
     def _entries_after(self, side: _Side, rest: Rest) -> dict[tuple[int, str], str]:
-        """Counts what a copy has behind the last common batch; its entries, as far as memory allows."""
+        """Counts the contents of a copy after the last common batch; its entries, up to a memory limit."""
         found: dict[tuple[int, str], str] = {}
         last = -1
         for run, batch in side.after(self._result.common):
@@ -261,7 +262,7 @@ class _Comparing:
     # -- files ------------------------------------------------------------------------------------
 
     def _files(self, common: Common) -> None:
-        """Looks for all that the common journals name in both copies."""
+        """Looks up everything that the common journals name in both copies."""
         self._meter.phase("comparing files", None)
         for run in self._here.runs:
             if run > common.run:

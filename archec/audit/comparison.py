@@ -1,7 +1,7 @@
-"""Comparison: journals, names on disk and catalogue against each other, in memory that does not grow.
+"""Compares journals, names on disk and catalogue with each other, in bounded memory.
 
-Each side goes through a :class:`PartitionedDiff` as keys; what does not agree is named in a second reading, which is
-needed only where there is such.
+Each side goes through a :class:`PartitionedDiff` as keys; differences are identified in a second reading, which is only
+needed if there are any.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _IN_MEMORY = 64 << 20
 
 
 class PartitionedDiff:
-    """Streams that are too large for memory, compared one 256th of them after the other. To be closed.
+    """Compares streams that are too large for memory, in 256 parts. To be closed.
 
-    Each side gives records of one width that begin with a 16-byte key (:func:`archec.audit.expected.key_of`). They are
-    divided by the first byte of their key, so that records with one key meet in one part, whatever order they came in.
-    Beyond some 64 MB the parts lie in files below ``folder``. ``widths`` are the bytes of a record of each side.
+    Each side consists of records of one width that begin with a 16-byte key (:func:`archec.audit.expected.key_of`).
+    They are divided by the first byte of their key, so that records with the same key are in the same part, in any
+    order. Beyond about 64 MB the parts are in files below ``folder``. ``widths`` are the record sizes of each side.
     """
 
     def __init__(self, folder: Path, widths: Sequence[int], *, in_memory: int = _IN_MEMORY) -> None:
@@ -104,9 +104,9 @@ class PartitionedDiff:
 _JOURNALS, _DISK, _CATALOGUE = 0, 1, 2
 _WIDTH = KEY + 1 + 32
 _HELD, _IMPLIED, _LOST, _DROPPED = b"h", b"i", b"l", b"d"
-_HELD_LATER, _IMPLIED_LATER = b"H", b"I"  # not in the history: the catalogue has not followed the journals so far, say
-_LINK, _LINK_LATER = b"r", b"R"  # held, by way of a link to where the URL redirected
-_NOTED = b"n"  # in the history, and its bytes lie elsewhere
+_HELD_LATER, _IMPLIED_LATER = b"H", b"I"  # not in the history, for example because the catalogue is behind
+_LINK, _LINK_LATER = b"r", b"R"  # held through a link to the redirect target
+_NOTED = b"n"  # in the history, but its bytes are elsewhere
 _NO_STATE = bytes(32)
 _TAGS = {(True, True): _LINK, (True, False): _HELD, (False, True): _LINK_LATER, (False, False): _HELD_LATER}
 _AS_LINK, _AS_FILE = b"l", b"f"
@@ -114,8 +114,8 @@ _AS_LINK, _AS_FILE = b"l", b"f"
 
 @dataclass(slots=True)
 class Differences:
-    """Keys of what does not agree, at most some of each kind, and how many more there are; ``exchanged`` are links in
-    place of a file, and files in place of a link; ``present`` is how much of what the journals name is there."""
+    """Keys of differences, up to a limit per kind, and the number of further ones; ``exchanged`` are links instead of
+    files, and files instead of links; ``present`` is how much of what the journals name exists."""
 
     missing: set[bytes] = field(default_factory=set)
     unknown: set[bytes] = field(default_factory=set)
@@ -126,14 +126,14 @@ class Differences:
     more: int = 0
 
     def add(self, kind: set[bytes], keys: set[bytes]) -> None:
-        """Adds to one of the sets what there is room for."""
+        """Adds to one of the sets, up to the limit."""
         room = max(0, MOST - len(kind))
         kind.update(islice(keys, room))
         self.more += max(0, len(keys) - room)
 
 
 class Comparison:
-    """Takes the three sides one after the other, then says how they differ. To be closed."""
+    """Receives the three sides one after the other, then returns their differences. To be closed."""
 
     def __init__(self, layout: Layout, scratch: Path) -> None:
         self._layout = layout
@@ -143,8 +143,8 @@ class Comparison:
     # -- the sides --------------------------------------------------------------------------------
 
     def journalled(self, record: ObiChange, *, followed: bool) -> None:
-        """What a journal says, which the catalogue has ``followed`` so far or not; raises ValueError where its values
-        make no sense."""
+        """Adds an entry of a journal, which the catalogue has ``followed`` or not. Raises ValueError for invalid
+        values."""
         layout = self._layout
         target = next((note.target for note in record.notes.values() if note.target), "")
         records: list[bytes] = []
@@ -175,7 +175,7 @@ class Comparison:
             self._diff.add(_JOURNALS, b"".join(records))
 
     def _found_by_variant(self, tist: int, obi: str) -> bool:
-        """Whether a redirect by a final slash only, which needs no name of its own, leads to something."""
+        """Whether a redirect by a final slash only, which needs no separate name, leads to something."""
         try:
             locate(self._layout, tist, obi)
         except (NotHeld, CorruptArchive, StorageFailed):
@@ -183,12 +183,12 @@ class Comparison:
         return True
 
     def on_disk(self, path: str, *, link: bool) -> None:
-        """A name that lies in the store, and whether it is a link."""
+        """Adds a name of the store, and whether it is a link."""
         self.names += 1
         self._diff.add(_DISK, key_of(path) + (_AS_LINK if link else _AS_FILE))
 
     def catalogued(self, obi: str, history: History) -> None:
-        """What the catalogue says; raises ValueError where its values make no sense."""
+        """Adds an entry of the catalogue. Raises ValueError for invalid values."""
         records: list[bytes] = []
         for tist, state in history:
             records += (
@@ -198,10 +198,10 @@ class Comparison:
             )
         self._diff.add(_CATALOGUE, b"".join(records))
 
-    # -- what comes of it -------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------
 
     def differences(self, *, with_catalogue: bool) -> Differences:
-        """How the sides differ."""
+        """The differences between the sides."""
         found = Differences()
         for journalled, there, catalogued in self._diff.parts():
             held, implied, history, twice, links = self._replayed(journalled)
@@ -221,7 +221,8 @@ class Comparison:
     def _replayed(
         self, records: list[bytes]
     ) -> tuple[dict[bytes, bytes], set[bytes], dict[bytes, bytes], set[bytes], set[bytes]]:
-        """What the journals say in the end: sha256s by path, paths that need no name, states, contradictions, links."""
+        """The final statements of the journals: sha256s by path, paths that need no name, states, contradictions,
+        links."""
         held: dict[bytes, bytes] = {}
         history: dict[bytes, bytes] = {}
         implied: set[bytes] = set()
@@ -243,15 +244,15 @@ class Comparison:
         return held, implied, history, twice, links
 
     def close(self) -> None:
-        """Removes what lies in scratch space."""
+        """Removes the files in scratch space."""
         self._diff.close()
 
 
 def report_differences(
     layout: Layout, catalogue: Catalogue | None, found: Differences, report: Reporter, unlisted: Collection[str] = ()
 ) -> None:
-    """Reads the journals again, and the catalogue where that is needed, to name what does not agree. What lies in
-    directories that are ``unlisted`` is not known to be missing."""
+    """Reads the journals again, and the catalogue if needed, to identify differences. Files in ``unlisted`` directories
+    are not reported as missing."""
     hidden = tuple(f"{directory}/" for directory in unlisted)
     missing, twice, differing, exchanged = map(set, (found.missing, found.twice, found.catalogue, found.exchanged))
     if missing or twice or differing or exchanged:

@@ -1,6 +1,6 @@
-"""Second copies of an archive, to repair from: a directory, or a web server that serves one as it is.
+"""Second copies of an archive, for repairs: a directory, or a web server that serves one unchanged.
 
-What comes from a copy is not trusted: it counts where its sha256 fits, and nowhere else.
+Data from a copy is not trusted: it is used only if its sha256 matches.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ class Copy(Protocol):
         ...
 
     def size(self, tist: int, id: str) -> int | None:  # noqa: A002
-        """The size in bytes of what was noted of an obi at ``tist``, redirects followed; None where it is not there,
-        -1 where that is not known."""
+        """The size in bytes of what was noted of an obi at ``tist``, redirects followed; None if it does not
+        exist, -1 if unknown."""
         ...
 
     def journal(self, name: str) -> Iterator[bytes]:
-        """The bytes of a journal's file, as they lie there. Raises as :meth:`obi` does."""
+        """The bytes of a journal's file, unchanged. Raises like :meth:`obi`."""
         ...
 
     def has_journal(self, run: int) -> bool:
-        """Whether the journal of a run is there."""
+        """Whether the journal of a run exists."""
         ...
 
     def runs(self) -> list[int] | None:
-        """The runs that have journals, in their order; None where the journals cannot be listed."""
+        """The runs that have journals, in order; None if the journals cannot be listed."""
         ...
 
 
@@ -75,10 +75,10 @@ def fetch_journal(copy: Copy, run: int, folder: Path) -> Path:
 
 @contextmanager
 def open_copy(where: str, layout: Layout, config: Config) -> Iterator[Copy]:
-    """The copy at a path or an http(s) URL of an archive folder.
+    """The copy at a path or an http(s) URL of an archive directory.
 
-    ``layout`` is that of the archive to be repaired, ``config`` says how the web is reached. Raises
-    :class:`ConfigError` where there is no archive, and where it is this very one.
+    ``layout`` is that of the archive to repair, ``config`` has the settings for web access. Raises :class:`ConfigError`
+    if there is no archive, or if it is this archive itself.
     """
     if _is_url(where):
         with open_blocking_client(Policy.of(config.fetch, config.agent, "remote")) as client:
@@ -93,7 +93,7 @@ def open_copy(where: str, layout: Layout, config: Config) -> Iterator[Copy]:
 
 
 def fanout_in(where: str, config: Config) -> int:
-    """The fan-out of the copy at a path or an http(s) URL. Raises :class:`ConfigError` where there is no archive."""
+    """The fan-out of the copy at a path or an http(s) URL. Raises :class:`ConfigError` if there is no archive."""
     if not _is_url(where):
         return open_layout(_archive_in(Path(where))).fanout
     with open_blocking_client(Policy.of(config.fetch, config.agent, "remote")) as client:
@@ -101,13 +101,15 @@ def fanout_in(where: str, config: Config) -> int:
 
 
 def _archive_in(folder: Path) -> Path:
-    """An archive folder, or that in a folder as ``archec init`` makes it."""
+    """An archive directory, given directly or as the directory that contains it, as created by ``archec init``."""
     if not folder.is_dir():
-        raise ConfigError(f"{folder}: there is no such folder", hint="name the archive folder of the copy, or its URL")
+        raise ConfigError(
+            f"{folder}: there is no such directory", hint="give the archive directory of the copy, or its URL"
+        )
     for one in (folder, folder / "archive"):
         if (one / DESCRIPTOR).exists():
             return one
-    raise ConfigError(f"{folder}: is not an archive: it has no {DESCRIPTOR}", hint="name its archive folder")
+    raise ConfigError(f"{folder}: is not an archive: it has no {DESCRIPTOR}", hint="give its archive directory")
 
 
 def _is_url(where: str) -> bool:
@@ -119,23 +121,23 @@ def _fanout_at(where: str, client: BlockingClient) -> int:
         descriptor = _at_most(_get(client, where, DESCRIPTOR), _MOST_DESCRIPTOR)
     except ArchecError as error:
         raise ConfigError(
-            f"{where}: is not the URL of an archive folder: {error.message}",
-            hint=f"its {DESCRIPTOR} must be there to be fetched",
+            f"{where}: is not the URL of an archive directory: {error.message}",
+            hint=f"its {DESCRIPTOR} must exist there",
         ) from error
     return fanout_of(descriptor, f"{where}/{DESCRIPTOR}")
 
 
 def _same_layout(where: str, fanout: int, layout: Layout) -> None:
-    """Raises :class:`ConfigError` where a copy keeps its obis at other paths."""
+    """Raises :class:`ConfigError` if a copy has its obis at other paths."""
     if fanout != layout.fanout:
         raise ConfigError(
             f"{where}: has a fan-out of {fanout}, and {layout.root} one of {layout.fanout}: it is no copy of it",
-            hint="was layout.json replaced in one of the two? Nothing was written",
+            hint="check whether layout.json was replaced in one of them; nothing was written",
         )
 
 
 class DirectoryCopy:
-    """An archive folder; read with the same care as the archive itself. To be closed."""
+    """An archive directory; read as carefully as the archive itself. To be closed."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout, self._directories = layout, Directories(layout)
@@ -182,7 +184,7 @@ class DirectoryCopy:
 
 
 class UrlCopy:
-    """An archive folder behind a web server that serves its files as they are, and follows its links."""
+    """An archive directory behind a web server that serves its files unchanged, and follows links."""
 
     def __init__(self, url: str, layout: Layout, client: BlockingClient) -> None:
         self._layout, self._client = layout, client
@@ -204,7 +206,7 @@ class UrlCopy:
         return any(self._head(f"{RUNS}/{run}{end}") is not None for end in (".jsonl.gz", ".jsonl"))
 
     def runs(self) -> list[int] | None:
-        """See :class:`Copy`: what the page names that the server makes of the folder, where it makes one."""
+        """See :class:`Copy`: the names in the server's directory listing, if it has one."""
         try:
             page = _at_most(_get(self._client, self.where, f"{RUNS}/"), _MOST_LISTING)
         except (NotHeld, StorageFailed):
@@ -220,7 +222,7 @@ class UrlCopy:
         return _get(self._client, self.where, f"{RUNS}/{name}")
 
     def _head(self, path: str) -> Response | None:
-        """The answer to HEAD, None where nothing is there."""
+        """The response to HEAD, None if there is nothing."""
         url = f"{self.where}/{quote(path)}"
         try:
             response = self._client.head(url, extensions=named(self.where), follow_redirects=True)
@@ -248,7 +250,7 @@ def _get(client: BlockingClient, where: str, path: str) -> Iterator[bytes]:
 
 
 def _at_most(parts: Iterable[bytes], limit: int) -> bytes:
-    """The bytes of an answer. Raises :class:`StorageFailed` where there are more than ``limit``."""
+    """The bytes of a response. Raises :class:`StorageFailed` if there are more than ``limit``."""
     data = bytearray()
     for part in parts:
         data += part

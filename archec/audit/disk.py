@@ -1,6 +1,6 @@
-"""What is there: every name in the obi store as it lies on the disk, and those that no journal names.
+"""The names on disk: every name in the obi store, and those that are in no journal.
 
-No link is followed. ``quarantine/`` and ``lost+found`` are passed over.
+Links are not followed. ``quarantine/`` and ``lost+found`` are skipped.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ NameKind = Literal["file", "link", "temp", "other"]
 
 
 OutOfPlace = Callable[[Finding, str], None]
-"""Called with what lies where no obi does, and its relative path as it is on the disk."""
+"""Called with findings outside the directories of obis, and their relative paths on disk."""
 
 
 class DiskName(NamedTuple):
-    """A name where obis lie: its tist, its directory (relative), its name, what it is, the mode of a file (-1: not
-    asked for)."""
+    """A name in a directory of obis: its tist, its directory (relative), its name, its kind, the mode of a file (-1:
+    not requested)."""
 
     tist: int
     directory: str
@@ -59,10 +59,10 @@ class DiskName(NamedTuple):
 
 
 def walk(layout: Layout, report: OutOfPlace, *, modes: bool = False) -> Iterator[DiskName]:
-    """All names at the depth of obis, directory by directory, files with their ``modes`` if asked; what lies elsewhere
-    is reported.
+    """All names at the depth of obis, directory by directory, files with their ``modes`` if requested; names elsewhere
+    are reported.
 
-    A directory that the disk refuses to list is reported as ``unreadable``, and what is in it passed over.
+    A directory that cannot be listed is reported as ``unreadable``, and its contents are skipped.
     """
     root = open_root(layout)
     try:
@@ -110,13 +110,13 @@ def _unreadable(directory: str, error: StorageFailed) -> Finding:
 
 
 def _names(layout: Layout, fd: int, directory: str) -> list[str]:
-    """The names in a directory of directories; there are at most some thousand."""
+    """The names in a directory of directories; at most a few thousand."""
     with storage_errors(f"{layout.root}/{directory}"), os.scandir(fd) as entries:
         return sorted(entry.name for entry in entries)
 
 
 def _misfit(layout: Layout, fd: int, name: str, path: str, depth: int) -> tuple[str, str] | None:
-    """Why a name is not that of a directory of the store; None where it is."""
+    """Why a name is not that of a directory of the store; None if it is."""
     pattern = (_THREE, _THREE, _DIGITS, _FAN)[depth]
     fits = pattern.fullmatch(name) is not None
     if fits and depth == 2:
@@ -127,7 +127,7 @@ def _misfit(layout: Layout, fd: int, name: str, path: str, depth: int) -> tuple[
     with storage_errors(f"{layout.root}/{path}"):
         mode = os.lstat(name, dir_fd=fd).st_mode
     if not fits:
-        return "unexpected", f"{_kind(mode)} that is no part of the store"
+        return "unexpected", f"{_kind(mode)} that is not part of the store"
     if not stat.S_ISDIR(mode):
         return "directory-link", f"{_kind(mode)} where a directory of the store should be"
     return None
@@ -166,7 +166,7 @@ def judge(directories: Directories, path: str) -> tuple[str, str] | None:
     return "link-escapes" if fault.kind == "escapes" else "link-dangling", fault.message
 
 
-# -- what no journal names --------------------------------------------------------------------------
+# -- names in no journal --------------------------------------------------------------------------
 
 
 class Journalled(NamedTuple):
@@ -179,7 +179,7 @@ class Journalled(NamedTuple):
 
 
 def known_tists(catalogue: Catalogue | None) -> frozenset[int]:
-    """The tists at which the archive notes obis: those of runs and of data sets."""
+    """The tists at which the archive has noted obis: those of runs and of data sets."""
     if catalogue is None:
         return frozenset()
     tists = {tist for run in catalogue.runs() for tist in (run.tist, run.data_set)}
@@ -194,7 +194,7 @@ def journalled(layout: Layout, catalogue: Catalogue | None) -> Journalled:
 
 
 def under_way(layout: Layout) -> frozenset[int]:
-    """The tists at which a run that is at work now may be writing; empty where there is none."""
+    """The tists at which an active run may be writing; empty if there is none."""
     who = holder(layout)
     if who is None or not who.is_run:
         return frozenset()
@@ -259,7 +259,7 @@ def _written(layout: Layout, place: DiskName) -> int:
 
 
 def _id_of(layout: Layout, place: DiskName) -> str | None:
-    """The id that a name stands for (empty where it was cut), None where it cannot be that of one in this directory."""
+    """The id of a name (empty if the name is truncated), None if it cannot be that of an obi in this directory."""
     if not place.name.isascii():
         return None
     obi = id_of_name(place.name)

@@ -1,4 +1,4 @@
-"""What is expected of an entry: what its journal line says of it, and whether the catalogue says the same.
+"""The expected state of an entry according to its journal line, and whether the catalogue agrees.
 
 An audit reads every line of every journal. :func:`archec.catalogue.records.decode` reads all of a line; fixity needs
 its id, its entries and their checksums only, which a pattern finds in most lines without parsing their JSON.
@@ -37,7 +37,7 @@ _HELD = re.compile(rb'"(?:put|kept)":\{[^}]*":"')
 _OBI = b'{"type":"obi"'
 _TOBI = "RePEc:"
 _SCAN_SLACK = 2000
-"""Rows that a scan reads beyond four times those wanted, before it gives up on the rest."""
+"""Number of rows beyond four times the wanted ones after which a scan stops."""
 
 
 class Entry(NamedTuple):
@@ -76,12 +76,12 @@ class Statement(NamedTuple):
 
 
 def names_something(line: bytes) -> bool:
-    """Whether a line says of any bytes that they are held. Cheap; lines that only state a loss name nothing."""
+    """Whether a line names any held bytes. Cheap; lines that only state a loss name nothing."""
     return line.startswith(_OBI) and _HELD.search(line) is not None
 
 
 class Amount(NamedTuple):
-    """So many lines that name something, and the bytes of what they name."""
+    """Number of lines that name something, and the bytes of what they name."""
 
     objects: int = 0
     bytes: int = 0
@@ -96,15 +96,15 @@ class Amount(NamedTuple):
 
 
 def amount_of(lines: Collection[bytes]) -> Amount:
-    """How much these lines name, each of which names something."""
+    """The amount named by these lines, each of which names something."""
     sizes = (found[1] for line in lines if (found := _SIZE.search(line)) is not None)
     return Amount(len(lines), sum(map(int, sizes)))
 
 
 def statement_of(line: bytes, where: str) -> Statement | None:
-    """What a line puts into a history, None where it puts nothing there.
+    """What a line puts into a history, None if nothing.
 
-    Raises :class:`CorruptJournal`, naming ``where``, for a line that archec does not write.
+    Raises :class:`CorruptJournal`, with ``where`` in the message, for an invalid line.
     """
     usual = _NEW_TEMPLATE.match(line)
     if usual is not None and b'"kept":{' not in line:
@@ -143,7 +143,7 @@ def _parsed(line: bytes, where: str) -> Statement:
 
 
 def key_of(path: str) -> bytes:
-    """16 bytes that stand for a relative path, and so for a (tist, id)."""
+    """16 bytes that identify a relative path, and therefore a (tist, id)."""
     return xxh3_128_digest(path.encode("utf-8", "surrogateescape"))
 
 
@@ -154,7 +154,7 @@ Known = History | ObiState
 
 
 def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
-    """The histories of those of ``ids`` that the catalogue knows."""
+    """The histories of those of ``ids`` that are in the catalogue."""
     tobis = [obi for obi in ids if obi.startswith(_TOBI)]
     found = _scanned(catalogue, tobis)
     rest = [obi for obi in tobis if obi not in found]
@@ -165,14 +165,14 @@ def histories(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
         found.update((obi, fobi.history) for obi, fobi in catalogue.obis("fobi", others).items() if fobi.history)
         filesets = [obi for obi in others if is_fileset(obi)]
         found.update((obi, fileset.history) for obi, fileset in catalogue.obis("fileset", filesets).items())
-        # Handles need not begin with RePEc:; what is no fobi may be a template with such a handle.
+        # Handles need not begin with RePEc:, so an id that is not a fobi may be a template with such a handle.
         odd = [obi for obi in others if obi not in found]
         found.update((obi, tobi.history) for obi, tobi in catalogue.obis("tobi", odd).items())
     return found
 
 
 def _scanned(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
-    """Most of ``ids``, where they lie densely among all: a scan costs a tenth of asking for each."""
+    """Most of ``ids``, if they are dense among all ids: a scan costs a tenth of individual lookups."""
     if len(ids) < 2:
         return {}
     wanted, least, most = set(ids), min(ids), max(ids)
@@ -186,7 +186,7 @@ def _scanned(catalogue: Catalogue, ids: Collection[str]) -> dict[str, Known]:
 
 
 def entry_at(known: Known | None, when: int) -> tuple[int, str | None] | None:
-    """The entry in force as of ``when``: (tist, state), None before the obi was found."""
+    """The entry that applies as of ``when``: (tist, state), None before the obi was found."""
     if isinstance(known, ObiState):
         if known.h is None:
             return (known.last, known.state) if known.last <= when else None
@@ -199,9 +199,9 @@ def entry_at(known: Known | None, when: int) -> tuple[int, str | None] | None:
 
 
 class Objection(NamedTuple):
-    """The catalogue does not say what the journal says: the sha256 that it names ("" for none), and a sentence.
+    """A contradiction of the catalogue: its sha256 ("" for none), and a message.
 
-    ``lost``: it says that the obi was lost then.
+    ``lost``: according to the catalogue, the obi was lost then.
     """
 
     sha256: str
@@ -210,10 +210,10 @@ class Objection(NamedTuple):
 
 
 def objection(entry: Entry, known: Known | None) -> Objection | None:
-    """How the catalogue contradicts an entry of the journals; None where it does not.
+    """How the catalogue contradicts an entry of the journals; None if it does not.
 
-    An entry that only repeats the one before it is dropped from a history (its bytes stay), so the state in force at
-    its tist counts.
+    An entry that only repeats the previous one is dropped from a history (its bytes stay), so the state as of its tist
+    counts.
     """
     there = entry_at(known, entry.tist)
     if there is None:
@@ -229,7 +229,7 @@ def objection(entry: Entry, known: Known | None) -> Objection | None:
 
 
 def is_claimed(catalogue: Catalogue, evidence: Evidence, entry: Entry) -> bool:
-    """Whether a history says something else than an entry because another claim counts: then it follows from both."""
+    """Whether a history differs from an entry because another claim counts: then both are consistent."""
     obi = catalogue.obis("tobi", [entry.id]).get(entry.id)
     if obi is None or all(claim.state != entry.sha256 for claim in obi.claims):
         return False

@@ -1,4 +1,4 @@
-"""What an audit finds: each finding has one of these codes, its place, and a sentence for people."""
+"""The findings of an audit: each has one of these codes, a path, and a message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from archec.units import counted
 
 
 class Code(NamedTuple):
-    """What a code means. One that is not ``wrong`` is a note that needs no action."""
+    """The meaning of a code. A code that is not ``wrong`` is a note that needs no action."""
 
     meaning: str
     wrong: bool = True
@@ -62,16 +62,16 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "no-scratch-space": Code("there was no room to compare the whole catalogue: exit code 1", wrong=False),
     }
 )
-"""Every code that a :class:`Finding` can have; the docs print this table."""
+"""Every code of a :class:`Finding`; docs/operations.md has the same table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that an audit found.
+    """One finding of an audit.
 
-    ``path`` is relative to the archive folder (or names the catalogue); ``tist`` and ``id`` say which obi
-    it is about, -1 and empty where none; ``sha256`` is what it should have, ``found`` what its bytes have.
-    ``fixed`` says what was done about it, empty where nothing was.
+    ``path`` is relative to the archive directory (or names the catalogue); ``tist`` and ``id`` are those of the
+    obi, -1 and empty if there is none; ``sha256`` is the expected one, ``found`` that of the bytes.
+    ``fixed`` is how it was repaired, empty if it was not.
     """
 
     code: str
@@ -102,7 +102,7 @@ class Finding:
 
 
 Reporter = Callable[[Finding], None]
-"""Called with each finding as it comes."""
+"""Called with each finding when it is found."""
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class Tally:
             self.notes += 1
 
     def as_value(self) -> dict[str, Any]:
-        """What the last JSON line of a command says of findings."""
+        """The counts of findings in the last JSON line of a command."""
         return {
             "wrong": self.wrong,
             "fixed": self.fixed,
@@ -136,5 +136,5 @@ class Tally:
         return f"{self.wrong:,} wrong, {self.fixed:,} fixed, {counted(self.notes, 'note')}"
 
     def as_lines(self) -> list[str]:
-        """How many there are of each code, for people."""
+        """The number of findings by code, as lines of text."""
         return [f"  {code}: {count:,}" for code, count in sorted(self.by_code.items())]

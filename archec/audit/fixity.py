@@ -1,6 +1,6 @@
-"""Fixity: whether the bytes of an entry are there, and are those that journal and catalogue name.
+"""Fixity: checks that the bytes of an entry exist and match journal and catalogue.
 
-What is expected comes as chunks: journal lines on their way to worker processes, which read what these name.
+The input comes in chunks of journal lines, which are sent to worker processes; these read the named files.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _NOT_A_FILE = frozenset({errno.EISDIR, errno.ENXIO, errno.ENODEV, errno.EINVAL})
 
 
 class ReadPace:
-    """Reads no faster than ``rate`` bytes a second, so that an audit leaves the disk to others; 0 means no limit. What
-    was not used is not saved up."""
+    """Limits reading to ``rate`` bytes a second, to leave disk bandwidth for others; 0 means no limit. Unused bandwidth
+    is not accumulated."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ReadPace:
         return bool(self._rate)
 
     def passed(self, count: int) -> None:
-        """Waits, after so many bytes were read, until more may be."""
+        """Waits, after this many bytes were read, until more may be read."""
         if not self._rate:
             return
         now = self._clock()
@@ -83,9 +83,9 @@ class ReadPace:
 
 
 class Inspector:
-    """Reads what entries name, and compares: one for each process, to be closed. ``read`` counts bytes.
+    """Reads and compares the files of entries: one per process, to be closed. ``read`` counts bytes.
 
-    Without a catalogue the journal's checksums alone count.
+    Without a catalogue, only the checksums of the journal count.
     """
 
     def __init__(self, layout: Layout, catalogue: Catalogue | None, pace: ReadPace) -> None:
@@ -100,8 +100,8 @@ class Inspector:
         self.read = 0
 
     def inspect(self, entries: Sequence[Entry], paths: Sequence[str], *, compare: bool = True) -> list[Finding]:
-        """What is wrong with these entries, which lie at these paths; ``compare``: also between the
-        journals and the catalogue."""
+        """The findings about these entries at these paths; ``compare``: also compares the journals and the
+        catalogue."""
         catalogue = self._catalogue if compare else None
         known = histories(catalogue, {entry.id for entry in entries}) if catalogue is not None else {}
         findings: list[Finding] = []
@@ -129,7 +129,7 @@ class Inspector:
         return entry.id in self._doubtful[entry.tist]
 
     def inspect_one(self, entry: Entry, *, compare: bool = True) -> Finding | None:
-        """What is wrong with one entry, None where nothing is."""
+        """The finding about one entry, None if it is intact."""
         found = self.inspect([entry], [self._layout.path(entry.tist, entry.id)], compare=compare)
         return found[0] if found else None
 
@@ -138,7 +138,7 @@ class Inspector:
         self._directories.close()
 
     def refresh(self) -> None:
-        """Forgets open directories: something was moved."""
+        """Closes open directories, because something was moved."""
         self._directories.forget()
 
     # -- one entry --------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Inspector:
         return [_finding("corrupt", entry, path, message, found)]
 
     def _redirect(self, entry: Entry, path: str) -> Iterable[Finding]:
-        """A link: it must lead, within the store, to the bytes of the entry, which are read once only."""
+        """Checks a link: it must lead, within the store, to the bytes of the entry, which are read only once."""
         wrong = judge(self._directories, path)
         if wrong is not None:
             return [_finding(wrong[0], entry, path, wrong[1])]
@@ -206,7 +206,7 @@ class Inspector:
     def _at(self, entry: Entry, path: str, chain: Chain) -> Iterable[Finding]:
         last = chain.hops[-1] if chain.hops else None
         if last is not None and last.id is not None and self._holds(last.id, last.tist, entry.sha256):
-            return ()  # a body with an entry of its own, which is read in its turn
+            return ()  # a body with its own entry, which is read separately
         directory, _, name = chain.path.rpartition("/")
         try:
             folder = self._directories.find(directory)
@@ -218,13 +218,13 @@ class Inspector:
         return self._hash(entry, path, fd)
 
     def _holds(self, obi: str, tist: int, sha256: str) -> bool:
-        """Whether the catalogue knows these bytes as those of another obi at exactly that tist."""
+        """Whether the catalogue has these bytes for another obi at exactly that tist."""
         if self._catalogue is None:
             return False
         return entry_at(histories(self._catalogue, [obi]).get(obi), tist) == (tist, sha256)
 
     def _elsewhere(self, entry: Entry, path: str) -> Iterable[Finding]:
-        """No such name: fine where the URL redirected to the one that differs by a final slash only."""
+        """Handles a missing name, which is allowed if the URL redirected to one that differs only by a final slash."""
         variant = slash_variant(entry.id) if is_url(entry.id) else None
         if variant is None or variant != entry.target:
             return [_finding("missing", entry, path, "is not there")]
@@ -255,7 +255,7 @@ def _doubtful_in(layout: Layout, run: int) -> Iterator[str]:
 
 
 def _settled(entry: Entry, path: str, wrong: Iterable[Finding], theirs: Objection) -> Finding:
-    """One finding where journal and catalogue disagree: whose side the bytes are on."""
+    """One finding if journal and catalogue disagree, with which of them the bytes agree."""
     for finding in wrong:
         if finding.code == "corrupt" and theirs.sha256 and finding.found == theirs.sha256:
             message = f"its bytes have the sha256 that the catalogue names, {finding.found}; the journal says "
@@ -275,7 +275,7 @@ _WEIGHT = 2000
 _FOBI_WEIGHT = 30
 _FOBI = b'{"type":"obi","kind":"fobi"'
 _INLINE = 900
-"""Weight that is worked off without workers: less than that of a full chunk."""
+"""Weight that is processed without workers: less than that of a full chunk."""
 
 
 # -- chunks -----------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ class Chunk(NamedTuple):
     weight: int
 
     def cut(self, most: int) -> Chunk:
-        """At most so many of its lines."""
+        """At most this many of its lines."""
         if len(self.lines) <= most:
             return self
         return self._replace(last=self.first + most - 1, lines=self.lines[:most], end=False)
@@ -325,7 +325,7 @@ class Seen(NamedTuple):
 
 
 def inspectors(tools: Tools, inspector: Inspector, workers: int) -> Pool[Chunk, Seen]:
-    """A pool that works off chunks and answers in their order; a few small ones here, by ``inspector``."""
+    """A pool that processes chunks and answers in order; a few small ones are processed here, by ``inspector``."""
     return Pool(
         "archec.audit.fixity:inspecting",
         [tools],
@@ -359,7 +359,7 @@ def chunks_of(part: Part, archive: Audited, reader: Journals, memory: Memory) ->
 
 
 class _Gathered:
-    """Lines on their way to a chunk."""
+    """Collects lines for a chunk."""
 
     def __init__(self, path: str, run: int, first: int) -> None:
         self._path, self._run, self._first = path, run, first
@@ -369,7 +369,7 @@ class _Gathered:
         self._compare = True
 
     def add(self, batch: JournalBatch, lines: Sequence[bytes], *, compare: bool) -> Iterator[Chunk]:
-        """Adds lines of the next batch; gives chunks that are full."""
+        """Adds lines of the next batch; returns full chunks."""
         if self._lines and compare != self._compare:
             yield self._chunk()
         self._compare = compare
@@ -401,7 +401,7 @@ class _Gathered:
 
 
 def inspecting(tools: Tools) -> Callable[[Chunk], Seen]:
-    """In a worker: the function that reads what a chunk names."""
+    """In a worker: the function that reads the files of a chunk."""
     inspector: Inspector | None = None
 
     def work(chunk: Chunk) -> Seen:
@@ -415,7 +415,7 @@ def inspecting(tools: Tools) -> Callable[[Chunk], Seen]:
 
 
 def inspect(chunk: Chunk, inspector: Inspector, tools: Tools) -> Seen:
-    """Reads all that a chunk names, and compares."""
+    """Reads and compares all files of a chunk."""
     findings: list[tuple[Entry | None, Finding]] = []
     entries: list[Entry] = []
     for line in chunk.lines:

@@ -1,7 +1,7 @@
-"""The journals of an archive under audit: are they all there, are their batches sound, do they form one chain?
+"""The journals of an archive under audit: checks that they are complete and valid, and form one chain.
 
-All of an audit reads journals by :class:`Journals`, which keeps what is wrong with them as a whole until the end: a
-repair may still fix it.
+An audit reads all journals through :class:`Journals`, which keeps findings about whole journals until the end, because
+a repair may still fix them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
 _RUN = b'{"type":"run"'
 
 KEPT = ("journal-damaged", "journal-missing", "journal-chain")
-"""Codes of what :class:`Journals` keeps, also where it came up in opening the archive."""
+"""Codes of the findings that :class:`Journals` keeps, also those from opening the archive."""
 
 
 class Ends(NamedTuple):
     """A journal's place in the chain: the sha256 before its first batch, that of its last one, and how many there
-    are. One without batches is no link of the chain."""
+    are. One without batches is not part of the chain."""
 
     prev: str
     head: str
@@ -54,11 +54,11 @@ class Gap(NamedTuple):
 
 
 class Journals:
-    """Reads journals, and keeps what is wrong with them.
+    """Reads journals, and keeps findings about them.
 
     ``unread`` are findings about journals that are missing or cannot be read to their end, by relative path; ``ends``
-    are the ends of those that were read whole, by run; ``torn`` is how many bytes at the end of an unfinished one are
-    no batch.
+    are the ends of those that were read completely, by run; ``torn`` is the number of bytes at the end of an unfinished
+    one that are not a batch.
     """
 
     def __init__(self, archive: Audited) -> None:
@@ -89,16 +89,16 @@ class Journals:
         except CatalogueGone:
             raise
         except CatalogueError:
-            return None  # reported where all of the catalogue is read
-        # Listed after the catalogue was asked: a run has a journal before the catalogue knows it.
+            return None  # reported when the complete catalogue is read
+        # Listed after the catalogue was read: a run has a journal before it is in the catalogue.
         for run in sorted(known - {journal.tist for journal in journals(self._archive.layout)}):
             path = f"{RUNS}/{run}.jsonl.gz"
-            message = "the catalogue knows of this run, and its journal is not there"
+            message = "the catalogue contains this run, but its journal is missing"
             self.unread.setdefault(path, Finding("journal-missing", path, message))
         return known
 
     def batches(self, journal: JournalFile, last: int | None = None) -> Iterator[JournalBatch]:
-        """The batches of a journal, up to number ``last``; where it cannot be read on, ``unread`` says why."""
+        """The batches of a journal, up to number ``last``; if it cannot be read further, ``unread`` has the reason."""
         path, scanner, position = f"{RUNS}/{journal.path.name}", Scanner(journal.path), self._archive.position
         prev, head, n = "", "", 0
         try:
@@ -126,7 +126,7 @@ class Journals:
         self.torn[path] = 0 if journal.finished else size_of(journal) - scanner.valid
 
     def _compare(self, path: str, batch: JournalBatch) -> None:
-        """The last batch that the catalogue has followed must be the one that lies here."""
+        """Checks that the last batch followed by the catalogue is the one in the journal."""
         position = self._archive.position
         self._replaced.pop(path, None)
         if position.head and batch.sha256 != position.head:
@@ -134,14 +134,14 @@ class Journals:
             self._replaced[path] = Finding("journal-chain", path, message)
 
     def forget(self, run: int, path: str) -> None:
-        """The journal of a run was repaired."""
+        """Records that the journal of a run was repaired."""
         self.ends.pop(run, None)
         self.unread.pop(path, None)
-        self._replaced.clear()  # what was found in opening may have come of it; reading finds the rest again
+        self._replaced.clear()  # it may have caused findings from opening; reading finds the others again
 
     def breaks(self, remembered: Mapping[int, Ends]) -> list[Finding]:
-        """Where the chain of batches is broken between journals, as far as their ends are known: by reading them
-        now, or ``remembered``. A break within a journal is among ``unread``."""
+        """The breaks of the chain between journals, as far as their ends are known, from reading them now, or from
+        ``remembered``. Breaks within a journal are in ``unread``."""
         found = dict(self._replaced)
         for gap, path in self.gaps(remembered):
             before = f"batch {gap.batch} of run {gap.before}" if gap.before else "the beginning of the archive"
@@ -157,7 +157,7 @@ class Journals:
             ends = self.ends.get(journal.tist) or remembered.get(journal.tist)
             path = f"{RUNS}/{journal.path.name}"
             if ends is None or path in self.unread:
-                head = None  # unknown: what follows it cannot be judged
+                head = None  # unknown: its successor cannot be judged
                 continue
             if not ends.batches:
                 continue
@@ -182,7 +182,7 @@ def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> i
     try:
         names = sorted(os.listdir(layout.runs))
     except FileNotFoundError:
-        report(Finding("missing", RUNS, "there is no directory of journals"))
+        report(Finding("missing", RUNS, "the directory of journals is missing"))
         return 0
     except OSError as error:
         raise failure(error, layout.runs) from error

@@ -1,7 +1,8 @@
-"""Memory: what was checked when, and what is known to be bad; a small SQLite file beside the catalogue.
+"""The record of checks: when everything was checked, and what is known to be bad; a small SQLite file next to the
+scratch space.
 
-It is no source of truth: losing it means that checking starts over. Checks go through the journals from their
-beginning to their end, so one time for each journal and a cursor say what was checked: a row a run, however often.
+It may be lost: then checking starts over. Checks go through each journal from beginning to end, so one time per journal
+and a cursor record what was checked: one row per run.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from archec.store.layout import Layout
 
 _APPLICATION = 0x61726669
 _VERSION = 4
-_ROLE = Role("the memory of checks", StorageFailed, "move it away: checking then starts over")
+_ROLE = Role("the record of checks", StorageFailed, "move it away: checking then starts over")
 _PAGE = 500
 _SCHEMA = """
 CREATE TABLE checked (
@@ -215,7 +216,7 @@ class Memory(Database):
             if why := unwritable(path):
                 raise StorageFailed(
                     f"{path}: cannot remember what was checked: {why}",
-                    hint="it lies beside work_directory: set that to a folder that can be written",
+                    hint="it is next to work_directory: set that to a writable directory",
                 )
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -228,7 +229,7 @@ class Memory(Database):
             self.use_wal()
             self.make(_SCHEMA, _APPLICATION, _VERSION)
             if self.kind() != (_APPLICATION, _VERSION):
-                raise StorageFailed(f"{path}: is not what this archec remembers its checks in", hint=_ROLE.damaged)
+                raise StorageFailed(f"{path}: is not a record of checks of this archec", hint=_ROLE.damaged)
         except BaseException:
             self.close()
             raise
@@ -298,7 +299,7 @@ class Memory(Database):
         return [Structure(bool(row[0]), *row[1:]) for row in self.fetch("SELECT quick, at, wrong FROM structure")]
 
     def forget_run(self, run: int) -> None:
-        """Forgets all of a run: its journal is another one now, or has gone."""
+        """Removes all records of a run whose journal was replaced or is gone."""
         with self.transaction() as db:
             for table in ("checked", "journal", "bad"):
                 db.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
@@ -321,7 +322,7 @@ class Memory(Database):
             page = self.fetch(f"{sql} LIMIT ?", (*page[-1][:2], _PAGE))
 
     def count_bad(self) -> int:
-        """How many entries are known to be bad."""
+        """The number of entries known to be bad."""
         return int(self.fetch("SELECT count(*) FROM bad")[0][0])
 
     def seen_bad(self, tist: int, obi: str) -> int | None:
@@ -330,11 +331,11 @@ class Memory(Database):
         return int(found[0][0]) if found else None
 
     def remember_bad(self, bad: Bad) -> None:
-        """An entry is bad."""
+        """Records that an entry is bad."""
         with self.transaction() as db:
             db.execute("REPLACE INTO bad VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*bad.entry, *bad[1:]))
 
     def forget_bad(self, tist: int, obi: str) -> None:
-        """An entry is in order again."""
+        """Records that an entry is in order again."""
         with self.transaction() as db:
             db.execute("DELETE FROM bad WHERE tist = ? AND id = ?", (tist, obi))

@@ -1,4 +1,4 @@
-"""Opening an archive that may be damaged: what other commands refuse is a finding here."""
+"""Opening an archive that may be damaged: errors of other commands are findings here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from archec.units import counted
 
 @dataclass(slots=True)
 class Audited:
-    """An open archive, in whatever state it is. ``catalogue`` is None where it cannot be opened.
+    """An open archive in any state. ``catalogue`` is None if it cannot be opened.
 
     ``findings`` came up in opening it, ``position`` is how far the catalogue has followed the journals, ``locked``
     whether this process holds the run lock.
@@ -45,7 +45,7 @@ class Audited:
         return self.catalogue is not None and (run, batch) <= (self.position.run, self.position.batch)
 
     def catch_up(self) -> None:
-        """Lets the catalogue follow journals that have been repaired; what prevents it is reported elsewhere."""
+        """Lets the catalogue follow repaired journals; obstacles are reported elsewhere."""
         if self.catalogue is not None:
             with suppress(CorruptArchive, CatalogueError):
                 catch_up(self.layout, self.catalogue)
@@ -54,7 +54,7 @@ class Audited:
 
 @contextmanager
 def opened_for_audit(config: Config, *, writable: bool = False, lock: str = "") -> Iterator[Audited]:
-    """Opens the archive; a catalogue or a journal that is not as it should be is a finding.
+    """Opens the archive; an invalid catalogue or journal is a finding.
 
     ``writable``: the catalogue may be written. ``lock``: the run lock is held under this name meanwhile, the catalogue
     is made where there is none, and it catches up with the journals. Where it cannot be written, it is only read.
@@ -77,7 +77,7 @@ def opened_for_audit(config: Config, *, writable: bool = False, lock: str = "") 
             raise
         except CatalogueError as error:
             if read_only:
-                raise  # the error says so; the archive need not be damaged
+                raise  # the error explains it; the archive need not be damaged
             archive.findings.append(Finding("catalogue-unreadable", redact(config.database), _text(error)))
         if archive.catalogue is not None:
             stack.callback(archive.catalogue.close)
@@ -86,7 +86,7 @@ def opened_for_audit(config: Config, *, writable: bool = False, lock: str = "") 
 
 
 def _follow(archive: Audited, catalogue: Catalogue, *, following: bool) -> None:
-    """Finds out how far the catalogue is, and lets it catch up."""
+    """Determines the position of the catalogue, and lets it catch up."""
     try:
         archive.position = catalogue.position()
         if following and is_behind(archive.layout, catalogue, trusting=False):
@@ -116,7 +116,7 @@ def _about_journal(archive: Audited, error: CorruptArchive) -> Finding:
         starts = {f"{RUNS}/{journal.path.name}": (f"{journal.path}:", f"{journal.path},") for journal in files}
         path = next((path for path, start in starts.items() if error.message.startswith(start)), RUNS)
         return Finding(code, path, _text(error))
-    # The catalogue knows more than the journal of its last run holds: that one is damaged, or missing.
+    # The catalogue contains more than the journal of its last run, which is damaged or missing.
     run = archive.position.run
     for journal in files:
         if journal.tist == run:

@@ -1,6 +1,6 @@
-"""Quarantine: what belongs nowhere, or is bad, is set aside below ``quarantine/``, with a record of where it lay.
+"""Quarantine: unexpected and bad files are moved below ``quarantine/``, with a record of their original place.
 
-It keeps its path there, and ``moved.jsonl`` says of each what was moved when and why. archec never reads it.
+They keep their paths there, and ``moved.jsonl`` records what was moved, when and why. archec never reads them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from archec.store.durable import Disk, append_durably, failure
 from archec.store.layout import Layout
 
 QUARANTINE = "quarantine"
-"""The directory in the archive folder where what is set aside goes."""
+"""The quarantine directory in the archive directory."""
 
 _RECORD = "moved.jsonl"
 
 
 def set_aside(layout: Layout, path: str, why: Finding, disk: Disk | None = None) -> str | None:
-    """Moves what lies at a relative path to quarantine, durably; its new path, None where there was nothing.
+    """Moves the file at a relative path to quarantine, durably; returns its new path, None if there was nothing.
 
-    Where something was moved from this path before, ``again-2``, ``again-3`` ... stand before the path. ``why`` goes
-    into the record. Only while holding the run lock. Raises :class:`StorageFailed` where it cannot be moved.
+    If something was moved from this path before, the path is prefixed with ``again-2``, ``again-3`` ... ``why`` is
+    recorded. Only while holding the run lock. Raises :class:`StorageFailed` if it cannot be moved.
     """
     disk = disk or Disk()
     directory, _, name = path.rpartition("/")
@@ -59,7 +59,7 @@ def set_aside(layout: Layout, path: str, why: Finding, disk: Disk | None = None)
 
 
 def _sync(layout: Layout, directories: Directories, disk: Disk, goal: str) -> None:
-    """Makes the names of a directory and of all above it durable: any of them may be new."""
+    """Syncs a directory and all of its parents, because any of them may be new."""
     while True:
         disk.fsync_dir(directories.make(goal), f"{layout.root}/{goal}")
         if not goal:

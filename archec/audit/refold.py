@@ -1,7 +1,7 @@
-"""Refold: is the catalogue what the journals make of it? They are folded anew in scratch space, and all is compared.
+"""Refold: folds the journals again in scratch space and compares the result with the catalogue.
 
-Whatever the catalogue can be asked is among what is compared: its documents, and the lists that it keeps beside them
-(what is lost, what came back, what is due, which texts and files are named where).
+Everything in the catalogue is compared: its documents, and the lists that it keeps besides them (what is lost, what
+returned, what is due, where texts and files are mentioned).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _brief(text: str) -> str:
 
 
 def _statements(catalogue: Catalogue) -> Iterator[str]:
-    """All that a catalogue says, each statement a text of its own."""
+    """All statements of a catalogue, each as a separate text."""
     yield from dump(catalogue, everything=True)
     for name, values in _lists(catalogue):
         for value in values:

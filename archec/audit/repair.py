@@ -1,7 +1,7 @@
-"""Repair: what is missing or bad is put back from a second copy, where the copy's sha256 fits.
+"""Repair: restores missing and bad files from a second copy, if the copy's sha256 matches.
 
-What was bad is never overwritten: it goes to quarantine before good bytes take its place. The two files that say what
-the tree is, ``layout.json`` and ``0=archec_1.0``, are written again where they are damaged.
+Bad files are never overwritten: they are moved to quarantine before good bytes are put in their place. The two files
+that describe the tree, ``layout.json`` and ``0=archec_1.0``, are rewritten if they are damaged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from archec.store.writer import Writer
 from archec.tist import tist_path
 
 if TYPE_CHECKING:
-    from archec.audit.copies import Copy  # imports an HTTP client, which few repairs need
+    from archec.audit.copies import Copy  # imports an HTTP client, which is rarely needed
 
 _BY_COPY = frozenset({"missing", "corrupt", "unreadable", "not-a-file", "link-escapes", "link-dangling"})
 _HEADS = (b'{"type":"run"', b'{"type":"end"')
@@ -55,16 +55,16 @@ class Repair:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Holds the run lock. Raises :class:`archec.errors.LockHeld` where a run is at work."""
+        """Holds the run lock. Raises :class:`archec.errors.LockHeld` if a run is active."""
         with RunLock(self._layout, "repair"):
             yield
 
     # -- obis -------------------------------------------------------------------------------------
 
     def entry(self, entry: Entry, finding: Finding) -> Finding:
-        """Tries to repair what a finding is about; the finding, with what was done or why nothing was.
+        """Tries to repair a finding; returns it with how it was repaired, or why not.
 
-        Raises :class:`StorageFull`; the caller looks at the entry again. Only within :meth:`at_work`.
+        Raises :class:`StorageFull`; the caller checks the entry again. Only within :meth:`at_work`.
         """
         if finding.code not in _BY_COPY:
             return replace(finding, message=f"{finding.message} (no copy of the files helps: 'archec rebuild')")
@@ -93,7 +93,7 @@ class Repair:
             set_aside(self._layout, path, why, self._disk)
 
     def _link(self, entry: Entry, finding: Finding) -> str | None:
-        """Makes a redirect's link again; None where the bytes that it led to are not known to be held."""
+        """Recreates a redirect's link; None if the bytes that it led to are not known to be held."""
         fobi = self._catalogue.obis("fobi", [entry.target]).get(entry.target)
         there = fobi.history.entry_at(entry.tist) if fobi is not None else None
         if there is None or there[1] != entry.sha256:
@@ -112,7 +112,7 @@ class Repair:
         return f"linked again to {entry.target}{moved}"
 
     def _file(self, entry: Entry, finding: Finding) -> str:
-        """Puts the copy's bytes in place, if they are the right ones."""
+        """Restores the copy's bytes, if they match."""
         if self._in_the_way(entry):  # as nothing can be written below that, they are fetched twice
             digests = Digests()
             self._fetch(entry, digests.update)
@@ -144,14 +144,14 @@ class Repair:
             take(data)
 
     def _quarantine(self, entry: Entry, finding: Finding) -> str:
-        """Moves what is bad out of the way; what was done, in words."""
+        """Moves a bad file to quarantine; returns a description."""
         path = self._layout.path(entry.tist, entry.id)
         if self._leads_to_bad_bytes(entry, path, finding):
             raise CorruptArchive("it is a link to other bytes that are bad, and must be repaired first")
         return _moved_to(set_aside(self._layout, path, finding, self._disk))
 
     def _leads_to_bad_bytes(self, entry: Entry, path: str, finding: Finding) -> bool:
-        """Whether a sound link stands there, and the bytes it leads to are at fault, not the link."""
+        """Whether there is a valid link, and the bytes that it leads to are bad, not the link."""
         where = self._layout.root / path
         if not where.is_symlink():
             return False
@@ -313,7 +313,7 @@ def _readable(path: Path) -> Iterator[JournalBatch]:
 
 
 def wrong_notice(layout: Layout) -> Finding | None:
-    """What is wrong with ``0=archec_1.0``; None where nothing is."""
+    """The finding about ``0=archec_1.0``; None if it is intact."""
     try:
         same = (layout.root / NAMASTE).read_bytes() == NOTICE.encode()
     except OSError as error:
@@ -360,7 +360,7 @@ def write_descriptor(config: Config, copy: str) -> Finding | None:
 
 
 def _is_fanned(layout: Layout, tist: int) -> bool:
-    """Whether one more directory lies between a tist's directory and its obis."""
+    """Whether there is one more directory between a tist's directory and its obis."""
     directory = layout.root / tist_path(tist)
     with storage_errors(directory), os.scandir(directory) as entries:
         return any(_FAN.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False) for entry in entries)

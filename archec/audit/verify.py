@@ -1,4 +1,4 @@
-"""Verify: reads what is held, again and again, what was checked least recently first."""
+"""Verify: rereads held files, least recently checked first."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from archec.units import human_size
 _EXPECTED, _THERE = 0, 1
 _AT_ONCE = 1000
 _AHEAD = 4
-"""Maximum number of chunks under way for each worker."""
-_HINT = "out of memory? What was checked is remembered: run it again"
+"""Maximum number of chunks in progress per worker."""
+_HINT = "possibly out of memory; completed checks are recorded: run it again"
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How much to check: a share of the files, or for so many seconds, or (neither) everything; ``rate`` in
-    bytes a second, 0 for no limit. What is known to be bad is always checked, and first."""
+    """How much to check: a share of the files, or for a number of seconds, or (neither) everything; ``rate`` in bytes a
+    second, 0 for no limit. Files known to be bad are always checked first."""
 
     share: float | None = None
     seconds: float = 0.0
@@ -44,13 +44,13 @@ class Scope:
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is left for another time."""
+        """Whether everything is checked at once."""
         return self.share is None and not self.seconds
 
 
 @dataclass(slots=True)
 class Summary:
-    """What a verification came to. ``whole``: all that the journals name was checked; ``bad`` is how many
+    """The result of a verification. ``whole``: everything named by the journals was checked; ``bad`` is how many
     entries are known to be bad now, ``oldest`` the tist of the oldest check that counts (0: none)."""
 
     files: int = 0
@@ -82,11 +82,10 @@ class Summary:
 
 
 def verify(archive: Audited, scope: Scope, meter: Meter, report: Reporter, repair: Repair | None = None) -> Summary:
-    """Checks what ``scope`` says, reports every finding as it comes, and remembers what was checked.
+    """Checks ``scope``, reports every finding when it is found, and records what was checked.
 
-    With ``repair``, what is bad is reported when its repair has been tried. Where an exception stops it, what was done
-    until then is remembered. Raises :class:`archec.errors.LockHeld` where something is to be repaired while a run is
-    at work.
+    With ``repair``, bad files are reported after their repair was tried. If an exception stops it, completed checks are
+    recorded. Raises :class:`archec.errors.LockHeld` if something must be repaired while a run is active.
     """
     summary = Summary()
     began = time.monotonic()
@@ -109,7 +108,7 @@ def verify(archive: Audited, scope: Scope, meter: Meter, report: Reporter, repai
 
 @dataclass(slots=True)
 class _Verification:
-    """One verification: what it works with. ``names`` compares what is expected with what is there."""
+    """One verification and its environment. ``names`` compares expected names with those on disk."""
 
     archive: Audited
     scope: Scope
@@ -129,7 +128,7 @@ class _Verification:
         newest = max((max(row.whole, row.since) for row in self.memory.checked().values()), default=0)
         self.now = max(int(time.time()), newest + 1)
         for finding in self.archive.findings:
-            if finding.code not in KEPT:  # the reader of the journals has those
+            if finding.code not in KEPT:  # the reader of the journals keeps those
                 self._report(finding)
         there = {journal.tist for journal in journals(self.archive.layout)}
         for run in self.memory.runs() - there:
@@ -161,7 +160,7 @@ class _Verification:
     # -- what is expected -------------------------------------------------------------------------
 
     def _known_bad(self) -> None:
-        """Looks at what is known to be bad, and repairs it if asked."""
+        """Checks what is known to be bad, and repairs it if requested."""
         self.meter.phase("known to be bad", self.memory.count_bad() or None)
         for number, bad in enumerate(self.memory.bad()):
             self.meter.at(number)
@@ -177,9 +176,9 @@ class _Verification:
         self._repair_new()
 
     def _pass(self) -> None:
-        """Checks what was not checked at or after ``now``, least recently checked first, until the scope is used up.
+        """Checks what was not checked at or after ``now``, least recently checked first, until the scope is exhausted.
 
-        Something is checked, so that every call gets on; nothing where the share is 0.
+        Something is always checked, so that every call makes progress; nothing if the share is 0.
         """
         files, share = journals(self.archive.layout), self.scope.share
         counted = {run: named.objects for run, (named, _) in self.memory.journals().items()}
@@ -234,7 +233,7 @@ class _Verification:
         return sum(catalogue.counts()[:4]) if catalogue is not None else 0
 
     def _take(self, chunk: Chunk, seen: Seen) -> None:
-        """Reports and remembers what a chunk came to."""
+        """Reports and records the results of a chunk."""
         self.summary.files += seen.files
         self.summary.read += seen.read
         if seen.keys:
@@ -254,13 +253,13 @@ class _Verification:
     # -- repairing --------------------------------------------------------------------------------
 
     def _repair_new(self) -> None:
-        """Repairs what was found bad and has not been reported yet."""
+        """Repairs findings that have not been reported yet."""
         repair = self.repair
         if repair is None or not any(not bad.seen for bad in self.memory.bad()):
             return
         with repair.at_work():
             while self._repair_bad(repair, last=False):
-                continue  # what leads to something that was repaired may be repaired now
+                continue  # a link to something that was repaired may be repairable now
             self._repair_bad(repair, last=True)
 
     def _repair_bad(self, repair: Repair, *, last: bool) -> int:
@@ -288,7 +287,7 @@ class _Verification:
         return fixed
 
     def _repair_journals(self, repair: Repair) -> bool:
-        """Repairs journals that cannot be read; whether one was repaired."""
+        """Repairs journals that cannot be read; returns whether one was repaired."""
         unread = self.reader.unread
         if not unread:
             return False
@@ -297,7 +296,7 @@ class _Verification:
         with repair.at_work():
             for path, finding in list(unread.items()):
                 if path == RUNS:
-                    continue  # about all of them: judged again when each was tried
+                    continue  # about all of them: checked again after each was tried
                 ours = there.get(path)
                 run = run_of(path)
                 try:
@@ -341,13 +340,13 @@ class _Verification:
             self._pass()
         return unfilled
 
-    # -- what is there ----------------------------------------------------------------------------
+    # -- names on disk ----------------------------------------------------------------------------
 
     def _unknown_files(self, known: frozenset[int], passed_over: frozenset[int]) -> None:
-        """Finds the names on disk that no journal names."""
+        """Finds the names on disk that are in no journal."""
         layout = self.archive.layout
         if self.reader.unread:
-            message = "what lies there is not compared with the journals, as some of these cannot be read"
+            message = "files are not compared with the journals, because some of these cannot be read"
             self._report(Finding("not-compared", ".", message))
             return
         self.meter.phase("comparing names", None)

@@ -369,7 +369,7 @@ def test_what_nobody_put_there(name: str, world: World) -> None:
     if by_check == "orphan":
         assert after == before
         return
-    moved = finding.fixed.removeprefix("set aside as ")
+    moved = finding.fixed.removeprefix("moved to ")
     assert moved == f"quarantine/{finding.path}"
     assert relative.startswith(finding.path)
     after[relative] = after.pop(f"quarantine/{relative}")
@@ -431,7 +431,7 @@ def test_obis_that_only_lost_journals_knew_stay(world: World, folder: Path) -> N
         assert not summary.clean
     assert set(newer) < set(tree(root))
     done = archec_inline(world.config, "check", "--fix", "--unjournalled")
-    assert (done.code, done.out.count(b"set aside as quarantine/")) == (0, 2), done
+    assert (done.code, done.out.count(b"moved to quarantine/")) == (0, 2), done
     assert {path: what for path, what in tree(root).items() if not path.startswith("quarantine/")} == known
     assert archec_inline(world.config, "check", "--unjournalled").code == 2
 
