@@ -474,7 +474,7 @@ def test_what_the_configuration_keeps_in_the_archive_folder_stays(folder: Path) 
     run(config, fetch=False)
     for _ in range(2):
         done = archec_inline(config, "check", "--fix")
-        assert b"the configuration has it there" in done.out
+        assert b"the configuration uses it" in done.out
     assert archec_inline(config, "status").code == 0
 
 
