@@ -248,7 +248,7 @@ def _unknown(layout: Layout, directories: Directories, place: DiskName, known: J
     return Finding("unjournalled", path, f"{why}: {_OLDER}", place.tist, obi)
 
 
-_OLDER = "was an older copy of the journals restored? Bring back the newer one, or declare that it is lost: archec fork"
+_OLDER = "was an older copy of the journals restored? Bring back the newer ones, or gather that data set again"
 
 
 def _written(layout: Layout, place: DiskName) -> int:

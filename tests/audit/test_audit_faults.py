@@ -24,6 +24,7 @@ from archec.audit.findings import Finding
 from archec.audit.fixity import Inspector, ReadPace
 from archec.audit.memory import fixity, memory_path
 from archec.audit.verify import Scope
+from archec.tist import tist_path
 
 Damage = Callable[[World], None]
 
@@ -427,9 +428,15 @@ def test_obis_that_only_lost_journals_knew_stay(world: World, folder: Path) -> N
         os.utime(root / path, (time.time() + 9, time.time() + 9))
     for summary, findings in (verified(world), checked(world), checked(world, fix=True)):
         assert [(one.code, one.path) for one in findings] == [("unjournalled", path) for path in newer]
-        assert all("older copy" in one.message and "archec fork" in one.message for one in findings)
+        assert all("older copy" in one.message and "gather that data set again" in one.message for one in findings)
         assert not summary.clean
     assert set(newer) < set(tree(root))
+    run(world.config, folder / "RePEc_1999-01-01.tar")
+    (finding,) = checked(world)[1]
+    assert finding.path == next(path for path in newer if path.startswith(tist_path(978307200))), "the other is adopted"
+    shutil.rmtree(root / "runs")
+    shutil.copytree(folder / "runs", root / "runs")
+    shutil.copy(folder / "catalogue.sqlite", database)
     done = archec_inline(world.config, "check", "--fix", "--unjournalled")
     assert (done.code, done.out.count(b"moved to quarantine/")) == (0, 2), done
     assert {path: what for path, what in tree(root).items() if not path.startswith("quarantine/")} == known
