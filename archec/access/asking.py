@@ -161,7 +161,7 @@ class MementoSource(RemoteSource):
 
     async def _rows(self, query: Query) -> Iterator[Row]:
         if not query.key:
-            raise NotForThisSource("a Memento archive knows single URLs only")
+            raise NotForThisSource("a Memento archive supports single URLs only")
         by_gate = bool(query.closest and self._config.timegate_url)
 
         async def ask() -> list[Row]:
@@ -190,7 +190,7 @@ class MementoSource(RemoteSource):
 
     async def _by_timemap(self, query: Query) -> Iterator[Row]:
         if not self._config.timemap_url:
-            raise SourceFailed("it has no TimeMap: ask with closest")
+            raise SourceFailed("it has no TimeMap: use closest")
         first = filled(self._config.timemap_url, {"url": query.url, "timestamp": query.closest})
         pages, seen = [first], {first}
         found: list[Iterator[Row]] = []
@@ -287,7 +287,7 @@ def _checked(rows: Iterator[Row], query: Query) -> Iterator[Row]:
     for row in rows:
         now = key(row)
         if before is not None and (now > before if reverse else now < before):
-            raise SourceFailed("its rows are not in order")
+            raise SourceFailed("its rows are not sorted")
         before = now
         yield row
 

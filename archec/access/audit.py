@@ -50,7 +50,7 @@ class AuditLog:
         except FileNotFoundError:
             pass
         except OSError as error:
-            self.fault = f"the audit log cannot be looked at: {error.strerror}"
+            self.fault = f"the audit log cannot be checked: {error.strerror}"
             return
         old = self._descriptor
         try:

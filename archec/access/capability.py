@@ -95,7 +95,9 @@ class AccessCapability:
             answers.add_metric(labels, count)
         yield answers
         out = sum(one.is_out for coll in self._collections.values() for one in coll.sources)
-        yield GaugeMetricFamily("archec_access_sources_left_out", "Sources that are left out: they keep failing.", out)
+        yield GaugeMetricFamily(
+            "archec_access_sources_left_out", "Sources that are skipped because they keep failing.", out
+        )
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI application."""

@@ -133,7 +133,7 @@ def _file_of(path: Path) -> Path:
     if path.name.endswith(".cdxj") and not path.is_dir():
         return path
     if path.is_file() or path.name.endswith(_ENDINGS):
-        raise UsageError("rows can be added to a folder or a .cdxj file only")
+        raise UsageError("rows can only be added to a directory or a .cdxj file")
     with storage_errors(path):
         path.mkdir(parents=True, exist_ok=True)
     return path / _ADDED

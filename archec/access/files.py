@@ -160,7 +160,7 @@ class SortedFile:
         except OSError as error:
             raise SourceFailed(f"{self._name}: cannot be read: {error.strerror}") from error
         if len(data) < min(size, self._size - at):
-            raise SourceFailed(f"{self._name}: was cut while it was read")
+            raise SourceFailed(f"{self._name}: was truncated while it was read")
         return data
 
     def _check_length(self, rest: bytes) -> None:
@@ -278,7 +278,7 @@ def check_sorted(file: BinaryIO, name: str, form: Callable[[bytes], LineReader |
         if not line.strip():
             continue
         if line < before:
-            return Found(0, cdxj_row, f"{name}:{number}: is not sorted ('archec access sort' mends it)")
+            return Found(0, cdxj_row, f"{name}:{number}: is not sorted ('archec access sort' fixes it)")
         if read is None:
             read = form(line)
             if read is None:
@@ -294,7 +294,7 @@ def _by_header(line: bytes) -> LineReader:
     unknown = [letter for letter in letters[1:] if letter not in CDX_COLUMNS]
     names = ["urlkey", *(CDX_COLUMNS.get(letter, letter) for letter in letters[1:])]
     if len(set(names)) < len(names):
-        raise ValueError(f"a column of its header is there twice: {' '.join(letters)} {' '.join(unknown)}".rstrip())
+        raise ValueError(f"a column of its header is repeated: {' '.join(letters)} {' '.join(unknown)}".rstrip())
     return cdx_reader(names)
 
 
@@ -321,4 +321,4 @@ def _plain(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
             plain.flush()
             yield plain
     except (OSError, EOFError, zlib.error) as error:
-        raise SourceFailed(f"{name}: is a gzip file that cannot be unpacked: {error}") from error
+        raise SourceFailed(f"{name}: is a gzip file that cannot be decompressed: {error}") from error

@@ -104,8 +104,8 @@ class FileSource(LocalSource):
         if self._listed[0] != status.st_mtime_ns or self._listed[1] < status.st_mtime + _SETTLED:
             self._list(status)
         if not self._files:
-            below = "; its folder indexes has" if (self._path / "indexes").is_dir() else ""
-            errors[self.name] = f"{self.name}: the folder has no index files{below}"
+            below = "; its directory indexes has" if (self._path / "indexes").is_dir() else ""
+            errors[self.name] = f"{self.name}: the directory has no index files{below}"
         return [(f"{self.name}:{file}", self._files[file]) for file in sorted(self._files)]
 
     def _list(self, status: os.stat_result) -> None:

@@ -92,7 +92,7 @@ class Gate:
             yield
         except asyncio.CancelledError:
             if task not in self._transfers:
-                raise TransferEnded("the token is not valid any more") from None
+                raise TransferEnded("the token is no longer valid") from None
             raise
         finally:
             self._transfers.pop(task, None)
@@ -115,7 +115,7 @@ class Gate:
                 fresh = load(self._config.file)
                 self._rules = Rules(fresh.access.rules, fresh.access.open)
                 self._stamp = stamp
-                _log.info("the rules of access were read again")
+                _log.info("the access rules were reloaded")
             ended = [task for task, token in self._transfers.items() if not self._tokens.holds(token)]
             self.fault = ""
         except ArchecError as error:

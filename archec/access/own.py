@@ -95,7 +95,7 @@ class OwnLoader:
         obi = self._archive.catalogue.obis(kind, [obi_id]).get(obi_id)
         entry = obi.history.entry_at(tist) if obi is not None else None
         if obi is None or entry is None or entry[0] != tist or entry[1] is None:
-            raise LoadFailed("is not held any more")
+            raise LoadFailed("is no longer held")
         try:
             made, contents = record_of(self._archive.layout, state(obi, tist, entry[1]))
         except ArchecError as error:

@@ -81,11 +81,11 @@ def _line_at(lines: SortedFile, position: int) -> bytes:
 
 
 def _paged_source(collection: Collection, query: Query) -> FileSource:
-    hint = "use limit and resumeKey of /cdx/search/cdx in place of page"
+    hint = "use limit and resumeKey of /cdx/search/cdx instead of page"
     if query.order != "ascending":
-        raise UsageError(f"there are no pages of a query with closest or sort=reverse: {hint}")
+        raise UsageError(f"pages are not supported with closest or sort=reverse: {hint}")
     step = collection.steps[0]
     source = step.local[0] if len(step.local) == 1 else None
     if len(collection.steps) > 1 or step.remote or step.grouped or not isinstance(source, FileSource):
-        raise UsageError(f"there are no pages of groups, sequences, other archives and $archive: {hint}")
+        raise UsageError(f"pages are not supported for groups, sequences, other archives and $archive: {hint}")
     return source

@@ -55,7 +55,7 @@ def parse_request(data: Body) -> Asked:
     first, _, rest = head.partition(b"\n")
     match = _REQUEST_LINE.fullmatch(first.strip().decode("latin-1"))
     if match is None or (end is None and data.size > _MAX_HEAD):
-        raise UsageError("the body is no request such as 'GET /'")
+        raise UsageError("the body is not a request such as 'GET /'")
     body = data.behind(end.end()) if end is not None else None
     return Asked(match[1], tuple(parse_headers(rest)), body)
 

@@ -214,7 +214,7 @@ def check_names(given: Sequence[Argument]) -> None:
     for name, _ in given:
         known = _SPELLED.get(name.lower(), name)
         if known != name:
-            raise UsageError(f"{name} is no parameter: it is written {known}")
+            raise UsageError(f"{name} is not a parameter: write {known}")
 
 
 def _sources(text: str) -> tuple[list[str], list[Argument]]:

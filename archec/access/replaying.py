@@ -45,7 +45,7 @@ class ReplayLoader:
         if not url or row.origin.type not in ("live", "cdx", "memento"):
             return None
         if is_live and asked.method not in self._methods:
-            raise Refused(405, f"{asked.method} is not done on the live web", (("Allow", ", ".join(self._methods)),))
+            raise Refused(405, f"{asked.method} is not allowed on the live web", (("Allow", ", ".join(self._methods)),))
         stack = AsyncExitStack()
         try:
             with Deadline(self._seconds):

@@ -90,7 +90,7 @@ async def _try(step: Step, row: Row, errors: Errors, asked: Asked = _GET) -> Rec
             reasons.append(error.message)
             if isinstance(error, NotInTime):
                 errors.silent.add(row.origin.source)
-    errors[row.origin.source] = "; ".join(reasons) or "nothing in resource: can load it"
+    errors[row.origin.source] = "; ".join(reasons) or "no entry of 'resource' can load it"
     return None
 
 

@@ -24,14 +24,14 @@ from archec.access.viewer import Viewer
 from archec.errors import UsageError
 
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{1,18})")
-_NOT_ONE = "the range is not one record of the index that is for you"
+_NOT_ONE = "the range is not exactly one record that you may load"
 
 
 async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collection, filename: str) -> Response:
     """The bytes of a range. Raises Refused: 416 without one, 403 for any other than that of a record."""
     match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())
     if match is None:
-        raise Refused(416, "a Range with the bytes of one record is needed")
+        raise Refused(416, "a Range with the bytes of one record is required")
     first, length = int(match[1]), int(match[2]) - int(match[1]) + 1
     loaders = [one for step in collection.steps for one in step.loaders if isinstance(one, WarcLoader)]
     for loader in loaders:

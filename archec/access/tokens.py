@@ -86,7 +86,7 @@ class TokenFile:
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
         if stamp != self._stamp:
             if status.st_mode & 0o077:
-                raise ConfigError(f"{self.path}: others may read it", hint=f"chmod 600 {self.path}")
+                raise ConfigError(f"{self.path}: is readable by others", hint=f"chmod 600 {self.path}")
             self._tokens, self._stamp = _read(self.path), stamp
         return self._tokens
 
@@ -95,9 +95,9 @@ def token_path(config: Config) -> Path:
     """The path of the file. Raises ConfigError if it lies in the archive, whose copies are given away."""
     path = config.path(config.access.tokens)
     if not config.access.tokens:
-        raise ConfigError(f"{config.place('access.tokens')}: is empty", hint="name the file of the tokens")
+        raise ConfigError(f"{config.place('access.tokens')}: is empty", hint="set it to the file of the tokens")
     if config.store_path in path.parents or config.path("data/catalogue.sqlite") == path:
-        raise ConfigError(f"{config.place('access.tokens')}: {path} lies in the archive", hint="keep it elsewhere")
+        raise ConfigError(f"{config.place('access.tokens')}: {path} is in the archive", hint="use a place outside it")
     return path
 
 
@@ -111,16 +111,16 @@ def new_token(
 ) -> tuple[str, Token]:
     """The text of a new token, which nobody will see again, and the token. Raises UsageError."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name of a token", hint="letters, digits and . _ @ + -")
+        raise UsageError(f"{name!r} is not a valid name of a token", hint="use letters, digits and . _ @ + -")
     if any(token.name == name for token in known):
-        raise UsageError(f"there is a token {name} already", hint="revoke it first, or take another name")
+        raise UsageError(f"there is already a token {name}", hint="revoke it first, or use another name")
     chosen = tuple(right for right in RIGHTS if right in set(rights))
     unknown = set(rights) - set(RIGHTS)
     if unknown or not chosen:
         raise UsageError(f"unknown right {', '.join(sorted(unknown)) or 'none'}", hint=f"rights: {', '.join(RIGHTS)}")
     now = int(time.time())
     if until and until <= now:
-        raise UsageError(f"{iso(until)} is over: the token would never be valid", hint="give a later time")
+        raise UsageError(f"{iso(until)} is in the past: the token would never be valid", hint="give a later time")
     text = _PREFIX + secrets.token_urlsafe(32)
     return text, Token(name, hash_of(text), chosen, tuple(collections), until, now)
 
@@ -141,4 +141,4 @@ def _read(path: Path) -> tuple[Token, ...]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except msgspec.DecodeError as error:
-        raise ConfigError(f"{path}: is no file of tokens: {error}") from error
+        raise ConfigError(f"{path}: is not a file of tokens: {error}") from error

@@ -71,7 +71,7 @@ class Viewer:
             reason = f": {decision.reason}" if decision.reason else ""
             raise Refused(451, f"Withdrawn{reason}")
         if self.level(decision) < Level.CONTENT:
-            raise Refused(403, "The contents are not for you")
+            raise Refused(403, "You may not load the contents")
 
     def nothing(self, message: str, errors: dict[str, str] | None = None) -> Refused:
         """The refusal where there is nothing that he may see: to whoever has no token it tells nothing."""

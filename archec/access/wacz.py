@@ -42,7 +42,7 @@ class WaczSource(LocalSource):
             with self._lock:
                 files = self._unpacked()
         except _FAULTS as error:
-            errors[self.name] = f"{self.name}: is no WACZ file that can be read: {error}"
+            errors[self.name] = f"{self.name}: is not a readable WACZ file: {error}"
             return ()
         return files.parts(query, errors)
 

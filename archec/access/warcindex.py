@@ -53,7 +53,7 @@ def index_folder(folder: Path, meter: Meter) -> Indexed:
     """Brings the index of a folder up to date. Raises UsageError, StorageFailed, StorageFull."""
     folder = Path(os.path.abspath(folder))
     if not folder.is_dir():
-        raise UsageError(f"{folder}: is no folder")
+        raise UsageError(f"{folder}: is not a directory")
     target, memory = index_path(folder), folder.with_name(f".{folder.name}.indexed")
     now = {name: _stamp(folder / name) for name in _files(folder)}
     known = _known(memory) if target.exists() else {}
@@ -131,7 +131,7 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
             fields = _fields(record, uri)
             members.read_to_end(record)
             if getattr(record.raw_stream, "limit", 0) > 0:
-                raise ValueError(f"is cut in the record at {offset}")
+                raise ValueError(f"is truncated in the record at {offset}")
             fields |= {"length": str(members.get_record_length()), "offset": str(offset), "filename": name}
             pair = _pair(record)
             key = request[1] if request is not None and request[0] == pair else ""

@@ -236,9 +236,9 @@ def _resume_line(key: str) -> bytes:
         packer = zlib.decompressobj()
         line = packer.decompress(packed, 1 << 20)
     except (ValueError, NotBase64, zlib.error) as error:
-        raise UsageError("resumeKey is none that this server has given") from error
+        raise UsageError("resumeKey was not issued by this server") from error
     if not packer.eof:
-        raise UsageError("resumeKey is none that this server has given")
+        raise UsageError("resumeKey was not issued by this server")
     return line
 
 

@@ -56,7 +56,7 @@ class ZipNum:
             _, part, offset, length = block.decode("utf-8").split("\t")[:4]
             return self._unpacked(part, int(offset), int(length)).splitlines()
         except (ValueError, UnicodeDecodeError) as error:
-            raise SourceFailed(f"{self._name}: a line of the summary is no ZipNum") from error
+            raise SourceFailed(f"{self._name}: a line of the summary is not in the ZipNum format") from error
         except OSError as error:
             raise SourceFailed(f"{self._name}: a part cannot be read: {error.strerror}") from error
         except zlib.error as error:

@@ -524,12 +524,12 @@ class MongoCatalogue:
             if any(self._db[name].find_one({}, {"_id": 1}) is not None for name in _COLLECTIONS):
                 raise CatalogueError(
                     f"{self._shown}: this database holds something else than a catalogue of archec",
-                    hint="name another database in the URL: mongodb://HOST/DATABASE",
+                    hint="use another database in the URL: mongodb://HOST/DATABASE",
                 )
             if not create:
                 raise CatalogueError(
                     f"{self._shown}: there is no catalogue in this database",
-                    hint="'archec rebuild' makes it from the archive folder",
+                    hint="'archec rebuild' creates it from the archive directory",
                 )
             self._make_indexes()
             self._db.state.replace_one({"_id": "schema"}, {"version": SCHEMA_VERSION}, upsert=True)

@@ -117,7 +117,7 @@ def _ping(server: MongoServer) -> None:
     except ConnectionFailure as error:
         raise CatalogueGone(
             f"{server.shown}: no MongoDB server answers there within {patience:g} s: {_brief(error)}",
-            hint="is mongod running, and are host and port right?",
+            hint="check that mongod is running, and host and port",
         ) from error
     except PyMongoError as error:
         raise _translate(error, server.shown) from error
@@ -136,15 +136,16 @@ def translated(shown: str) -> Iterator[None]:
     except PyMongoError as error:
         raise _translate(error, shown) from error
     except (BSONError, OverflowError, UnicodeEncodeError) as error:
-        raise CatalogueRefused(f"{shown}: a value cannot be kept in the catalogue: {error}") from error
+        raise CatalogueRefused(f"{shown}: a value cannot be stored in the catalogue: {error}") from error
 
 
 def _translate(error: PyMongoError, shown: str) -> ArchecError:
     codes = _codes(error)
     if isinstance(error, (ConnectionFailure, WTimeoutError)) or codes & _GONE or error.timeout:
         return CatalogueGone(
-            f"{shown}: the MongoDB server went away: {_brief(error)}",
-            hint="what was committed is kept; run again when the server is back",
+            f"{shown}: the MongoDB server became unavailable: {_brief(error)}",
+
+            hint="everything committed is kept; run again when the server is back",
         )
     if codes & _FULL:
         return StorageFull(f"{shown}: the MongoDB server has no disk space left")

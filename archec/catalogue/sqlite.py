@@ -137,8 +137,8 @@ CREATE TABLE refused (
 CREATE TABLE held (run INTEGER, kind TEXT, doc TEXT NOT NULL, PRIMARY KEY (run, kind)) WITHOUT ROWID;
 """
 
-_NEW = "'archec rebuild' makes it from the archive folder"
-_REBUILD = "move the file away and run 'archec rebuild': the archive folder holds all that it said"
+_NEW = "'archec rebuild' creates it from the archive directory"
+_REBUILD = "move the file away and run 'archec rebuild': the archive directory has all of its contents"
 _OLDER = "use the archec that made it; if the journals are of version 2, move the file away and run 'archec rebuild'"
 _ROLE = Role("the catalogue", CatalogueError, _REBUILD, CatalogueRefused)
 
@@ -188,7 +188,7 @@ class SQLiteCatalogue(Database):
         self._is_wide = False
         try:
             if create and not path.parent.is_dir():
-                raise CatalogueError(f"{path}: there is no folder {path.parent}")
+                raise CatalogueError(f"{path}: there is no directory {path.parent}")
             if not create and not path.exists():
                 raise CatalogueError(f"{path}: there is no such catalogue", hint=_NEW)
         except OSError as error:

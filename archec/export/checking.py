@@ -19,7 +19,7 @@ from archec.store.durable import storage_errors
 from archec.warc.cdxj import IndexLine
 
 _CHUNK = 1 << 18
-_HINT = "move its index away, and the series is exported again"
+_HINT = "move its index away to export the series again"
 
 
 class VaultFault(NamedTuple):
@@ -50,9 +50,9 @@ class Extents:
             with storage_errors(path):
                 size = path.stat().st_size if path.is_file() else -1
             if size < 0:
-                yield VaultFault("vault-missing", f"archive/{name}", f"is not there: {_HINT}")
+                yield VaultFault("vault-missing", f"archive/{name}", f"is missing: {_HINT}")
             elif size != end:
-                message = f"has {size} bytes, where the index says {end}: {_HINT}"
+                message = f"has {size} bytes instead of {end} as in the index: {_HINT}"
                 yield VaultFault("vault-size", f"archive/{name}", message)
             elif wrong := _wrong_at(path, 0, first, kind="warcinfo"):
                 yield VaultFault("vault-corrupt", f"archive/{name}", f"its first record: {wrong}; {_HINT}")

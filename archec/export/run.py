@@ -30,7 +30,7 @@ _SMALL = 2000
 _EVERYTHING = 1 << 60
 _AHEAD = 6
 """Series under way for each worker, at most."""
-_HINT = "out of memory? start the export again"
+_HINT = "possibly out of memory; start the export again"
 
 OnNotExported = Callable[[NotExported | VaultFault], None]
 

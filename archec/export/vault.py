@@ -185,13 +185,15 @@ def open_vault(root: Path, store: Layout, *, dry: bool) -> Vault:
     """
     root = root.absolute()
     if root.resolve() == store.root.resolve() or store.root.resolve() in root.resolve().parents:
-        raise UsageError(f"{root}: lies in the obi store", hint="name a folder outside it")
+        raise UsageError(f"{root}: is in the obi store", hint="use a directory outside it")
     with storage_errors(root):
         names = sorted(os.listdir(root)) if os.path.lexists(root) else []
         if _DESCRIPTOR in names:
             _check(root / _DESCRIPTOR)
         elif foreign := [name for name in names if name not in _KNOWN and not is_temp(name)]:
-            raise ConfigError(f"{root}: contains {foreign[0]!a}, is not a vault", hint="name an empty or a new folder")
+            raise ConfigError(
+                f"{root}: contains {foreign[0]!a}, is not a vault", hint="use an empty or a new directory"
+            )
         if not dry:
             for folder in (root, root / "archive", root / "indexes"):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -222,6 +224,6 @@ def _check(path: Path) -> None:
         found = json.loads(path.read_bytes())
         version = found["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptArchive(f"{path}: is damaged", hint="its text is in docs/export.md") from error
+        raise CorruptArchive(f"{path}: is damaged", hint="docs/export.md has its contents") from error
     if version != _VERSION:
         raise ConfigError(f"{path}: a vault of version {version!a}; this archec knows version {_VERSION}")

@@ -140,7 +140,7 @@ class Asker:
                         raise _http_error(url, error) from error
                     wait = 0.0
                 except ValueError as error:
-                    message = f"{url[:300]}: cannot be asked for: {error}"
+                    message = f"{url[:300]}: cannot be requested: {error}"
                     raise PlatformHttpError(message, status=Status.BAD_REDIRECT) from error
                 finally:
                     if response is not None:
@@ -160,7 +160,7 @@ class Asker:
             await response.aclose()
             here = here.join(location)
             if str(here) in seen:
-                raise PlatformHttpError(f"{here}: redirects lead back to it", status=Status.REDIRECT_LOOP)
+                raise PlatformHttpError(f"{here}: redirects form a loop", status=Status.REDIRECT_LOOP)
             if len(seen) > _MOST_HOPS:
                 message = f"{url[:300]}: more than {_MOST_HOPS} redirects"
                 raise PlatformHttpError(message, status=Status.REDIRECTS_EXCEEDED)

@@ -246,7 +246,7 @@ class _Transfer:
         digests, file = temp.digests, self._file
         sums = Checksums(digests.md5, digests.sha1, digests.sha256)
         if self._is_over:
-            return NotFetched(Status.TOO_LARGE_SIZE, "there is no room for it: the data set is larger than its limit")
+            return NotFetched(Status.TOO_LARGE_SIZE, "the data set exceeds its size limit")
         status = mismatch(file, digests.size, sums)
         if status is None and (other := other_checksum(file)) is not None:
             loop, path = asyncio.get_running_loop(), self._path(temp)
@@ -260,7 +260,7 @@ class _Transfer:
         told = any((file.md5, file.sha1, file.sha256)) and not (file.extra or {}).get("soft_checksum")
         proven = told and status is None
         if kind == "text/html" and not proven and not _is_page(file):
-            return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, "a page came in place of the file")
+            return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, "received a page instead of the file")
         if status is not None:
             return NotFetched(status, f"{digests.size} bytes with md5 {sums.md5}, sha256 {sums.sha256} came")
         # A large file is brought to the disk here, in a thread: its batch would keep all downloads waiting.
@@ -340,7 +340,7 @@ async def _refused(response: Response, url: str) -> NotFetched:
     if status in (401, 403, 451):
         return NotFetched(Status.PLATFORM_RESTRICTED, message)
     if status == 400 and b"guestbook" in (await content(response, _MOST_OF_ERROR)).lower():  # Dataverse
-        return NotFetched(Status.PLATFORM_RESTRICTED, f"{message}: the file is for those who sign a guestbook")
+        return NotFetched(Status.PLATFORM_RESTRICTED, f"{message}: the file requires a guestbook entry")
     return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, message)
 
 

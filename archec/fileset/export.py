@@ -44,7 +44,7 @@ def export(archive: Archive, held: HeldFileset, form: str, folder: Path, *, fetc
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise UsageError(f"{folder}: is not empty", hint="name a new or an empty folder")
+            raise UsageError(f"{folder}: is not empty", hint="use a new or an empty directory")
         files = [file for file in held.manifest.manifest if file.status and Status(file.status).is_whole]
         WRITERS[form](archive, held, files, folder, fetch)
     except OSError as error:
@@ -67,7 +67,7 @@ def _copy(archive: Archive, held: HeldFileset, file: FilesetManifestFile, target
             digests.update(data)
             out.write(data)
     if digests.sha256 != file.sha256:
-        raise CorruptArchive(f"{file.path}: has sha256 {digests.sha256}, and {file.sha256} is in the manifest")
+        raise CorruptArchive(f"{file.path}: has sha256 {digests.sha256}, but {file.sha256} is in the manifest")
 
 
 def _folder(archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool) -> None:
@@ -144,7 +144,7 @@ def _described(name: str, describe: Callable[[HeldFileset, list[FilesetManifestF
         archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool
     ) -> None:
         if any(safe_path(file).casefold() == name for file in files):
-            raise StorageFailed(f"the data set has a file {name} of its own", hint="export it as a bag")
+            raise StorageFailed(f"the data set itself has a file {name}", hint="export it as a bag")
         _folder(archive, held, files, folder, fetch)
         text = json.dumps(describe(held, files), indent=2, ensure_ascii=False)
         (folder / name).write_text(text + "\n", encoding="utf-8")

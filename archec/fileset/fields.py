@@ -163,7 +163,7 @@ def parse(body: bytes, name: str = "") -> Field:
 
 
 def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def clean(text: str) -> str:

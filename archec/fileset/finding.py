@@ -50,7 +50,7 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
     else:
         found.url = known_url(request.base_url) or ""
     if not found.url:
-        raise NoPlatformMatch(f"{request.base_url[:300]!r} is no URL, DOI, handle or id of a fileset")
+        raise NoPlatformMatch(f"{request.base_url[:300]!r} is not a URL, DOI, handle or id of a fileset")
     asked = replace(request, base_url=found.url)
     found.helper = work.registry.match(asked, None)
     resource: Resource | None = None
@@ -111,7 +111,7 @@ def _unmatched(work: Work, page: PlatformAnswer) -> FilesetProblem:
         return PlatformHttpError(f"{page.url[:300]}: HTTP {page.status}", status=Status.TERMINAL_BAD_STATUS)
     if not page.body:
         return PlatformHttpError(f"{page.url[:300]}: the page is empty", status=Status.EMPTY_BLOB)
-    return NoPlatformMatch(f"{page.url[:300]}: of no platform; {_tried(work)}")
+    return NoPlatformMatch(f"{page.url[:300]}: not of a known platform; {_tried(work)}")
 
 
 def _is_page(answer: PlatformAnswer) -> bool:
@@ -170,7 +170,7 @@ def resolved(identifier: str, resolver: str) -> Generator[Question, PlatformAnsw
         if value["type"].text_or_none() == "URL":
             found = value["data"]["value"].text().strip()
             if not is_url(found) or not host_of(found):
-                raise PlatformError(f"{value['data']['value'].shown}: {found[:200]!r} is no URL")
+                raise PlatformError(f"{value['data']['value'].shown}: {found[:200]!r} is not a URL")
             return found
     raise PlatformNotFound(f"{identifier} has no URL")
 

@@ -108,6 +108,6 @@ def open_member(bundle: BinaryIO, path: str) -> Iterator[IO[bytes]]:
                 raise NotHeld(f"{path}: cannot be read: {why}")
             yield stream
             return
-    raise NotHeld(f"{path}: there is no such file in the bundle")
+    raise NotHeld(f"{path}: the bundle contains no such file")
 
 

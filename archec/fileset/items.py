@@ -76,7 +76,7 @@ class Items:
         deadline, pause = time.monotonic() + self._fetch.max_delay, 0.1
         while wrong := differing(wanted, await self.files(item)):
             if time.monotonic() + pause > deadline:
-                raise UploadFailed(f"{item} does not show {wrong[0][:200]} as it was sent")
+                raise UploadFailed(f"{item} does not show {wrong[0][:200]} as uploaded")
             await asyncio.sleep(pause)
             pause = min(pause * 2, 30.0)
 

@@ -54,7 +54,7 @@ def decode(data: bytes, where: str) -> Manifest:
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise CorruptArchive(f"{where}: is no manifest: {error}") from error
+        raise CorruptArchive(f"{where}: is not a manifest: {error}") from error
 
 
 def parts(sha256: str, files: Sequence[FilesetManifestFile]) -> Iterator[ManifestPart]:

@@ -37,7 +37,7 @@ def unsafe(path: str) -> str:
     if _DRIVE.match(path):
         return "begins with a drive"
     if ".." in path.split("/"):
-        return "leads out of the folder"
+        return "leads out of the directory"
     return ""
 
 
@@ -47,7 +47,7 @@ def safe_paths(paths: Iterable[str]) -> Iterator[SafePath]:
     names = _Names()
     for path in paths:
         plain = _plain(path)
-        problem = "" if plain == path else "has a name that some file systems cannot hold"
+        problem = "" if plain == path else "has a name that some file systems do not support"
         other, clash = names.take(plain)
         yield SafePath(other, clash or problem)
 
@@ -66,10 +66,10 @@ class _Names:
         for depth in range(1, len(parts)):
             if _folded("/".join(parts[:depth])) in self._files:
                 parts[depth - 1] = self._numbered(parts[:depth], folder=True)
-                clash = "is in a folder that has the name of a file"
+                clash = "is in a directory that has the name of a file"
         folded = _folded("/".join(parts))
         if folded in self._files or folded in self._folders:
-            clash = "has the name of another" if folded in self._files else "has the name of a folder"
+            clash = "has the name of another" if folded in self._files else "has the name of a directory"
             parts[-1] = self._numbered(parts)
             folded = _folded("/".join(parts))
         self._files.add(folded)

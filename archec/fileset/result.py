@@ -93,9 +93,9 @@ def request_of(line: str | bytes) -> IngestRequest:
     try:
         given = msgspec.json.decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise BadRequest(f"the line is no JSON: {str(error)[:200]}") from error
+        raise BadRequest(f"the line is not JSON: {str(error)[:200]}") from error
     if not isinstance(given, dict):
-        raise BadRequest("the line is no JSON object")
+        raise BadRequest("the line is not a JSON object")
     return request(given)
 
 

@@ -201,7 +201,7 @@ def _run(
             _end(committer, archive, report, counter, began)
         raise
     if Status.BUDGET.value in counter.statuses:
-        report.message = "stopped by its budget"
+        report.message = "the budget is exhausted"
     report.totals = totals(catalogue, report)
     _end(committer, archive, report, counter, began)
     journal.finish()
@@ -294,7 +294,7 @@ async def _one(work: Work, line: Line, use: BudgetUse, deadline: float | None) -
             raise BudgetSpent
         return await asyncio.wait_for(ingest(work, request), None if deadline is None else deadline - time.monotonic())
     except (asyncio.TimeoutError, BudgetSpent):
-        return failure(request, text, PlatformHttpError("the budget of the run is used up", status=Status.BUDGET))
+        return failure(request, text, PlatformHttpError("the budget of the run is exhausted", status=Status.BUDGET))
 
 
 def due_requests(config: Config, now: int) -> list[Line]:

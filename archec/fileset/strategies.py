@@ -122,7 +122,7 @@ class WebBundledStrategy(FilesetIngestStrategy):
         if not is_whole(bundle):
             error = str((bundle.extra or {}).get("error") or bundle.status)
             if "page came" in error:
-                raise PlatformRestrictedError("a page came in place of the bundle: it is for those who log in")
+                raise PlatformRestrictedError("received a page instead of the bundle: it requires a login")
             return self._failed(Status(bundle.status or Status.NOT_PROCESSED.value), f"the bundle: {error}")
         self.work.commits.commit()
         bounds = Bounds(self.limits.max_file_count, self.limits.max_total_size)
@@ -201,7 +201,7 @@ class ArchiveOrgStrategy(FilesetIngestStrategy):
         there = await items.files(name)
         lacking = differing(wanted, there)
         if taken := next((path for path in lacking if path in there), None):
-            raise UploadFailed(f"{name} has another file as {taken[:200]}, which stays as it is")
+            raise UploadFailed(f"{name} has another file as {taken[:200]}, which is not replaced")
         headers = items.headers(item, sum(file.size or 0 for file in files.values()))
         for path in lacking:
             with open_file(self.work.archive, files[path]) as stream:

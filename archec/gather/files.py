@@ -54,7 +54,7 @@ _WAIT = 0.05
 _OUT_OF_STEP = "the connection was out of step"
 _SHARED = "the same as under other URLs of the host"
 _ENDED = {
-    "redirect-loop": "its redirects go round in a circle",
+    "redirect-loop": "its redirects form a loop",
     "too-many-redirects": "more redirects than fetch.max_redirects",
 }
 

@@ -130,7 +130,7 @@ def _not_resumable(last: LastRun | None) -> str:
     if last is None:
         return "there is no run to resume: this archive has none yet"
     if last.journal.finished or last.start is None or last.start.kind != "gather" or last.start.form == "tarball":
-        return "there is no gathering to resume: the last run is over, or is none"
+        return "there is no gathering to resume: the last run is finished, or is not a gathering"
     return f"run {last.start.tist} cannot be resumed: it was reading {last.start.source}, which may have changed since"
 
 

@@ -128,8 +128,8 @@ class Follower:
         is_other = bool(archive and state.archive and archive != state.archive)
         if is_other or (not goal.run and state.seen.run and not self._has_run(state.seen.run)):
             raise CatalogueError(
-                f"the OAI index is that of another archive than the catalogue {self._catalogue.url}",
-                hint="name another index in oai.index, or delete this one: then all harvesters must start again",
+                f"the OAI index belongs to another archive than the catalogue {self._catalogue.url}",
+                hint="set another index in oai.index, or delete this one: then all harvesters must start again",
             )
         self._is_ours = bool(archive)
         return state._replace(archive=state.archive or archive)

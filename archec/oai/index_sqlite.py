@@ -20,7 +20,7 @@ from archec.oai.index import ITEM_KINDS, Index, IndexEntry, IndexRow, IndexState
 from archec.oai.sets import with_ancestors
 from archec.sqlite import Database, Role, make_tables
 
-_ROLE = Role("the OAI index", CatalogueError, "delete it: 'archec serve' makes it again")
+_ROLE = Role("the OAI index", CatalogueError, "delete it: 'archec serve' recreates it")
 _APPLICATION = 0x61726F69
 """``PRAGMA application_id``: "aroi" in ASCII."""
 _VERSION = 3
@@ -54,7 +54,7 @@ class SQLiteIndex(Index):
 
     def __init__(self, path: Path) -> None:
         if not path.parent.is_dir():
-            raise CatalogueError(f"{path}: there is no folder {path.parent}")
+            raise CatalogueError(f"{path}: there is no directory {path.parent}")
         self.name = str(path)
         self._numbers: dict[str, int] = {}
         self._writer = _open(path)

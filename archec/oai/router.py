@@ -64,7 +64,7 @@ def opened_oai(archive: Archive) -> Iterator[OaiCapability]:
     with closing(open_index(config.database, config.path(config.oai.index))) as index:
         repository = make_repository(config, index, ItemReader(archive))
         if repository.domain == NOWHERE:
-            _log.warning("set server.url or oai.repositoryIdentifier before harvesters come")
+            _log.warning("set server.url or oai.repositoryIdentifier before the first harvest")
         follower = Follower(
             archive.catalogue,
             index,

@@ -107,7 +107,9 @@ def load_secret(path: Path, given: str | None) -> bytes:
         finally:
             part.unlink()
     except OSError as error:
-        raise StorageFailed(f"{path}: the secret of the resumption tokens cannot be kept: {error.strerror}") from error
+        raise StorageFailed(
+            f"{path}: the secret of the resumption tokens cannot be stored: {error.strerror}"
+        ) from error
     return fresh.encode()
 
 

@@ -66,14 +66,16 @@ def _kept(layout: Layout, lost: Link, meter: Meter) -> Link:
     """The last batch before the one that is lost."""
     kept = Link(0, 0, NO_BATCH)
     if not lost.run:
-        raise UsageError("the catalogue has followed no journal: nothing says that anything is lost", hint=_GIVE)
+        raise UsageError("the catalogue has followed no journal: there is no evidence of a loss", hint=_GIVE)
     for number, (journal, batch) in enumerate(chain(layout)):
         meter.at(number, f"run {journal.tist}")
         here = Link(journal.tist, batch.n, batch.sha256)
         if here.sha256 == lost.sha256:
-            raise UsageError(f"batch {lost.batch} of run {lost.run} is there: nothing is lost", hint=_GIVE)
+            raise UsageError(f"batch {lost.batch} of run {lost.run} exists: nothing is lost", hint=_GIVE)
         if any(fork.lost == lost for fork in forks_in(batch)):
-            raise UsageError(f"run {journal.tist} has declared that", hint="'archec rebuild' makes the catalogue anew")
+            raise UsageError(
+                f"run {journal.tist} has already declared that", hint="'archec rebuild' rebuilds the catalogue"
+            )
         if (here.run, here.batch) < (lost.run, lost.batch):
             kept = here
     return kept

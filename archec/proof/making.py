@@ -32,7 +32,7 @@ def own_key(config: Config) -> SigningKey | None:
     with storage_errors(path):
         if not path.is_file():
             where = f"{config.place('seal.key')}: {path}"
-            raise ConfigError(f"{where}: is not there", hint="'archec seal --new-key' makes it")
+            raise ConfigError(f"{where}: does not exist", hint="'archec seal --new-key' creates it")
         return signing_key(path.read_text(encoding="utf-8"), str(path))
 
 
@@ -107,7 +107,7 @@ class Verdict:
         names = ", ".join(self.signed_by)
         by = f"signed by {names}" if names else "its signature was not checked: there are no seal.keys"
         yield f"{self.name}: all {self.seal.size:,} lines sealed {iso(self.seal.made)} are there, unaltered"
-        yield f"    {self.since:,} lines have come since; {by}"
+        yield f"    {self.since:,} lines were added since; {by}"
 
 
 def check_seals(
@@ -143,7 +143,7 @@ def _judge(
         return Verdict(name, seal, fault, names, last.size - seal.size, fork)
 
     if keys and not names:
-        return verdict("no key that is trusted has signed it, or its text is not the one that was signed")
+        return verdict("no trusted key has signed it, or its text was changed after signing")
     if broken:
         return verdict(f"the chain of batches is broken: {broken}")
     where = f"batch {seal.batch} of run {seal.run}"
@@ -152,8 +152,8 @@ def _judge(
     if state is None:
         end = f"the journals end with batch {last.batch} of run {last.run}"
         behind = (last.run, last.batch) < (seal.run, seal.batch)
-        why = end if behind else "the journals went another way"
-        return verdict(f"{where} was sealed and is not there: {why}", fork)
+        why = end if behind else "the journals have diverged"
+        return verdict(f"{where} was sealed but is missing: {why}", fork)
     if state.head != seal.head:
         why = "it, or one before it, was rewritten"
         return verdict(f"{where} is not the one that was sealed {iso(seal.made)}: {why}", fork)

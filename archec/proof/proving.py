@@ -69,7 +69,7 @@ class Inclusion(NamedTuple):
         """What the line says of an obi. Raises :class:`CorruptArchive` where it says nothing of any."""
         record = decode(self.entry.line, "the line that is proved")
         if not isinstance(record, ObiChange):
-            raise CorruptArchive("the line that is proved says nothing of an obi")
+            raise CorruptArchive("the proved line is not about an obi")
         return record
 
 

@@ -187,7 +187,7 @@ def test_groups_and_sequences(get: httpx.Client) -> None:
         ("url=a.org&limit=-1", "limit"),
         ("url=a.org&limit=abc", "limit"),
         ("url=a.org&matchType=most", "matchType"),
-        ("url=a.org&matchtype=prefix", "it is written matchType"),
+        ("url=a.org&matchtype=prefix", "write matchType"),
         ("url=a.org&output=xml", "output"),
         ("url=a.org&closest=yesterday", "closest"),
         ("url=a.org&from=2x", "from"),

@@ -285,7 +285,7 @@ def test_a_vault_is_a_collection_as_its_docs_say(own: tuple[str, Config], vault:
             answer = get.get("/vault/resource", params={"url": target_uri(obi.id)})
             assert answer.status_code == 200, answer.text
         hint = json.loads(get.get(f"/whole/index?url={target_uri(obis[0].id)}").headers["reserrors"])["whole"]
-        assert hint.endswith("its folder indexes has")
+        assert hint.endswith("its directory indexes has")
 
 
 def test_stretches_of_the_own_archive(own: tuple[str, Config]) -> None:

@@ -203,7 +203,7 @@ def test_folders_of_warc_files_are_indexed_and_served(tmp_path: Path) -> None:
         (tmp_path / "w" / "cut.warc").write_bytes((tmp_path / "w" / "cut.warc").read_bytes()[:900])
         run = CliRunner().invoke(access, ["index", str(tmp_path / "w")])
         assert run.exit_code == 6
-        assert "cut.warc: is cut in the record at 0" in run.stderr
+        assert "cut.warc: is truncated in the record at 0" in run.stderr
 
 
 def test_explain_says_which_rule_decides(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_an_empty_file_becomes_one_only_on_demand(path: Path) -> None:
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CatalogueError, match=r"no folder .*/nowhere"):
+    with pytest.raises(CatalogueError, match=r"no directory .*/nowhere"):
         opened(tmp_path / "nowhere" / "c.sqlite", create=True)
     with pytest.raises(CatalogueError):
         opened(tmp_path, create=True)

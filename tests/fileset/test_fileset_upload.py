@@ -112,7 +112,7 @@ def test_what_is_there_is_not_overwritten_and_what_does_not_come_is_told(
     platform.bodies[f"/metadata/{item}"] = {"files": []}
     (result,) = uploading.ingest(url)
     assert (result.status, len(platform.puts)) == ("error-archiveorg-upload", 2)
-    assert "does not show p as it was sent" in (result.message or "")
+    assert "does not show p as uploaded" in (result.message or "")
 
 
 def test_an_item_of_archive_org_is_there_already(uploading: Filesets, platform: Platform) -> None:

@@ -145,7 +145,7 @@ def test_the_state_is_kept(tmp_path: Path) -> None:
     (tmp_path / "other.sqlite").write_bytes(b"not a database" * 100)
     with pytest.raises(CatalogueError, match="not an SQLite database"):
         SQLiteIndex(tmp_path / "other.sqlite")
-    with pytest.raises(CatalogueError, match="no folder"):
+    with pytest.raises(CatalogueError, match="no directory"):
         open_index("sqlite:///x", tmp_path / "nowhere" / "oai.sqlite")
 
 

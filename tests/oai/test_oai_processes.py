@@ -164,7 +164,7 @@ def test_the_index_of_another_archive_is_refused(config: Config, memory_path: Pa
         cwd=other.base, env=environment(), capture_output=True, text=True, check=False, timeout=WAIT,
     )  # fmt: skip
     assert done.returncode not in (0, -signal.SIGTERM)
-    assert "the OAI index is that of another archive" in done.stderr
+    assert "the OAI index belongs to another archive" in done.stderr
     assert "Traceback" not in done.stderr
 
 

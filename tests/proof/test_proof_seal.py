@@ -140,7 +140,7 @@ def test_truncation_and_a_fork_are_found_by_the_seal(archive: Config, folder: Pa
     run(archive, texts(folder, 2004, "Another way"))
     one, two = verified(archive, folder / "first.txt", folder / "last.txt")
     assert one["fault"] == ""
-    assert "went another way" in str(two["fault"]) or "is not the one that was sealed" in str(two["fault"])
+    assert "have diverged" in str(two["fault"]) or "is not the one that was sealed" in str(two["fault"])
     assert archec_inline(archive, "prove", HANDLE, "--seal", folder / "last.txt").code == 6
 
 
@@ -167,7 +167,7 @@ def test_a_seal_that_was_altered_or_signed_by_another(archive: Config, folder: P
     for forged in (text.replace(f"\n{size}\n", f"\n{int(size) - 1}\n"), text.split("\n\n")[0] + "\n\n"):
         (folder / "forged.txt").write_text(forged)
         (row,) = verified(archive, folder / "forged.txt")
-        assert "no key that is trusted has signed it" in str(row["fault"])
+        assert "no trusted key has signed it" in str(row["fault"])
     (folder / "no.txt").write_text("nothing")
     assert archec_inline(archive, "verify", "--seal", folder / "no.txt").code == 2
 
@@ -177,7 +177,7 @@ def test_keys_are_rotated(archive: Config, folder: Path) -> None:
     assert archec_inline(archive, "seal", "--new-key", folder / "second").code == 2, "never overwritten"
     settings = {"name": "The archive", "seal.key": str(folder / "second")}
     config = change(archive, settings)
-    assert "no key that is trusted" in str(verified(config, folder / "last.txt")[0]["fault"])
+    assert "no trusted key" in str(verified(config, folder / "last.txt")[0]["fault"])
     config = change(archive, {**settings, "seal.keys": [(folder / "key.pub").read_text().strip()]})
     assert archec_inline(config, "seal", "-o", folder / "new.txt").code == 0
     assert [row["fault"] for row in verified(config, folder / "last.txt", folder / "new.txt")] == ["", ""]

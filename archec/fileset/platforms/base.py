@@ -64,7 +64,7 @@ class PlatformAnswer(Struct, frozen=True):
         if self.status in (401, 403, 451):
             raise PlatformRestrictedError(f"the platform answers with HTTP {self.status}{said}")
         if self.status == 404:
-            raise PlatformNotFound(f"the platform does not know it{said}")
+            raise PlatformNotFound(f"the platform has no such data set{said}")
         raise PlatformHttpError(f"{self.url[:300]}: HTTP {self.status}{said}")
 
     @property
@@ -156,7 +156,7 @@ class FilesetPlatformHelper:
         """The platform's ``pattern`` in a URL. Raises PlatformNotFound where it is not there."""
         found = self.pattern.search(path_of(url))
         if found is None:
-            raise PlatformNotFound(f"{url[:300]}: names no data set")
+            raise PlatformNotFound(f"{url[:300]}: does not identify a data set")
         return found
 
     def base(self, url: str) -> str:
@@ -221,7 +221,7 @@ def download_url(field: Field, base: str) -> str:
     except ValueError:
         good = False
     if not good:
-        raise PlatformError(f"{field.shown}: {text[:200]!r} is no URL to download from")
+        raise PlatformError(f"{field.shown}: {text[:200]!r} is not a download URL")
     return url
 
 

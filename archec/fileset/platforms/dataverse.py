@@ -82,7 +82,7 @@ class DataverseHelper(FilesetPlatformHelper):
         if "file" in path_of(url).rpartition("/")[2] and (pid or query.get("fileId")):
             pid, number = (yield from _parent(base, pid, query.get("fileId"))), None
         if pid is None and not (number or "").isdecimal():
-            raise PlatformNotFound(f"{url[:300]}: names no data set")
+            raise PlatformNotFound(f"{url[:300]}: does not identify a data set")
         where = f"datasets/:persistentId/{{}}?persistentId={quoted(pid)}" if pid else f"datasets/{number}/{{}}"
         answer = yield Question(f"{base}/{where.format('')}")
         if answer.status == 404 and pid is not None:

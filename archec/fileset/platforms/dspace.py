@@ -50,7 +50,7 @@ class DspaceHelper(FilesetPlatformHelper):
         elif handle is not None:
             answer = yield Question(f"{server}/pid/find?id={quoted(handle[1])}")
         else:
-            raise PlatformNotFound(f"{url[:300]}: is no item")
+            raise PlatformNotFound(f"{url[:300]}: is not an item")
         asked = item[1] if item is not None else handle[1] if handle is not None else ""
         if answer.status == 404 and handle is not None:
             rest = base if base.endswith("/rest") else f"{base.removesuffix('/server/api')}/rest"

@@ -71,7 +71,7 @@ class FigshareHelper(FilesetPlatformHelper):
         found = _ARTICLE.search(path)
         if found is None:
             yield from self._collection(path, base)
-            raise PlatformNotFound(f"{url[:300]}: is no article")
+            raise PlatformNotFound(f"{url[:300]}: is not an article")
         asked, version = found[1], found[2]
         answer = yield Question(f"{base}/articles/{asked}" + (f"/versions/{version}" if version else ""))
         article = answer.json()
@@ -128,7 +128,7 @@ def _manifest(article: Field, base: str) -> list[FilesetManifestFile]:
         raise EmptyManifest("the article has metadata only")
     rows = article["files"]
     if rows.is_null:
-        raise PlatformRestrictedError("the article does not show its files, as under an embargo", due=until.tist())
+        raise PlatformRestrictedError("the article does not list its files, as during an embargo", due=until.tist())
     if not rows.is_list:
         raise PlatformError(f"{rows.shown}: must be a list")
     return [_file(row, base) for row in rows.items()]

@@ -80,7 +80,7 @@ class GenericHelper(FilesetPlatformHelper):
             data = next((one for one in objects_of(answer.json()) if _is_dataset(one)), data)
             files = [] if data is None else list(_distributed(data, answer.url))
         if not files:
-            raise NoPlatformMatch(f"{url[:300]}: no platform's, and the page lists no files of a data set")
+            raise NoPlatformMatch(f"{url[:300]}: not of a known platform, and the page lists no files of a data set")
         name = (data["name"].text_or_none() if data is not None else None) or ""
         parts = urlsplit(public_url(url))
         domain, work = host_of(url).removeprefix("www."), parts.path.strip("/") or "-"

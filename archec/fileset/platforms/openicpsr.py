@@ -50,7 +50,7 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
         said = _DOI.search(meta.get("dc.identifier", ""))
         if said is None:
             if _GONE.search(answer.body[:200_000].decode("utf-8", "replace")):
-                raise PlatformNotFound("the page says that the project is no longer there")
+                raise PlatformNotFound("according to the page, the project no longer exists")
             raise PlatformError("meta DC.identifier: the page has no DOI of a project")
         if said[1] != asked or (said[2] or version).upper() != version.upper():
             known = f"{said[1]} {said[2] or ''}".strip()
@@ -79,8 +79,8 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
         )
         if not self.config.token:
             raise PlatformRestrictedError(
-                f"{meta.get('dc.title', asked)[:200]}: its files are for those who log in;"
-                " fileset.platforms.openicpsr.token may name an environment variable with the cookie of a session",
+                f"{meta.get('dc.title', asked)[:200]}: its files require a login;"
+        " fileset.platforms.openicpsr.token may name an environment variable with the cookie of a session",
                 item=item,
             )
         return item

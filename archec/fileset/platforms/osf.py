@@ -52,7 +52,7 @@ class OsfHelper(FilesetPlatformHelper):
         url = self.url_of(request, resource)
         found = _NODE.match(path_of(url))
         if found is None:
-            raise PlatformNotFound(f"{url[:300]}: is no project")
+            raise PlatformNotFound(f"{url[:300]}: is not a project")
         asked, base = found[1], self.base(url)
         kind = "nodes"
         answer = yield Question(f"{base}/nodes/{asked}/")

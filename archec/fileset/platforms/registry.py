@@ -39,7 +39,7 @@ class Registry:
         for name in configs:
             if name not in classes:
                 raise ConfigError(
-                    f"fileset.platforms: there is no platform {name!r}", hint=f"there are {', '.join(sorted(classes))}"
+                    f"fileset.platforms: there is no platform {name!r}", hint=f"available: {', '.join(sorted(classes))}"
                 )
         self.helpers = [cls(configs.get(name)) for name, cls in classes.items()]
         # Who is configured with hosts of their own goes first: a host may be that of a last resort, too.
@@ -61,5 +61,5 @@ def _others() -> Iterator[type[FilesetPlatformHelper]]:
         except (ImportError, AttributeError) as error:
             raise ConfigError(f"the platform {point.name} of {point.value} cannot be loaded: {error}") from error
         if not (isinstance(cls, type) and issubclass(cls, FilesetPlatformHelper) and cls.name):
-            raise ConfigError(f"the platform {point.name}: {point.value} is no FilesetPlatformHelper with a name")
+            raise ConfigError(f"the platform {point.name}: {point.value} is not a FilesetPlatformHelper with a name")
         yield cls

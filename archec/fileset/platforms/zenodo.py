@@ -59,7 +59,7 @@ class InvenioHelper(FilesetPlatformHelper):
         found = _RECORD.search(path) or _DOI.search(path)
         if found is None:
             yield from self._community(path, base)
-            raise PlatformNotFound(f"{url[:300]}: is no record")
+            raise PlatformNotFound(f"{url[:300]}: is not a record")
         asked = found[1]
         answer = yield Question(f"{base}/records/{quoted(asked)}")
         record = _single(answer.json())
@@ -130,7 +130,7 @@ def _single(body: Field) -> Field:
     if not found:
         raise PlatformNotFound("the platform has no such record")
     if len(found) != 1:
-        raise PlatformError(f"hits.hits: {len(found)} records where one was asked for")
+        raise PlatformError(f"hits.hits: {len(found)} records instead of one")
     return found[0]
 
 
