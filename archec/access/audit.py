@@ -41,7 +41,7 @@ class AuditLog:
             self.fault = f"the audit log cannot be written: {error.strerror}"
 
     def look(self) -> None:
-        """Opens the file anew if it was rotated away."""
+        """Opens the file again if it was rotated away."""
         if self._path is None:
             return
         try:

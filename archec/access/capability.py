@@ -48,7 +48,7 @@ class AccessCapability:
         self._bytes = 0
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Every path that is nobody else's."""
+        """Every path that is no one else's."""
         return [_Everything(self)]
 
     @asynccontextmanager

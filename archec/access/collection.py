@@ -69,7 +69,7 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Collection:
     """A collection: its steps, of which the first counts that finds anything. Rows that are added go into the file or
-    folder ``fed``."""
+    directory ``fed``."""
 
     name: str
     steps: tuple[Step, ...]

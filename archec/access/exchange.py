@@ -150,7 +150,7 @@ class Chunks(Response):
     """An answer in chunks that are made as they are sent, in a thread: flat memory, for slow clients too.
 
     ``first`` is the beginning of the body; ``failed`` is asked at the end: if something went wrong meanwhile the
-    connection is cut, so that nobody takes the part for the whole.
+    connection is cut, so that no one takes the part for the whole.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Adding rows to an index file of this machine and removing them, as OutbackCDX lets crawlers do.
 
-The rows of a folder go into its file ``added.cdxj``. Few rows go into a small file beside it (:func:`newer_of`),
+The rows of a directory go into its file ``added.cdxj``. Few rows go into a small file next to it (:func:`newer_of`),
 which is merged into it when it has grown. Whole new files take the place of old ones: whoever reads them sees the old
-rows or the new ones, or for a moment both; one writer at a time in a folder. Lines are put in order on disk.
+rows or the new ones, or for a moment both; one writer at a time in a directory. Lines are put in order on disk.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from archec.store.sorting import SortedLines
 _ADDED = "added.cdxj"
 _LOCK = ".archec-access.lock"
 _MAX_NEWER = 8 << 20
-"""Bytes up to which rows go into the newer file: it is written anew each time."""
+"""Bytes up to which rows go into the newer file: it is written again each time."""
 _ENDINGS = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz")
 
 
 def fed_path(config: Config, collection: CollectionConfig) -> Path | None:
-    """The file or folder that the rows for a collection go into: its first index of type ``file``."""
+    """The file or directory that the rows for a collection go into: its first index of type ``file``."""
     files = (one.path for step in collection.steps for one in step.sources if one.type == "file")
     return next((config.path(path) for path in files), None)
 
@@ -129,7 +129,7 @@ def _identity(row: Row) -> tuple[str, ...]:
 
 
 def _file_of(path: Path) -> Path:
-    """The file to write. A folder that is not there yet is made."""
+    """The file to write. A directory that is not there yet is made."""
     if path.name.endswith(".cdxj") and not path.is_dir():
         return path
     if path.is_file() or path.name.endswith(_ENDINGS):
@@ -159,7 +159,7 @@ def _write(file: Path, lines: Iterable[bytes]) -> int:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """While the lock of a folder is held."""
+    """While the lock of a directory is held."""
     with storage_errors(folder):
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:

@@ -253,7 +253,7 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 
 def newer_of(path: Path) -> Path:
-    """The file beside an index file to which rows are added until it has grown. Its name comes first in a folder: it
+    """The file next to an index file to which rows are added until it has grown. Its name comes first in a folder: it
     must be read first, so that no row is missed while the two are merged."""
     return path.with_name(f"{path.stem},new.cdxj")
 

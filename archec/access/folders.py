@@ -1,4 +1,4 @@
-"""Index files of this machine as a source: one file, or a folder of many, looked at anew for each query."""
+"""Index files of this machine as a source: one file, or a directory of many, looked at again for each query."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from archec.access.zipnum import ZipNum, ZipNumFile
 
 _ENDINGS = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz", ".idx")
 _MAX_OPEN = 200
-"""Maximum number of files of a folder that stay open."""
+"""Maximum number of files of a directory that stay open."""
 _SETTLED = 2.0
-"""Seconds after which a folder's time of change tells of all changes: file systems count it in steps."""
+"""Seconds after which a directory's time of change tells of all changes: file systems count it in steps."""
 
 _AnyFile = IndexFile | ZipNumFile
 
 
 class FileSource(LocalSource):
-    """A file or a folder with index files, which were unpacked from the file ``packed`` if that is given."""
+    """A file or a directory with index files, which were unpacked from the file ``packed`` if that is given."""
 
     def __init__(self, name: str, type_: str, path: Path, packed: Path | None = None) -> None:
         super().__init__(name)
@@ -74,7 +74,7 @@ class FileSource(LocalSource):
 
     def largest(self, query: Query) -> tuple[SortedFile, bool] | None:
         """The file with the most lines in the range of a query, by which its pages are cut, and whether it is the
-        summary of a ZipNum index; None where no file can be read."""
+        summary of a ZipNum index; None if no file can be read."""
         best: tuple[SortedFile, bool] | None = None
         most = -1
         for _, file in self._named(Errors()):

@@ -1,6 +1,6 @@
 """The gate: every request for a collection passes it. Tokens, rules, limits of rate, and the audit log.
 
-Tokens are looked at for each request; rules, and what is under way with a token, once a second.
+Tokens are looked at for each request; rules, and what is in progress with a token, once a second.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from archec.errors import ArchecError
 
 _log = logging.getLogger("archec.access.gate")
 _LOOK = 0.5
-"""Seconds between two looks at the configuration and at what is under way."""
+"""Seconds between two looks at the configuration and at what is in progress."""
 
 
 class TransferEnded(Exception):
@@ -33,7 +33,7 @@ class TransferEnded(Exception):
 
 
 class Gate:
-    """See the module's docstring. ``look_up`` completes what rows say of themselves."""
+    """See the module. ``look_up`` completes what rows say of themselves."""
 
     def __init__(self, config: Config, look_up: Callable[[Row], Subject] = subject_of) -> None:
         self._config, self._look_up = config, look_up
@@ -51,11 +51,11 @@ class Gate:
         return self._rules
 
     def check(self) -> None:
-        """Raises ConfigError where the file of tokens cannot be used."""
+        """Raises ConfigError if the file of tokens cannot be used."""
         self._tokens.tokens()
 
     def enter(self, authorization: str, address: str) -> Viewer:
-        """Who asks. Raises Refused: 401 for an unknown token, and without one where nothing is open; 429."""
+        """Who asks. Raises Refused: 401 for an unknown token, and without one if nothing is open; 429."""
         rules = self._rules
         if not authorization:
             if not rules.may_open:
@@ -98,7 +98,7 @@ class Gate:
             self._transfers.pop(task, None)
 
     async def watch(self, stop: asyncio.Event) -> None:
-        """Looks at the rules and at what is under way, until it is stopped."""
+        """Looks at the rules and at what is in progress, until it is stopped."""
         while not stop.is_set():
             self.look()
             try:

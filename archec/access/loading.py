@@ -55,7 +55,7 @@ class Resolver(Protocol):
 
 
 class PrefixResolver:
-    """Files below a folder or a URL. A name never leads out of it."""
+    """Files below a directory or a URL. A name never leads out of it."""
 
     def __init__(self, prefix: str) -> None:
         self._is_url = "://" in prefix

@@ -62,7 +62,7 @@ def all_of(url: str, closest: str = "", *, reverse: bool = False, limit: int | N
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A memento among the others of its original; None where there is none before or after it."""
+    """A memento among the others of its original; None if there is none before or after it."""
 
     chosen: Row
     first: Row

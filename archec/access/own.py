@@ -35,7 +35,7 @@ _MOST_WORKS = 100
 
 
 class OwnSource(LocalSource):
-    """See the module's docstring."""
+    """See the module."""
 
     type = TYPE
 

@@ -67,7 +67,7 @@ def page_range(query: Query, pages: Pages) -> KeyRange:
 
 
 def summary_of(collection: Collection, query: Query) -> Iterator[bytes] | None:
-    """The lines of the summary of a ZipNum index for a query, at most DEFAULT_LIMIT; None where the index is no ZipNum.
+    """The lines of the summary of a ZipNum index for a query, at most DEFAULT_LIMIT; None if the index is no ZipNum.
     May wait for the disk. Raises UsageError and SourceFailed."""
     found = _paged_source(collection, query).largest(query)
     if found is None or not found[1]:

@@ -96,7 +96,7 @@ def _as_query(asked: Asked) -> str:
 
 
 def _form_fields(kind: str, body: bytes) -> Iterator[tuple[str, str | bytes]]:
-    """The names and contents of the parts of a form. Raises ValueError where the media type names no boundary."""
+    """The names and contents of the parts of a form. Raises ValueError if the media type names no boundary."""
     boundary = _parameters(kind).get("boundary", "")
     if not _BOUNDARY.fullmatch(boundary):
         raise ValueError("no boundary")

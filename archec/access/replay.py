@@ -43,7 +43,7 @@ class _Held(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A stretch of the whole that the URL was: its first byte and its length, 0 where nothing is held of it."""
+    """A stretch of the whole that the URL was: its first byte and its length, 0 if nothing is held of it."""
 
     first: int
     length: int
@@ -113,7 +113,7 @@ def _status(record: Record) -> int:
 
 
 def _held(record: Record, status: int, size: int) -> _Held | None:
-    """What a record has of the whole; None where that is not known, so that no range of it can be given."""
+    """What a record has of the whole; None if that is not known, so that no range of it can be given."""
     if size < 0 or status not in (200, 206):
         return None
     if status == 200:
@@ -147,7 +147,7 @@ def _original_headers(
 
 
 def _part(exchange: Exchange, held: _Held, tag: str) -> _Part | None:
-    """What is held of the range that is asked for; None where none is asked for."""
+    """What is held of the range that is asked for; None if none is asked for."""
     match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())
     if match is None or exchange.headers.get("if-range", tag) != tag:
         return None

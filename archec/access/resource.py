@@ -95,7 +95,7 @@ async def _try(step: Step, row: Row, errors: Errors, asked: Asked = _GET) -> Rec
 
 
 def is_self_redirect(record: Record, url: str) -> bool:
-    """Whether a response redirects to where it came from, but for the scheme or a slash at the end."""
+    """Whether a response redirects to where it came from, except for the scheme or a slash at the end."""
     if record.http_status[:1] != "3" or record.http_status == "304":
         return False
     location = record.http_header("location")

@@ -49,7 +49,7 @@ ALIASES: Mapping[str, str] = {
 
 
 class Origin(NamedTuple):
-    """Where a row comes from: ``source`` (of a folder with the file), the declared name, the type."""
+    """Where a row comes from: ``source`` (of a directory with the file), the declared name, the type."""
 
     source: str
     coll: str

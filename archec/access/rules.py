@@ -104,7 +104,7 @@ class Rules:
 
 
 def is_unconditional(rule: RuleConfig) -> bool:
-    """Whether a rule is about everything, for everybody, for ever."""
+    """Whether a rule is about everything, for everybody, permanently."""
     about = (rule.archive, rule.series, rule.host, rule.handle, rule.url_prefix, rule.mime, rule.until)
     return not any(about) and not rule.networks
 
@@ -125,7 +125,7 @@ def _openness(decision: Decision) -> tuple[bool, Level]:
 
 
 def _holds(rule: RuleConfig, subject: Subject, address: str, now: float) -> bool | None:
-    """Whether all conditions of a rule hold; None where that cannot be told."""
+    """Whether all conditions of a rule hold; None if that cannot be told."""
     found: bool | None = True
     for answer in _answers(rule, subject, address, now):
         if answer is False:
@@ -135,7 +135,7 @@ def _holds(rule: RuleConfig, subject: Subject, address: str, now: float) -> bool
 
 
 def _answers(rule: RuleConfig, subject: Subject, address: str, now: float) -> Iterator[bool | None]:
-    """Whether each condition of a rule holds; None where that cannot be told."""
+    """Whether each condition of a rule holds; None if that cannot be told."""
     handles = (subject.handle, *subject.works)
     if rule.networks:
         yield _is_within(address, rule.networks)
@@ -160,7 +160,7 @@ def _code(text: str) -> str:
 @lru_cache(maxsize=4096)
 def _normal(url: str) -> str | None:
     """A URL, or the beginning of one, as rules compare it: in its normal form without a final dot of the host, and with
-    one slash for several, as keys of indexes have it. None where it cannot be read."""
+    one slash for several, as keys of indexes have it. None if it cannot be read."""
     try:
         scheme, mark, rest = uri_of(url).partition("://")
     except UsageError:

@@ -82,7 +82,7 @@ def _lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
 
 
 def folder_files(path: Path) -> list[Path]:
-    """The index files of a folder, or the file itself."""
+    """The index files of a directory, or the file itself."""
     if not path.is_dir():
         return [path]
     endings = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz")

@@ -62,7 +62,7 @@ class LocalSource:
         raise NotImplementedError
 
     def parts_at_once(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]] | None:
-        """As ``parts`` where a few rows are read faster than a thread would take over; None where it may wait."""
+        """As ``parts`` where a few rows are read faster than a thread would take over; None if it may wait."""
         return None
 
     def prepare(self) -> None:

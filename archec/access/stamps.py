@@ -77,7 +77,7 @@ def now_stamp() -> str:
 
 
 def moment(stamp: str) -> datetime | None:
-    """The time of a timestamp, None where there is no such time."""
+    """The time of a timestamp, None if there is no such time."""
     try:
         day = int(stamp[:4]), int(stamp[4:6]), int(stamp[6:8])
         return datetime(*day, int(stamp[8:10]), int(stamp[10:12]), int(stamp[12:14]), tzinfo=timezone.utc)

@@ -109,7 +109,7 @@ def hash_of(text: str) -> str:
 def new_token(
     known: Iterable[Token], name: str, rights: Iterable[str], collections: Iterable[str], until: int
 ) -> tuple[str, Token]:
-    """The text of a new token, which nobody will see again, and the token. Raises UsageError."""
+    """The text of a new token, which no one will see again, and the token. Raises UsageError."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not a valid name of a token", hint="use letters, digits and . _ @ + -")
     if any(token.name == name for token in known):

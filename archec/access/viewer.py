@@ -14,7 +14,7 @@ from archec.access.tokens import Right, Token
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """See the module's docstring. ``look_up`` completes what a row says of itself, where rules need more."""
+    """See the module. ``look_up`` completes what a row says of itself, where rules need more."""
 
     token: Token | None
     address: str

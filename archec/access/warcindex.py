@@ -1,4 +1,4 @@
-"""``archec access index``: an index of a folder of WARC files (and ARC), beside it.
+"""``archec access index``: an index of a directory of WARC files (and ARC), next to it.
 
 The index of ``warcs/`` is ``warcs.cdxj``. Run it again to add what is new: files that are in the index with their size
 and time of change are not read again, and rows of files that are gone are dropped.
@@ -35,8 +35,8 @@ _Waiting = tuple[str, str, str, dict[str, str]]
 
 
 class Indexed(NamedTuple):
-    """What an indexing did: files in the folder, of those read now, rows of the index, files that could not be read to
-    their end."""
+    """What an indexing did: files in the directory, of those read now, rows of the index, files that could not be read
+    to their end."""
 
     files: int
     read: int
@@ -45,12 +45,12 @@ class Indexed(NamedTuple):
 
 
 def index_path(folder: Path) -> Path:
-    """Where the index of a folder lies."""
+    """Where the index of a directory lies."""
     return folder.with_name(f"{folder.name}.cdxj")
 
 
 def index_folder(folder: Path, meter: Meter) -> Indexed:
-    """Brings the index of a folder up to date. Raises UsageError, StorageFailed, StorageFull."""
+    """Brings the index of a directory up to date. Raises UsageError, StorageFailed, StorageFull."""
     folder = Path(os.path.abspath(folder))
     if not folder.is_dir():
         raise UsageError(f"{folder}: is not a directory")
@@ -145,7 +145,7 @@ def _line(row: _Waiting) -> Iterator[bytes]:
     try:
         yield f"{key or key_of(fields['url'])} {stamp} {json.dumps(fields)}".encode("utf-8", "surrogatepass")
     except UsageError:
-        return  # nobody could ask for it
+        return  # no one could ask for it
 
 
 def _fields(record: Any, uri: str) -> dict[str, str]:
@@ -181,7 +181,7 @@ def _posted(record: Any, uri: str) -> tuple[str, str] | None:
     try:
         return _pair(record), key_of_request(uri, Asked(method, headers, body))
     except UsageError:
-        return None  # of a URL that nobody could ask for
+        return None  # of a URL that no one could ask for
 
 
 def _digits(date: str) -> str:

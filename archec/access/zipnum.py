@@ -1,7 +1,7 @@
 """ZipNum: an index in compressed blocks, with a sorted summary of the first line of each block.
 
-A line of the summary is ``KEY TIME TAB PART TAB OFFSET TAB LENGTH TAB NUMBER``. Where the parts lie is in a file beside
-it (``NAME.loc`` or ``location``: part TAB path); else they lie beside it under their own names.
+A line of the summary is ``KEY TIME TAB PART TAB OFFSET TAB LENGTH TAB NUMBER``. The places of the parts are
+in a file next to it (``NAME.loc`` or ``location``: part TAB path); otherwise they are next to it under their own names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ENDINGS = ("", ".gz", ".cdxj.gz", ".cdx.gz")
 
 
 class ZipNum:
-    """See the module's docstring, and :class:`archec.access.sorted.SortedLines`."""
+    """See the module, and :class:`archec.access.sorted.SortedLines`."""
 
     def __init__(self, summary: SortedFile, folder: Path, places: dict[str, Path], name: str) -> None:
         self._summary, self._folder, self._places, self._name = summary, folder, places, name

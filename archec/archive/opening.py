@@ -40,7 +40,7 @@ class Archive:
 
 
 def scratch_space(config: Config) -> Path:
-    """The folder for scratch files of what only reads: where temporary files belong if the archive's cannot be
+    """The directory for scratch files of what only reads: where temporary files belong if the archive's cannot be
     written."""
     return Path(tempfile.gettempdir()) if unwritable(config.work_path / "scratch") else config.work_path
 

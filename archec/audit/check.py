@@ -424,7 +424,7 @@ class _Check:
         try:
             tidy(layout)
         except CorruptJournal:
-            twice = []  # the two forms differ: reported with the names beside the journals
+            twice = []  # the two forms differ: reported with the names next to the journals
         fixed = "the plain form was removed after comparing both"
         for name in twice:
             self.report(Finding("journal-twice", f"{RUNS}/{name}", "existed in both forms", fixed=fixed))

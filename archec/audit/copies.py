@@ -57,8 +57,8 @@ class Copy(Protocol):
 
 
 def fetch_journal(copy: Copy, run: int, folder: Path) -> Path:
-    """Puts a copy's journal of a run into a folder, in the form that it has there. Raises NotHeld where it has none,
-    and CorruptArchive where it has more than :data:`MOST` bytes."""
+    """Puts a copy's journal of a run into a directory, in the form that it has there. Raises NotHeld if it has none,
+    and CorruptArchive if it has more than :data:`MOST` bytes."""
     for name in (f"{run}.jsonl.gz", f"{run}.jsonl"):
         path = folder / name
         try:

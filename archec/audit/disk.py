@@ -217,7 +217,7 @@ def report_unknown_files(
 ) -> None:
     """Walks the store and reports every name whose key is among ``keys``, with what it looks like.
 
-    The tists in ``passed_over`` belong to a run at work.
+    The tists in ``passed_over`` belong to an active run.
     """
     if not keys:
         return

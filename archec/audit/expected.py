@@ -31,7 +31,7 @@ _NEW_TEMPLATE = re.compile(
 )
 """A template that was new or had changed: by far the most lines, and four times as fast as parsing them. It matches
 what the journal's encoder writes and nothing else: keys in that order, an id without escapes, one entry, which is of
-the version beside it. Any other line is parsed, so a line that it does not match costs time only."""
+the version next to it. Any other line is parsed, so a line that it does not match costs time only."""
 _SIZE = re.compile(rb'"version":\{"sha256":"[0-9a-f]{64}","md5":"[0-9a-f]{32}","size":([0-9]{1,18})')
 _HELD = re.compile(rb'"(?:put|kept)":\{[^}]*":"')
 _OBI = b'{"type":"obi"'

@@ -77,7 +77,7 @@ class Journals:
         """Adds to ``unread`` the runs that the catalogue knows and that have no journal, and whether the journals are
         not those of this store at all.
 
-        The runs that it knows; None where there is no catalogue, or one that cannot be read.
+        The runs that it knows; None if there is no catalogue, or one that cannot be read.
         """
         foreign = not_of_this_store(self._archive.layout)
         if foreign:
@@ -167,7 +167,7 @@ class Journals:
 
 
 def _run_in(batch: JournalBatch) -> int:
-    """The run of which a journal's first batch says that it is its journal; 0 where it does not say so."""
+    """The run of which a journal's first batch says that it is its journal; 0 if it does not say so."""
     for line in batch.lines:
         if line.startswith(_RUN):
             record = decode(line, f"batch {batch.n}")
@@ -176,8 +176,8 @@ def _run_in(batch: JournalBatch) -> int:
 
 
 def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> int:
-    """Reports what is wrong with the journals' names, and what lies beside them and should not; the number of temporary
-    files."""
+    """Reports what is wrong with the journals' names, and what lies next to them and should not; the number of
+    temporary files."""
     temporary = 0
     try:
         names = sorted(os.listdir(layout.runs))

@@ -114,7 +114,7 @@ class Fixity(NamedTuple):
     checked), and the number of entries known to be bad. ``whole`` is how much the journals name, ``within`` how much of
     that was checked within so many days, ``never`` how much never; ``uncounted`` journals have come since these were
     read last, and are in none of them. ``structures`` are the last checks of the structure. ``damaged`` is why what was
-    remembered cannot be read; empty where it can."""
+    remembered cannot be read; empty if it can."""
 
     oldest: int | None = None
     bad: int = 0
@@ -185,7 +185,7 @@ def remember_structure(config: Config, structure: Structure, named: Mapping[int,
 def open_memory(path: Path, report: Reporter) -> Memory:
     """The memory of checks; one that is damaged is set aside, which is reported, and a new one is begun.
 
-    Raises :class:`StorageFailed` where it cannot be written.
+    Raises :class:`StorageFailed` if it cannot be written.
     """
     try:
         memory = Memory(path)
@@ -205,7 +205,7 @@ def open_memory(path: Path, report: Reporter) -> Memory:
 
 
 class Memory(Database):
-    """See the module's docstring. Made where it is not there; a context manager.
+    """See the module. Made if it does not exist; a context manager.
 
     ``read_only``: only asked, for a file that cannot be written. Raises :class:`StorageFailed` for a file that is
     damaged or something else, and for one that should be written and cannot.
@@ -251,13 +251,13 @@ class Memory(Database):
         return {row[0]: Checked(*row) for row in self.fetch("SELECT run, whole, cursor, since, bytes FROM checked")}
 
     def oldest(self) -> int | None:
-        """The tist of the oldest check of what was ever checked; None where nothing was."""
+        """The tist of the oldest check of what was ever checked; None if nothing was."""
         return min((checked.oldest for checked in self.checked().values()), default=None)
 
     def advance(self, run: int, first: int, last: int, at: int, *, end: bool, size: int = 0) -> None:
         """The objects ``first`` to ``last`` of a run, ``size`` bytes of them, have been checked at ``at``.
 
-        ``end``: they are the last ones of a finished journal. Where they do not continue what was checked before,
+        ``end``: they are the last ones of a finished journal. If they do not continue what was checked before,
         they are a new round over the journal, which begins with its first one.
         """
         with self.transaction() as db:
@@ -326,7 +326,7 @@ class Memory(Database):
         return int(self.fetch("SELECT count(*) FROM bad")[0][0])
 
     def seen_bad(self, tist: int, obi: str) -> int | None:
-        """When an entry was last found bad, None where it was not."""
+        """When an entry was last found bad, None if it was not."""
         found = self.fetch("SELECT seen FROM bad WHERE tist = ? AND id = ?", (tist, obi))
         return int(found[0][0]) if found else None
 

@@ -57,9 +57,9 @@ def opened_for_audit(config: Config, *, writable: bool = False, lock: str = "") 
     """Opens the archive; an invalid catalogue or journal is a finding.
 
     ``writable``: the catalogue may be written. ``lock``: the run lock is held under this name meanwhile, the catalogue
-    is made where there is none, and it catches up with the journals. Where it cannot be written, it is only read.
-    Raises :class:`CorruptArchive` where ``layout.json`` is damaged, :class:`archec.errors.LockHeld`,
-    :class:`CatalogueGone` where a database server does not answer, and :class:`CatalogueError` where a catalogue on a
+    is made if there is none, and it catches up with the journals. If it cannot be written, it is only read.
+    Raises :class:`CorruptArchive` if ``layout.json`` is damaged, :class:`archec.errors.LockHeld`,
+    :class:`CatalogueGone` if a database server does not answer, and :class:`CatalogueError` if a catalogue on a
     read-only file system cannot be opened.
     """
     layout = open_store(config)

@@ -36,10 +36,10 @@ _CATALOGUE, _JOURNALS = 0, 1
 
 
 def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: Reporter) -> bool:
-    """Reports how a catalogue differs from what the journals make of it, as far as it has followed them; False where
+    """Reports how a catalogue differs from what the journals make of it, as far as it has followed them; False if
     there was no scratch space for that.
 
-    Raises :class:`archec.errors.CatalogueError` where the catalogue cannot be read, :class:`CorruptArchive` where the
+    Raises :class:`archec.errors.CatalogueError` if the catalogue cannot be read, :class:`CorruptArchive` if the
     journals cannot.
     """
     work = scratch_space(archive.config)
@@ -102,7 +102,7 @@ def _statements(catalogue: Catalogue) -> Iterator[str]:
 
 
 def _lists(catalogue: Catalogue) -> Iterator[tuple[str, Iterator[object]]]:
-    """The lists that a catalogue keeps beside its documents."""
+    """The lists that a catalogue keeps next to its documents."""
     for kind in KINDS:
         for name, moments in (
             ("incidence", catalogue.incidences), ("lost", catalogue.lost), ("returned", catalogue.returned),

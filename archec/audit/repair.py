@@ -78,7 +78,7 @@ class Repair:
 
     def _in_the_way(self, entry: Entry) -> str:
         """The relative path of what stands in the place of one of the directories above an entry: a link, a file;
-        empty where nothing does."""
+        empty if nothing does."""
         parts = self._layout.directory(entry.tist, entry.id).split("/")
         for path in ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1)):
             where = self._layout.root / path
@@ -213,7 +213,7 @@ class Repair:
         return [f"{RUNS}/{candidate.name}" for candidate in found]
 
     def _end_of(self, tist: int) -> str:
-        """The sha256 of the last batch of a run's journal, as the journal after it says; empty where none says so."""
+        """The sha256 of the last batch of a run's journal, as the journal after it says; empty if none says so."""
         after = next((one for one in journals(self._layout) if one.tist > tist), None)
         first = next(_readable(after.path), None) if after is not None else None
         if after is None or first is None or not first.lines:
@@ -238,7 +238,7 @@ class Repair:
 
 
 def _must_be(entry: Entry, sha256: str) -> None:
-    """Raises :class:`CorruptArchive` where the copy's bytes are not those of an entry."""
+    """Raises :class:`CorruptArchive` if the copy's bytes are not those of an entry."""
     if sha256 != entry.sha256:
         raise CorruptArchive(f"the copy's bytes have the sha256 {sha256}")
 
@@ -250,7 +250,7 @@ def _moved_to(path: str | None) -> str:
 def journal_objection(
     copy: Path, ours: Path | None, tist: int, run: Run | None, position: Position, end: str
 ) -> str:
-    """Why the journal at ``copy`` must not take the place of ``ours``, damaged or gone (None); empty where it may.
+    """Why the journal at ``copy`` must not take the place of ``ours``, damaged or gone (None); empty if it may.
 
     It must read whole, be that of the run, begin with all batches that can still be read in ``ours``, end with the
     batch ``end`` if it is known, and hold what the catalogue (its ``run`` and ``position``) has followed.
@@ -290,7 +290,7 @@ def journal_objection(
 
 
 def _leads_from(copy: Path, run: int, head: str) -> str:
-    """The last batch of the journal at ``copy``, which must be that of a run and follow the batch ``head``; empty where
+    """The last batch of the journal at ``copy``, which must be that of a run and follow the batch ``head``; empty if
     it has no batches."""
     ends = ("", "")
     for batch in read_batches(copy):
@@ -331,8 +331,8 @@ def write_notice(layout: Layout, why: Finding) -> str:
 def write_descriptor(config: Config, copy: str) -> Finding | None:
     """Writes ``layout.json`` again where it is damaged or gone, as the copy at a path or URL has it; what was done.
 
-    Raises :class:`ConfigError` where there is no archive, no copy, or what lies in the store has another layout;
-    :class:`archec.errors.LockHeld` where a run is at work. Nothing was written then.
+    Raises :class:`ConfigError` if there is no archive, no copy, or what lies in the store has another layout;
+    :class:`archec.errors.LockHeld` if a run is active. Nothing was written then.
     """
     try:
         open_store(config)

@@ -226,7 +226,7 @@ class _Verification:
         return counted
 
     def _total(self, files: Sequence[JournalFile], counted: Mapping[int, int]) -> int:
-        """About how many files there are; where not all journals were counted, as many as there are obis."""
+        """About how many files there are; if not all journals were counted, as many as there are obis."""
         if all(journal.tist in counted for journal in files):
             return sum(counted[journal.tist] for journal in files)
         catalogue = self.archive.catalogue

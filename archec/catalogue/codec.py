@@ -43,7 +43,7 @@ def _encode(encoder: msgspec.json.Encoder, value: object) -> bytes:
 
 
 def read(decoder: msgspec.json.Decoder[_T], text: bytes | str) -> _T:
-    """The value of a document's text. Raises CatalogueError where archec did not write it."""
+    """The value of a document's text. Raises CatalogueError if archec did not write it."""
     try:
         return decoder.decode(text)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -51,7 +51,7 @@ def read(decoder: msgspec.json.Decoder[_T], text: bytes | str) -> _T:
 
 
 def built(kind: type[_T], value: Mapping[str, Any]) -> _T:
-    """The value of a document of plain values. Raises CatalogueError where archec did not write it."""
+    """The value of a document of plain values. Raises CatalogueError if archec did not write it."""
     try:
         return msgspec.convert(value, kind)
     except (msgspec.MsgspecError, ValueError) as error:

@@ -54,7 +54,7 @@ class Counts(NamedTuple):
 
 @runtime_checkable
 class Catalogue(Protocol):
-    """See the module's docstring. ``url`` is fit for messages: :func:`redact` has been at it."""
+    """See the module. ``url`` is fit for messages: :func:`redact` has been at it."""
 
     url: str
 
@@ -65,7 +65,7 @@ class Catalogue(Protocol):
     def write(self, changes: Changes) -> None:
         """Applies one batch's changes durably. Applying the same changes again changes nothing.
 
-        Raises :class:`archec.errors.CatalogueRefused` where one of them is not taken; none need be there then.
+        Raises :class:`archec.errors.CatalogueRefused` if one of them is not taken; none need be there then.
         """
         ...
 
@@ -204,7 +204,7 @@ class Catalogue(Protocol):
         ...
 
     def clear(self) -> None:
-        """Empties the catalogue (for a rebuild; the archive folder is not touched)."""
+        """Empties the catalogue (for a rebuild; the archive directory is not touched)."""
         ...
 
     def close(self) -> None:

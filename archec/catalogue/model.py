@@ -88,7 +88,7 @@ class Note(Struct, frozen=True, omit_defaults=True):
 class Claim(Struct, frozen=True, array_like=True, omit_defaults=True):
     """What a data set says of a tobi, which is (``tist``, ``run``) of its :class:`DataSet`.
 
-    ``state`` is the sha256 of the template that counts in it, None where it has none. ``place`` is the path of that
+    ``state`` is the sha256 of the template that counts in it, None if it has none. ``place`` is the path of that
     template's file below the root of RePEc, ``line`` its line there, ``encoding`` how the file was read. ``at`` is the
     tist under which the bytes lie, 0 for the data set's. ``malformed``: its handle differs from the id in more than
     case, so that it counts less than any that does not.
@@ -243,12 +243,12 @@ class Obi:
         return max(claim.tist, self.history.last or 0, self.settled)
 
     def claim_at(self, tist: int) -> Claim | None:
-        """The claim behind the entry at ``tist``, None where a data set of another time has it."""
+        """The claim behind the entry at ``tist``, None if a data set of another time has it."""
         state = self.history.at(tist)
         return next((claim for claim in self.claims if claim.tist == tist and claim.state == state), None)
 
     def version_at(self, tist: int) -> Version | None:
-        """The contents in force at ``tist``; None where there are none."""
+        """The contents in force at ``tist``; None if there are none."""
         return self.versions.get(self.history.at(tist) or "")
 
     @property
@@ -272,7 +272,7 @@ class ObiState(NamedTuple):
     """A row of the sorted scan that a data set is merged with.
 
     ``last`` and ``state`` are the newest entry of the history; ``h`` is the history's map as JSON
-    text, or None where the newest entry is the only one. ``place`` and ``since`` are those of the :class:`Obi`.
+    text, or None if the newest entry is the only one. ``place`` and ``since`` are those of the :class:`Obi`.
     """
 
     id: str
@@ -325,7 +325,7 @@ class TobiFiles(NamedTuple):
 
 
 class FileState(NamedTuple):
-    """A fobi now. ``held`` is None where it never was, ``type`` the sniffed type of its newest contents (empty:
+    """A fobi now. ``held`` is None if it never was, ``type`` the sniffed type of its newest contents (empty:
     none), ``outcome`` that of its last visit (empty: never visited), ``last`` the tist of its newest entry, or 0."""
 
     held: bool | None = None
@@ -357,7 +357,7 @@ class Coverage(Struct, frozen=True, omit_defaults=True):
 
     ``read`` are the archives' directories (the first parts of places, "" for the root) whose listings came to an end;
     with ``complete`` those that are missing count as well. ``unread`` maps the files and directories that were there
-    and could not be read to the sha256 of their bytes, or to the code of the problem where there are none; ``partly``
+    and could not be read to the sha256 of their bytes, or to the code of the problem if there are none; ``partly``
     does the same for files of which some templates could be read. One that is not whole has looked at nothing.
     """
 
@@ -397,7 +397,7 @@ class HeldGroup(Struct, frozen=True):
 
 
 class HeldBack(Struct, frozen=True, omit_defaults=True):
-    """The losses of one kind that a run held back and nobody has accepted yet, by the archive, the directory or the
+    """The losses of one kind that a run held back and no one has accepted yet, by the archive, the directory or the
     host that would lose them. The newest one of a run and kind counts. For tobis ``run`` is that of the data set."""
 
     run: int
@@ -457,8 +457,8 @@ class ManifestPart(Struct, frozen=True):
 class Ingest(Struct, frozen=True, omit_defaults=True):
     """What the newest ingest of a base URL came to; ``ingest_type`` and ``base_url`` are as they were asked for.
 
-    ``tist`` is the software tist of its run, ``fileset`` the id of the obi (empty where nothing of it is held) and
-    ``state`` the sha256 of the manifest (empty where there is none), ``due`` the tist from which on it is worth another
+    ``tist`` is the software tist of its run, ``fileset`` the id of the obi (empty if nothing of it is held) and
+    ``state`` the sha256 of the manifest (empty if there is none), ``due`` the tist from which on it is worth another
     try (0: never). ``landing`` is the fobi of the landing page, ``answers`` those of what the platform said. The rest
     is as in the result.
     """

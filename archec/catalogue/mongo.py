@@ -114,7 +114,7 @@ class MongoCatalogue:
     """See :class:`archec.catalogue.interface.Catalogue` and this module's docstring.
 
     With ``create`` an empty database is made a catalogue. Opening raises :class:`archec.errors.ConfigError`,
-    :class:`archec.errors.CatalogueGone` where no server answers, :class:`CatalogueError` where the database is
+    :class:`archec.errors.CatalogueGone` if no server answers, :class:`CatalogueError` if the database is
     no catalogue or of another version.
     """
 

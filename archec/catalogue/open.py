@@ -17,7 +17,7 @@ _ALLOWED = (
 def open_catalogue(url: str, *, base: Path, create: bool = False, read_only: bool = False) -> Catalogue:
     """The catalogue behind ``url``.
 
-    ``base`` is the folder that ``sqlite:///relative/path`` is relative to. With ``create`` a
+    ``base`` is the directory that ``sqlite:///relative/path`` is relative to. With ``create`` a
     catalogue that is not there yet is made, empty; without it that is an error. A ``read_only``
     catalogue refuses to be written to. Raises :class:`ConfigError` for a URL of another form,
     :class:`archec.errors.CatalogueGone` for a server that does not answer and

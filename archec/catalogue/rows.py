@@ -20,7 +20,7 @@ _MD5 = re.compile("[0-9a-f]{32}")
 
 
 class Head(NamedTuple):
-    """The narrow part that scans and orders read. ``last`` is None where the obi never was held."""
+    """The narrow part that scans and orders read. ``last`` is None if the obi never was held."""
 
     id: str
     last: int | None
@@ -44,7 +44,7 @@ class HistoryEntry(NamedTuple):
 
 
 class Content(NamedTuple):
-    """A version of an obi. ``first`` is the first tist at which the obi held these bytes under its own name; None where
+    """A version of an obi. ``first`` is the first tist at which the obi held these bytes under its own name; None if
     it only redirected to them."""
 
     id: str
@@ -63,7 +63,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(obi: Obi) -> Parts:
-    """Takes an obi apart; its visit is not among the parts. Raises CatalogueRefused where a checksum is none."""
+    """Takes an obi apart; its visit is not among the parts. Raises CatalogueRefused if a checksum is none."""
     _check(obi)
     history, newest = obi.history, obi.newest
     state = history.states[-1] if history.states else None
@@ -183,7 +183,7 @@ def versions_of(history: History, versions: Iterable[Version], claims: Iterable[
 
 
 def tobi_files_of(id: str, history: History, known: Iterable[Version]) -> TobiFiles | None:  # noqa: A002
-    """The files that a tobi names; None where it never was held."""
+    """The files that a tobi names; None if it never was held."""
     versions = versions_of(history, known)
     newest = history.last_held
     if newest is None or history.last is None:

@@ -179,7 +179,7 @@ class SQLiteCatalogue(Database):
     """See :class:`archec.catalogue.interface.Catalogue` and this module's docstring.
 
     With ``create`` a missing or empty file becomes an empty catalogue. Opening raises
-    :class:`CatalogueError` where the file is missing, foreign, damaged or of another schema version.
+    :class:`CatalogueError` if the file is missing, foreign, damaged or of another schema version.
     A full disk raises :class:`archec.errors.StorageFull` and undoes the batch.
     """
 

@@ -29,7 +29,7 @@ def check(
 ) -> None:
     """Check that journals, names, links and catalogue agree.
 
-    The journals are folded anew in scratch space, and all that the catalogue says is compared with what comes of
+    The journals are folded again in scratch space, and all that the catalogue says is compared with what comes of
     it; with --quick its histories only. Does not read the contents of files: 'archec verify' does. Without --fix
     nothing in the archive is changed; with it leftovers go, a catalogue that is behind catches up, and what no journal
     can name is moved to archive/quarantine, with a record; no run can start meanwhile. Exits with 6 if something is

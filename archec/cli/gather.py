@@ -108,10 +108,10 @@ def gather(
     the next run, or --resume, continues. Within a budget (--max-files, --max-bytes, --max-time) files that were
     never tried come first, then the longest overdue.
 
-    Several data sets (-f A -f B, or -f A B ..., a folder stands for the tarballs in it) are replayed oldest first, each
-    in a run of its own; files are fetched once, in the last run. One that is damaged, retracted or no tarball does not
-    stop the others: where it is the last, the one before it is replayed again to fetch files. --resume goes on where
-    such a command stopped.
+    Several data sets (-f A -f B, or -f A B ..., a directory stands for the tarballs in it) are replayed oldest first,
+    each in a run of its own; files are fetched once, in the last run. One that is damaged, retracted or no tarball does
+    not stop the others: where it is the last, the one before it is replayed again to fetch files. --resume goes on
+    where such a command stopped.
 
     Without --as-of the date of a data set is the one in its name; else a tarball has that of its newest member, and a
     directory is of now.

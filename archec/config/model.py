@@ -303,7 +303,7 @@ class Config:
         return self.path(self.work_directory)
 
     def memory(self, name: str) -> Path:
-        """Where something is remembered from run to run that may be lost: beside the scratch space, and named after
+        """Where something is remembered from run to run that may be lost: next to the scratch space, and named after
         it."""
         work = self.work_path
         return work.parent / f"{work.name}.{name}"

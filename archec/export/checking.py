@@ -38,7 +38,7 @@ class Extents:
         self._extents: dict[str, tuple[int, int]] = {}
 
     def add(self, line: IndexLine) -> None:
-        """Another line of the index. Raises :class:`CorruptArchive` where it names no record."""
+        """Another line of the index. Raises :class:`CorruptArchive` if it names no record."""
         name, offset, length, _ = named(line)
         first, end = self._extents.get(name, (offset, 0))
         self._extents[name] = min(first, offset), max(end, offset + length)
@@ -88,7 +88,7 @@ def read_unit(vault: Vault, unit: Unit) -> Iterator[tuple[int, VaultFault | None
 
 
 def _wrong_at(path: Path, offset: int, length: int, digest: str = "", kind: str = "") -> str:
-    """What is wrong with the record that lies there; empty where nothing is."""
+    """What is wrong with the record that lies there; empty if nothing is."""
     with storage_errors(path), open(path, "rb") as file:
         file.seek(offset)
         return _wrong(io.BufferedReader(_Slice(file, length)), digest, kind)

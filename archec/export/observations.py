@@ -106,7 +106,7 @@ def collect_visits(
     *,
     retracted: Collection[int] = (),
 ) -> Path:
-    """Writes the visits from ``since`` on that found files unchanged to a file in ``folder``, but for those of runs
+    """Writes the visits from ``since`` on that found files unchanged to a file in ``folder``, except for those of runs
     whose visits are ``retracted``.
 
     Journals are read as far as the catalogue has followed them. ``reported`` gets the number of lines read so far.

@@ -29,7 +29,7 @@ _SMALL = 2000
 """Number of obis below which an archive is exported in this process: starting others would take longer."""
 _EVERYTHING = 1 << 60
 _AHEAD = 6
-"""Series under way for each worker, at most."""
+"""Series in progress for each worker, at most."""
 _HINT = "possibly out of memory; start the export again"
 
 OnNotExported = Callable[[NotExported | VaultFault], None]
@@ -37,7 +37,7 @@ OnNotExported = Callable[[NotExported | VaultFault], None]
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What is exported to which folder.
+    """What is exported to which directory.
 
     ``since`` is the first tist to export. ``dry`` writes nothing. ``revisits`` includes the visits that found files
     unchanged. ``max_bytes`` is the size at which a WARC file is ended.
@@ -214,7 +214,7 @@ def _export_units(
 
 @contextmanager
 def _scratch_folder(config: Config) -> Iterator[Path]:
-    """A folder for scratch files."""
+    """A directory for scratch files."""
     parent = scratch_space(config)
     with storage_errors(parent):
         parent.mkdir(parents=True, exist_ok=True)

@@ -39,7 +39,7 @@ class Unit(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The name of the folder with the WARC files of the archive."""
+        """The name of the directory with the WARC files of the archive."""
         return _code(self.archive) if self.archive else "+other"
 
     @property

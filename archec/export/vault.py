@@ -1,8 +1,8 @@
-"""The vault: the folder of an export, laid out like a collection of pywb.
+"""The vault: the directory of an export, laid out like a collection of pywb.
 
 ::
 
-    vault.json                         what this folder is
+    vault.json                         what this directory is
     archive/aaa/aaa+sss+00001.warc.gz  records of a series; files are added and never changed
     indexes/aaa+sss.cdxj               its index, sorted; always complete, and names complete files only
     lock                               held by the export that works here
@@ -40,7 +40,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Vault(NamedTuple):
-    """The folder of a vault."""
+    """The directory of a vault."""
 
     root: Path
 
@@ -180,8 +180,8 @@ class WarcFile:
 def open_vault(root: Path, store: Layout, *, dry: bool) -> Vault:
     """The vault at ``root``, which is created if it does not exist, unless ``dry``.
 
-    Raises UsageError for a folder in the obi store; ConfigError for a folder that contains anything else and for a
-    vault of another version.
+    Raises UsageError for a directory in the obi store; ConfigError for a directory that contains anything else and for
+    a vault of another version.
     """
     root = root.absolute()
     if root.resolve() == store.root.resolve() or store.root.resolve() in root.resolve().parents:

@@ -85,7 +85,7 @@ class Asker:
     # -- questions --------------------------------------------------------------------------------
 
     async def answer(self, question: Question, helper: FilesetPlatformHelper | None) -> PlatformAnswer:
-        """The answer to a question, after all redirects. Raises PlatformHttpError where there is none."""
+        """The answer to a question, after all redirects. Raises PlatformHttpError if there is none."""
         if question.page and not await self.allowed(question.url):
             raise PlatformHttpError(f"{question.url[:300]}: robots.txt does not allow it", status=Status.ROBOTS)
         named = helper if question.secret else None
@@ -118,7 +118,7 @@ class Asker:
         self, url: str, headers: Mapping[str, str], helper: FilesetPlatformHelper | None = None, *, api: bool = False
     ) -> AsyncIterator[Response]:
         """An answer after all redirects, of which at first only the head was read. What passes is tried again, as often
-        as is configured. ``helper``: its platform gets its token, and nobody to whom it redirects.
+        as is configured. ``helper``: its platform gets its token, and no one to whom it redirects.
 
         Raises PlatformHttpError for what goes wrong, also while its body is read within the block.
         """

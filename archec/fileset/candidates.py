@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
 
 
 def platform_of(url: str, registry: Registry) -> str:
-    """The platform of which a URL, or the DOI in it, is a data set; empty where it is of none."""
+    """The platform of which a URL, or the DOI in it, is a data set; empty if it is of none."""
     identifier = identifier_of(url)
     if identifier is not None:
         return next((name for name, pattern in _DOIS if pattern.match(identifier)), "")

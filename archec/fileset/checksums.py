@@ -47,7 +47,7 @@ def other_checksum(file: FilesetManifestFile) -> tuple[str, str] | None:
 
 
 def mismatch(file: FilesetManifestFile, size: int, found: Checksums) -> Status | None:
-    """In what bytes are not what the manifest says of a file; None where they are, as far as it says anything.
+    """In what bytes are not what the manifest says of a file; None if they are, as far as it says anything.
 
     A checksum that is ``soft`` (in ``extra``) is not held against the bytes: some platforms keep that of another form.
     """

@@ -1,4 +1,5 @@
-"""Downloading one file: into the obi store, with its checksums in one pass, going on where an attempt broke off."""
+"""Downloading one file: into the obi store, with its checksums in one pass, going on where an attempt was
+interrupted."""
 
 from __future__ import annotations
 
@@ -104,8 +105,8 @@ class Downloader:
     ) -> Fetched | NotFetched:
         """A file from ``url``, kept as the fobi ``obi``; no more than there is room for, and than its manifest says.
 
-        What an earlier process left of it is gone on with, and so is what this one leaves when it is broken off. Raises
-        StorageFull, StorageFailed, BudgetSpent.
+        What an earlier process left of it is gone on with, and so is what this one leaves when it is interrupted.
+        Raises StorageFull, StorageFailed, BudgetSpent.
         """
         self._progress.begin()
         transfer = _Transfer(self, file, url, obi, helper, room)
@@ -156,7 +157,7 @@ class _Transfer:
                     return NotFetched(status, error.message)
 
     async def _take_up(self, left: Download) -> Fetched | NotFetched | None:
-        """What an earlier process left, if it is whole; else an attempt goes on with it."""
+        """What an earlier process left, if it is whole; else an attempt continues it."""
         loop = asyncio.get_running_loop()
         self._temp = await loop.run_in_executor(self._of._threads, self._of._writer.take_up, left.temp)
         if self._temp is None:
@@ -174,7 +175,7 @@ class _Transfer:
         return None
 
     async def _attempt(self) -> Fetched | NotFetched | None:
-        """One request; None where another one is needed. Raises PlatformHttpError."""
+        """One request; None if another one is needed. Raises PlatformHttpError."""
         headers: dict[str, str] = {}
         size = self._temp.size if self._temp is not None else 0
         if size and self._validator:
@@ -300,7 +301,7 @@ class _Transfer:
         self._temp, self._validator, self._head = None, "", b""
 
     def keep(self) -> None:
-        """Another run goes on with what has come, where a range can be bound to it."""
+        """Another run continues what has come, where a range can be bound to it."""
         if self._temp is not None and self._temp.size and self._validator and not self._is_kept:
             self._temp.close()
             self._of._ledger.note(self._download())

@@ -36,10 +36,10 @@ _METADATA = "https://w3id.org/ro/crate/1.1"
 
 
 def export(archive: Archive, held: HeldFileset, form: str, folder: Path, *, fetch: bool = False) -> int:
-    """Writes a fileset into a new or empty folder; the number of files. ``fetch``: of a bag, fetch.txt in place of
+    """Writes a fileset into a new or empty directory; the number of files. ``fetch``: of a bag, fetch.txt in place of
     data.
 
-    Raises UsageError for a folder that has something in it, CorruptArchive where bytes are not those of the manifest.
+    Raises UsageError for a directory that has something in it, CorruptArchive if bytes are not those of the manifest.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -63,7 +63,7 @@ class Field:
         return found
 
     def text_or_none(self) -> str | None:
-        """Text; None where it is null or missing. Code points that are no characters are escaped."""
+        """Text; None if it is null or missing. Code points that are no characters are escaped."""
         if self.is_null:
             return None
         if not isinstance(self._value, str):
@@ -79,7 +79,7 @@ class Field:
         return self.text()
 
     def word_or_none(self) -> str | None:
-        """An identifier, None where it is null, missing or empty."""
+        """An identifier, None if it is null, missing or empty."""
         return None if self.is_null or self._value == "" else self.word()
 
     def whole(self) -> int:
@@ -90,7 +90,7 @@ class Field:
         return found
 
     def whole_or_none(self) -> int | None:
-        """A whole number, also one that is written as text; None where it is null, missing or empty text."""
+        """A whole number, also one that is written as text; None if it is null, missing or empty text."""
         value = self._value
         if self.is_null or value == "":
             return None
@@ -137,7 +137,7 @@ class Field:
             yield self
 
     def tist(self) -> int:
-        """A date or a time as a tist (a date is its first second, UTC); 0 where it is null, missing or none."""
+        """A date or a time as a tist (a date is its first second, UTC); 0 if it is null, missing or none."""
         text = self.text_or_none()
         return 0 if text is None else tist_of(text)
 
@@ -154,7 +154,7 @@ class Field:
 
 
 def parse(body: bytes, name: str = "") -> Field:
-    """The JSON in an answer. Raises PlatformError where it is none."""
+    """The JSON in an answer. Raises PlatformError if it is none."""
     try:
         return Field(json.loads(body, parse_constant=_refuse), name)
     except (ValueError, RecursionError) as error:

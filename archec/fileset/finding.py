@@ -88,7 +88,7 @@ def _set_landing(found: Found, question: Question, answer: PlatformAnswer) -> No
 
 
 async def landing_page(work: Work, found: Found) -> PlatformAnswer | None:
-    """The landing page; None where it cannot be had."""
+    """The landing page; None if it cannot be had."""
     with suppress(FilesetProblem):
         page = await _landing(work, found.url)
         return page if page.status == 200 else None
@@ -96,7 +96,7 @@ async def landing_page(work: Work, found: Found) -> PlatformAnswer | None:
 
 
 async def _landing(work: Work, url: str) -> PlatformAnswer:
-    """What a URL leads to. Raises PlatformHttpError where nothing answers."""
+    """What a URL leads to. Raises PlatformHttpError if nothing answers."""
     try:
         return await work.asker.answer(Question(url, accept="text/html,*/*", secret=False, page=True), None)
     except PlatformHttpError as error:
@@ -145,7 +145,7 @@ def _direct(work: Work, found: Found) -> FilesetPlatformItem:
 
 
 def identifier_of(text: str, resolver: str = "") -> str | None:
-    """The DOI or handle in what was asked for; None where it is a URL of something else. ``resolver`` is the base of
+    """The DOI or handle in what was asked for; None if it is a URL of something else. ``resolver`` is the base of
     the configured one, whose URLs count like those of doi.org."""
     plain = text.strip()
     own = resolver.rstrip("/")
@@ -212,7 +212,7 @@ def _path(of: FilesetId) -> str | None:
 
 
 def known_url(text: str) -> str | None:
-    """The URL in what was asked for, None where it is none."""
+    """The URL in what was asked for, None if it is none."""
     plain = text.strip()
     if is_fileset(plain):
         return url_of(plain)

@@ -51,7 +51,7 @@ def _with_url(message: str, url: str) -> str:
 
 
 async def _process(work: Work, found: Found) -> tuple[Status, str]:
-    """Keeps the files. Raises a FilesetProblem where nothing is to be kept."""
+    """Keeps the files. Raises a FilesetProblem if nothing is to be kept."""
     item = found.item
     if item is None:
         raise NoPlatformMatch("there is no data set")

@@ -101,7 +101,7 @@ def _read(name: str, size: int, stream: IO[bytes] | None, why: str, left: int) -
 
 @contextmanager
 def open_member(bundle: BinaryIO, path: str) -> Iterator[IO[bytes]]:
-    """One file in a bundle, open for reading. Raises NotHeld where there is none of this path."""
+    """One file in a bundle, open for reading. Raises NotHeld if there is none of this path."""
     for name, _, stream, why in _members(bundle):
         if clean(name) == path:
             if stream is None:

@@ -44,7 +44,7 @@ class Items:
         self._secret = {"Authorization": f"LOW {keys[0]}:{keys[1]}"}
 
     async def files(self, item: str) -> dict[str, ItemFile]:
-        """The files of an item by their paths; none where there is no such item."""
+        """The files of an item by their paths; none if there is no such item."""
         url = f"{self._config.archiveorg_url}/metadata/{quote(item)}"
         status, body = await self._answer("GET", url, {})
         if status == 404:
@@ -53,7 +53,7 @@ class Items:
             raise UploadFailed(f"{url}: HTTP {status}")
         try:
             found = parse(body)
-            if found.raw == {}:  # what archive.org answers where there is no item of this name
+            if found.raw == {}:  # what archive.org answers if there is no item of this name
                 return {}
             return {
                 row["name"].text(): ItemFile(row["size"].whole_or_none(), row["md5"].text_or_none())
@@ -63,7 +63,7 @@ class Items:
             raise UploadFailed(f"{url}: {error.message}") from error
 
     async def put(self, item: str, path: str, stream: BinaryIO, size: int, headers: Mapping[str, str]) -> None:
-        """Uploads the bytes of ``stream``, of which there are ``size``; makes the item where there is none."""
+        """Uploads the bytes of ``stream``, of which there are ``size``; makes the item if there is none."""
         url = f"{self._config.archiveorg_s3}/{quote(item)}/{quote(path)}"
         status, body = await self._answer(
             "PUT", url, {**self._secret, **headers, "Content-Length": str(size)}, stream
@@ -123,7 +123,7 @@ class Items:
 
 
 def keys_of(environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """The keys for uploads; None where they are not set, and nothing is to be uploaded."""
+    """The keys for uploads; None if they are not set, and nothing is to be uploaded."""
     keys = environ.get(ACCESS_KEY, "").strip(), environ.get(SECRET_KEY, "").strip()
     return keys if all(key and key.isascii() and key.isprintable() for key in keys) else None
 
@@ -147,6 +147,6 @@ def _encoded(value: str) -> str:
 
 
 def _said(body: bytes) -> str:
-    """What an error's XML says; empty where it says nothing."""
+    """What an error's XML says; empty if it says nothing."""
     found = re.search(r"<Message>([^<]{1,300})</Message>", body[:10_000].decode("utf-8", "replace"))
     return f": {clean(found[1])}" if found is not None else ""

@@ -1,5 +1,5 @@
 """What an ingest keeps, as records of a run: files and answers as fobis, manifests as states of a fileset. Pure rules,
-but for the bytes that are handed to the writer."""
+except for the bytes that are handed to the writer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEVER = MAX_TIST + 1
 class Body(NamedTuple):
     """Bytes for a fobi: in a temporary file, or held already at ``place`` (tist and id).
 
-    ``terminal`` is the URL to which redirects led, empty where there were none.
+    ``terminal`` is the URL to which redirects led, empty if there were none.
     """
 
     sha256: str
@@ -82,7 +82,7 @@ def manifest_of(
 def state_items(
     known: Obi | None, manifest: Manifest, when: int, run: int, writer: Writer
 ) -> tuple[list[CommitItem], str]:
-    """The records of a manifest as the state of its fileset at ``when``, and its sha256. None where it is the state
+    """The records of a manifest as the state of its fileset at ``when``, and its sha256. None if it is the state
     already."""
     fileset = known or Obi(manifest.fileset, "fileset")
     data = encode(manifest)
@@ -108,7 +108,7 @@ def unkept_items(manifest: Manifest) -> tuple[list[CommitItem], str]:
 
 
 def loss_item(known: Obi, run: int, reason: str) -> CommitItem | None:
-    """The record of a data set that its platform has withdrawn; None where it is not held."""
+    """The record of a data set that its platform has withdrawn; None if it is not held."""
     if not known.history.held:
         return None
     note = Note(run, "lost", reason=reason[:200])

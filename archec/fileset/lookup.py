@@ -42,7 +42,7 @@ def read_manifest(archive: Archive, tist: int, fileset: str) -> Manifest:
 def find_fileset(archive: Archive, asked: str) -> HeldFileset:
     """The fileset behind an id (with or without ``@VERSION``), a DOI, a handle or a URL that was ingested.
 
-    Without a version the newest state that was held. Raises NotHeld where there is none.
+    Without a version the newest state that was held. Raises NotHeld if there is none.
     """
     fileset, version, state = _names(archive.catalogue, asked.strip())
     obi = archive.catalogue.obis("fileset", [fileset]).get(fileset) if fileset else None
@@ -151,7 +151,7 @@ def open_file(
 
 class Change(NamedTuple):
     """What came with a state: ``what`` is ``added``, ``removed``, ``changed``, ``lost`` or ``returned``; ``path`` is
-    empty where the whole fileset is meant."""
+    empty if the whole fileset is meant."""
 
     tist: int
     version: str

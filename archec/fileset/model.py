@@ -78,7 +78,7 @@ class FilesetPlatformItem(Struct, frozen=True, kw_only=True):
 
     ``platform_id`` names the version, ``work_id`` all versions together; ``version`` is the platform's word for it, and
     of two versions the newer one has the greater ``order`` (empty: they cannot be compared). ``published`` is a tist,
-    0 where it is not known. ``web_bundle_url`` is one download for everything; ``bundle_only``: there is no other.
+    0 if it is not known. ``web_bundle_url`` is one download for everything; ``bundle_only``: there is no other.
     """
 
     platform_name: str

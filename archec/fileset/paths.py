@@ -1,4 +1,4 @@
-"""Safe paths: where a file of a manifest goes in a folder, whatever its platform calls it. Pure functions."""
+"""Safe paths: where a file of a manifest goes in a directory, whatever its platform calls it. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _BAD = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\u200e\u200f\u202a-\u202e\u2066-\u
 _LONGEST = 255
 """Bytes of one name."""
 _LONGEST_PATH = 3000
-"""Bytes of a whole path: what is above the folder must fit, too."""
+"""Bytes of a whole path: what is above the directory must fit, too."""
 
 
 class SafePath(NamedTuple):
-    """``path`` is unique among the files of a manifest and stays in its folder; ``problem`` says why it is not the one
-    that was sent (empty: it is)."""
+    """``path`` is unique among the files of a manifest and stays in its directory; ``problem`` says why it is not the
+    one that was sent (empty: it is)."""
 
     path: str
     problem: str = ""
 
 
 def unsafe(path: str) -> str:
-    """Why a path must not be fetched at all; empty where it may."""
+    """Why a path must not be fetched at all; empty if it may."""
     if not path or path.endswith("/"):
         return "names no file"
     if "\0" in path:
@@ -43,7 +43,7 @@ def unsafe(path: str) -> str:
 
 def safe_paths(paths: Iterable[str]) -> Iterator[SafePath]:
     """The safe path of each of ``paths``, none of which is :func:`unsafe`; each is unique whatever the case and the
-    Unicode form in which a file system compares, and none of them is a folder of another."""
+    Unicode form in which a file system compares, and none of them is a directory of another."""
     names = _Names()
     for path in paths:
         plain = _plain(path)

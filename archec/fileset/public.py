@@ -1,4 +1,4 @@
-"""What may be kept of what platforms say: all of it, but for the values of tokens, signatures and cookies."""
+"""What may be kept of what platforms say: all of it, except for the values of tokens, signatures and cookies."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def public_value(value: Any) -> Any:
 
 
 def public_body(body: bytes) -> bytes:
-    """An answer as it came, but for secrets: JSON that holds one is written anew."""
+    """An answer as it came, except for secrets: JSON that holds one is written again."""
     if body[:100].lstrip()[:1] in (b"{", b"["):
         try:
             value = json.loads(body)

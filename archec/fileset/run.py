@@ -112,9 +112,9 @@ def run_ingest(
     wait: bool = False,
     budget: Budget = NO_LIMIT,
 ) -> Counter:
-    """Ingests all requests. Raises an ArchecError where the run has to stop; what was committed is kept.
+    """Ingests all requests. Raises an ArchecError if the run has to stop; what was committed is kept.
 
-    What is not over when the budget is used up ends as ``budget``; the next run goes on with it.
+    What is not over when the budget is used up ends as ``budget``; the next run continues it.
     """
     counter = Counter(meter, BudgetUse(budget))
     counter.use.begin()
@@ -220,7 +220,7 @@ def _platforms(config: Config) -> Sender:
 
 @asynccontextmanager
 async def _items(config: Config) -> AsyncIterator[Items | None]:
-    """Uploads; None where their keys are not set."""
+    """Uploads; None if their keys are not set."""
     keys = keys_of(os.environ)
     if keys is None:
         yield None

@@ -142,7 +142,7 @@ ADVICE: Mapping[Status, Advice] = {
 
 class FilesetProblem(ArchecError):
     """Base of what ends an ingest; ``status`` is that of the result. ``due``: the tist from which on another try is
-    worth it, 0 where nothing says so."""
+    worth it, 0 if nothing says so."""
 
     status = Status.PLATFORM_ERROR
     due = 0

@@ -243,7 +243,7 @@ HELPERS: Sequence[type[FilesetIngestStrategy]] = (WebStrategy, WebBundledStrateg
 
 
 def helper_for(strategy: IngestStrategy) -> type[FilesetIngestStrategy] | None:
-    """What does what a strategy asks for; None where nothing does."""
+    """What does what a strategy asks for; None if nothing does."""
     return next((cls for cls in HELPERS if strategy in cls.handles), None)
 
 
@@ -259,7 +259,7 @@ def without_signatures(files: Sequence[FilesetManifestFile]) -> list[FilesetMani
 
 
 def _what_lacks(files: Sequence[FilesetManifestFile]) -> str:
-    """The first file that is not held, and why; empty where all are held."""
+    """The first file that is not held, and why; empty if all are held."""
     failed = next((file for file in files if not is_whole(file)), None)
     return "" if failed is None else f"{failed.path[:200]}: {(failed.extra or {}).get('error') or failed.status}"
 

@@ -11,7 +11,7 @@ _GIB = 1 << 30
 
 
 class StrategyPolicy(NamedTuple):
-    """The limits; equal passes. More than any of ``web_*`` is for archive.org, more than any of ``max_*`` for nobody.
+    """The limits; equal passes. More than any of ``web_*`` is for archive.org, more than any of ``max_*`` for no one.
     Sizes are bytes; those that the platform does not tell count as 0."""
 
     web_max_files: int = 20
@@ -41,7 +41,7 @@ chose_strategy = choose_strategy
 
 
 def too_much(item: FilesetPlatformItem, policy: StrategyPolicy) -> Status | None:
-    """The status of a data set that has too many files or is too large; None where it is not."""
+    """The status of a data set that has too many files or is too large; None if it is not."""
     if item.file_count > policy.max_file_count:
         return Status.TOO_MANY_FILES
     if item.total_size > policy.max_total_size:

@@ -31,7 +31,7 @@ Kept = tuple[str, int, Body, Digests]
 
 
 def _keep_answer(work: Work, answer: PlatformAnswer) -> Kept | None:
-    """Keeps an answer as a fobi. None where it cannot be one."""
+    """Keeps an answer as a fobi. None if it cannot be one."""
     if work.writer is None:
         return None
     try:
@@ -252,7 +252,7 @@ _MOST_NAMES = 1000
 
 
 def html_biblio(body: bytes) -> dict[str, Any] | None:
-    """What a page's meta elements say of the work; None where they say nothing."""
+    """What a page's meta elements say of the work; None if they say nothing."""
     found: dict[str, Any] = {}
     for name, content in meta_of(body):
         key = _BIBLIO.get(name.lower().replace("dcterms.", "dc."))

@@ -46,7 +46,7 @@ class IngestOptions(NamedTuple):
 
 @dataclass(slots=True)
 class Work:
-    """What an ingest works with. ``commits`` drops everything in a dry run; ``items`` is None where nothing is to be
+    """What an ingest works with. ``commits`` drops everything in a dry run; ``items`` is None if nothing is to be
     uploaded; ``kept`` is called with what was kept."""
 
     archive: Archive

@@ -114,7 +114,7 @@ async def _asked(config: Config, hosts: Sequence[str]) -> list[float]:
 
 
 async def _ahead(client: Client, host: str) -> float | None:
-    """By how many seconds a host is ahead, None where it does not say."""
+    """By how many seconds a host is ahead, None if it does not say."""
     from archec.web.door import EXPECTED
 
     try:

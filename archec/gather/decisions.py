@@ -141,7 +141,7 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
     archives, archives' directories, hosts and ids in ``wanted``.
 
     Templates are lost from the first data set on that lacks them. Those that a later data set or visit has shown to be
-    back stay as they are. Raises :class:`NotHeld` where there are none.
+    back stay as they are. Raises :class:`NotHeld` if there are none.
     """
     with locked(config, "losses") as archive:
         catalogue = archive.catalogue
@@ -257,7 +257,7 @@ def retract(config: Config, wanted: str, reason: str, *, undo: bool = False) -> 
 def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False) -> tuple[int, Withdrawn]:
     """Makes the visits of a gathering not count, or count again: the run that does so, and what it came to.
 
-    Raises :class:`NotHeld` where there is no such run, :class:`UsageError` where it visited no files or nothing would
+    Raises :class:`NotHeld` if there is no such run, :class:`UsageError` if it visited no files or nothing would
     change.
     """
     with locked(config, "retract") as archive:

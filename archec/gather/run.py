@@ -191,7 +191,7 @@ def _run(
 
 
 def _sentence(report: Report) -> str:
-    """What stopped the run before its end; empty where nothing did."""
+    """What stopped the run before its end; empty if nothing did."""
     if report.state == "network-down":
         return "no host answered: no failure was counted against any; check the network"
     return "the budget is exhausted" if report.state == "budget" else ""

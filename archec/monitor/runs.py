@@ -43,7 +43,7 @@ _FINAL: dict[str, Shown] = {
 @dataclass(frozen=True, slots=True)
 class RunView:
     """One run. ``state`` is one of :data:`SHOWN`; ``recorded`` is the word in the catalogue; ``report`` is its
-    report's JSON value, empty where it has none yet; ``resumable``: ``--resume`` would carry on with it;
+    report's JSON value, empty if it has none yet; ``resumable``: ``--resume`` would continue it;
     ``retracted`` is why its visits do not count, ``data_set_retracted`` why its data set does not."""
 
     run: int
@@ -164,7 +164,7 @@ def run_named(archive: Archive, name: str) -> RunView:
 
 
 def _why_retracted(catalogue: Catalogue, view: RunView) -> str:
-    """Why the data set of a run does not count, empty where it does."""
+    """Why the data set of a run does not count, empty if it does."""
     with suppress(NotHeld, UsageError):
         return find(catalogue, catalogue.data_sets(), str(view.run)).retracted
     return ""
@@ -181,7 +181,7 @@ def _waiting(catalogue: Catalogue) -> dict[int, dict[str, int]]:
 
 
 def _as_of_now(view: RunView, waiting: dict[int, dict[str, int]]) -> RunView:
-    """A run with the losses that it still holds back: others were accepted since, or a later run decides anew."""
+    """A run with the losses that it still holds back: others were accepted since, or a later run decides again."""
     now = {**waiting.get(view.run, {}), **waiting.get(view.data_set, {})}
     left = {name: losses for name, losses in now.items() if name in view.held_back}
     tobis = {**view.part("tobis"), "held_back": sum(left.values())}

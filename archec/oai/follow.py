@@ -41,7 +41,7 @@ class Follower:
     """Brings an index up to date with a catalogue. Best one at a time for an index; two do no harm.
 
     ``has_run`` says whether the archive has the journal of a run, by its tist; ``is_complete`` whether the catalogue
-    is known to hold everything that the journals say (not while a run or a rebuild is under way). ``chunk`` is the
+    is known to hold everything that the journals say (not while a run or a rebuild is in progress). ``chunk`` is the
     number of items that are written together.
     """
 
@@ -162,7 +162,7 @@ def _from_start(state: IndexState) -> IndexState:
 
 
 def _archive_of(first: Run) -> str:
-    """Which archive a catalogue is of: its first run stays the same for ever, and after every rebuild.
+    """Which archive a catalogue is of: its first run stays the same permanently, and after every rebuild.
 
     Without the date of its data set, which is unknown at first if it has to be found in a tarball's members.
     """

@@ -104,7 +104,7 @@ class IndexState(NamedTuple):
 
 
 class Index(ABC):
-    """See the module's docstring. ``name`` is for messages. Errors of the engine are raised as
+    """See the module. ``name`` is for messages. Errors of the engine are raised as
     :class:`archec.errors.CatalogueError`."""
 
     name: str

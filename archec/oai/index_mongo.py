@@ -1,4 +1,4 @@
-"""The OAI index beside a MongoDB catalogue, in its database.
+"""The OAI index next to a MongoDB catalogue, in its database.
 
 One document for each item, with all its sets in ``m``: a change of an item is one atomic write, and any page of any
 set is a range of one index. A chunk is not atomic, but its date lies in the future until all of it is written, so

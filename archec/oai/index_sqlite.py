@@ -1,4 +1,4 @@
-"""The OAI index beside an SQLite catalogue: one file of its own.
+"""The OAI index next to an SQLite catalogue: one file of its own.
 
 ``member`` has a row for each item and each set that it is in, ancestors and the set of all items too, so that any
 page of any set is one range of its primary key: what a page costs does not depend on where it is.

@@ -41,7 +41,7 @@ _ENTRY_POINTS = "archec.oai.formats"
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """See the module's docstring.
+    """See the module.
 
     ``base_url`` is "" if it is the address of each request. ``trees`` are the trees of sets that are served.
     ``description`` has the description elements of Identify, as XML. ``page`` is the number of records on a page,

@@ -2,7 +2,7 @@
 
 A token is all that is needed to continue a list: what was asked, where the list continues, and where it was closed
 when it was first asked for. So it survives restarts, works in any process that has the same secret, and gives the
-same page whenever it is used. Nobody can make or alter one without the secret.
+same page whenever it is used. No one can make or alter one without the secret.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -
     """Declares that the archive goes on from an older copy, by a run of its own; what that declares.
 
     What is lost ends with the batch that the catalogue has followed last, or with the one that was sealed. The
-    catalogue is made anew from the journals. Raises :class:`UsageError` where that batch is there, so that nothing is
-    lost, :class:`archec.errors.CorruptArchive` where the journals are not one sound chain.
+    catalogue is made again from the journals. Raises :class:`UsageError` if that batch is there, so that nothing is
+    lost, :class:`archec.errors.CorruptArchive` if the journals are not one sound chain.
     """
     layout = open_store(config)
     with ExitStack() as stack:
@@ -93,7 +93,7 @@ def _end(layout: Layout) -> str:
 
 
 def _close(config: Config, layout: Layout, last: LastRun) -> None:
-    """Closes the journal of a run that was under way when the copy was made, by a catalogue in scratch space."""
+    """Closes the journal of a run that was in progress when the copy was made, by a catalogue in scratch space."""
     work = config.work_path
     with storage_errors(work):
         work.mkdir(parents=True, exist_ok=True)

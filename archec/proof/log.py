@@ -50,7 +50,7 @@ class Link(NamedTuple):
 def chain(layout: Layout, after: State | None = None) -> Iterator[Link]:
     """All batches in the order of the chain, or those after a batch.
 
-    Raises :class:`BrokenChain` where one does not follow the one before it, :class:`archec.errors.CorruptJournal` for
+    Raises :class:`BrokenChain` if one does not follow the one before it, :class:`archec.errors.CorruptJournal` for
     damage. When it ends, what was read of a journal that is being written is durable.
     """
     after = after or State()
@@ -109,7 +109,7 @@ def forks_in(batch: JournalBatch) -> Iterator[Fork]:
 
 
 def remembered(path: Path) -> State | None:
-    """The state that was remembered; None where there is none that can be used."""
+    """The state that was remembered; None if there is none that can be used."""
     try:
         state = msgspec.json.decode(path.read_bytes(), type=State)
         Tree(state.size, state.peaks)

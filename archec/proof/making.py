@@ -25,7 +25,7 @@ def origin_of(config: Config) -> str:
 
 
 def own_key(config: Config) -> SigningKey | None:
-    """The key that signs this archive's seals; None where none is configured."""
+    """The key that signs this archive's seals; None if none is configured."""
     if not config.seal.key:
         return None
     path = config.path(config.seal.key)
@@ -43,9 +43,9 @@ def trusted_keys(config: Config) -> list[VerifierKey]:
 
 
 def make_seal(config: Config, layout: Layout, meter: Meter) -> SealFile:
-    """Seals the archive as it is; a run may be at work. Reads what has come since the last seal, the first time all.
+    """Seals the archive as it is; a run may be active. Reads what has come since the last seal, the first time all.
 
-    Raises :class:`archec.errors.CorruptJournal` where the journals are not one sound chain.
+    Raises :class:`archec.errors.CorruptJournal` if the journals are not one sound chain.
     """
     memory = config.memory("sealed.json")
     key = own_key(config)
@@ -77,7 +77,7 @@ def _gives_up(fork: Fork, seal: Seal) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a seal: ``fault`` says what is wrong, empty where nothing is; ``signed_by`` are the known keys
+    """What became of a seal: ``fault`` says what is wrong, empty if nothing is; ``signed_by`` are the known keys
     that signed it; ``since`` is how many lines of journals have come since; ``fork`` is one that was declared, and
     explains the fault."""
 

@@ -66,7 +66,7 @@ class Inclusion(NamedTuple):
 
     @property
     def change(self) -> ObiChange:
-        """What the line says of an obi. Raises :class:`CorruptArchive` where it says nothing of any."""
+        """What the line says of an obi. Raises :class:`CorruptArchive` if it says nothing of any."""
         record = decode(self.entry.line, "the line that is proved")
         if not isinstance(record, ObiChange):
             raise CorruptArchive("the proved line is not about an obi")
@@ -102,7 +102,7 @@ class Consistency(NamedTuple):
 def prove_entry(layout: Layout, obi: Obi, when: int, sealed: SealFile, meter: Meter) -> Inclusion:
     """A proof of the line by which the state of an obi at ``when`` was recorded first.
 
-    Raises :class:`NotHeld` where nothing was recorded by then, or only after the seal; :class:`CorruptArchive` where
+    Raises :class:`NotHeld` if nothing was recorded by then, or only after the seal; :class:`CorruptArchive` if
     the journals are not those that were sealed.
     """
     found = obi.history.entry_at(when)
@@ -131,7 +131,7 @@ def _entry_of(layout: Layout, obi: Obi, state: tuple[int, str | None], seal: Sea
 
 
 def prove_growth(layout: Layout, old: SealFile, new: SealFile, meter: Meter) -> Consistency:
-    """A proof that one seal grew from another. Raises :class:`CorruptArchive` where it did not, or cannot be told."""
+    """A proof that one seal grew from another. Raises :class:`CorruptArchive` if it did not, or cannot be told."""
     if not 0 < old.seal.size <= new.seal.size:
         raise CorruptArchive(f"a seal of {new.seal.size} lines did not grow from one of {old.seal.size}")
     roots = _roots(layout, consistency_ranges(old.seal.size, new.seal.size), new.seal, meter)

@@ -79,7 +79,7 @@ def parse_seal(data: bytes) -> SealFile:
 
 
 def read_seal(path: Path) -> SealFile:
-    """The seal in a file. Raises UsageError where it holds none."""
+    """The seal in a file. Raises UsageError if it holds none."""
     with storage_errors(path):
         data = path.read_bytes()
     try:

@@ -16,7 +16,7 @@ _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9#-]*[ \t]*:")
 _REST = re.compile(r"(?=\S*[^\W_])[^\s<>]+\s*")
 _MARKUP = re.compile(r"(?:\s*</?(?:a|b|body|br|div|font|html|i|p|pre|span|td|tr)\b[^<>]*>)+\s*\Z", re.I)
 _CORE = "all"
-"""The folder of the core archive, which has templates of all archives."""
+"""The directory of the core archive, which has templates of all archives."""
 _SERIES = re.compile(r"[a-z0-9]{6}")
 
 
@@ -128,12 +128,12 @@ def rank(standing: int, path: bytes, member: int, number: int) -> tuple[int, byt
 
 
 def misplaced(handle_id: str, path: str) -> str:
-    """The folder (``aaa/`` or ``aaa/ssssss/``) that shows that a file lies in the wrong place for its handle.
+    """The directory (``aaa/`` or ``aaa/ssssss/``) that shows that a file lies in the wrong place for its handle.
 
-    ``""`` if it does not, or if the path does not tell. For files anywhere on a disk, where any folder may have three
-    letters; paths of a data set, which begin in RePEc, are judged by :func:`own`. The folders closest to the file
-    count: those after the last folder ``RePEc``; without one the two around the file, if they look like
-    ``aaa/ssssss`` and one of them is the handle's (``tmp/papers`` looks like that too). A path that has the folders
+    ``""`` if it does not, or if the path does not tell. For files anywhere on disk, where any directory may have three
+    letters; paths of a data set, which begin in RePEc, are judged by :func:`own`. The directories closest to the file
+    count: those after the last directory ``RePEc``; without one the two around the file, if they look like
+    ``aaa/ssssss`` and one of them is the handle's (``tmp/papers`` looks like that too). A path that has the directories
     of the handle's archive and series anywhere is right.
     """
     archive, series, item = archive_of(handle_id), series_of(handle_id), handle_id.count(":") > 2

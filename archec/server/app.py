@@ -19,7 +19,7 @@ from archec.server.observe import Observed
 
 
 class Capability(Protocol):
-    """A part of the server, in a folder of its own. The server starts it, and stops it last of all."""
+    """A part of the server, in a directory of its own. The server starts it, and stops it last of all."""
 
     name: str
     page: str
@@ -105,7 +105,7 @@ def _parts(names: Sequence[str]) -> Callable[[str], str]:
 
 
 class AbsentCapability:
-    """See the module's docstring, and :class:`archec.server.app.Capability`."""
+    """See the module, and :class:`archec.server.app.Capability`."""
 
     page = ""
 

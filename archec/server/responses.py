@@ -1,4 +1,4 @@
-"""Bodies: in the content coding that the client asked for, and sent piece by piece.
+"""Bodies: in the content coding that the client asked for, and sent in chunks.
 
 Own negotiation (RFC 9110, sections 8.4 and 12.5.3), since Starlette's middleware knows gzip only and sends it to
 clients that refuse it (``gzip;q=0``). Nothing is encoded for a client that did not ask for it.

@@ -1,6 +1,6 @@
 """The text of HTML, PDF and PostScript. Runs in a worker process only: parsers are native code, and files hostile.
 
-Text is fed to a digest piece by piece. An extraction that fails raises NoText.
+Text is fed to a digest in chunks. An extraction that fails raises NoText.
 """
 
 from __future__ import annotations

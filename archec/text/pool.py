@@ -58,7 +58,7 @@ class TextPool:
     def collect(self, timeout: float = 0.0) -> list[TextDone]:
         """The results there are; waits up to ``timeout`` seconds for the first one.
 
-        Returns at once, with an empty list, where nothing is pending.
+        Returns at once, with an empty list, if nothing is pending.
         """
         if timeout and not self._refused:
             self._pool.wait(timeout)

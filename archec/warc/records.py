@@ -119,7 +119,7 @@ def digest_of(data: bytes) -> str:
 
 
 def _digest(sha1: bytes) -> str:
-    # SHA-1 in base 32 is what tools for web archives expect. SHA-256 belongs beside it.
+    # SHA-1 in base 32 is what tools for web archives expect. SHA-256 belongs next to it.
     return "sha1:" + base64.b32encode(sha1).decode("ascii")
 
 

@@ -63,7 +63,7 @@ _MAX_REDIRECTS = 10
 
 
 def open_client(policy: Policy, *, resolver: Resolver | None = None, tuning: Tuning | None = None) -> Client:
-    """A client under a policy, for ``async with``; many requests may be under way at once."""
+    """A client under a policy, for ``async with``; many requests may be in progress at once."""
     return Client(transport=_Bounded(policy, resolver, tuning or Tuning()), **_settings(policy))
 
 
@@ -73,7 +73,7 @@ def open_blocking_client(policy: Policy, *, resolver: Resolver | None = None) ->
 
 
 class Sender:
-    """Sends single requests under a policy, for ``async with``; many may be under way at once."""
+    """Sends single requests under a policy, for ``async with``; many may be in progress at once."""
 
     def __init__(self, policy: Policy) -> None:
         settings = _settings(policy)
@@ -115,7 +115,7 @@ async def content(response: Response, limit: int) -> bytes:
 
     Raises:
         TooLarge: it is larger.
-        httpx.RemoteProtocolError: it came in an encoding that nobody asked for.
+        httpx.RemoteProtocolError: it came in an encoding that no one asked for.
         httpx.TransportError: it did not come to its end.
     """
     pieces: list[bytes] = []

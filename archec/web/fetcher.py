@@ -37,7 +37,7 @@ class _Held:
 class Fetcher:
     """Fetches one hop for each task; for use inside a running event loop.
 
-    ``emit`` is called exactly once for every serial that was submitted, unless ``aclose`` comes first, but for hops
+    ``emit`` is called exactly once for every serial that was submitted, unless ``aclose`` comes first, except for hops
     that are ``doubtful``, and unless ``max_bytes`` have come (bodies, heads, whatever servers send): then nothing is
     begun any more, what is not whole is dropped without a word, and it is ``spent``.
     ``fatal`` is called if the sink cannot write; no further request is started then.
@@ -265,7 +265,7 @@ class Fetcher:
         return None
 
     def _seen(self, held: _Held, quiet: bool) -> None:
-        """The connection of an answer was quiet behind it; or it was not, and nobody can tell what the answer is to.
+        """The connection of an answer was quiet behind it; or it was not, and no one can tell what the answer is to.
 
         Such a task is repeated on a connection of its own. What was handed on before is taken back.
         """

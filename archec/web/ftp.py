@@ -218,7 +218,7 @@ class _Session:
             return b""
 
     def uncounted(self) -> int:
-        """How many bytes have come since this was asked last; while no thread is at work."""
+        """How many bytes have come since this was asked last; while no thread is active."""
         received = self._received + self._ftp.replies
         new, self._told = received - self._told, received
         return new

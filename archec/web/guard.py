@@ -162,7 +162,7 @@ class DenyingResolver:
         self._resolver, self._deny = resolver, deny
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """See :class:`Resolver`. Raises Denied where the host is, or no other address is left."""
+        """See :class:`Resolver`. Raises Denied if the host is, or no other address is left."""
         if reason := self._deny.reason_of_host(f"[{host}]" if ":" in host else host.rstrip(".")):
             raise Denied(reason)
         addresses = await self._resolver.resolve(host, port)

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: sends a request, returns the head of the answer, then its body piece by piece.
+"""One HTTP/1.1 connection: sends a request, returns the head of the answer, then its body in chunks.
 
 llhttp (through httptools) does the parsing, lenient where old servers deviate harmlessly. Limits for
 hostile servers: size and number of headers (1xx answers and trailers count), and a body that is not
@@ -95,9 +95,9 @@ class H1Connection(asyncio.Protocol):
         self.used = 0
         """Number of exchanges begun on this connection."""
         self.answers: list[Answer] = []
-        """Those that came on this connection, the last one under way or at its end."""
+        """Those that came on this connection, the last one in progress or at its end."""
         self.on_surplus: Callable[[], None] | None = None
-        """Called where bytes come that nobody asked for."""
+        """Called where bytes come that no one asked for."""
         self._poll = select.poll()
         self._tls_object: ssl.SSLObject | None = None
         self._reset()
@@ -243,7 +243,7 @@ class H1Connection(asyncio.Protocol):
             self.answers[-1].settle(quiet=True)
 
     def surplus(self) -> None:
-        """Something came that nobody asked for: no answer on this connection can be told from another's any more."""
+        """Something came that no one asked for: no answer on this connection can be told from another's any more."""
         self._surplus = True
         self._close()
         for answer in self.answers:

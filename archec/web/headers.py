@@ -20,7 +20,7 @@ KEPT = frozenset(
 """The headers that a hop has; others are dropped."""
 
 TLS_FIELD = "archec-tls"
-"""A field of archec's own beside those of the server: what TLS needed beyond what is usual."""
+"""A field of archec's own next to those of the server: what TLS needed beyond what is usual."""
 
 _WANTED = {name.encode("ascii"): name for name in KEPT | {"retry-after", "transfer-encoding"}}
 _MAX_VALUE = 1024

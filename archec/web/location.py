@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)")
 def location_of(url: str, location: str) -> str:
     """Where a redirect of the normalised ``url`` leads: absolute, without user name, password and fragment.
 
-    Characters of ``location`` beyond U+007F are its bytes (ISO-8859-1). Raises ValueError where the standard fails, and
+    Characters of ``location`` beyond U+007F are its bytes (ISO-8859-1). Raises ValueError if the standard fails, and
     for any scheme but http, https and ftp.
     """
     text = re.sub(r"[\t\n\r]", "", location.strip(_ENDS))

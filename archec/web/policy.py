@@ -142,7 +142,7 @@ def plain(address: str) -> str:
 
 
 def parsed(address: str) -> Address:
-    """A numeric address without its zone. Raises ValueError where it is none."""
+    """A numeric address without its zone. Raises ValueError if it is none."""
     return ipaddress.ip_address(address.partition("%")[0])
 
 

@@ -64,7 +64,7 @@ class HostQueue:
     given_up: GivenUp | None = None
     located: bool = False
     address: _Address | None = None
-    """None where it is not known, or a proxy is asked."""
+    """None if it is not known, or a proxy is asked."""
     listed: bool = False
     """Whether it stands in one of the lists of hosts that have something to start."""
 
@@ -97,7 +97,7 @@ class HostQueues:
         return host
 
     def _forget(self) -> None:
-        """Makes room: forgets hosts of which nothing is known, and where nobody is."""
+        """Makes room: forgets hosts of which nothing is known, and where no one is."""
         busy = {entry[2].host.key for entry in self._later}
         self._hosts = {
             key: host
@@ -162,7 +162,7 @@ class HostQueues:
             self._enlist(host)
 
     def locate(self, host: HostQueue, address: str) -> None:
-        """Says where a host is, empty where only a proxy knows; its requests in flight count there from now on."""
+        """Says where a host is, empty if only a proxy knows; its requests in flight count there from now on."""
         host.located = True
         if address:
             host.address = self._addresses.setdefault(address, _Address(self._config.per_address))

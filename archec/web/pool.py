@@ -67,7 +67,7 @@ class _Owner:
 class _Slot:
     """A place for a worker process; processes may follow each other in it.
 
-    Nobody knows which task a process was lost over. So the next one gets fewer at once, beginning with those that were
+    No one knows which task a process was lost over. So the next one gets fewer at once, beginning with those that were
     there, until one is lost that had a single task; each hop makes room for one more.
     """
 
@@ -113,8 +113,8 @@ class FetchPool:
 
         ``sink`` is the function (``module:name``) that gives a :class:`archec.web.task.Sink` in each worker, and its
         arguments. A worker without a sign of life for ``silence`` seconds is killed. Once servers have sent
-        ``max_bytes`` (heads and all) nothing is fetched any more, nothing comes of tasks that were under way, and the
-        pool is ``spent``. Raises ConfigError where a proxy of the configuration or environment is none.
+        ``max_bytes`` (heads and all) nothing is fetched any more, nothing comes of tasks that were in progress, and the
+        pool is ``spent``. Raises ConfigError if a proxy of the configuration or environment is none.
         """
         Proxies(config.proxy)
         self._deny = Deny(config.deny)
@@ -233,8 +233,8 @@ class FetchPool:
     def stop(self, drain: bool = False, within: float | None = None) -> list[Hop]:
         """Ends the workers. Tasks that are only queued are dropped, which ``pending`` forgets.
 
-        With ``drain`` what is under way is finished (for ``within`` seconds at most, by default as long as a
-        file may take); without it everything is broken off, and temporary files are removed. The hops that have
+        With ``drain`` what is in progress is finished (for ``within`` seconds at most, by default as long as a
+        file may take); without it everything is interrupted, and temporary files are removed. The hops that have
         come are returned. The files of a worker that must be killed stay where they are.
         """
         grace = self._tuning.stop_grace
@@ -243,7 +243,7 @@ class FetchPool:
         deadline = time.monotonic() + within + grace
         for slot in self._slots:
             self._send(slot, Stop(drain))
-        # Workers with nothing under way have nothing to tidy up: they are not waited for.
+        # Workers with nothing in progress have nothing to tidy up: they are not waited for.
         while self._open and self._selector.get_map() and (left := deadline - time.monotonic()) > 0:
             for key, _ in self._selector.select(left):
                 self._read(key.data, restart=False)

@@ -1,6 +1,6 @@
 """TLS with servers as they are: what a handshake needs where it fails as it should be, and what is never accepted.
 
-Certificates are verified against certifi's or SSL_CERT_FILE's list. Where the first handshake fails for that reason, a
+Certificates are verified against certifi's or SSL_CERT_FILE's list. If the first handshake fails for that reason, a
 second one is made
 
 * with an *old* server: TLS 1.0 and 1.1, their ciphers, legacy renegotiation (``fetch.old_tls``). It says so, or it
@@ -64,7 +64,7 @@ class Tls:
         self._contexts: dict[Needs, ssl.SSLContext] = {}
         self._needs: OrderedDict[str, Needs] = OrderedDict()
         self._issuers: dict[str, bytes] = {}
-        """By URL, empty where there was none."""
+        """By URL, empty if there was none."""
 
     async def connect(
         self,
@@ -76,7 +76,7 @@ class Tls:
         """A connection that ``connect`` makes with a context, and what it needed.
 
         ``leaf_of`` gives the server's certificate of a connection that is not wanted further, ``fetch`` what lies at a
-        URL, b"" where nothing does. Raises Distrusted, and what ``connect`` raises.
+        URL, b"" if nothing does. Raises Distrusted, and what ``connect`` raises.
         """
         needs = self._needs.get(host, frozenset())
         while True:
@@ -102,7 +102,7 @@ class Tls:
             return made, needs
 
     def _lacking(self, error: OSError, host: str, needs: Needs) -> str:
-        """What another handshake would need, empty where none would do."""
+        """What another handshake would need, empty if none would do."""
         if isinstance(error, ssl.SSLCertVerificationError):
             if error.verify_code in _NO_ISSUER and CHAIN not in needs:
                 return CHAIN
@@ -129,7 +129,7 @@ class Tls:
         return context
 
     async def _complete(self, certificate: bytes, fetch: Callable[[str], Awaitable[bytes]]) -> bool:
-        """Fetches the certificates above one, as far as they are named; False where there is none."""
+        """Fetches the certificates above one, as far as they are named; False if there is none."""
         found = False
         for _ in range(_MOST_STEPS):
             url = issuer_url(certificate)
@@ -151,7 +151,7 @@ class Tls:
 
 
 def issuer_url(certificate: bytes) -> str:
-    """The http URL at which a certificate (DER) says its issuer's is to be had, empty where it says none.
+    """The http URL at which a certificate (DER) says its issuer's is to be had, empty if it says none.
 
     It is looked for by its object identifier alone: where this misleads, the chain does not verify.
     """
@@ -164,7 +164,7 @@ def issuer_url(certificate: bytes) -> str:
 
 
 def _as_intermediate(data: bytes) -> bytes:
-    """A certificate (DER) from DER or PEM; empty where it is none, or one that is its own issuer.
+    """A certificate (DER) from DER or PEM; empty if it is none, or one that is its own issuer.
 
     A certificate that is its own issuer is a root, and no root comes from a server.
     """

@@ -43,14 +43,14 @@ class DirectTransport(httpx.AsyncBaseTransport):
     """Sends requests; follows no redirect, and repeats nothing that a server may have seen.
 
     Extensions of a request that it uses: ``timeout`` (seconds: ``connect``; ``write`` for each piece of the body;
-    ``read`` for the head of the answer and each piece of its body; none by default but for ``connect``), ``named`` (see
-    :mod:`archec.web.policy`), ``target`` (the bytes to ask for; by default the URL's path and query), ``sent``
+    ``read`` for the head of the answer and each piece of its body; none by default except for ``connect``), ``named``
+    (see :mod:`archec.web.policy`), ``target`` (the bytes to ask for; by default the URL's path and query), ``sent``
     (called without arguments when a connection is there) and ``fresh`` (nothing was asked on the connection before).
-    Extensions of its responses: ``http_version``, ``address`` (connected to), ``tls`` (what it
-    needed), ``answer`` (``h1.Answer``).
+    Extensions of its responses: ``http_version``, ``address`` (connected to), ``tls`` (what it needed), ``answer``
+    (``h1.Answer``).
 
-    A connection serves 20 requests at most, and each but the first only if its socket is quiet. Where bytes come that
-    nobody asked for, the other end loses its kept connections: it gets one request on each from then on. At most
+    A connection serves 20 requests at most, and each but the first only if its socket is quiet. If bytes come that
+    no one asked for, the other end loses its kept connections: it gets one request on each from then on. At most
     ``keep`` idle connections stay open, each for at most ``tuning.keep_idle`` seconds.
     """
 
@@ -66,7 +66,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
         self._unseen: OrderedDict[H1Connection, None] = OrderedDict()
         """Connections whose socket is to be looked at behind the last answer, in the order in which that came."""
         self._distrusted: OrderedDict[object, None] = OrderedDict()
-        """Keys of those that sent bytes that nobody asked for."""
+        """Keys of those that sent bytes that no one asked for."""
         self._looking: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -93,7 +93,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
             if not exempt:
                 await self._connector.check(host, port, timeout)
             target = scheme.encode() + b"://" + netloc + target
-        # What was connected to with an exemption from the guard serves nobody else.
+        # What was connected to with an exemption from the guard serves no one else.
         key: object = plain_proxy or (scheme, netloc, exempt)
         # What must not be sent twice is not sent on a connection that may be closed already.
         plain = request.method in _PLAIN and _FRAMING.isdisjoint(request.headers)
@@ -197,7 +197,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
             self._drop(connection)
 
     async def _issuer(self, url: str) -> bytes:
-        """A certificate from where another one names it; b"" where there is none."""
+        """A certificate from where another one names it; b"" if there is none."""
         data = b""
         try:
             response = await self.handle_async_request(httpx.Request("GET", url, headers={"Accept": "*/*"}))
@@ -256,8 +256,8 @@ class Transports(NamedTuple):
     proxies: Proxies | None = None
 
     async def locate(self, origin: str) -> str:
-        """The address that would be connected to first for an origin (``http://host:port``); empty where a proxy is
-        asked, and where there is none."""
+        """The address that would be connected to first for an origin (``http://host:port``); empty if a proxy is
+        asked, and if there is none."""
         if self.resolver is None:
             return ""
         try:
@@ -321,7 +321,7 @@ class _ResponseBody(httpx.AsyncByteStream):
 
 
 def _head(target: bytes, netloc: bytes, request: httpx.Request, proxy: Proxy | None, *, close: bool) -> bytes:
-    """The bytes of a request: its header lines as they are, but for Host and Connection.
+    """The bytes of a request: its header lines as they are, except for Host and Connection.
 
     Raises:
         httpx.LocalProtocolError: a value has a line end in it.

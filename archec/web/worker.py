@@ -28,7 +28,7 @@ from archec.workers.pipe import Inbox, decoder, encode, frame
 _STACK = 512 * 1024
 """Bytes of the stack of a thread; they count as memory whether they are used or not."""
 _RARELY = (20_000, 20, 50)
-"""Thresholds of the garbage collector: requests under way hold many objects, and few cycles."""
+"""Thresholds of the garbage collector: requests in progress hold many objects, and few cycles."""
 
 
 def serve(

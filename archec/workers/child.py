@@ -174,7 +174,7 @@ def set_limit(what: int, value: int) -> None:
 
 
 def _mapped() -> int:
-    """Bytes of address space in use; 0 where the system does not tell."""
+    """Bytes of address space in use; 0 if the system does not tell."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * resource.getpagesize()

@@ -39,7 +39,7 @@ encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 
 
 def decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    """Reads what :func:`encode` wrote as a value of type ``kind``; raises msgspec.MsgspecError where it is none."""
+    """Reads what :func:`encode` wrote as a value of type ``kind``; raises msgspec.MsgspecError if it is none."""
     return msgspec.msgpack.Decoder(kind, dec_hook=_path)
 
 
@@ -72,7 +72,7 @@ class Inbox:
 
 
 def receive(pipe: socket.socket) -> bytes | None:
-    """The next message from a blocking socket, None where the other end is closed."""
+    """The next message from a blocking socket, None if the other end is closed."""
     length = _exactly(pipe, LENGTH)
     return None if length is None else _exactly(pipe, int.from_bytes(length, "big"))
 

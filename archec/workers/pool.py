@@ -188,7 +188,7 @@ class Pool(Generic[Item, Answer]):
         self.close()
 
     def _head(self) -> int | None:
-        """The number of the next result to give out, None where it is not there."""
+        """The number of the next result to give out, None if it is not there."""
         if self._ordered:
             return self._given if self._given in self._done else None
         return next(iter(self._done), None)
@@ -201,7 +201,7 @@ class Pool(Generic[Item, Answer]):
         return Process("archec.workers.child:work_off", self._order, patience=self.silence, name=name)
 
     def take(self, slot: _Slot) -> _Ticket | None:
-        """The next item for a slot, which an idle one waits for; None where there is none, or the pool is closed.
+        """The next item for a slot, which an idle one waits for; None if there is none, or the pool is closed.
 
         What idle slots are about to take is not for one that has something in hand.
         """
@@ -223,7 +223,7 @@ class Pool(Generic[Item, Answer]):
             self._finish(ticket, Done(ticket.item, answer, fault, error))
 
     def leave(self, slot: _Slot) -> None:
-        """A slot that gets no process leaves its items to the others, and to nobody where it is the last one."""
+        """A slot that gets no process leaves its items to the others, and to no one where it is the last one."""
         with self._to_do:
             self._slots.remove(slot)
             if self.closed:
@@ -325,7 +325,7 @@ class _Slot(Thread):
         return process
 
     def _end(self) -> int:
-        """Ends the process; its exit status, 0 where there is none."""
+        """Ends the process; its exit status, 0 if there is none."""
         process, self.process = self.process, None
         return 0 if process is None else process.end()
 
@@ -357,7 +357,7 @@ class _Slot(Thread):
                 self.sent.popleft()
 
     def _answer(self, ticket: _Ticket, kind: bytes, body: bytes) -> None:
-        """Tells the pool what became of an item. Raises ValueError where the message makes no sense."""
+        """Tells the pool what became of an item. Raises ValueError if the message makes no sense."""
         if kind == child.ANSWER:
             self._pool.finish(ticket, self._pool.decode(body))
         elif kind == child.ERROR:

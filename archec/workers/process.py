@@ -22,7 +22,7 @@ _BOOT = (
     "from archec.workers.child import main; main(int(sys.argv[2]))"
 )
 _ROOT = str(Path(__file__).resolve().parents[2])
-"""The folder in which the package archec lies."""
+"""The directory in which the package archec lies."""
 
 
 class Process:
@@ -37,7 +37,7 @@ class Process:
         function's annotations say.
 
         ``patience`` is how many seconds it may refuse to take a message, ``name`` what ``ps`` shows in place of the
-        function. Raises OSError where the system lets no process be started.
+        function. Raises OSError if the system lets no process be started.
         """
         order = encode((function, arguments))
         ours, theirs = socket.socketpair()
@@ -75,7 +75,7 @@ class Process:
             self.disconnect()
 
     def receive(self, until: float) -> bytes | None:
-        """The next message; None where the process has closed its end, or sends nonsense.
+        """The next message; None if the process has closed its end, or sends nonsense.
 
         What is there is given even after ``until`` (monotonic clock), when TimeoutError is raised otherwise.
         """

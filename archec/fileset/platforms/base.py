@@ -50,7 +50,7 @@ class PlatformAnswer(Struct, frozen=True):
     body: bytes = b""
 
     def json(self) -> Field:
-        """The JSON in it; raises what its status means, PlatformError where it is no JSON."""
+        """The JSON in it; raises what its status means, PlatformError if it is no JSON."""
         self.check()
         return fields.parse(self.body)
 
@@ -69,7 +69,7 @@ class PlatformAnswer(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """What an error's JSON says, for a message; empty where it says nothing."""
+        """What an error's JSON says, for a message; empty if it says nothing."""
         try:
             found = fields.parse(self.body)
             text = next((found[name].raw for name in ("message", "error", "detail") if name in found), "")
@@ -153,7 +153,7 @@ class FilesetPlatformHelper:
         return request.base_url
 
     def named_in(self, url: str) -> re.Match[str]:
-        """The platform's ``pattern`` in a URL. Raises PlatformNotFound where it is not there."""
+        """The platform's ``pattern`` in a URL. Raises PlatformNotFound if it does not exist."""
         found = self.pattern.search(path_of(url))
         if found is None:
             raise PlatformNotFound(f"{url[:300]}: does not identify a data set")
@@ -181,7 +181,7 @@ class FilesetPlatformHelper:
 
 
 def host_of(url: str) -> str:
-    """Host, and port where it is not the usual one, in lower case; empty where there is none."""
+    """Host, and port where it is not the usual one, in lower case; empty if there is none."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -212,7 +212,7 @@ def item_name(*parts: str) -> str:
 
 
 def download_url(field: Field, base: str) -> str:
-    """The URL in a field, absolute. Raises PlatformError where it is no http(s) URL."""
+    """The URL in a field, absolute. Raises PlatformError if it is no http(s) URL."""
     text = field.text().strip()
     try:
         url = text if text.startswith(("https://", "http://")) else urljoin(base, text)

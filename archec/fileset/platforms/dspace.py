@@ -40,7 +40,7 @@ class DspaceHelper(FilesetPlatformHelper):
         return _ITEM.search(path) is not None or _HANDLE.search(path) is not None
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """The item as version 7 tells of it; where there is no such API, as version 6 does."""
+        """The item as version 7 tells of it; if there is no such API, as version 6 does."""
         url = self.url_of(request, resource)
         path, base = path_of(url), self.base(url)
         item, handle = _ITEM.search(path), _HANDLE.search(path)

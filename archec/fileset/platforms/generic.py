@@ -180,7 +180,7 @@ def _distribution(one: Field, base: str) -> FilesetManifestFile:
 
 
 def _size(field: Field) -> int | None:
-    """A size in bytes; None where it is rounded (``2.5 MB``): such a size proves nothing."""
+    """A size in bytes; None if it is rounded (``2.5 MB``): such a size proves nothing."""
     if not isinstance(field.raw, str):
         return field.whole_or_none()
     match = _SIZE.fullmatch(field.text())

@@ -1,4 +1,4 @@
-"""OSF: the storage of a project or a registration, read folder by folder."""
+"""OSF: the storage of a project or a registration, read directory by directory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class OsfHelper(FilesetPlatformHelper):
         return found is not None and found[1] not in _NO_NODE
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
-        """The node, whether it has components, then its folders, page by page."""
+        """The node, whether it has components, then its directories, page by page."""
         url = self.url_of(request, resource)
         found = _NODE.match(path_of(url))
         if found is None:
@@ -97,7 +97,7 @@ def _check_open(attributes: Field) -> None:
 
 
 def _files(url: str, base: str) -> Generator[Question, PlatformAnswer, list[FilesetManifestFile]]:
-    """The files of a folder and of all folders in it."""
+    """The files of a directory and of all directories in it."""
     manifest: list[FilesetManifestFile] = []
     asked: set[str] = set()
     waiting = [url]

@@ -46,7 +46,7 @@ class Registry:
         self.helpers.sort(key=lambda helper: not helper.config.hosts)
 
     def match(self, request: IngestRequest, resource: Resource | None) -> FilesetPlatformHelper | None:
-        """The platform of a request, None where it is of none."""
+        """The platform of a request, None if it is of none."""
         return next((helper for helper in self.helpers if helper.match_request(request, resource, None)), None)
 
     def of_host(self, url: str) -> FilesetPlatformHelper | None:

@@ -135,7 +135,7 @@ def _single(body: Field) -> Field:
 
 
 def _concept(record: Field) -> str:
-    """The id of all versions; empty where the record does not say."""
+    """The id of all versions; empty if the record does not say."""
     for field in (record["conceptrecid"], record["parent"]["id"]):
         if not field.is_null:
             return field.word_or_none() or ""
