@@ -121,7 +121,7 @@ class WebBundledStrategy(FilesetIngestStrategy):
         bundle = await fetch_one(self.work, self.helper, row, url, Room(self.limits.max_total_size))
         if not is_whole(bundle):
             error = str((bundle.extra or {}).get("error") or bundle.status)
-            if "page came" in error:
+            if "received a page" in error:
                 raise PlatformRestrictedError("received a page instead of the bundle: it requires a login")
             return self._failed(Status(bundle.status or Status.NOT_PROCESSED.value), f"the bundle: {error}")
         self.work.commits.commit()

@@ -341,5 +341,5 @@ def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_no_crash(tmp_path: 
     reading = lines.forward(b"", b"z")
     next(reading)
     os.truncate(path, 1000)
-    with pytest.raises(SourceFailed, match="was cut"):
+    with pytest.raises(SourceFailed, match="was truncated"):
         list(reading)

@@ -72,4 +72,4 @@ def test_no_server_is_said_at_once(tmp_path: Path) -> None:
     url = "mongodb://127.0.0.1:1/archec?serverSelectionTimeoutMS=50"
     with pytest.raises(CatalogueGone, match=r"127\.0\.0\.1:1/archec.*no MongoDB server answers") as caught:
         open_catalogue(url, base=tmp_path)
-    assert "mongod running" in caught.value.hint
+    assert "mongod is running" in caught.value.hint

@@ -108,7 +108,7 @@ def test_what_is_there_is_not_overwritten_and_what_does_not_come_is_told(
     platform.items[item] = {"p": b"of somebody else"}
     (result,) = uploading.ingest(url)
     assert (result.status, platform.puts) == ("error-archiveorg-upload", [])
-    assert "stays as it is" in (result.message or "")
+    assert "is not replaced" in (result.message or "")
     platform.bodies[f"/metadata/{item}"] = {"files": []}
     (result,) = uploading.ingest(url)
     assert (result.status, len(platform.puts)) == ("error-archiveorg-upload", 2)
