@@ -144,52 +144,45 @@ def subject_with_works(archives: Sequence[Archive], needed: Callable[[], bool]) 
 
     def look_up(row: Row) -> Subject:
         subject = subject_of(row)
-        obi_id = _obi_of(row) if archives and needed() else ""
-        if not obi_id:
-            return subject
-        works: list[str] = []
-        noted = [subject.noted]
-        for archive in archives:
-            kind: Kind = "fobi" if is_url(obi_id) else "tobi"
-            obi = archive.catalogue.obis(kind, [obi_id]).get(obi_id)
-            if obi is not None and obi.history.found is not None:
-                noted.append(obi.history.found)
-            if kind == "fobi":
-                for tobis in archive.catalogue.referring([obi_id], _MOST_WORKS).values():
-                    works += [tobi.id for tobi in tobis]
-        return subject._replace(works=tuple(works), noted=min(noted))
+        own = row.fields.get("obi") if row.origin.type == TYPE else None
+        ids = [] if not (archives and needed()) else [own] if isinstance(own, str) else ids_of(row.url)
+        for archive in archives if ids else ():
+            kind: Kind = "fobi" if is_url(ids[0]) else "tobi"
+            obis = archive.catalogue.obis(kind, ids)
+            works = archive.catalogue.referring(ids, _MOST_WORKS) if kind == "fobi" else {}
+            for one in ids:
+                found = obis[one].history.found if one in obis else None
+                if found is not None:
+                    subject = subject._replace(noted=min(subject.noted, found))
+                if kind == "fobi" and (one in works or found is not None):
+                    subject = _with_works(subject, works.get(one, ()))
+        return subject
 
     return look_up
 
 
-def _obi_of(row: Row) -> str:
-    """The id of the obi that a row is about, "" if it can be none."""
-    own = row.fields.get("obi")
-    if row.origin.type == TYPE and isinstance(own, str):
-        return own
-    try:
-        uri = uri_of(row.url)
-        return normalise(handle_in(uri) or uri)[1]
-    except (UsageError, BadName):
-        return ""
+def _with_works(subject: Subject, tobis: Sequence[Obi]) -> Subject:
+    """A subject with further works. There may be others: more than were looked up, or those that name what redirects
+    to a file that no template names itself."""
+    works = (*subject.works, *(tobi.id for tobi in tobis))
+    return subject._replace(works=works, has_more=subject.has_more or not 0 < len(tobis) < _MOST_WORKS)
 
 
 def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
     """What rules decide on where somebody asks for a URL or handle: of each obi that it may mean, its newest contents.
     Raises UsageError."""
     found: list[Subject] = []
-    for one in ids_of(url) if archive is not None else ():
-        kind: Kind = "fobi" if is_url(one) else "tobi"
-        obi = archive.catalogue.obis(kind, [one]).get(one) if archive is not None else None
-        if archive is None or obi is None or obi.history.found is None:
-            continue
-        works = archive.catalogue.referring([one], _MOST_WORKS).get(one, []) if kind == "fobi" else []
-        newest = max(tist for tist, sha256 in obi.history if sha256 is not None)
-        mime = mime_of(state(obi, newest, obi.history.at(newest) or ""))
-        handle = obi.id if kind == "tobi" else ""
-        found.append(
-            Subject(target_uri(obi.id), handle, mime, tuple(tobi.id for tobi in works), obi.history.found)
-        )
+    ids = ids_of(url) if archive is not None else []
+    if archive is not None and ids:
+        kind: Kind = "fobi" if is_url(ids[0]) else "tobi"
+        works = archive.catalogue.referring(ids, _MOST_WORKS) if kind == "fobi" else {}
+        for obi in archive.catalogue.obis(kind, ids).values():
+            if obi.history.found is None:
+                continue
+            newest = max(tist for tist, sha256 in obi.history if sha256 is not None)
+            mime = mime_of(state(obi, newest, obi.history.at(newest) or ""))
+            subject = Subject(target_uri(obi.id), obi.id if kind == "tobi" else "", mime, (), obi.history.found)
+            found.append(_with_works(subject, works.get(obi.id, ())) if kind == "fobi" else subject)
     uri = uri_of(url)
     return found or [Subject(uri, handle_in(uri))]
 

@@ -36,14 +36,15 @@ class Level(IntEnum):
 
 
 class Subject(NamedTuple):
-    """What rules are about: an obi by its URL or handle. ``works`` are the handles of the templates that name a file;
-    ``noted`` is the tist at which it was first noted, 0 if that is not known."""
+    """What rules are about: an obi by its URL or handle. ``works`` are the handles of the templates that name a file,
+    if it ``has_more`` not all of them; ``noted`` is the tist at which it was first noted, 0 if that is not known."""
 
     url: str
     handle: str = ""
     mime: str = ""
     works: tuple[str, ...] = ()
     noted: int = 0
+    has_more: bool = False
 
 
 class Decision(NamedTuple):
@@ -137,14 +138,15 @@ def _holds(rule: RuleConfig, subject: Subject, address: str, now: float) -> bool
 def _answers(rule: RuleConfig, subject: Subject, address: str, now: float) -> Iterator[bool | None]:
     """Whether each condition of a rule holds; None if that cannot be told."""
     handles = (subject.handle, *subject.works)
+    other = None if subject.has_more else False
     if rule.networks:
         yield _is_within(address, rule.networks)
     if rule.archive:
-        yield any(archive_of(handle) == _code(rule.archive) for handle in handles)
+        yield any(archive_of(handle) == _code(rule.archive) for handle in handles) or other
     if rule.series:
-        yield any(f"{archive_of(handle)}:{series_of(handle)}" == _code(rule.series) for handle in handles)
+        yield any(f"{archive_of(handle)}:{series_of(handle)}" == _code(rule.series) for handle in handles) or other
     if rule.handle:
-        yield normalise_handle(rule.handle) in handles
+        yield normalise_handle(rule.handle) in handles or other
     if rule.host or rule.url_prefix:
         yield _is_at(_normal(subject.url), rule)
     if rule.mime:

@@ -18,15 +18,13 @@ from fastwarc.warc import ArchiveIterator as FastWarc
 from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
-from archec.access.own import subject_with_works
 from archec.access.query import parse_query
-from archec.access.rows import NOWHERE, cdxj_row
 from archec.access.stretches import groups_of
 from archec.archive.opening import opened
 from archec.config import Config, parse
 from archec.export.run import ExportRequest, export_warc
 from archec.export.units import Selection
-from archec.ids import archive_of, target_uri, urlkey
+from archec.ids import target_uri, urlkey
 from archec.progress import Silent
 
 S = "20140101000000"
@@ -276,10 +274,6 @@ def test_a_vault_is_a_collection_as_its_docs_say(own: tuple[str, Config], vault:
     give_tokens(config)
     with opened(own[1]) as archive:
         obis = [obi for kind in ("tobi", "fobi") for obi in archive.catalogue.all(kind) if len(obi.history)]
-        look = subject_with_works([archive], lambda: True)
-        row = cdxj_row(line(next(obi.id for obi in obis if obi.kind == "fobi"), "20140101000000"), NOWHERE)
-        assert row is not None
-        assert archive_of(look(row).works[0]) == archive_of(obis[0].id)  # by its URL, wherever the row is from
     with serving(config) as url, client(url) as get:
         for obi in obis:
             answer = get.get("/vault/resource", params={"url": target_uri(obi.id)})

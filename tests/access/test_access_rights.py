@@ -254,6 +254,7 @@ FILE = Subject("http://www.x.org/p/1.pdf", "", "application/pdf", ("RePEc:aaa:wp
         ({"archive": "bbb"}, FILE, False),
         ({"series": "aaa:wpaper"}, FILE, True),
         ({"series": "aaa:other"}, PAPER, False),
+        ({"archive": "aaa"}, FILE._replace(has_more=True), True),
         ({"handle": "RePEc:AAA:wpaper:1"}, PAPER, True),
         ({"handle": "repec:aaa:wpaper:2"}, PAPER, False),
         ({"host": "x.org"}, FILE, True),
@@ -330,10 +331,13 @@ def test_what_cannot_be_read_gets_the_strictest_of_what_may_hold(text: str, cond
             assert decision.withdrawn == (rights == "withdrawn")
 
 
-def test_without_a_media_type_the_strictest_counts() -> None:
+def test_without_a_media_type_or_all_works_the_strictest_counts() -> None:
     rules = Rules((RuleConfig(rights="closed", mime="application/pdf"), RuleConfig(rights="open")))
     levels = [rules.decide(FILE._replace(mime=mime), "", 0).level for mime in ("text/html", "", "warc/revisit")]
     assert levels == [Level.CONTENT, Level.NOTHING, Level.NOTHING]
+    rules = Rules((RuleConfig(rights="closed", archive="zzz"), RuleConfig(rights="open")))
+    levels = [rules.decide(FILE._replace(has_more=more), "", 0).level for more in (False, True)]
+    assert levels == [Level.CONTENT, Level.NOTHING]
 
 
 def test_the_first_rule_that_matches_counts() -> None:

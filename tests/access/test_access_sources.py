@@ -20,8 +20,13 @@ from access_support import client, configured, give_tokens, line, rows, serving,
 from click.testing import CliRunner
 from warc_files import Crawl
 
+from archec.access.own import subject_with_works, subjects_of
+from archec.access.rows import Origin, cdxj_row
+from archec.access.rules import Level, Rules
+from archec.archive.opening import opened
 from archec.cli.access import access
-from archec.config import Config
+from archec.config import Config, RuleConfig
+from archec.ids import target_uri
 
 S = "20140101000000"
 STAMPS = ("20130101000000", S, "20150101000000")
@@ -241,17 +246,16 @@ access:
 
 
 def test_rules_about_archives_hold_for_their_files(demo: Config) -> None:
-    config = demo
-    file = config.base / "rules.yaml"
-    file.write_text("access: {rules: [{archive: dmo, rights: open}]}\n")
-    from archec.access.own import subjects_of
-    from archec.access.rules import Level, Rules
-    from archec.archive.opening import opened
-    from archec.config import load
-
-    rules = Rules(load(file, environ={}).access.rules, "none")
-    with opened(config) as archive:
-        fobi = next(one for one in archive.catalogue.all("fobi") if len(one.history))
-        tobi = next(archive.catalogue.all("tobi"))
-        for obi in (fobi, tobi):
-            assert rules.decide(subjects_of(archive, obi.id)[0], "", time.time()).level is Level.CONTENT
+    is_open = Rules((RuleConfig(rights="open", archive="dmo"),))
+    is_closed = Rules((RuleConfig(rights="closed", archive="dmo"), RuleConfig(rights="open")))
+    with opened(demo) as archive:
+        look_up, unnamed = subject_with_works([archive], lambda: True), 0
+        for obi in (one for kind in ("tobi", "fobi") for one in archive.catalogue.all(kind) if len(one.history)):
+            row = cdxj_row(line(target_uri(obi.id), S), Origin("v", "v", "file"))
+            assert row is not None
+            for subject in (look_up(row), *subjects_of(archive, obi.id)):
+                assert is_closed.decide(subject, "", 0).level is Level.NOTHING
+                is_named = is_open.decide(subject, "", 0).level is Level.CONTENT
+                assert is_named == bool(subject.handle or subject.works)
+                unnamed += not is_named  # a file to which others redirect
+        assert unnamed
