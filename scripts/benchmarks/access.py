@@ -3,8 +3,9 @@
 A crawl of --urls pages with --captures captures each, a random page and time for each request, over one kept
 connection; tokens are checked and audited. The CPU is that of the server's process. pywb, which is under the GPL and no
 dependency, is measured where --pywb names the Python of an environment that has it. Then: the nearest ten of many
-captures of one page, all captures of it as JSON; pages of a large index at both ends; a group of three remotes, for
-which an nginx stands; the own store beside a CDXJ file with its rows; a source that says nothing.
+captures of one page, all captures of it as JSON; pages of a large index at both ends; the memory of answers with all
+its rows and of a large record; a group of three remotes, for which an nginx stands; the own store beside a CDXJ file
+with its rows; a source that says nothing.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--captures", type=int, default=10)
     parser.add_argument("--one", type=int, default=100_000, help="captures of one URL")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the index that is read by pages")
+    parser.add_argument("--record", type=int, default=5000, help="MB of the largest record")
     parser.add_argument("--own", type=int, default=2000, help="files in the own store, with five states each")
     parser.add_argument("--requests", type=int, default=3000, help="requests of a round")
     parser.add_argument("--rounds", type=int, default=3)
@@ -54,6 +56,7 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))  # it takes connections and says nothing
         _own_store(folder, arguments.own)
         _big(folder, arguments.rows)
+        _records(folder, arguments.record)
         ours = stack.enter_context(_archec(folder, remotes, silent.getsockname()[1]))
         theirs = stack.enter_context(_pywb(folder, arguments.pywb, remotes, report))
         servers = {"archec": ours} | ({"pywb": theirs} if theirs is not None else {})
@@ -70,6 +73,7 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
                 report.judge(f"{name}: archec / pywb, CPU per request", ratio, most=goal)
         _one_page(servers, arguments, report)
         _pages(ours, arguments, report)
+        _memory(ours, arguments, report)
         if remotes:
             _group(servers, arguments, report)
         _own_and_copy(ours, folder, arguments, report)
@@ -143,6 +147,18 @@ def _pages(ours: Server, arguments: argparse.Namespace, report: Report) -> None:
     report.judge(f"a page of {arguments.rows:,} rows at 99% / at 0%, seconds", ratio, most=1.2)
 
 
+def _memory(ours: Server, arguments: argparse.Namespace, report: Report) -> None:
+    """What answers of one size take, and those that are ten times as large."""
+    for name, unit, whole, path in (
+        ("an index", "rows", arguments.rows, f"/big/index?url={quote(_BIG)}*&limit="),
+        ("a record", "MB", arguments.record, "/large/resource?url=http://large.example.org/"),
+    ):
+        peaks = [ours.peak(f"{path}{size}") for size in (whole // 10, whole)]
+        for size, value in zip((whole // 10, whole), peaks, strict=True):
+            report.add("memory of an answer", f"{name} of {size:,} {unit}", "MiB", [value])
+        report.judge(f"{name} ten times as large: more memory", peaks[1] - peaks[0], "MiB", most=16.0)
+
+
 def _cost(server: Server, path: str, arguments: argparse.Namespace, urls: int = 0) -> float:
     """Milliseconds of CPU of a request."""
     urls = urls or arguments.urls
@@ -171,6 +187,7 @@ collections:
   own: $archive
   copy: ./copy.cdxj
   big: ./big.cdxj
+  large: {{index: ./large.cdxj, resource: .}}
   silent:
     index_group: {{near: ./index, far: 'cdx+http://127.0.0.1:{silent}/x-cdx'}}
     index_timeout: {_TIMEOUT}
@@ -182,7 +199,10 @@ collections:
     if made.returncode:
         raise BenchmarkError(made.stderr)
     with running([*command, "serve"], folder, port) as pid:
-        yield Server(port, pid, made.stdout.strip())
+        server = Server(port, pid, made.stdout.strip())
+        while not server.get(f"/big/index?url={quote(_BIG)}*&limit=1"):  # it goes through each index once
+            time.sleep(0.1)
+        yield server
 
 
 @contextmanager
@@ -265,9 +285,31 @@ def _big(folder: Path, rows: int) -> None:
     from archec.access.query import key_of
 
     key = key_of(_BIG)
+    line = f'{key}%09d 20140101000000 {{"url": "{_BIG}%09d", "mime": "text/html"}}\n'
     with (folder / "big.cdxj").open("w", encoding="ascii") as file:
-        for n in range(rows):
-            file.write(f'{key}{n:09d} 20140101000000 {{"url": "{_BIG}{n:09d}", "mime": "text/html"}}\n')
+        for first in range(0, rows, 1000):
+            file.write("".join([line % (n, n) for n in range(first, min(first + 1000, rows))]))
+
+
+def _records(folder: Path, megabytes: int) -> None:
+    """Two records of zeros in sparse files, with their index."""
+    lines: list[str] = []
+    for size in (megabytes // 10, megabytes):
+        http = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\r\n"
+        length = len(http) + size * 1_000_000
+        head = (
+            "WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:uuid:1>\r\nWARC-Date: 2014-01-01T00:00:00Z\r\n"
+            f"WARC-Target-URI: http://large.example.org/{size}\r\nContent-Type: application/http\r\n"
+            f"Content-Length: {length}\r\n\r\n"
+        ).encode()
+        with (folder / f"{size}.warc").open("wb") as file:
+            file.write(head + http)
+            file.seek(len(head) + length)
+            file.write(b"\r\n\r\n")
+            place = f'"offset": "0", "length": "{file.tell()}", "filename": "{size}.warc"'
+        key, url = f"org,example,large)/{size}", f"http://large.example.org/{size}"
+        lines.append(f'{key} 20140101000000 {{"url": "{url}", {place}}}\n')
+    (folder / "large.cdxj").write_text("".join(sorted(lines)))
 
 
 def _own_store(folder: Path, urls: int) -> None:

@@ -49,6 +49,19 @@ class Server:
         fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def peak(self, path: str) -> float:
+        """The largest memory of the process, in MiB, while an answer is read and let go."""
+        process = Path(f"/proc/{self._pid}")
+        (process / "clear_refs").write_text("5")
+        self._connection.request("GET", path, headers=self._headers)
+        answer = self._connection.getresponse()
+        if answer.status != 200:
+            raise BenchmarkError(f"{path}: HTTP {answer.status}")
+        while answer.read(1 << 20):
+            pass
+        lines = (process / "status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+
     def first_byte(self, path: str) -> float:
         """Seconds until the first byte of a body is there; the rest is not waited for."""
         connection = self._connected()
