@@ -35,11 +35,11 @@ from archec.audit.findings import Finding
 from archec.audit.journals import Journals
 from archec.audit.memory import Memory, Part
 from archec.audit.opening import Audited
-from archec.catalogue.interface import Catalogue
+from archec.catalogue.interface import Catalogue, redact
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange, decode
 from archec.digest import Digests
-from archec.errors import ArchecError, CorruptArchive, CorruptJournal
+from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.ids import file_name, is_url, slash_variant
 from archec.store.directories import Directories
 from archec.store.journal_reader import JournalBatch, journals, read_batches
@@ -83,7 +83,8 @@ class ReadPace:
 
 
 class Inspector:
-    """Reads and compares the files of entries: one per process, to be closed. ``read`` counts bytes.
+    """Reads and compares the files of entries: one per process, to be closed. ``read`` counts bytes; ``unreadable`` is
+    why something could not be read from the catalogue, and was compared with the journal only.
 
     Without a catalogue, only the checksums of the journal count.
     """
@@ -98,23 +99,36 @@ class Inspector:
         self._views: Sequence[memoryview] = (self._buffer,)
         self._paced = pace.limits
         self.read = 0
+        self.unreadable = ""
 
     def inspect(self, entries: Sequence[Entry], paths: Sequence[str], *, compare: bool = True) -> list[Finding]:
         """The findings about these entries at these paths; ``compare``: also compares the journals and the
         catalogue."""
-        catalogue = self._catalogue if compare else None
-        known = histories(catalogue, {entry.id for entry in entries}) if catalogue is not None else {}
         findings: list[Finding] = []
-        for entry, path in zip(entries, paths, strict=True):
-            theirs = objection(entry, known.get(entry.id)) if catalogue is not None else None
-            if theirs is not None and catalogue is not None:
-                theirs = None if self._is_explained(catalogue, entry) else theirs
+        objections: list[Objection | None] = [None] * len(entries)
+        if compare and self._catalogue is not None:
+            try:
+                objections = self._objections(self._catalogue, entries)
+            except CatalogueGone:
+                raise
+            except CatalogueError as error:
+                self.unreadable = error.message
+        for entry, path, theirs in zip(entries, paths, objections, strict=True):
             wrong = self._look(entry, path)
             if theirs is not None:
                 findings.append(_settled(entry, path, wrong, theirs))
             elif wrong:
                 findings += wrong
         return findings
+
+    def _objections(self, catalogue: Catalogue, entries: Sequence[Entry]) -> list[Objection | None]:
+        """What the catalogue says against each entry, and is not explained."""
+        known = histories(catalogue, {entry.id for entry in entries})
+        theirs = [objection(entry, known.get(entry.id)) for entry in entries]
+        return [
+            one if one is not None and not self._is_explained(catalogue, entry) else None
+            for entry, one in zip(entries, theirs, strict=True)
+        ]
 
     def _is_explained(self, catalogue: Catalogue, entry: Entry) -> bool:
         """Whether a history does not have an entry because another claim counts, because the run that noted it does
@@ -431,6 +445,8 @@ def inspect(chunk: Chunk, inspector: Inspector, tools: Tools) -> Seen:
     wrong = inspector.inspect(entries, paths, compare=chunk.compare)
     by_place = {(entry.tist, entry.id): entry for entry in entries} if wrong else {}
     findings += [(by_place[finding.tist, finding.id], finding) for finding in wrong]
+    if inspector.unreadable:
+        findings.append((None, Finding("catalogue-unreadable", redact(tools.url), inspector.unreadable)))
     keys = b"".join(map(key_of, paths)) if tools.keys else b""
     return Seen(len(entries), inspector.read - before, findings, keys)
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from archec.archive.follow import catch_up, is_behind
+from archec.audit.disk import known_tists
 from archec.audit.findings import Finding
 from archec.catalogue.interface import Catalogue, redact
 from archec.catalogue.model import Position
@@ -89,6 +90,7 @@ def _follow(archive: Audited, catalogue: Catalogue, *, following: bool) -> None:
     """Determines the position of the catalogue, and lets it catch up."""
     try:
         archive.position = catalogue.position()
+        known_tists(catalogue)  # damage to what every audit needs is found here
         if following and is_behind(archive.layout, catalogue, trusting=False):
             _catch_up(archive, catalogue)
             archive.position = catalogue.position()

@@ -240,7 +240,8 @@ class _Verification:
             self.names.add(_EXPECTED, seen.keys)
         for entry, finding in seen.findings:
             if entry is None:
-                self._report(finding)
+                if finding.code != "catalogue-unreadable" or not self.summary.tally.by_code[finding.code]:
+                    self._report(finding)  # many may meet the same damage
             elif self.memory.seen_bad(entry.tist, entry.id) != self.now:
                 self.memory.remember_bad(Bad(entry, finding.code, chunk.run, 0 if self.repair else self.now))
                 if self.repair is None:

@@ -11,6 +11,7 @@ from archec.errors import CatalogueError
 from archec.history import History
 
 _T = TypeVar("_T")
+_ANEW = "'archec rebuild' makes the catalogue anew"
 
 
 def _whole_number(value: object) -> int:
@@ -47,7 +48,7 @@ def read(decoder: msgspec.json.Decoder[_T], text: bytes | str) -> _T:
     try:
         return decoder.decode(text)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise CatalogueError(f"a catalogue document is broken: {error}") from error
+        raise CatalogueError(f"a catalogue document is broken: {error}", hint=_ANEW) from error
 
 
 def built(kind: type[_T], value: Mapping[str, Any]) -> _T:
@@ -55,7 +56,7 @@ def built(kind: type[_T], value: Mapping[str, Any]) -> _T:
     try:
         return msgspec.convert(value, kind)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise CatalogueError(f"a catalogue document is not a {kind.__name__}: {error}") from error
+        raise CatalogueError(f"a catalogue document is not a {kind.__name__}: {error}", hint=_ANEW) from error
 
 
 def plain(value: object) -> dict[str, Any]:

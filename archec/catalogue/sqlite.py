@@ -390,7 +390,11 @@ class SQLiteCatalogue(Database):
     def position(self) -> Position:
         """How far this catalogue has followed the journals."""
         found = self.fetch("SELECT run, batch, stamp, head, until FROM position")
-        return Position(*found[0]) if found else Position()
+        if not found:
+            return Position()
+        if tuple(map(type, found[0])) != (int, int, int, str, int):
+            raise CatalogueError(f"{self.path}: the catalogue's position is none: {found[0]!r}", hint=_REBUILD)
+        return Position(*found[0])
 
     def runs(self) -> Iterator[Run]:
         """All runs, oldest first."""

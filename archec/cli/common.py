@@ -13,6 +13,7 @@ from archec.archive import opening
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.config import Config, load
+from archec.errors import CatalogueError, CatalogueGone
 from archec.export.units import Selection, units
 from archec.terminal.output import note
 
@@ -52,7 +53,14 @@ def opened(config: Config | Path | None) -> Iterator[Archive]:
     Warns on stderr if its catalogue may be out of date.
     """
     with opening.opened(config if isinstance(config, Config) else load(config)) as archive:
-        if archive.was_left_behind():
+        try:
+            behind = archive.was_left_behind()
+        except CatalogueGone:
+            raise
+        except CatalogueError as error:  # what the command asks for may be sound all the same
+            note(f"warning: {error}")
+            behind = False
+        if behind:
             note(f"warning: the catalogue {archive.catalogue.url} is behind the journals")
             note("    the next run or 'archec check --fix' updates it")
         yield archive

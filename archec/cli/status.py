@@ -59,6 +59,8 @@ def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     yield from _hosts(found)
     yield from _held_back(found.held_back)
     yield from _fixity(found)
+    if found.damaged:
+        yield "catalogue", f"DAMAGED, so that not all of this is known: {found.damaged}: archec rebuild"
     if found.refused:
         yield "catalogue", f"the database did not take {counted(found.refused, 'document')}: archec check"
 

@@ -58,6 +58,8 @@ def metrics_of(status: ArchiveStatus) -> CollectorRegistry:
     _gauges(to, "archec_last_check_time_seconds", "The last check of the structure.", "scope", times)
     wrong = {"quick" if one.quick else "whole": float(one.wrong) for one in status.fixity.structures}
     _gauges(to, "archec_last_check_wrong", "What it found wrong.", "scope", wrong)
+    what = "Whether something could not be read from the catalogue and counts as nothing here."
+    _gauge(to, "archec_catalogue_damaged", what, bool(status.damaged))
     _gauge(to, "archec_catalogue_refused", "Documents that the database refused.", status.refused)
     _gauge(to, "archec_fixity_bad", "Entries that are known to be bad.", status.fixity.bad)
     return to

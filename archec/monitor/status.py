@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import to_builtins
 
@@ -18,7 +18,7 @@ from archec.archive.runs import Unbegun, stored_before, unbegun
 from archec.audit.memory import Fixity, fixity
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import DueFobi
-from archec.errors import StorageFailed
+from archec.errors import CatalogueError, CatalogueGone, StorageFailed
 from archec.gather.decisions import awaiting
 from archec.gather.plan import LAST_ID, due_files
 from archec.monitor.runs import RunView, runs
@@ -26,6 +26,7 @@ from archec.store.layout import Layout
 from archec.store.lock import holder
 from archec.tist import MAX_TIST, iso
 
+_T = TypeVar("_T")
 DUE_AT_MOST = 10_000
 """Maximum number of due files that are counted; beyond it, only that there are more."""
 _LOOK_BACK = 100
@@ -71,7 +72,8 @@ class ArchiveStatus:
     ``last`` the newest gathering, ``success`` the newest one that finished or used up its budget; ``hosts`` are those
     in trouble in ``hosts_run``, the newest run that fetched: ``hosts_in_trouble`` in all, the worst ones listed.
     ``refused`` is the number of documents that the database refused, ``ahead`` the number of seconds by which the
-    newest tist is ahead of ``now``."""
+    newest tist is ahead of ``now``, ``damaged`` the reason why something of this could not be read from the catalogue
+    and counts as nothing."""
 
     now: int
     name: str
@@ -92,6 +94,7 @@ class ArchiveStatus:
     min_free: float
     fixity: Fixity
     refused: int
+    damaged: str
 
     def as_value(self) -> dict[str, Any]:
         """As JSON values."""
@@ -108,10 +111,24 @@ class ArchiveStatus:
 
 
 def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
-    """The status of the archive; changes nothing. Raises :class:`StorageFailed` if the disk cannot be queried."""
+    """The status of the archive, as far as its catalogue can be read; changes nothing. Raises :class:`StorageFailed`
+    if the disk cannot be queried."""
     config, moment = archive.config, int(time.time()) if now is None else now
-    recent = list(islice((view for view in runs(archive) if view.kind == "gather"), _LOOK_BACK))
-    newest = next(runs(archive), None)
+    damaged: list[str] = []
+
+    def told(read: Callable[[], _T], otherwise: _T) -> _T:
+        try:
+            return read()
+        except CatalogueGone:
+            raise
+        except CatalogueError as error:
+            damaged.append(error.message)
+            return otherwise
+
+    gatherings = (view for view in runs(archive) if view.kind == "gather")
+    recent: list[RunView] = told(lambda: list(islice(gatherings, _LOOK_BACK)), [])
+    newest = told(lambda: next(runs(archive), None), None)
+    before = told(lambda: stored_before(archive.catalogue, newest.run) if newest is not None else 0, 0)
     success = next((run for run in recent if run.recorded in ("done", "held-back", "budget")), None)
     fetched = next((run for run in recent if run.part("hosts").get("visited")), None)
     hosts = fetched.part("hosts") if fetched is not None else {}
@@ -119,23 +136,24 @@ def status(archive: Archive, *, now: int | None = None) -> ArchiveStatus:
     return ArchiveStatus(
         now=moment,
         name=config.name,
-        obis=archive.catalogue.counts(),
-        stored_bytes=stored_before(archive.catalogue, newest.run) + newest.stored_bytes if newest is not None else 0,
+        obis=told(archive.catalogue.counts, Counts(0, 0, 0, 0, 0)),
+        stored_bytes=before + newest.stored_bytes if newest is not None else 0,
         at_work=str(who) if who is not None else "",
         newest=newest,
         unbegun=unbegun(config),
         last=recent[0] if recent else None,
         success=success,
         ahead=max(0, newest.run - moment - 1) if newest is not None else 0,
-        due=_due(archive, moment),
+        due=told(lambda: _due(archive, moment), Due(0, False, None)),
         hosts_run=fetched.run if fetched is not None else None,
         hosts_in_trouble=int(hosts.get("in_trouble", 0)),
         hosts=tuple(HostFigures.of(item) for item in hosts.get("trouble", ())),
-        held_back=tuple(held_back(archive.catalogue)),
+        held_back=told(lambda: tuple(held_back(archive.catalogue)), ()),
         disk=_disk(archive.layout),
         min_free=config.min_free,
         fixity=fixity(config, moment),
         refused=len(archive.catalogue.refused()),
+        damaged=damaged[0] if damaged else "",
     )
 
 

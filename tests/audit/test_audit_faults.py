@@ -720,6 +720,24 @@ def test_a_damaged_memory_stops_nothing(world: World, damage: bytes | str) -> No
     assert path.with_name(f"{path.name}.damaged").exists() == bool(damage)
 
 
+@pytest.mark.parametrize(
+    "edit", ["runs SET doc = '{}'", "data_sets SET doc = '[]'", "claims SET doc = '7'", "position SET batch = 'x'"]
+)
+def test_a_damaged_document_stops_nothing(world: World, edit: str) -> None:
+    files = verified(world)[0].files
+    run_sql(world, f"UPDATE {edit}")
+    for command in ("status", "metrics"):
+        done = archec_inline(world.config, command)
+        assert done.code == 0, done.err
+        told = b"DAMAGED" in done.out or b"archec_catalogue_damaged 1.0" in done.out
+        assert told == edit.startswith("runs"), "the others are not needed for it"
+    for summary, findings in (verified(world), checked(world)):
+        assert (summary.clean, codes(findings)) == (False, ["catalogue-unreadable"])
+    assert verified(world)[0].files == files
+    assert archec_inline(world.config, "rebuild").code == 0
+    assert checked(world)[1] == []
+
+
 def test_a_copy_with_another_layout_is_refused_before_a_byte_is_written(world: World, tmp_path: Path) -> None:
     copy = clone(world, tmp_path / "copy")
     descriptor = world.config.store_path / "layout.json"
