@@ -194,13 +194,15 @@ class Api:
         exchange.note["kind"] = "resource"
         query = self._query(exchange, viewer, asked)
         accept = exchange.headers.get("accept-datetime", "")
-        if accept and not query.closest:
+        negotiated = not query.closest
+        if accept and negotiated:
             query = nearest_first(query, from_http_date(accept))
         errors = Errors()
         loaded = await load(collection, query, viewer, errors, asked)
         exchange.note["source"] = loaded.row.origin.source
         packed = Arguments(exchange.arguments).one("compress") == "gzip"
-        return answer_record(loaded, errors, self._links(exchange, collection, loaded.row.url), packed=packed)
+        links = self._links(exchange, collection, loaded.row.url)
+        return answer_record(loaded, errors, links, packed=packed, negotiated=negotiated)
 
     def _query(self, exchange: Exchange, viewer: Viewer, asked: Asked) -> Query:
         """The query of the parameters. A request with a body is indexed under a key of its own."""

@@ -165,6 +165,8 @@ class AccessCapability:
         if origin and ("*" in allowed or origin in allowed):
             made.append((b"access-control-allow-origin", b"*" if "*" in allowed else origin.encode("latin-1")))
             made.append((b"access-control-expose-headers", _EXPOSED.encode()))
+        if allowed and "*" not in allowed:
+            made.append((b"vary", b"origin"))
         return made
 
 

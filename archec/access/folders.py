@@ -96,17 +96,21 @@ class FileSource(LocalSource):
             errors[self.name] = f"{self.name}: cannot be read: {error.strerror}"
             return []
         if not stat.S_ISDIR(status.st_mode):
-            files = [self._newer, self._path] if self._newer is not None and self._newer.exists() else [self._path]
-            for one in files:
-                if one.name not in self._files:
-                    self._files[one.name] = self._file(one, self.name)
-            return [(self.name, self._files[one.name]) for one in files]
+            paths = [self._path]
+            if self._newer is not None and os.path.exists(self._newer):
+                paths.insert(0, self._newer)
+            return [(self.name, self._alone(path)) for path in paths]
         if self._listed[0] != status.st_mtime_ns or self._listed[1] < status.st_mtime + _SETTLED:
             self._list(status)
         if not self._files:
             below = "; its directory indexes has" if (self._path / "indexes").is_dir() else ""
             errors[self.name] = f"{self.name}: the directory has no index files{below}"
         return [(f"{self.name}:{file}", self._files[file]) for file in sorted(self._files)]
+
+    def _alone(self, path: Path) -> _AnyFile:
+        if path.name not in self._files:
+            self._files[path.name] = self._file(path, self.name)
+        return self._files[path.name]
 
     def _list(self, status: os.stat_result) -> None:
         names = {entry.name for entry in os.scandir(self._path) if entry.name.endswith(_ENDINGS) and entry.is_file()}

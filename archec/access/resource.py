@@ -237,8 +237,11 @@ class RecordAnswer(Response):
             await self._record.close()
 
 
-def answer_record(loaded: Loaded, errors: Errors, links: str, *, packed: bool = False) -> Response:
-    """A record as the resource API gives it, also ``packed`` by gzip. ``links`` is the header ``Link``."""
+def answer_record(
+    loaded: Loaded, errors: Errors, links: str, *, packed: bool = False, negotiated: bool = False
+) -> Response:
+    """A record as the resource API gives it, also ``packed`` by gzip. ``links`` is the header ``Link``. ``negotiated``:
+    Accept-Datetime may choose the capture."""
     row, record = loaded
     cdx = _NOT_ASCII.sub(lambda one: json.dumps(one[0])[1:-1], as_cdxj(row).decode("utf-8", "replace").strip())
     headers = [
@@ -254,6 +257,8 @@ def answer_record(loaded: Loaded, errors: Errors, links: str, *, packed: bool = 
         headers.append(("ResErrors", error_header(errors)))
     if packed:
         headers.append(("Content-Encoding", "gzip"))
+    if negotiated:
+        headers.append(("Vary", "accept-datetime"))
     made = answer(200, b"", WARC, [(name, header_value(value)) for name, value in headers])
     if packed:
         return RecordAnswer(b"", Record((), b"", -1, _packed(record), record.close), b"", made)

@@ -179,6 +179,8 @@ def test_accept_datetime_negotiates(get: httpx.Client) -> None:
     date = {"Accept-Datetime": "Thu, 31 Dec 2015 20:35:00 GMT"}
     found = get.get("/c/resource?url=http://a.org/", headers=date)
     assert found.headers["memento-datetime"] == "Thu, 01 Jan 2015 00:00:00 GMT"
+    assert found.headers["vary"] == get.get("/c/resource?url=http://a.org/").headers["vary"] == "accept-datetime"
+    assert "vary" not in get.get("/c/resource?url=http://a.org/&closest=2015", headers=date).headers
     assert get.get("/c/resource?url=http://a.org/", headers={"Accept-Datetime": "yesterday"}).status_code == 400
 
 
