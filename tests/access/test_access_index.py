@@ -343,3 +343,26 @@ def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_no_crash(tmp_path: 
     os.truncate(path, 1000)
     with pytest.raises(SourceFailed, match="was truncated"):
         list(reading)
+
+
+pieces = st.builds(lambda text, times: text.encode() * times, st.text("ab", min_size=1, max_size=3), st.integers(1, 20))
+
+
+@settings(max_examples=60)
+@given(st.lists(pieces, max_size=30), st.lists(st.tuples(pieces, pieces), min_size=1, max_size=5), st.integers(0, 6))
+def test_a_sorted_file_is_read_alike_in_steps_of_any_size(
+    memory_folder: Any, lines: list[bytes], stretches: list[tuple[bytes, bytes]], power: int
+) -> None:
+    from archec.access import files
+
+    path = memory_folder() / "a"
+    path.write_bytes(b"\n".join(sorted(lines)) + b"\n" * (power % 2))
+    step = 1 << power
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in (("_PROBE", step), ("_WINDOW", 2 * step), ("_BLOCK", 4 * step), ("_REMEMBERED", step)):
+            patch.setattr(files, name, size)
+        file = files.SortedFile(os.open(path, os.O_RDONLY), 0, "a")
+        for start, end in stretches * 2:
+            wanted = [one for one in sorted(lines) if start <= one < end]
+            assert list(file.backward(start, end)) == wanted[::-1]
+            assert list(file.forward(start, end)) == wanted
