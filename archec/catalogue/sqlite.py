@@ -322,7 +322,7 @@ class SQLiteCatalogue(Database):
                 visits[obi] = read(_visit, doc)
         found: list[Obi] = []
         for obi, last, state, h, handle, stamp, due, place, settled in heads:
-            history = _history(last, state, h)
+            history = _history(obi, last, state, h)
             found.append(
                 Obi(
                     obi, kind, history, versions_of(history, versions[obi], claims[obi]), notes_of(history, notes[obi]),
@@ -355,6 +355,7 @@ class SQLiteCatalogue(Database):
         """The states of all tobis with id > ``after`` by id; pages of the narrow table."""
         sql = "SELECT id, last, state, h, place, since FROM mi WHERE id > ? ORDER BY id LIMIT ?"
         for obi, last, state, h, place, since in self._paged(sql, (after,), lambda row: row[:1], _PAGE):
+            _check_types(obi, last, state)
             sha256, h = None if state is None else state.hex(), "{}" if last is None else h
             yield ObiState(obi, last or 0, sha256, h, place or "", MAX_TIST if since is None else since)
 
@@ -550,7 +551,7 @@ class SQLiteCatalogue(Database):
         while page:
             versions = self._versions("tobi", [row[0] for row in page])
             for obi, last, state, h in page:
-                history = _history(last, state, h)
+                history = _history(obi, last, state, h)
                 files = tobi_files_of(obi, history, versions[obi])
                 if files is not None:
                     yield files
@@ -595,10 +596,17 @@ def _head_row(obi: Obi, parts: Parts) -> Row:
     )  # fmt: skip
 
 
-def _history(last: int | None, state: bytes | None, h: str | None) -> History:
+def _history(obi: str, last: int | None, state: bytes | None, h: str | None) -> History:
+    _check_types(obi, last, state)
     if h is not None:
         return history_of(h)
     return History() if last is None else History((last,), (None if state is None else state.hex(),))
+
+
+def _check_types(obi: str, last: object, state: object) -> None:
+    """Raises :class:`CatalogueError` for what archec does not write: SQLite keeps any type in any column."""
+    if (last is not None and type(last) is not int) or (state is not None and type(state) is not bytes):
+        raise CatalogueError(f"the catalogue's row of {obi} is broken: {last!r}, {state!r}", hint=_REBUILD)
 
 
 def _remove(db: sqlite3.Connection, kind: Kind, olds: Sequence[Gone]) -> None:

@@ -721,7 +721,11 @@ def test_a_damaged_memory_stops_nothing(world: World, damage: bytes | str) -> No
 
 
 @pytest.mark.parametrize(
-    "edit", ["runs SET doc = '{}'", "data_sets SET doc = '[]'", "claims SET doc = '7'", "position SET batch = 'x'"]
+    "edit",
+    [
+        "runs SET doc = '{}'", "data_sets SET doc = '[]'", "claims SET doc = '7'", "position SET batch = 'x'",
+        "mi SET last = 'x'", "mi SET state = 'x'",
+    ],
 )
 def test_a_damaged_document_stops_nothing(world: World, edit: str) -> None:
     files = verified(world)[0].files
