@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes anew what README.md says that the program prints, by running its commands.
+"""Updates the command output in README.md by running the commands.
 
     python scripts/fill_readme.py
 

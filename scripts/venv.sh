@@ -1,4 +1,4 @@
-# Shared by the scripts beside it: a virtual environment in .venv with archec in it.
+# Shared by the scripts next to it: a virtual environment in .venv with archec in it.
 # Read with ".", after setting "root" to the checkout. POSIX sh; says what it does on stderr.
 
 say() { printf '%s\n' "$*" >&2; }

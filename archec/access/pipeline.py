@@ -57,7 +57,7 @@ def filtered(rows: Iterable[Row], filters: Iterable[Filter]) -> Iterator[Row]:
 
 
 def within(rows: Iterable[Row], since: str, until: str) -> Iterator[Row]:
-    """The rows of a stretch of time, both ends included."""
+    """The rows of a time interval, both ends included."""
     return (row for row in rows if since <= row.timestamp and (not until or row.timestamp <= until))
 
 

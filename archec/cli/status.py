@@ -49,7 +49,7 @@ def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     yield "stored", human_size(found.stored_bytes)
     yield "disk", _disk(found.disk, found.min_free)
     if found.at_work:
-        yield "at work", found.at_work
+        yield "active", found.at_work
     yield from _last(found)
     if found.unbegun is not None:
         yield "", f"a later one failed before it began, at {iso(found.unbegun.time)}: {found.unbegun.message}"

@@ -325,7 +325,7 @@ class FilePhase:
         fobi = active.fobi
         version, entry = fobi.version_at(self._run), fobi.history.entry_at(self._run)
         if version is not None and fobi.visit is not None and contradicts(hop, fobi.visit, version):
-            self._under_way.anew(active)
+            self._under_way.requeue(active)
             self._submit(FetchTask(hop.url))
             return
         place = (entry[0], hop.url) if entry is not None else None
@@ -376,7 +376,7 @@ class FilePhase:
         if active is not None:
             if active.state in ("text", "redirects"):
                 self._discard(active.result.hop if active.result is not None else hop)
-                self._under_way.anew(active)
+                self._under_way.requeue(active)
                 self._submit(FetchTask(hop.url))
             return
         self._committer.commit()

@@ -132,7 +132,7 @@ class UnderWay:
         active.hop = hop
         self._move(active, "silent")
 
-    def anew(self, active: Active) -> None:
+    def requeue(self, active: Active) -> None:
         """Queues it for the fetchers again; its previous result does not count."""
         active.hop, active.result, active.target = None, None, ""
         self._move(active, "fetched")

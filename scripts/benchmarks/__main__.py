@@ -1,4 +1,4 @@
-"""scripts/bench: archec beside its peers, measured in the same run (docs/benchmarks.md).
+"""scripts/bench: archec compared with its peers, measured in the same run (docs/benchmarks.md).
 
 Every benchmark prints medians, ratios with their goals, versions, the machine, the date and how much CPU
 others used meanwhile; with --json the same as one JSON document on stdout. Peers that are not there are

@@ -1,4 +1,4 @@
-"""Exporting: archec export warc beside wget --warc-file, the same bytes from nginx on loopback.
+"""Exporting: archec export warc compared with wget --warc-file, the same bytes from nginx on loopback.
 
 archec has gathered the files already and writes them from its obi store; wget fetches them, one after the other
 over connections that it keeps, and writes nothing but its WARC file (-O /dev/null). Both compress each record.

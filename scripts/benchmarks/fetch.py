@@ -1,4 +1,4 @@
-"""Fetching: archec beside aria2c, Scrapy and wget, from nginx on twenty loopback addresses.
+"""Fetching: archec compared with aria2c, Scrapy and wget, from nginx on twenty loopback addresses.
 
 Many small files, then some large ones. archec's time is that of the whole process of `archec gather` (reading the
 data set again, planning, fetching, hashing, syncing, journal, catalogue, report) in an archive that knows the templates

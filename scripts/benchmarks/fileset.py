@@ -1,8 +1,8 @@
-"""Filesets: `archec fileset ingest` beside wget and the sums, pooch and zenodo_get, from nginx on loopback.
+"""Filesets: `archec fileset ingest` compared with wget and the sums, pooch and zenodo_get, from nginx on loopback.
 
 A record of a played Zenodo with many small files, then one with some large ones. archec's time is that of the whole
 process into a new archive: the files verified, with MD5, SHA-1 and SHA-256, durable, journalled, catalogued. Then the
-same record again, of which nothing has changed. Beside it stand `wget -i`, `sync` and the three sums of the same files;
+same record again, of which nothing has changed. Compared with `wget -i`, `sync` and the three sums of the same files;
 pooch and zenodo_get, which verify MD5. All run in turn in every round, each into a new folder, and must end with every
 file.
 

@@ -2,7 +2,7 @@
 
 The catalogue is made by Catalogue.write, in the shape of RePEc's: 1.3 files a work, of which most are held, some lost,
 refused, unreachable or never tried. Then the commands run as an operator runs them. A first row's time is that from the
-start of the process to its first line; that of `archec --version` stands beside them.
+start of the process to its first line; that of `archec --version` is shown for comparison.
 """
 
 from __future__ import annotations

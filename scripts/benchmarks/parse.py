@@ -1,4 +1,4 @@
-"""Parsing ReDIF with clusters: archec beside redif.py of andrei-dubovik/repec.
+"""Parsing ReDIF with clusters: archec compared with redif.py of andrei-dubovik/repec.
 
 Every *.rdf and *.redif below CORPUS_DIR (default: $ARCHEC_CORPUS/RePEc, else a synthetic corpus) is
 decoded, cut into templates and parsed, in CPU time of one process. Each pass is a process of its own,

@@ -1,4 +1,4 @@
-"""A nightly run over a directory that has not changed, beside "rsync -an" between it and an identical copy.
+"""A nightly run over a directory that has not changed, compared with "rsync -an" between it and an identical copy.
 
 The directory has FILES files with a template each, in archives of 1,000 files and series of 100. Two
 runs come first, one that reads everything and one that finds nothing new. Memory is measured for a tenth of the files,

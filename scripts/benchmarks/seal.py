@@ -1,4 +1,4 @@
-"""Seals of an archive of ten million entries: the first one, and the one after another night's run; beside hashing.
+"""Seals of an archive of ten million entries: the first one, and one after another night's run; compared with hashing.
 
 The journals are those of one large run and of a small one; what they name is not there, as a seal does not look at it.
 The peer is "zcat | sha256sum" of the same journals, which makes no tree. Memory must not grow with the entries, and the

@@ -1,4 +1,4 @@
-"""Verifying: archec verify beside md5sum and then sha256sum over the same files, with a warm cache.
+"""Verifying: archec verify compared with md5sum and then sha256sum over the same files, with a warm cache.
 
 An archive of larger files, which an HTTP server of Python's standard library has, one of templates, and one of both.
 archec reads every file, compares it with the journals and the catalogue, and writes down what it has checked; the

@@ -1,4 +1,4 @@
-"""The examples of docs/access.md are read as configurations, and what is under way ends with its token."""
+"""The examples of docs/access.md are read as configurations, and what is in progress ends with its token."""
 
 from __future__ import annotations
 

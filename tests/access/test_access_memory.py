@@ -60,7 +60,7 @@ def base(tmp_path: Path) -> Iterator[tuple[str, int]]:
 def flat(port: int) -> Iterator[None]:
     """Nothing that is done makes the process that listens at a port larger than :data:`LEEWAY`."""
     process = listener(port)
-    (process / "clear_refs").write_text("5")  # the peak begins anew
+    (process / "clear_refs").write_text("5")  # the peak begins again
     before = peak(process)
     yield
     assert peak(process) - before < LEEWAY

@@ -22,7 +22,7 @@ Edit = Callable[[list[JournalBatch]], list[JournalBatch]]
 
 
 def write(path: Path, batches: list[JournalBatch], *, rehash: int) -> None:
-    """Writes a finished journal anew, with batches numbered from 1 on. The first ``rehash`` of them get the hash of
+    """Writes a finished journal again, with batches numbered from 1 on. The first ``rehash`` of them get the hash of
     what they hold now, each chained to what stands before it; the others keep their ends."""
     data, head = b"", batches[0].prev
     for n, batch in enumerate(batches, 1):

@@ -1,4 +1,4 @@
-"""Random faults over store, journals, descriptor, catalogue, memory and vault: each is named once, put right, and
+"""Random faults over store, journals, descriptor, catalogue, memory and vault: each is named once, repaired, and
 nothing else is touched. Ten faults a round; ``ARCHEC_TEST_SEED`` gives other ones."""
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ INSTEAD: tuple[Harm, ...] = (gone, link_out, special)
 
 
 class Faults:
-    """One archive, its sound copy and its vault, harmed and put right again and again."""
+    """One archive, its sound copy and its vault, harmed and repaired again and again."""
 
     def __init__(self, world: World, pristine: World, vault: Path, draw: random.Random) -> None:
         self.world, self.pristine, self.vault, self.draw = world, pristine, vault, draw

@@ -1,4 +1,4 @@
-"""Verify: it goes on where it stopped, known bad first; shares, times, rates; runs at work; many files."""
+"""Verify: it goes on where it stopped, known bad first; shares, times, rates; active runs; many files."""
 
 from __future__ import annotations
 

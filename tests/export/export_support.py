@@ -115,7 +115,7 @@ class Record(NamedTuple):
 
 
 def records_of(path: Path) -> Iterator[Record]:
-    """The records of a WARC file, each digest checked anew."""
+    """The records of a WARC file, each digest checked again."""
     with open(path, "rb") as file:
         for record in ArchiveIterator(file, no_record_parse=False, check_digests="raise"):
             headers = dict(record.rec_headers.headers)

@@ -660,7 +660,7 @@ def test_a_kill_costs_nothing_that_was_whole(filesets: Filesets, platform: Platf
         hashlib.sha256(bytes_of(path, size)).hexdigest() for path, size in sizes.items()
     ]
     twice = [path for path, sent in platform.sent.items() if sent > len(platform.files[path])]
-    assert len(twice) <= 8, "what was under way when it was killed"
+    assert len(twice) <= 8, "what was in flight when it was killed"
     assert not list(Path(filesets.config.store_path).rglob("*.part"))
     assert not list(Path(filesets.config.work_path).glob("fileset.jsonl"))
 

@@ -185,7 +185,7 @@ def start_cli(config: Config, *arguments: object, env: Mapping[str, str] | None 
 
 
 def resuming(config: Config, *, wanted: bool = True) -> list[str]:
-    """``["--resume"]`` where that is wanted and there is a run that it would carry on with; else nothing."""
+    """``["--resume"]`` where that is wanted and there is a run that it would continue; else nothing."""
     last = last_run(open_layout(config.store_path))
     return ["--resume"] if wanted and last is not None and last.resumable else []
 

@@ -91,7 +91,7 @@ class DataSet:
 class Act(NamedTuple):
     """Something that is done with a data set, by its number: ``gather``, ``refused`` (a damaged one is gathered),
     ``salvage``, ``retract``, ``undo``; ``kill``: a gathering is killed at the ``hits``-th hit of a fail point, and
-    carried on with if ``resume``, else abandoned; ``kill-retract``: a retraction, or its undoing, is killed so, and
+    resumed if ``resume``, else abandoned; ``kill-retract``: a retraction, or its undoing, is killed so, and
     repeated."""
 
     what: str

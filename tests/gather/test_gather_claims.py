@@ -312,7 +312,7 @@ def test_losses_are_listed_and_accepted(config: Config, folder: Path) -> None:
     assert archec_inline(config, "losses", "accept", report.run, "ccc").code == 7
     listed = {row["run"]: row for row in map(json.loads, archec_inline(config, "runs", "--json").out.splitlines())}
     assert (listed[third]["state"], listed[third]["held_back"]) == ("held-back", {"bbb": 4})
-    assert (listed[report.run]["state"], listed[report.run]["held_back"]) == ("done", {}), "the third decides anew"
+    assert (listed[report.run]["state"], listed[report.run]["held_back"]) == ("done", {}), "the third decides again"
     assert len(archec_inline(config, "losses").out.splitlines()) == 4
     assert archec_inline(config, "losses", "accept", report.run, "RePEc:bbb:s3").code == 0
     assert histories(config)["RePEc:bbb:s3"][T2] is None

@@ -419,7 +419,7 @@ def test_losses_of_a_host_are_let_through_by_a_gather(config: Config, site: Site
     site["/2"] = pdf("2")
     run(config)
     done = archec_cli(config, "losses", "accept", held_back.run)
-    assert done.code == 7, "a later run has decided anew"
+    assert done.code == 7, "a later run has decided again"
     done = archec_cli(config, "gather", "--accept-losses", urls[0].split("/")[2])
     assert done.code == 0, done.err
     assert [None in histories(config)[url].values() for url in urls] == [True, True, False, False]

@@ -187,7 +187,7 @@ def orphans(config: Config) -> int:
     ("number", "point"), [(signal.SIGINT, "store.mid-rename:10"), (signal.SIGTERM, "store.after-fsync-dir:2")]
 )
 def test_a_signal_between_names_and_journal_waits(memory_folder: Callable[[], Path], number: int, point: str) -> None:
-    """The commit under way ends first: nothing on the disk is unknown, and the next run makes nothing twice."""
+    """The commit in progress ends first: nothing on the disk is unknown, and the next run makes nothing twice."""
     with Site() as site:
         bodies = {f"/{n}": pdf(f"the {n}th") for n in range(8)}
         site.answers.update(bodies)

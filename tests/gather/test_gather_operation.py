@@ -152,7 +152,7 @@ def test_reading_commands_warn_of_a_catalogue_that_is_behind_and_read_on(config:
         assert (done.code, "is behind the journals" in done.err) == (0, True), (command, done)
     with RunLock(open_layout(config.store_path), "gather"):
         done = archec_inline(config, "history", "RePEc:aaa:sss:1")
-        assert (done.code, done.err) == (0, ""), "behind a run at work"
+        assert (done.code, done.err) == (0, ""), "behind an active run"
     assert _is_behind(config)
     assert archec_inline(config, "check", "--fix").code == 0
     assert not _is_behind(config)
@@ -237,7 +237,7 @@ def test_a_budget_stops_a_run_that_can_be_resumed(config: Config, site: Site, bu
     report = json.loads(done.out)
     assert (report["state"], report["fobis"], report["tobis"]["new"]) == ("done", {"new": 40}, 40)
     asked = [site.count(f"/{n}") for n in range(40)]
-    again = int(budget[0] == "--max-bytes")  # the answer that was under way when the bytes were used up
+    again = int(budget[0] == "--max-bytes")  # the answer that was in flight when the bytes were used up
     assert (max(asked), sum(asked)) == (1 + again, 40 + again)
     assert len({tist for history in histories(config).values() for tist in history}) == 1, "it is one run"
     check(config)
@@ -429,7 +429,7 @@ def small_disk(place: Path, size: str) -> Iterator[Path]:
     "what", ["all", *(pytest.param(what, marks=pytest.mark.slow) for what in ("store", "database", "work"))]
 )
 def test_a_full_disk(folder: Path, what: str) -> None:
-    """Whatever of the archive lies on the disk that is full: the run stops cleanly, and goes on with more room."""
+    """Whatever of the archive lies on the disk that is full: the run stops cleanly, and continues with more room."""
     count = 1500
     file = many(folder / "RePEc_2001-01-01.tar", count)
     with ExitStack() as stack:

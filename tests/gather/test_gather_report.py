@@ -171,7 +171,7 @@ def test_a_failed_run_that_nobody_resumes(config: Config, site: Site, monkeypatc
 def test_a_catalogue_that_missed_a_batch_is_not_written_to(
     config: Config, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would pass over that batch for ever."""
+    """Else it would pass over that batch forever."""
     many_files(config, site, 20)
     write, calls = SQLiteCatalogue.write, [0]
 

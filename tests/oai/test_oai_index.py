@@ -259,7 +259,7 @@ def test_rules_have_a_checksum() -> None:
     assert one.checksum != SetRules(("type",), (Collection("x"),)).checksum
 
 
-# -- harvests while the archive's writer is at work -----------------------------------------------
+# -- harvests while the archive's writer is active ------------------------------------------------
 
 Move = tuple[str, int]
 _moves = st.lists(

@@ -83,7 +83,7 @@ def until(what: str) -> Iterator[None]:
     end = time.monotonic() + 4 * WAIT
     while time.monotonic() < end:
         yield
-    raise AssertionError(f"in vain: {what}")
+    raise AssertionError(f"timed out: {what}")
 
 
 def retrying(url: str) -> httpx.Response:

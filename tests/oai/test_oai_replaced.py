@@ -35,7 +35,7 @@ def put(catalogue: SQLiteCatalogue, position: Position, obis: Obis, source: str 
 
 
 class Replaced(World):
-    """A world whose catalogue can be made anew from lots, beside journals that it is told of."""
+    """A world whose catalogue can be made again from lots, beside journals that it is told of."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, settings=OaiConfig(numOfRecords=4))
@@ -128,7 +128,7 @@ def test_a_rebuild_changes_no_datestamp_and_ends_no_token(replaced: Replaced) ->
 
 
 def test_an_older_copy_is_restored(replaced: Replaced, caplog: pytest.LogCaptureFixture) -> None:
-    """What the archive no longer knows is deleted for harvesters, what is otherwise again comes anew."""
+    """What the archive no longer knows is deleted for harvesters, what is otherwise again comes again."""
     before, since = replaced.harvested(), iso(int(replaced.clock()))
     replaced.restore(1)
     with caplog.at_level(logging.WARNING, "archec.oai"):

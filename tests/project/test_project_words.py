@@ -17,6 +17,9 @@ FORBIDDEN = {
     "work that was left": r"\b(?:TODO|FIXME|XXX|HACK)\b",
     "a package registry or mirror": r"\bpypi\.org\b|\bpythonhosted\b|/opt/(?:pypi|wheels)\b",
     "an unresolved merge": r"^(?:<{7}|>{7}) \w",
+    "archaic English": r"(?i)\b(?:anew|henceforth|hitherto|therein|whereby|lest|ought|heed(?:s|ed)?|likewise|for ever"
+    r"|in vain|by way of|half-way|put right|reckon(?:s|ed)?|under way|at work|carr(?:y|ies|ied|ying) on with"
+    r"|goes on with|stretch of time|told apart|tells? apart)\b",
 }
 
 
