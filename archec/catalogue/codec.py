@@ -11,7 +11,7 @@ from archec.errors import CatalogueError
 from archec.history import History
 
 _T = TypeVar("_T")
-_ANEW = "'archec rebuild' makes the catalogue anew"
+_ANEW = "'archec rebuild' makes the catalogue again"
 
 
 def _whole_number(value: object) -> int:
