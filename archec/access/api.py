@@ -205,7 +205,7 @@ class Api:
         return answer_record(loaded, errors, links, packed=packed, negotiated=negotiated)
 
     def _query(self, exchange: Exchange, viewer: Viewer, asked: Asked) -> Query:
-        """The query of the parameters. A request with a body is indexed under a key of its own."""
+        """The query of the parameters. A request with a body is indexed under its own key."""
         url = Arguments(exchange.arguments).one("url")
         exchange.note["url"] = url
         return parse_query(

@@ -238,7 +238,7 @@ class MementoSource(RemoteSource):
 
 
 class LiveSource:
-    """The live web as an index: whatever is asked for is there, now. See :class:`archec.access.sources.AskedSource`."""
+    """The live web as an index: whatever is requested is there, now. See :class:`archec.access.sources.AskedSource`."""
 
     type = "live"
     is_out = False

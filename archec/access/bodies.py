@@ -44,5 +44,5 @@ class Body:
 
 
 def new_file() -> IO[bytes]:
-    """A file for a body, which is closed by whoever opened it."""
+    """A file for a body, which is closed by the code that opened it."""
     return cast(IO[bytes], tempfile.SpooledTemporaryFile(_IN_MEMORY))

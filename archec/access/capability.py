@@ -89,7 +89,7 @@ class AccessCapability:
         return "; ".join(filter(None, faults))
 
     def metrics(self) -> Iterable[Metric]:
-        """Answers by kind and status. No names: whoever reads this may not know the collections."""
+        """Answers by kind and status. No names: a reader may not know the collections."""
         answers = CounterMetricFamily("archec_access_answers", "Answers by kind and status.", labels=("kind", "status"))
         for labels, count in sorted(self._answers.items()):
             answers.add_metric(labels, count)

@@ -13,7 +13,7 @@ CHALLENGE = (
 
 
 class SourceFailed(ArchecError):
-    """A source cannot answer; the others can. The message is for whoever asks: it names no path and no address."""
+    """A source cannot answer; the others can. The message is for the client: it names no path and no address."""
 
     http_status = 503
 
@@ -29,7 +29,7 @@ class NotInTime(LoadFailed):
 
 
 class Refused(ArchecError):
-    """A request that gets no answer: its status, why (for whoever asks), and headers. ``errors`` are the reasons of
+    """A request that gets no answer: its status, why (for the client), and headers. ``errors`` are the reasons of
     sources."""
 
     def __init__(
@@ -46,5 +46,5 @@ class Refused(ArchecError):
 
 
 def unauthorized() -> Refused:
-    """The refusal of whoever has no valid token. It is the same whatever was asked for."""
+    """The refusal of whoever has no valid token. It is the same whatever was requested."""
     return Refused(401, "A token is needed", CHALLENGE)

@@ -1,7 +1,7 @@
 """Adding rows to an index file of this machine and removing them, as OutbackCDX lets crawlers do.
 
 The rows of a directory go into its file ``added.cdxj``. Few rows go into a small file next to it (:func:`newer_of`),
-which is merged into it when it has grown. Whole new files take the place of old ones: whoever reads them sees the old
+which is merged into it when it has grown. Whole new files take the place of old ones: a reader sees the old
 rows or the new ones, or for a moment both; one writer at a time in a directory. Lines are put in order on disk.
 """
 

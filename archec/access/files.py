@@ -135,7 +135,7 @@ class SortedFile:
         return found
 
     def key_at(self, position: int) -> bytes:
-        """The line in which a byte of the file lies."""
+        """The line in which a byte of the file is."""
         _, line, _ = self._line_at(position, self._begin, self._size, MAX_LINE)
         return line
 

@@ -50,7 +50,7 @@ class Resolver(Protocol):
     """Finds the file of a name. May wait for a server, so it is asked in a thread."""
 
     def places(self, filename: str) -> Sequence[Place]:
-        """Where the file may lie. Raises LoadFailed for a name that is refused."""
+        """Where the file may be. Raises LoadFailed for a name that is refused."""
         ...
 
 
@@ -130,7 +130,7 @@ class WarcLoader:
         raise LoadFailed("; ".join(dict.fromkeys(reasons)) or f"{filename}: not found")
 
     async def slice(self, filename: str, offset: int, length: int) -> AsyncIterator[bytes]:
-        """The bytes of a stretch of a file as they lie there. Raises LoadFailed."""
+        """The bytes of a range of a file. Raises LoadFailed."""
         for place in await self._places(filename):
             if "://" in place.path or os.path.isfile(place.path):
                 return self._pieces(place, offset, length)

@@ -1,4 +1,4 @@
-"""The obi store as a source: every noted state of an obi is a row, and its record is made when it is asked for.
+"""The obi store as a source: every noted state of an obi is a row, and its record is made when it is requested.
 
 A row is found by the URL or handle itself. Since a key stands for several URLs (http and https, with and without
 ``www.``, with a slash at the end), all of these are looked up.

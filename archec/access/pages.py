@@ -25,8 +25,8 @@ _PAGE_SIZE = 5
 
 
 class Pages(NamedTuple):
-    """The pages of a query: their ``number``, which one is asked for, ``size`` in blocks of which there are ``blocks``.
-    ``count_only``: no page is asked for, just their number."""
+    """The pages of a query: their ``number``, which one is requested, ``size`` in blocks of which there are ``blocks``.
+    ``count_only``: no page is requested, just their number."""
 
     number: int
     page: int
@@ -62,7 +62,7 @@ def pages_of(collection: Collection, query: Query, given: Sequence[Argument]) ->
 
 
 def page_range(query: Query, pages: Pages) -> KeyRange:
-    """The lines of the page that is asked for."""
+    """The lines of the page that is requested."""
     return KeyRange(max(pages.start, query.range.start), min(pages.end, query.range.end))
 
 

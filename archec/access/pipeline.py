@@ -35,7 +35,7 @@ def apply(rows: Iterator[Row], query: Query) -> Iterator[Row]:
 
 def resolve_revisits(rows: Iterator[Row]) -> Iterator[Row]:
     """Adds ``orig.length``, ``orig.offset`` and ``orig.filename``: of a revisit where the earlier capture with that
-    digest lies, else ``-``. A revisit gets its type and status, too, where its line has these fields."""
+    digest is, else ``-``. A revisit gets its type and status, too, where its line has these fields."""
     known: OrderedDict[str, Row] = OrderedDict()
     for row in rows:
         digest = row.text("digest")

@@ -69,7 +69,7 @@ class Query:
     """See the module. ``closest``, ``since`` and ``until`` are timestamps in full, or empty; ``limit`` is
     None for all rows; ``sources`` names those to ask, ``not_sources`` those to leave out; ``fields`` are those to give.
     ``given`` are the parameters as they came, for sources elsewhere. ``show_source``: rows say where they are from.
-    ``may_live``: whoever asks may use the live web; ``may_push_limit``: he sees all rows, so that sources may count
+    ``may_live``: the client may use the live web; ``may_push_limit``: he sees all rows, so that sources may count
     them."""
 
     url: str

@@ -226,7 +226,7 @@ def _arc_headers(line: bytes, place: str) -> Headers:
 
 
 async def one_piece(data: bytes) -> AsyncIterator[bytes]:
-    """Bytes at hand as a body."""
+    """Bytes in memory as a body."""
     if data:
         yield data
 

@@ -89,7 +89,7 @@ class RedisSource(LocalSource):
 
 
 def _begun(rows: Iterator[Row]) -> Iterator[Row]:
-    """The rows, of which the first ones were asked for here, in a thread, so that others need not wait for them."""
+    """The rows, of which the first ones were requested here, in a thread, so that others need not wait for them."""
     first = next(rows, None)
     return iter(()) if first is None else chain([first], rows)
 

@@ -126,7 +126,7 @@ async def fetch(
     web: Web, method: str, url: str, seconds: float, headers: Mapping[str, str] | None = None
 ) -> Fetched:
     """The whole answer of a server that the operator has named. Raises SourceFailed."""
-    body = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by whoever reads it
+    body = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by its reader
     try:
         with Deadline(seconds) as deadline:
             async with web.stream(method, url, trusted=True, headers=headers) as response:

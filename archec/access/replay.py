@@ -147,7 +147,7 @@ def _original_headers(
 
 
 def _part(exchange: Exchange, held: _Held, tag: str) -> _Part | None:
-    """What is held of the range that is asked for; None if none is asked for."""
+    """What is held of the range that is requested; None if none is requested."""
     match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())
     if match is None or exchange.headers.get("if-range", tag) != tag:
         return None

@@ -23,7 +23,7 @@ _YEAR = 365.2425 * 86400
 _FINAL_DOT = re.compile(r"^([^/]*)\.(?=(?::[0-9]+)?/)")
 _SLASHES = re.compile("//+")
 _NO_MIME = ("", "-", "unk", "warc/revisit")
-"""What rows have for a media type that does not tell what a reader gets."""
+"""What rows have for a media type that does not show what a reader gets."""
 _OPEN = {"none": "closed", "metadata": "metadata", "content": "open"}
 
 

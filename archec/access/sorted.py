@@ -1,7 +1,7 @@
 """Sorted lines, and reading them in the order of a query: by key, backwards, or by the distance to a time.
 
 Whatever holds sorted lines (a file, blocks of a compressed one, Redis, a list) gives a stretch of them forwards or
-backwards. That is enough to answer ``closest`` without reading more than is asked for.
+backwards. That is enough to answer ``closest`` without reading more than is requested.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LineList:
 
 
 def ordered_rows(lines: SortedLines, read: LineReader, origin: Origin, query: Query) -> Iterator[Row]:
-    """The rows of a query in its order, read as they are asked for where that is possible."""
+    """The rows of a query in its order, read as they are requested where that is possible."""
     start, end = query.bounds()
     order = query.source_order
     if order == "ascending":

@@ -92,7 +92,7 @@ class TokenFile:
 
 
 def token_path(config: Config) -> Path:
-    """The path of the file. Raises ConfigError if it lies in the archive, whose copies are given away."""
+    """The path of the file. Raises ConfigError if it is in the archive, whose copies are given away."""
     path = config.path(config.access.tokens)
     if not config.access.tokens:
         raise ConfigError(f"{config.place('access.tokens')}: is empty", hint="set it to the file of the tokens")

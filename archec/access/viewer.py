@@ -74,7 +74,7 @@ class Viewer:
             raise Refused(403, "You may not load the contents")
 
     def nothing(self, message: str, errors: dict[str, str] | None = None) -> Refused:
-        """The refusal where there is nothing that he may see: to whoever has no token it tells nothing."""
+        """The refusal where there is nothing that he may see: to clients without a token it tells nothing."""
         if self.token is None and self.rules.by_default < Level.METADATA:
             return unauthorized()
         return Refused(404, message, errors=errors)

@@ -1,4 +1,4 @@
-"""WACZ files: an index and WARC files in one zip file. Its index is unpacked once; records are read where they lie."""
+"""WACZ files: an index and WARC files in one zip file. Its index is unpacked once; records are read where they are."""
 
 from __future__ import annotations
 

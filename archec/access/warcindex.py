@@ -45,7 +45,7 @@ class Indexed(NamedTuple):
 
 
 def index_path(folder: Path) -> Path:
-    """Where the index of a directory lies."""
+    """Where the index of a directory is."""
     return folder.with_name(f"{folder.name}.cdxj")
 
 
@@ -110,7 +110,7 @@ def _old(target: Path, same: set[str]) -> Iterator[bytes]:
 
 
 def _lines(path: Path, name: str) -> Iterator[bytes]:
-    """The lines of a file. A response is found under the key of its request, which stands before or behind it."""
+    """The lines of a file. A response is found under the key of its request, which is before or behind it."""
     with open(path, "rb") as file:
         members = ArchiveIterator(file, no_record_parse=False, arc2warc=True)
         request: tuple[str, str] | None = None

@@ -187,7 +187,7 @@ class _Cut:
             yield [_value(row, name) for name in wanted.fields] + more
 
     def _collapsed(self) -> Iterator[tuple[Row, list[str]]]:
-        """The first of adjacent rows that collapse, with the counters that are asked for. A row is given when the next
+        """The first of adjacent rows that collapse, with the counters that are requested. A row is given when the next
         one is known to be another."""
         wanted = self._wanted
         before: tuple[str, ...] | None = None

@@ -47,7 +47,7 @@ _JOURNALS = ("journal-damaged", "journal-missing", "journal-chain", "journal-mis
 
 @dataclass(slots=True)
 class CheckSummary:
-    """What a check came to. ``whole``: names, journals and catalogue were compared, all of them."""
+    """The result of a check. ``whole``: names, journals and catalogue were compared, all of them."""
 
     journals: int = 0
     batches: int = 0

@@ -329,7 +329,7 @@ class Chunk(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What became of a chunk: entries and bytes read, what is wrong with which entry (None: with a line), and the
+    """The result of a chunk: entries and bytes read, what is wrong with which entry (None: with a line), and the
     keys of the entries, 16 bytes each."""
 
     files: int

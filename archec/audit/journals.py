@@ -42,7 +42,7 @@ class Ends(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Where the chain is broken between two journals that lie one after the other: the run ``before`` (0: none, as it
+    """Where the chain is broken between two journals that are one after the other: the run ``before`` (0: none, as it
     is the beginning of the archive) ends with ``batch``, whose sha256 is ``head``; the run ``after`` follows the batch
     ``prev``."""
 
@@ -176,7 +176,7 @@ def _run_in(batch: JournalBatch) -> int:
 
 
 def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> int:
-    """Reports what is wrong with the journals' names, and what lies next to them and should not; the number of
+    """Reports what is wrong with the journals' names, and what is next to them and should not; the number of
     temporary files."""
     temporary = 0
     try:

@@ -77,7 +77,7 @@ class Repair:
             return replace(finding, message=f"{finding.message}; not repaired: {error.message}")
 
     def _in_the_way(self, entry: Entry) -> str:
-        """The relative path of what stands in the place of one of the directories above an entry: a link, a file;
+        """The relative path of what is in the place of one of the directories above an entry: a link, a file;
         empty if nothing does."""
         parts = self._layout.directory(entry.tist, entry.id).split("/")
         for path in ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1)):
@@ -87,7 +87,7 @@ class Repair:
         return ""
 
     def _clear_way(self, entry: Entry) -> None:
-        """Sets aside what stands in the place of the directories above an entry, which is known to be repaired then."""
+        """Sets aside what is in the place of the directories above an entry, which is known to be repaired then."""
         while path := self._in_the_way(entry):
             why = Finding("directory-link", path, "no directory stands in the place of a directory of the store")
             set_aside(self._layout, path, why, self._disk)
@@ -133,7 +133,7 @@ class Repair:
         return f"repaired from {self.where}{moved}"
 
     def _fetch(self, entry: Entry, take: Callable[[bytes], object]) -> None:
-        """Gives the copy's bytes to ``take``, as many as there may be."""
+        """Passes the copy's bytes to ``take``, up to the limit."""
         from archec.audit.copies import MOST
 
         size, most = 0, entry.size if entry.size >= 0 else MOST
@@ -331,7 +331,7 @@ def write_notice(layout: Layout, why: Finding) -> str:
 def write_descriptor(config: Config, copy: str) -> Finding | None:
     """Writes ``layout.json`` again where it is damaged or gone, as the copy at a path or URL has it; what was done.
 
-    Raises :class:`ConfigError` if there is no archive, no copy, or what lies in the store has another layout;
+    Raises :class:`ConfigError` if there is no archive, no copy, or what is in the store has another layout;
     :class:`archec.errors.LockHeld` if a run is active. Nothing was written then.
     """
     try:

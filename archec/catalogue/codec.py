@@ -11,11 +11,11 @@ from archec.errors import CatalogueError
 from archec.history import History
 
 _T = TypeVar("_T")
-_ANEW = "'archec rebuild' makes the catalogue again"
+_ANEW = "'archec rebuild' rebuilds the catalogue"
 
 
 def _whole_number(value: object) -> int:
-    """An int for a number of a class of its own, as MongoDB gives those of more than 32 bits."""
+    """An int for a number of its own class, as MongoDB gives those of more than 32 bits."""
     if isinstance(value, int):
         return int(value)
     raise TypeError(f"objects of type {type(value).__name__} are unsupported")

@@ -94,7 +94,7 @@ class Catalogue(Protocol):
         ...
 
     def texts(self, kind: Kind) -> Iterator[TextPlace]:
-        """The least place of each text, by checksum. Redirects are no places: their bytes lie at their targets."""
+        """The least place of each text, by checksum. Redirects are no places: their bytes are at their targets."""
         ...
 
     def runs(self) -> Iterator[Run]:
@@ -199,7 +199,7 @@ class Catalogue(Protocol):
         ...
 
     def split(self, parts: int, least: int) -> list[str]:
-        """At most ``parts - 1`` ids in ascending order, between which lie about equally many tobis, and
+        """At most ``parts - 1`` ids in ascending order, between which are about equally many tobis, and
         about ``least`` at least."""
         ...
 

@@ -66,7 +66,7 @@ class Note(Struct, frozen=True, omit_defaults=True):
     """How an entry of an obi's history came about.
 
     ``run`` is the software tist, ``kind`` one of ``new changed cosmetic file-url lost returned restated``. ``at`` is
-    the tist under which the bytes lie, 0 for the entry's own. ``reason`` says why the obi is lost, ``seen`` when the
+    the tist under which the bytes are, 0 for the entry's own. ``reason`` says why the obi is lost, ``seen`` when the
     last visit before saw a lost fobi's contents (of a tobi that follows from what data sets have looked at).
 
     Where a tobi's state was seen is in its claims. Of a fobi: ``target`` is the id that the URL redirected to (empty:
@@ -90,7 +90,7 @@ class Claim(Struct, frozen=True, array_like=True, omit_defaults=True):
 
     ``state`` is the sha256 of the template that counts in it, None if it has none. ``place`` is the path of that
     template's file below the root of RePEc, ``line`` its line there, ``encoding`` how the file was read. ``at`` is the
-    tist under which the bytes lie, 0 for the data set's. ``malformed``: its handle differs from the id in more than
+    tist under which the bytes are, 0 for the data set's. ``malformed``: its handle differs from the id in more than
     case, so that it counts less than any that does not.
 
     A claim holds until the next one, for all data sets that would show a template kept at its place
@@ -113,7 +113,7 @@ class Claim(Struct, frozen=True, array_like=True, omit_defaults=True):
 
     @property
     def bytes_at(self) -> int:
-        """The tist under which the bytes lie."""
+        """The tist under which the bytes are."""
         return self.at or self.tist
 
     def agrees(self, other: Claim | None) -> bool:
@@ -186,7 +186,7 @@ class Visit(Struct, frozen=True, omit_defaults=True):
 
 
 class HostState(Struct, frozen=True, omit_defaults=True):
-    """What is known against a host (name and port as they stand in URLs), as of the run ``run``.
+    """What is known against a host (name and port as in URLs), as of the run ``run``.
 
     It is not to be asked before ``until`` (Unix seconds, by the clock), and was given up in ``fails`` runs in a row.
     ``reason`` is for people. A host against which nothing is known any more is in no catalogue.
@@ -263,7 +263,7 @@ class Obi:
         return {ref.url for sha256, version in self.versions.items() if sha256 in states for ref in version.refs}
 
     def bytes_at(self, tist: int) -> int:
-        """The tist under which the bytes of the entry at ``tist`` lie."""
+        """The tist under which the bytes of the entry at ``tist`` are."""
         note = self.notes.get(tist)
         return note.at or tist if note is not None else tist
 
@@ -455,7 +455,7 @@ class ManifestPart(Struct, frozen=True):
 
 
 class Ingest(Struct, frozen=True, omit_defaults=True):
-    """What the newest ingest of a base URL came to; ``ingest_type`` and ``base_url`` are as they were asked for.
+    """What the newest ingest of a base URL came to; ``ingest_type`` and ``base_url`` are as requested.
 
     ``tist`` is the software tist of its run, ``fileset`` the id of the obi (empty if nothing of it is held) and
     ``state`` the sha256 of the manifest (empty if there is none), ``due`` the tist from which on it is worth another

@@ -1,6 +1,6 @@
 """The MongoDB server behind a catalogue: connecting, checking, its errors' names, and reading page by page.
 
-Each page is a query of its own, by key: no cursor is left open on the server.
+Each page is its own query, by key: no cursor is left open on the server.
 
 This module, with :mod:`archec.catalogue.mongo`, is the only one that imports pymongo.
 """

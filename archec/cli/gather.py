@@ -109,7 +109,7 @@ def gather(
     never tried come first, then the longest overdue.
 
     Several data sets (-f A -f B, or -f A B ..., a directory stands for the tarballs in it) are replayed oldest first,
-    each in a run of its own; files are fetched once, in the last run. One that is damaged, retracted or no tarball does
+    each in its own run; files are fetched once, in the last run. One that is damaged, retracted or no tarball does
     not stop the others: where it is the last, the one before it is replayed again to fetch files. --resume goes on
     where such a command stopped.
 

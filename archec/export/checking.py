@@ -88,7 +88,7 @@ def read_unit(vault: Vault, unit: Unit) -> Iterator[tuple[int, VaultFault | None
 
 
 def _wrong_at(path: Path, offset: int, length: int, digest: str = "", kind: str = "") -> str:
-    """What is wrong with the record that lies there; empty if nothing is."""
+    """What is wrong with the record that is there; empty if nothing is."""
     with storage_errors(path), open(path, "rb") as file:
         file.seek(offset)
         return _wrong(io.BufferedReader(_Slice(file, length)), digest, kind)

@@ -143,7 +143,7 @@ def export_warc(archive: Archive, request: ExportRequest, meter: Meter, report: 
 
 @dataclass(slots=True)
 class VaultCheck:
-    """What reading a vault came to."""
+    """The result of reading a vault."""
 
     vault: str
     series: int = 0

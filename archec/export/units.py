@@ -53,7 +53,7 @@ OTHER = Unit("", "")
 
 
 class Selection(NamedTuple):
-    """The units that are asked for: all, those of an archive, or one series."""
+    """The units that are requested: all, those of an archive, or one series."""
 
     archive: str = ""
     series: str = ""

@@ -66,7 +66,7 @@ class BudgetSpent(Exception):
 
 
 class Room:
-    """How many bytes may still come: shared by the files of a data set, those whose size is not told among them."""
+    """How many bytes may still come: shared by the files of a data set, those whose size is unknown among them."""
 
     __slots__ = ("left",)
 
@@ -78,7 +78,7 @@ class Progress(Protocol):
     """Whom a download tells how far it is; both methods may raise BudgetSpent."""
 
     def begin(self) -> None:
-        """A file is asked for."""
+        """A file is requested."""
 
     def received(self, count: int) -> None:
         """So many bytes came."""
@@ -243,7 +243,7 @@ class _Transfer:
         temp.write(data)
 
     async def _judge(self, temp: Temp) -> Fetched | NotFetched:
-        """What a body is that came to its end."""
+        """The outcome of a complete body."""
         digests, file = temp.digests, self._file
         sums = Checksums(digests.md5, digests.sha1, digests.sha256)
         if self._is_over:

@@ -1,4 +1,4 @@
-"""Finding: from what was asked for (a DOI or handle is resolved by its registry) to a platform, and to what it says."""
+"""Finding: from what was requested (a DOI or handle is resolved by its registry) to a platform, and to what it says."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _direct(work: Work, found: Found) -> FilesetPlatformItem:
 
 
 def identifier_of(text: str, resolver: str = "") -> str | None:
-    """The DOI or handle in what was asked for; None if it is a URL of something else. ``resolver`` is the base of
+    """The DOI or handle in what was requested; None if it is a URL of something else. ``resolver`` is the base of
     the configured one, whose URLs count like those of doi.org."""
     plain = text.strip()
     own = resolver.rstrip("/")
@@ -212,7 +212,7 @@ def _path(of: FilesetId) -> str | None:
 
 
 def known_url(text: str) -> str | None:
-    """The URL in what was asked for, None if it is none."""
+    """The URL in what was requested, None if it is none."""
     plain = text.strip()
     if is_fileset(plain):
         return url_of(plain)

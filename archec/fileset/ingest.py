@@ -1,4 +1,4 @@
-"""The ingest of one request: find what the platform says, keep its files, sum up what came of it."""
+"""The ingest of one request: find what the platform says, keep its files, sum up the result."""
 
 from __future__ import annotations
 

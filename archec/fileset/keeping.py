@@ -116,7 +116,7 @@ def loss_item(known: Obi, run: int, reason: str) -> CommitItem | None:
 
 
 def tist_for(history: History, newer: list[int], published: int, run: int) -> int:
-    """The tist of a version: that of the run, but that of an older one lies before ``newer``, the entries of the
+    """The tist of a version: that of the run, but that of an older one is before ``newer``, the entries of the
     versions that are newer than it: when it was published, or just before them."""
     if not newer:
         return run

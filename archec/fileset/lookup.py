@@ -34,7 +34,7 @@ class HeldFileset(NamedTuple):
 
 
 def read_manifest(archive: Archive, tist: int, fileset: str) -> Manifest:
-    """The manifest that lies at (tist, fileset). Raises NotHeld and CorruptArchive."""
+    """The manifest that is at (tist, fileset). Raises NotHeld and CorruptArchive."""
     with open_obi(archive.layout, tist, fileset) as file:
         return decode(file.read(), f"{fileset} at {tist}")
 

@@ -1,4 +1,4 @@
-"""The manifest of a fileset: the bytes of its state, and what is made of what the platform told. Pure functions."""
+"""The manifest of a fileset: the bytes of its state, and what is made of what the platform provided. Pure functions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes, where: str) -> Manifest:
-    """The manifest that bytes are. Raises CorruptArchive, naming ``where`` they lie, for those that are none."""
+    """The manifest that bytes are. Raises CorruptArchive, naming ``where`` they are, for those that are none."""
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -96,9 +96,9 @@ def _with(file: FilesetManifestFile, *, status: str | None = None, **extra: Any)
 
 
 def same_files(told: Iterable[FilesetManifestFile], kept: Iterable[FilesetManifestFile]) -> bool:
-    """Whether the platform tells now what it told when the kept manifest was made, and all that can be had is held.
+    """Whether the platform provides now what it told when the kept manifest was made, and all that can be had is held.
 
-    A checksum or size that the platform does not tell is no difference: the kept ones were filled in.
+    A checksum or size that the platform does not show is no difference: the kept ones were filled in.
     """
     now, then = list(told), list(kept)
     if len(now) != len(then):

@@ -1,4 +1,4 @@
-"""What an ingest is asked, what a platform tells, and what a strategy did, with the names of the first proposal."""
+"""What an ingest is asked, what a platform provides, and what a strategy did, with the names of the first proposal."""
 
 from __future__ import annotations
 

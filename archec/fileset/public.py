@@ -20,7 +20,7 @@ _SECRET = re.compile(
 )
 """Names of secrets wherever they stand, in lower case and without what is neither letter nor digit."""
 _SIGNING = re.compile("responsec.+|responseexpires|policy|expires|s[eiprtv]|spr|sk[a-z]{1,3}|key|session|ticket|auth")
-"""Names that belong to a signature or a log-in where they stand in a query."""
+"""Names that belong to a signature or a log-in where they are in a query."""
 _MARKS = re.compile("[?;#@]")
 """What a URL has that holds a secret."""
 _NOT_IN_NAMES = re.compile("[^a-z0-9]+")
@@ -58,7 +58,7 @@ def public_url(url: str) -> str:
 
 
 def public_text(text: str) -> str:
-    """A text, such as a message, without the secrets in its URLs, and those that stand there as ``name=value``."""
+    """A text, such as a message, without the secrets in its URLs, and those that are there as ``name=value``."""
     text = clean(text)
     if "://" in text:
         text = _URL.sub(_public_in_text, text)
@@ -162,7 +162,7 @@ def _public_field(found: re.Match[str]) -> str:
 
 
 def _emptied(value: Any) -> Any:
-    """What stands in place of a secret: the same shape without anything in it."""
+    """What is in place of a secret: the same shape without anything in it."""
     if isinstance(value, dict):
         return {name: _emptied(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -70,7 +70,7 @@ class Counter:
     under_way: list[Line] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Counts a file that is asked for. Raises BudgetSpent where no more may be."""
+        """Counts a file that is requested. Raises BudgetSpent where no more may be."""
         if self.use.spent:
             raise BudgetSpent
         self.use.files += 1

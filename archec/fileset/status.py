@@ -1,4 +1,4 @@
-"""Statuses: what became of a request, and of each file of a manifest; with what to do about it.
+"""Statuses: the result of a request, and of each file of a manifest; with what to do about it.
 
 The exceptions become the status of a result, never that of a command.
 """
@@ -185,7 +185,7 @@ class PlatformRestrictedError(FilesetProblem):
 
 
 class FilesetPlatformScopeError(FilesetProblem):
-    """What was asked for is not one version of one data set; ``members`` are those that could be asked for."""
+    """What was requested is not one version of one data set; ``members`` are those that could be requested."""
 
     status = Status.PLATFORM_SCOPE
 

@@ -27,7 +27,7 @@ from archec.ids import FilesetId
 
 
 class FilesetIngestStrategy:
-    """One strategy, for one data set. The files of ``item`` have the URLs that are asked for; those of the results
+    """One strategy, for one data set. The files of ``item`` have the URLs that are requested; those of the results
     have no signatures."""
 
     handles: ClassVar[tuple[IngestStrategy, ...]] = ()
@@ -91,7 +91,7 @@ class WebStrategy(FilesetIngestStrategy):
     handles = (IngestStrategy.WEB_FILE, IngestStrategy.WEB_FILESET)
 
     async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
-        """This version, if the platform tells the same of it, and all that can be had is held."""
+        """This version, if the platform provides the same of it, and all that can be had is held."""
         return self._existing(item, without_signatures(item.manifest or []))
 
     async def process(self, item: FilesetPlatformItem) -> ArchiveStrategyResult:

@@ -12,7 +12,7 @@ _GIB = 1 << 30
 
 class StrategyPolicy(NamedTuple):
     """The limits; equal passes. More than any of ``web_*`` is for archive.org, more than any of ``max_*`` for no one.
-    Sizes are bytes; those that the platform does not tell count as 0."""
+    Sizes are bytes; those that the platform does not show count as 0."""
 
     web_max_files: int = 20
     web_max_total: int = _GIB

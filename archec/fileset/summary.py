@@ -159,7 +159,7 @@ def _given(request: IngestRequest) -> Any:
 
 
 def _public(base_url: str) -> str:
-    """What was asked for as it was, if it holds no secret."""
+    """What was requested, if it holds no secret."""
     public = public_url(base_url)
     return base_url if public == base_url.partition("#")[0] else public
 

@@ -81,7 +81,7 @@ class Found:
     is_existing: bool = False
 
     def take(self, done: ArchiveStrategyResult) -> None:
-        """What a strategy came to."""
+        """The result of a strategy."""
         self.files, self.done = done.manifest, done
 
     @property

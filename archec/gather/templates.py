@@ -124,7 +124,7 @@ class TemplatePhase:
 
 
 def _listed(found: Iterable[Found], spool: Spool, listing: BinaryIO) -> Iterator[Found]:
-    """Hands on what was found, and lists what stands in the data set more than once: where, what counts first."""
+    """Hands on what was found, and lists what is in the data set more than once: where, what counts first."""
     for one in found:
         if one.others:
             numbers = (one.row, *one.others)

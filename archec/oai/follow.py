@@ -162,7 +162,7 @@ def _from_start(state: IndexState) -> IndexState:
 
 
 def _archive_of(first: Run) -> str:
-    """Which archive a catalogue is of: its first run stays the same permanently, and after every rebuild.
+    """Which archive a catalogue is of: its first run always stays the same, also after every rebuild.
 
     Without the date of its data set, which is unknown at first if it has to be found in a tarball's members.
     """

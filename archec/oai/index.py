@@ -31,7 +31,7 @@ END_OF_TIME = 1 << 62
 
 
 class SortKey(NamedTuple):
-    """Where an item stands in every list: its stamp, and what orders items of one stamp (the engine's own)."""
+    """Where an item is in every list: its stamp, and what orders items of one stamp (the engine's own)."""
 
     stamp: int
     tie: str

@@ -1,7 +1,7 @@
 """The OAI index next to a MongoDB catalogue, in its database.
 
 One document for each item, with all its sets in ``m``: a change of an item is one atomic write, and any page of any
-set is a range of one index. A chunk is not atomic, but its date lies in the future until all of it is written, so
+set is a range of one index. A chunk is not atomic, but its date is in the future until all of it is written, so
 no reader can see half of it.
 """
 

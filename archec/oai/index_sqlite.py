@@ -183,7 +183,7 @@ class SQLiteIndex(Index):
                 sql = "SELECT count(*) FROM member WHERE s = ? AND kind = ? AND stamp BETWEEN ? AND ?"
                 count += self._reader.fetch(sql, (*key, query.start, query.end))[0][0]
                 continue
-            # The usual case, in which hardly anything lies beyond the end: no long range is read.
+            # The usual case, in which hardly anything is beyond the end: no long range is read.
             total = self._reader.fetch("SELECT items FROM total WHERE s = ? AND kind = ?", key)
             sql = "SELECT count(*) FROM member WHERE s = ? AND kind = ? AND stamp > ?"
             count += (total[0][0] if total else 0) - self._reader.fetch(sql, (*key, query.end))[0][0]

@@ -52,7 +52,7 @@ def answer(repository: Repository, arguments: Sequence[Argument], base_url: str,
     """What the repository says, always valid against the protocol's schema.
 
     ``base_url`` is the address that was requested, used if the configuration names none. Raises an
-    :class:`archec.errors.ArchecError` only for a fault of ours, such as an engine that is gone.
+    :class:`archec.errors.ArchecError` only for a local error, such as an engine that is gone.
     """
     base_url = repository.base_url or base_url
     request: OaiRequest | None = None
@@ -101,7 +101,7 @@ class _Call:
         return form
 
     def row(self) -> IndexRow:
-        """The item that is asked for. Raises :class:`OaiError` if there is none with this identifier."""
+        """The item that is requested. Raises :class:`OaiError` if there is none with this identifier."""
         local = local_of(self.repository.domain, self.request.identifier)
         row = self.repository.index.find(local) if local is not None else None
         if row is None or row.kind not in self.repository.kinds:

@@ -75,7 +75,7 @@ class Repository:
 def open_index(url: str, path: Path) -> Index:
     """The index that belongs to the catalogue behind ``url``, created if missing.
 
-    For an SQLite catalogue it is the file ``path``; for a MongoDB catalogue it lies in its database.
+    For an SQLite catalogue it is the file ``path``; for a MongoDB catalogue it is in its database.
     """
     if url.startswith(("mongodb:", "mongodb+srv:")):
         from archec.oai.index_mongo import MongoIndex  # pymongo takes its time to be imported
@@ -168,7 +168,7 @@ def _format_class(name: str) -> type[RecordFormat]:
 
 def _description(oai: OaiConfig, domain: str, base: Path) -> str:
     """The description elements. Raises :class:`ConfigError` for a container of the operator's that is not
-    well-formed XML in a namespace of its own."""
+    well-formed XML in its own namespace."""
     containers = [_oai_identifier(domain)]
     if any(getattr(oai, name) for name in _EPRINTS):
         containers.append(_eprints({name: getattr(oai, name) for name in _EPRINTS}))

@@ -1,7 +1,7 @@
 """OAI-PMH on the server: routes, limits, and the index that follows the catalogue meanwhile.
 
 At most ``oai.max_lists`` list requests are served at once, each until its answer has been sent; the next gets 503
-with Retry-After. Identify, GetRecord and ListMetadataFormats have threads of their own and are never refused.
+with Retry-After. Identify, GetRecord and ListMetadataFormats have their own threads and are never refused.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def aliased(path: str) -> str:
 
 
 def served(paths: Sequence[str], trees: AbstractSet[str]) -> list[str]:
-    """The setSpecs of an item that lie in ``trees``, under both names of the tree that has two."""
+    """The setSpecs of an item that are in ``trees``, under both names of the tree that has two."""
     found: list[str] = []
     for path in paths:
         tree = path.partition(":")[0]

@@ -31,7 +31,7 @@ from archec.tist import stamp
 
 
 def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -> Fork:
-    """Declares that the archive goes on from an older copy, by a run of its own; what that declares.
+    """Declares that the archive goes on from an older copy, by its own run; what that declares.
 
     What is lost ends with the batch that the catalogue has followed last, or with the one that was sealed. The
     catalogue is made again from the journals. Raises :class:`UsageError` if that batch is there, so that nothing is

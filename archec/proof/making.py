@@ -77,7 +77,7 @@ def _gives_up(fork: Fork, seal: Seal) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a seal: ``fault`` says what is wrong, empty if nothing is; ``signed_by`` are the known keys
+    """The result of a seal: ``fault`` says what is wrong, empty if nothing is; ``signed_by`` are the known keys
     that signed it; ``since`` is how many lines of journals have come since; ``fork`` is one that was declared, and
     explains the fault."""
 

@@ -43,7 +43,7 @@ class Columns(NamedTuple):
 
 
 class RawRefipo(NamedTuple):
-    """A refipo as it stands in a template, ``""`` for fields that it lacks.
+    """A refipo as in a template, ``""`` for fields that it lacks.
 
     ``url_raw`` has no white space and no user information, and is not normalised.
     """

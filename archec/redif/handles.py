@@ -1,4 +1,4 @@
-"""Handles as templates spell them, and whether a file lies where its handle belongs: pure functions."""
+"""Handles as templates spell them, and whether a file is where its handle belongs: pure functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SERIES = re.compile(r"[a-z0-9]{6}")
 
 
 class Place(NamedTuple):
-    """Where in RePEc a file lies: ``RePEc/aaa/ssssss/1.rdf`` is ``Place("aaa", ("ssssss",), "1.rdf")``.
+    """Where in RePEc a file is: ``RePEc/aaa/ssssss/1.rdf`` is ``Place("aaa", ("ssssss",), "1.rdf")``.
 
     ``archive`` is in lower case, ``""`` if the path names none. ``directory`` are the components between the archive
     and the file name, as written. ``name`` is ``""`` for a directory.
@@ -79,7 +79,7 @@ def place(path: str) -> Place:
 
 
 def below_root(path: str) -> str:
-    """A path as it stands below the root of RePEc, its archive in lower case: the same wherever that root lies.
+    """A path as it stands below the root of RePEc, its archive in lower case: the same wherever that root is.
 
     A directory's path ends in ``/``, here and there. Bytes that are not UTF-8 become escapes.
     """
@@ -89,9 +89,9 @@ def below_root(path: str) -> str:
 
 
 def own(handle_id: str, path: str) -> bool:
-    """Whether a file lies in the directory of the archive and the series of a normalised handle.
+    """Whether a file is in the directory of the archive and the series of a normalised handle.
 
-    The template of an archive or a series may lie anywhere below the directory of its archive, that of an item below
+    The template of an archive or a series may be anywhere below the directory of its archive, that of an item below
     the directory of its series. Case does not matter.
     """
     archive = archive_of(handle_id)
@@ -111,7 +111,7 @@ def is_well_formed(handle: str, handle_id: str) -> bool:
 def standing(handle: str, handle_id: str, path: str) -> int:
     """How well a template is entitled to a handle, by which the winner of several is chosen (:func:`rank`).
 
-    2 if the raw ``handle`` is well-formed, and 1 if the file lies in the directory of its archive and series
+    2 if the raw ``handle`` is well-formed, and 1 if the file is in the directory of its archive and series
     (:func:`own`).
     """
     return 2 * is_well_formed(handle, handle_id) + own(handle_id, path)
@@ -128,9 +128,9 @@ def rank(standing: int, path: bytes, member: int, number: int) -> tuple[int, byt
 
 
 def misplaced(handle_id: str, path: str) -> str:
-    """The directory (``aaa/`` or ``aaa/ssssss/``) that shows that a file lies in the wrong place for its handle.
+    """The directory (``aaa/`` or ``aaa/ssssss/``) that shows that a file is in the wrong place for its handle.
 
-    ``""`` if it does not, or if the path does not tell. For files anywhere on disk, where any directory may have three
+    ``""`` if it does not, or if the path does not show. For files anywhere on disk, where any directory may have three
     letters; paths of a data set, which begin in RePEc, are judged by :func:`own`. The directories closest to the file
     count: those after the last directory ``RePEc``; without one the two around the file, if they look like
     ``aaa/ssssss`` and one of them is the handle's (``tmp/papers`` looks like that too). A path that has the directories

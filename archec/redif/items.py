@@ -33,7 +33,7 @@ class Blob(NamedTuple):
     ``path`` is relative, without a leading ``./``. ``part`` counts from 0, and ``last`` is true for the file's last
     part; every part but the first begins with a template. ``first_line`` is the line of the file with which ``data``
     begins. ``member`` counts the members of the source: if a tarball has a path twice, the greater one is the file.
-    ``encoding`` is ``""`` if ``data`` is as it stands in the file, else the encoding from which ``data`` was turned
+    ``encoding`` is ``""`` if ``data`` is as in the file, else the encoding from which ``data`` was turned
     into UTF-8. Of a large file without a template in its first PART bytes ``data`` is only the beginning.
     """
 

@@ -176,7 +176,7 @@ def spec_of(family: Family, raw: str) -> Spec | None:
     if role is not None:
         return _leaf(name, head, leaf, role, "")
     if family == "other":
-        return _plain(name, True) if name != "repec" else None  # a handle's first part, on a line of its own
+        return _plain(name, True) if name != "repec" else None  # a handle's first part, on its own line
     if dash and head in _PLAIN_PREFIXES[family]:
         return _plain(name, head in ("classification", "order"))
     return None

@@ -19,7 +19,7 @@ from archec.server.observe import Observed
 
 
 class Capability(Protocol):
-    """A part of the server, in a directory of its own. The server starts it, and stops it last of all."""
+    """A part of the server, in its own directory. The server starts it, and stops it last of all."""
 
     name: str
     page: str
@@ -86,7 +86,7 @@ class _Collected(Collector):
 
 
 def _first_page(names: Sequence[str]) -> str:
-    """What stands at ``/``: where to go from here. The links are relative, for a proxy may have a path before it."""
+    """What is at ``/``: where to go from here. The links are relative, for a proxy may have a path before it."""
     links = "".join(f'<li><a href="{escape(name)}">/{escape(name)}</a></li>\n' for name in [*names, "healthz"])
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>archec</title></head>\n'

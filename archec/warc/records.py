@@ -49,7 +49,7 @@ class Observation(NamedTuple):
     """A state of an obi, a visit that found a state unchanged, or a loss.
 
     ``noted`` is the tist at which the state was noted, which is earlier than ``tist`` for a revisit and a loss; ``at``
-    that under which its bytes lie, 0 if it is the same. ``sha256``, ``size`` (-1: unknown) and ``type`` (media type)
+    that under which its bytes are, 0 if it is the same. ``sha256``, ``size`` (-1: unknown) and ``type`` (media type)
     are those of the bytes; ``status``, ``headers`` and ``target`` (of a redirect) those of the response. ``unchanged``
     tells whether a revisit relies on the server (304) rather than on the bytes. The ``headers`` of a loss are what is
     known of it.
@@ -114,7 +114,7 @@ def contents_of(file: BinaryIO, head: bytes = b"") -> Contents:
 
 
 def digest_of(data: bytes) -> str:
-    """The digest of bytes at hand, as WARC headers have it."""
+    """The digest of bytes in memory, as WARC headers have it."""
     return _digest(hashlib.sha1(data, usedforsecurity=False).digest())
 
 

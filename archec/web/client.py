@@ -49,11 +49,11 @@ class Flight:
     head_at: float = 0.0
     """When the head of the answer arrived."""
     last: float = 0.0
-    """When the last piece of the body arrived."""
+    """When the last chunk of the body arrived."""
     received: int = 0
     verdict: str = ""
     lasting: bool = False
-    """Whether another try in this run would fail too."""
+    """Whether a retry in this run would fail as well."""
 
     def release(self) -> None:
         """The request is over: another may start in its place."""
@@ -71,10 +71,10 @@ class Flight:
             if self.sent and now - self.sent > config.idle_timeout:
                 self.verdict = f"no answer within {config.idle_timeout:g} s"
             elif not self.sent and now - self.started > 1.5 * config.connect_timeout:
-                # connect_timeout holds for resolving and for connecting; this is the net under both
+                # connect_timeout applies to resolving and to connecting; this is a safety net for both
                 self.verdict = f"no connection within {config.connect_timeout:g} s"
         elif now - self.last > config.idle_timeout:
-            self.verdict = f"silent for {config.idle_timeout:g} s in mid-body"
+            self.verdict = f"no data for {config.idle_timeout:g} s within the body"
         elif now - self.head_at > tuning.rate_grace and self.received < config.min_rate * (now - self.head_at):
             self.verdict, self.lasting = f"slower than {config.min_rate} bytes per second", True
         return bool(self.verdict)
@@ -83,8 +83,8 @@ class Flight:
 class Attempt(NamedTuple):
     """The result of an attempt.
 
-    ``lasting``: another try in this run would end the same way; ``slow_down``: the host says that it gets too many
-    requests; ``answer``: what will be known of what came behind it.
+    ``lasting``: a retry in this run would end the same way; ``slow_down``: the host reports too many requests;
+    ``answer``: the state of its connection after the response.
     """
 
     hop: Hop
@@ -94,7 +94,7 @@ class Attempt(NamedTuple):
 
 
 class _Exchange:
-    """One request with its answer, as far as it has come; makes the hops that report it."""
+    """One request with its response so far; creates the hops that report it."""
 
     __slots__ = ("fields", "flight", "response", "task")
 
@@ -105,7 +105,7 @@ class _Exchange:
         self.fields: dict[str, str] = {}
 
     def hop(self, kind: HopKind, outcome: Outcome | None = None, message: str = "") -> Hop:
-        """A hop with everything known so far."""
+        """A hop with the current state."""
         elapsed = asyncio.get_running_loop().time() - self.flight.started
         if self.response is None:
             return Hop(self.task.url, kind, outcome, message=message, elapsed=elapsed)
@@ -162,7 +162,7 @@ class Client:
             fault = fault_of(error)
             attempt = Attempt(exchange.hop("failed", fault.outcome, fault.message), lasting=fault.lasting)
         except asyncio.CancelledError:
-            if not flight.verdict:  # it was not cancelled for its time limit: somebody stops the fetcher
+            if not flight.verdict:  # it was not cancelled for its time limit: the fetcher is being stopped
                 raise
             attempt = Attempt(exchange.hop("failed", Outcome.TIMEOUT, flight.verdict), lasting=flight.lasting)
         finally:
@@ -191,7 +191,7 @@ class Client:
         loop = asyncio.get_running_loop()
         scheme, _, rest = url.partition("://")
         slash = rest.find("/")
-        # These checks keep line ends and blanks out of the request line, whoever made the URL.
+        # These checks keep line ends and blanks out of the request line, wherever the URL is from.
         if slash <= 0 or not (rest.isascii() and rest.isprintable()) or " " in rest:
             raise httpx.UnsupportedProtocol("not a normalised URL")
         headers = self._headers
@@ -234,7 +234,7 @@ class Client:
         flight, fields, limit = exchange.flight, exchange.fields, self._config.max_size
         coding = fields.get("transfer-encoding", "").lower()
         if coding not in ("", "chunked", "identity"):
-            raise httpx.RemoteProtocolError(f"a transfer coding that was not asked for: {coding[:40]}")
+            raise httpx.RemoteProtocolError(f"a transfer coding that was not requested: {coding[:40]}")
         stated = fields.get("content-length", "") if not coding else ""
         length = int(stated[:18]) if stated.isascii() and stated.isdecimal() else -1
         if length > limit:
@@ -258,7 +258,7 @@ class Client:
                     temp.write(b"".join(unwritten))
                     unwritten.clear()
             if 0 <= length != flight.received and response.status_code not in (204, 205):
-                raise Truncated(f"{flight.received} of {length} bytes came")
+                raise Truncated(f"received {flight.received} of {length} bytes")
             hop = exchange.hop("body")
             await close(response)
             flight.release()
@@ -306,9 +306,9 @@ def _without_body(exchange: _Exchange, response: httpx.Response) -> Attempt:
     message = f"HTTP {status}"
     if outcome is None:
         outcome = Outcome.SERVER_ERROR
-        message += " that was not asked for" if status == 304 else " without a Location that can be followed"
+        message += " that was not requested" if status == 304 else " without a Location that can be followed"
     elif status == 206:
-        message += ": a part that was not asked for"
+        message += ": a part that was not requested"
     hop = exchange.hop("failed", outcome, str(response.extensions.get("message") or message))
     slow_down = status in (429, 503)
     if slow_down:

@@ -1,6 +1,6 @@
 """Opens connections: choose a proxy, resolve, check the addresses, connect to one of them, TLS.
 
-What the guard can promise behind a proxy: a host that is a private address is refused, and a name is
+The guarantees of the guard behind a proxy: a host that is a private address is refused, and a name is
 resolved here and refused if one of its addresses is private. The proxy resolves the name again, so
 a name that answers differently to the proxy gets through; only rules of the proxy itself can stop that. A
 name that cannot be resolved here is refused too, unless ``fetch.allow_networks`` holds ``0.0.0.0/0``.
@@ -92,7 +92,9 @@ class Connector:
         if not public:
             raise Blocked(refusal(host, addresses[0]))
         connection = await self._first(public[:MAX_ADDRESSES], host, port, timeout, tls=scheme == "https")
-        if not (exempt or self._guard.allows(connection.address)):  # what the socket says counts, not what it was told
+        if not (
+            exempt or self._guard.allows(connection.address)
+        ):  # the address of the socket counts, not the requested one
             connection.abort()
             raise Blocked(refusal(host, connection.address))
         return connection
@@ -106,7 +108,7 @@ class Connector:
             connect = partial(self._to, address, port, host)
             connecting = self._secured(host, connect) if tls else connect(None)
             try:
-                # each has its share of the time, so that one that drops packets leaves some for the others
+                # each gets a share of the time, so that one that drops packets leaves time for the others
                 return await _within(timeout / len(addresses), connecting, f"{host} ({address})")
             except OSError as error:
                 if error.errno in OURS:
@@ -207,7 +209,7 @@ def port_of(url: httpx.URL) -> int:
     """The port to connect to. Raises httpx.UnsupportedProtocol for port 0, at which nothing can listen."""
     port = url.port if url.port is not None else PORTS.get(url.scheme, 80)
     if not port:
-        raise httpx.UnsupportedProtocol("port 0 is none")
+        raise httpx.UnsupportedProtocol("port 0 is invalid")
     return port
 
 

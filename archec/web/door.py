@@ -1,4 +1,4 @@
-"""The public entry to the web, for everything but the fetching of files: an httpx client that keeps to a policy.
+"""The public entry to the web, for everything except the fetching of files: an httpx client with a policy.
 
 ::
 
@@ -58,7 +58,7 @@ __all__ = [
 T = TypeVar("T")
 
 _CONCURRENCY = 64
-"""So many requests at once find their connections kept."""
+"""Maximum number of idle connections."""
 _MAX_REDIRECTS = 10
 
 
@@ -127,7 +127,7 @@ async def content(response: Response, limit: int) -> bytes:
             raise TooLarge(f"larger than {limit} bytes")
     data = unpack(b"".join(pieces), response.headers.get("content-encoding", ""), limit + 1)
     if data is None:
-        raise httpx.RemoteProtocolError("the answer came in an encoding that was not asked for")
+        raise httpx.RemoteProtocolError("the response has an encoding that was not requested")
     if len(data) > limit:
         raise TooLarge(f"larger than {limit} bytes")
     return data

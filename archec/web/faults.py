@@ -12,9 +12,9 @@ The exceptions are httpx's, so that any httpx transport can be used, and some of
      |    +-- Truncated          truncated        closed or reset within a body, or a wrong length
      |    +-- TooLarge           too-large        more than a limit of ours
      +-- RemoteProtocolError     server-error     not HTTP, or larger than our limits
-     +-- ProxyError              unreachable      the proxy refuses or is not there
+     +-- ProxyError              unreachable      the proxy refuses or is unavailable
      +-- UnsupportedProtocol     bad-url
-     +-- Internal                internal         this machine is out of something
+     +-- Internal                internal         this machine is out of a resource
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Distrusted(httpx.ConnectError):
 
 
 class Internal(httpx.TransportError):
-    """This machine cannot make a connection, whatever the other end does: a fault of ours."""
+    """This machine cannot make a connection, whatever the other end does: a local error."""
 
 
 class Truncated(httpx.ReadError):
-    """A body ended before its end, or went on after it."""
+    """A body is shorter or longer than announced."""
 
 
 class TooLarge(httpx.ReadError):
@@ -58,7 +58,7 @@ class TooLarge(httpx.ReadError):
 
 
 class Fault(NamedTuple):
-    """The outcome of a request without an answer; ``lasting``: another try in this run would fail too."""
+    """The outcome of a request without an answer; ``lasting``: a retry in this run would fail as well."""
 
     outcome: Outcome
     message: str
@@ -66,16 +66,16 @@ class Fault(NamedTuple):
 
 
 EXPECTED = (httpx.RequestError, httpx.InvalidURL, httpx.StreamError)
-"""Everything that is raised because of what a server or a network does."""
+"""All exceptions caused by a server or the network."""
 
 OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-"""Errors of the system that say something about this machine, and nothing about the other end."""
+"""System errors that are about this machine, not about the other end."""
 
 
 def internal(error: OSError) -> Internal:
     """The exception for one of ``OURS``."""
     hint = "; see 'ulimit -n'" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
-    return Internal(f"this machine makes no further connection: {os.strerror(error.errno or 0)}{hint}")
+    return Internal(f"this machine cannot open another connection: {os.strerror(error.errno or 0)}{hint}")
 
 
 _FAULTS: tuple[tuple[type[Exception], Outcome, bool], ...] = (

@@ -1,4 +1,4 @@
-"""The fetcher of one process: takes tasks, keeps to the politeness rules, retries, and returns hops."""
+"""The fetcher of one process: takes tasks, applies the politeness rules, retries, and returns hops."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Fetcher:
         self._open = True
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        """When the timer is due; kept here because not every handle of uvloop knows."""
+        """When the timer is due; stored here because not every handle of uvloop has it."""
         self._ticker = self._loop.call_later(self._tuning.tick, self._tick)
 
     @property
@@ -89,11 +89,11 @@ class Fetcher:
 
     @property
     def spent(self) -> bool:
-        """Whether ``max_bytes`` have come."""
+        """Whether ``max_bytes`` were received."""
         return self._bytes_left <= 0
 
     def know(self, key: str, faults: int, wait: float) -> None:
-        """Takes over what is known of a host: faults in a row, and seconds for which it is not to be asked."""
+        """Sets the known state of a host: failures in a row, and seconds for which it must not be asked."""
         host = self._hosts.host(key)
         host.faults = faults
         if wait > 0:
@@ -124,7 +124,7 @@ class Fetcher:
             runner.add_done_callback(partial(self._landed, queued, flight))
 
     def drop_queued(self) -> None:
-        """Forgets the tasks that are not in flight."""
+        """Drops the tasks that are not in flight."""
         self._open = False
         self._hosts.clear()
 
@@ -234,7 +234,7 @@ class Fetcher:
             robots = self._robots.known(origin)
             fresh = robots is None
             if robots is None:
-                flight.started = float("inf")  # robots.txt has a limit of its own
+                flight.started = float("inf")  # robots.txt has its own limit
                 robots = await self._robots.learn(origin)
                 flight.started = self._loop.time()
             refusal = self._refusal(queued, robots)
@@ -249,7 +249,7 @@ class Fetcher:
         return await self._client.attempt(queued.task, flight)
 
     def _refusal(self, queued: QueuedTask, robots: Robots) -> Hop | None:
-        """The hop of a task that robots.txt keeps from being fetched, None if it may be fetched."""
+        """The hop of a task that robots.txt disallows, None if it may be fetched."""
         url = queued.task.url
         if isinstance(robots, Unknown):
             if robots.wait:
@@ -267,7 +267,7 @@ class Fetcher:
     def _seen(self, held: _Held, quiet: bool) -> None:
         """The connection of an answer was quiet behind it; or it was not, and no one can tell what the answer is to.
 
-        Such a task is repeated on a connection of its own. What was handed on before is taken back.
+        Such a task is repeated on its own connection. What was handed on before is taken back.
         """
         queued, attempt, held.attempt = held.queued, held.attempt, None
         if attempt is None:
@@ -299,7 +299,7 @@ class Fetcher:
         if hop.wait or attempt.slow_down:
             self._hosts.ease(host)
         if hop.wait > self._config.max_delay:
-            reason = GivenUp(outcome, f"{host.key} asks to come back in {hop.wait:.0f} s")
+            reason = GivenUp(outcome, f"{host.key} asks to wait {hop.wait:.0f} s")
             self._defer(self._hosts.give_up(host, reason), reason)
         elif hop.wait:
             self._hosts.pause(host, now + hop.wait)

@@ -39,7 +39,7 @@ class FtpTransport(httpx.AsyncBaseTransport):
     """GET of ftp URLs. Uses the same extensions of a request as ``DirectTransport``.
 
     ``idle`` is the longest silence of a server in seconds; ``contact`` is sent as the anonymous password; ``received``
-    gets the number of bytes as they come, of replies too; little is then received ahead of time.
+    is called with the number of received bytes, including replies; little is then received in advance.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class FtpTransport(httpx.AsyncBaseTransport):
         )
 
     def count(self, session: _Session) -> None:
-        """Tells how much a session has received since it was counted last."""
+        """Reports the bytes received by a session since the last report."""
         if self._received is not None:
             self._received(session.uncounted())
 
@@ -132,7 +132,7 @@ class _FtpBody(httpx.AsyncByteStream):
 
 
 class _Ftp(ftplib.FTP):
-    """FTP with a limit to what a server may say."""
+    """FTP with a limit for the replies of a server."""
 
     replies = 0
 
@@ -147,7 +147,7 @@ class _Ftp(ftplib.FTP):
 class _Session:
     """One control connection and at most one data connection; methods run in a thread, one at a time.
 
-    ``counted``: what comes is counted, so little of it may lie in the system's buffers.
+    ``counted``: what comes is counted, so little of it may be in the system's buffers.
     """
 
     def __init__(self, address: str, port: int, timeout: float, idle: float, *, counted: bool) -> None:
@@ -193,7 +193,7 @@ class _Session:
                 if isinstance(error, OSError) and error.errno in OURS:
                     raise internal(error) from error
                 reason = str(error) or "closed the connection"
-                raise httpx.ConnectError(f"the ftp server cannot be asked: {reason}") from error
+                raise httpx.ConnectError(f"the ftp server refused the request: {reason}") from error
             except (ValueError, UnicodeError) as error:
                 raise httpx.RemoteProtocolError(f"the ftp server does not speak ftp: {error}") from error
         return 200, headers, ""
@@ -212,9 +212,9 @@ class _Session:
                 self._data.close()
                 self._ftp.voidresp()  # only this reply says whether the file was sent to its end
             except TimeoutError as error:
-                raise httpx.ReadTimeout("the ftp server fell silent") from error
+                raise httpx.ReadTimeout("no data from the ftp server") from error
             except (ftplib.Error, OSError, EOFError, ValueError) as error:
-                raise Truncated(f"the ftp transfer broke off: {error}") from error
+                raise Truncated(f"the ftp transfer was interrupted: {error}") from error
             return b""
 
     def uncounted(self) -> int:

@@ -1,7 +1,7 @@
-"""Names to addresses, and what may be connected to: the guard against requests into private networks, and what the
-operator does not want asked (``fetch.deny``).
+"""Name resolution, and the guard against requests into private networks and to what the operator denies
+(``fetch.deny``).
 
-The guard judges the address that a socket is really connected to, never a name. So it covers names that
+The guard checks the address that a socket is connected to, never a name. So it covers names that
 resolve to private addresses, names that resolve differently between check and use (DNS rebinding) and
 decimal, octal or hexadecimal spellings of an address. Sources: the IANA special-purpose address
 registries (RFC 6890 and updates); any address that is not global unicast is refused.

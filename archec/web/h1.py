@@ -24,7 +24,7 @@ from archec.web.faults import Truncated
 T = TypeVar("T")
 
 _GOODBYE = re.compile(rb"HTTP/1\.[01] 408[ \r\n]")
-"""What some servers say before they close a connection on which nothing was asked for long."""
+"""What some servers send before they close an idle connection."""
 AHEAD = 1 << 18
 """Bytes that a connection may have received before anybody reads them, where what is received is counted."""
 _HIGH_WATER = 1 << 18
@@ -32,7 +32,7 @@ _HIGH_WATER = 1 << 18
 
 
 class Stale(httpx.ReadError):
-    """A kept connection was closed before the server saw the request, or is out of step: use another connection."""
+    """A kept connection was closed before the server saw the request, or is out of sync: use another connection."""
 
 
 class Answer:
@@ -192,7 +192,7 @@ class H1Connection(asyncio.Protocol):
                 raise self._error
             if self._complete:
                 if self._surplus:
-                    raise Truncated("the server sent more than the length it stated")
+                    raise Truncated("the server sent more than the announced length")
                 return b""
             self._waiter = self._loop.create_future()
             await self._wait(self._waiter, timeout)
@@ -301,7 +301,7 @@ class H1Connection(asyncio.Protocol):
         if self._on_received is not None:
             self._on_received(len(data))
         parser = self._parser
-        if parser is None or self._complete:  # nothing was asked for: it must not pass for the next answer
+        if parser is None or self._complete:  # nothing was requested: it must not pass for the next answer
             if _GOODBYE.match(data):
                 self.abort()
             elif data not in (b"\r\n", b"\n"):  # an empty line is not an answer

@@ -74,7 +74,7 @@ def _port(text: str, scheme: str) -> str:
     if not port or port == _PORTS[scheme]:
         return ""
     if not (port.isascii() and port.isdecimal()) or len(port) > 5 or int(port) > 65535:
-        raise ValueError("the port is none")
+        raise ValueError("the port is invalid")
     return f":{port}"
 
 
@@ -88,10 +88,10 @@ def _host(host: str) -> str:
         if not name.isascii():
             name = idna.encode(name, uts46=True).decode("ascii")
     except (UnicodeError, idna.IDNAError) as error:
-        raise ValueError("the host is no name") from error
+        raise ValueError("the host is not a name") from error
     name = name.lower()
     if not name or _NOT_IN_HOST.search(name):
-        raise ValueError("the host is no name")
+        raise ValueError("the host is not a name")
     return _address(name)
 
 

@@ -1,4 +1,4 @@
-"""What became of a request: the vocabulary of outcomes, and which of them a status of HTTP states."""
+"""The result of a request: the vocabulary of outcomes, and which of them a status of HTTP states."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class Outcome(str, Enum):
     BAD_CERTIFICATE = "bad-certificate"
     BLOCKED_ADDRESS = "blocked-address"
     DENIED = "denied"
-    """The operator's configuration (``fetch.deny``) says not to."""
+    """Denied by the operator's configuration (``fetch.deny``)."""
     REDIRECT_LOOP = "redirect-loop"
     TOO_MANY_REDIRECTS = "too-many-redirects"
     TRUNCATED = "truncated"
     DOUBTFUL = "doubtful"
-    """An answer that may have been one to another request; what came of it does not count."""
+    """An answer that may have been one to another request; the result does not count."""
     INTERNAL = "internal"
-    """A fault of ours: processes were lost, or this machine is out of something. Never held against the host."""
+    """A local error: processes were lost, or this machine is out of something. Never held against the host."""
 
     def __str__(self) -> str:
         return self.value
 
     @property
     def is_transient(self) -> bool:
-        """Whether another try in this run may succeed; such failures also count against the host."""
+        """Whether a retry in this run may succeed; such failures also count against the host."""
         return self in _TRANSIENT
 
 

@@ -127,7 +127,7 @@ def embedded(ip: Address) -> Sequence[ipaddress.IPv4Address]:
         return ip.teredo
     low = ipaddress.IPv4Address(ip.packed[12:])
     if ip in _NAT64_LOCAL:
-        octets = ip.packed[:8] + ip.packed[9:]  # the ninth is reserved: the address lies around it
+        octets = ip.packed[:8] + ip.packed[9:]  # the ninth is reserved: the address is around it
         return (low, *(ipaddress.IPv4Address(octets[length : length + 4]) for length in (6, 7, 8)))
     if ip in MAPPED or ip in _COMPATIBLE or ip in NAT64 or int(ip) >> 32 & 0xFCFFFFFF == 0x00005EFE:
         return (low,)
@@ -168,7 +168,7 @@ class Deny:
         return reason or next((reason for pattern, reason in self._urls if pattern.match(url)), "")
 
     def reason_of_host(self, name: str) -> str:
-        """Why nothing is to be fetched from a host, as it stands in URLs; empty: it may be."""
+        """Why nothing is to be fetched from a host, as in URLs; empty: it may be."""
         while name and self._hosts:
             if name in self._hosts:
                 return self._hosts[name]

@@ -1,6 +1,6 @@
-"""Politeness: a queue for each host, and when its next request may start. No clock and no sockets in here.
+"""Politeness: a queue for each host, and when its next request may start. Without clock and sockets.
 
-A host (name and port, as they stand in the URL) has at most ``per_host`` requests in flight, starts them
+A host (name and port, as in the URL) has at most ``per_host`` requests in flight, starts them
 at least its delay apart, is slowed down when it says so, and is given up for this run after
 ``host_failures`` faults in a row. Hosts of one address have at most ``per_address`` requests in flight together, and
 one at a time once one of them has asked for time: thousands of names may share an address, so the others go on. Hosts
@@ -19,12 +19,12 @@ from archec.web.outcome import Outcome
 from archec.web.task import FetchTask
 
 _MAX_HOSTS = 50_000
-"""With so many hosts, those of which nothing needs to be known are forgotten."""
+"""Number of hosts from which on those without state are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """Why the rest of a host is left to the next run."""
+    """Why the rest of a host is deferred to the next run."""
 
     outcome: Outcome
     message: str
@@ -66,7 +66,7 @@ class HostQueue:
     address: _Address | None = None
     """None if it is not known, or a proxy is asked."""
     listed: bool = False
-    """Whether it stands in one of the lists of hosts that have something to start."""
+    """Whether it is in one of the lists of hosts that have something to start."""
 
 
 class HostQueues:
@@ -109,7 +109,7 @@ class HostQueues:
         self._room = max(_MAX_HOSTS, 2 * len(self._hosts))
 
     def add(self, queued: QueuedTask) -> None:
-        """Queues a task behind those of its host."""
+        """Queues a task after those of its host."""
         host = queued.host
         host.tasks.append(queued)
         if not host.listed and host.active < self._config.per_host:
@@ -193,18 +193,18 @@ class HostQueues:
         host.next_start = max(host.next_start, until)
 
     def succeeded(self, host: HostQueue) -> None:
-        """The host answered as it should: forgets its faults and eases its slow-down."""
+        """The host answered normally: resets its failures and reduces its delay."""
         host.faults = 0
         if host.penalty:
             host.penalty = host.penalty / 2 if host.penalty > self._penalty else 0.0
 
     def slow_down(self, host: HostQueue, now: float) -> None:
-        """The host says that it gets too many requests, but not how long to wait."""
+        """The host reports too many requests, but not how long to wait."""
         host.penalty = min(max(2 * host.penalty, self._penalty), self._config.max_delay)
         self.pause(host, now + host.penalty)
 
     def ease(self, host: HostQueue) -> None:
-        """The host asks for time: its address gets one request at a time from now on."""
+        """The host sent Retry-After: its address gets one request at a time from now on."""
         if host.address is not None:
             host.address.most = 1
 
@@ -217,7 +217,7 @@ class HostQueues:
         return []
 
     def give_up(self, host: HostQueue, reason: GivenUp) -> list[QueuedTask]:
-        """Leaves the rest of a host to the next run; the tasks that were queued, in their order."""
+        """Defers the rest of a host to the next run; returns the queued tasks in order."""
         host.given_up = reason
         dropped = list(host.tasks)
         host.tasks.clear()

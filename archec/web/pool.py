@@ -37,15 +37,15 @@ from archec.workers.pipe import decoder, encode
 from archec.workers.process import Process
 
 _MESSAGE = 512
-"""Tasks in one message at most, so that a worker begins before it has read them all."""
+"""Maximum number of tasks in one message, so that a worker starts before it has read them all."""
 _NARROWER = 8
 """So many times fewer tasks at once go to the successor of a process that was lost."""
 _FAILED_STARTS = 3
 """Processes in a row that died without a single hop, after which a worker is not started again."""
-_LOST = "a fetching process was lost over it, and so was another one that had nothing else to do"
+_LOST = "two fetching processes were lost over it, one of which had no other task"
 _NO_PROCESS = "fetching processes are lost as soon as they are given something to do"
 _START_TIMEOUT = 120.0
-"""Seconds until the first sign of life of a process."""
+"""Seconds until the first heartbeat of a process."""
 
 
 class _Pending(NamedTuple):
@@ -278,7 +278,7 @@ class FetchPool:
             slot.process.send(encode(message))
 
     def _hand_out(self, slot: _Slot) -> None:
-        """Gives the process of a slot as many of the tasks that wait as it may have."""
+        """Assigns waiting tasks to the process of a slot, as many as it may have."""
         serials = [slot.waiting.popleft() for _ in range(min(len(slot.waiting), slot.room - slot.given))]
         slot.given += len(serials)
         for start in range(0, len(serials), _MESSAGE):

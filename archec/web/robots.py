@@ -1,11 +1,11 @@
-"""robots.txt (RFC 9309): what a host asks of us, fetched once a run for each origin.
+"""robots.txt (RFC 9309), fetched once per run and origin.
 
-The policy, written down because it decides what is asked of other people's servers:
+The policy:
 
 * 2xx: the rules in it, as the protego library reads them, for our product token or ``*``.
 * 4xx: there are no rules, everything may be fetched. (But 408, 421, 425 and 429 say "not now", and 407
   comes from a proxy: they count as no answer.)
-* 5xx, no answer, more than five redirects: nothing is known, so nothing of the origin is fetched
+* 5xx, no answer, more than five redirects: the rules are unknown, so nothing of the origin is fetched
   in this run. Never treated as permission. A Retry-After of its 429 or 503 binds the host like that of a file.
 * An address that the guard refuses: the origin's files are refused the same way.
 * Crawl-delay (and Request-rate) are kept up to ``fetch.max_delay``; a host that asks for more waits for
@@ -106,7 +106,7 @@ class RobotsCache:
         return robots
 
     async def learn(self, origin: str) -> Robots:
-        """The rules of an origin; whoever asks first has them fetched, the others wait for the same answer."""
+        """The rules of an origin; the first caller has them fetched, others wait for the same answer."""
         fetching = self._fetching.get(origin)
         if fetching is None:
             fetching = self._fetching[origin] = asyncio.ensure_future(self._fetch(origin))
@@ -149,7 +149,7 @@ class RobotsCache:
                     return found
                 url = normalise_url(found)
                 if url in seen:
-                    return Unknown(Outcome.SERVER_ERROR, "robots.txt redirects in a circle", again=False)
+                    return Unknown(Outcome.SERVER_ERROR, "robots.txt has a redirect loop", again=False)
                 seen.add(url)
                 await asyncio.sleep(self._delay)
         except asyncio.TimeoutError:
@@ -183,7 +183,7 @@ class RobotsCache:
             return ALLOW_ALL
         body = unpack(content, fields.get("content-encoding", ""), self._tuning.robots_size)
         if body is None:
-            return Unknown(Outcome.SERVER_ERROR, "robots.txt came in an encoding that was not asked for")
+            return Unknown(Outcome.SERVER_ERROR, "robots.txt has an encoding that was not requested")
         if len(body) >= self._tuning.robots_size:  # a rule that is cut would forbid more, or allow more
             body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
         try:

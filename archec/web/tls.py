@@ -1,4 +1,4 @@
-"""TLS with servers as they are: what a handshake needs where it fails as it should be, and what is never accepted.
+"""TLS with real-world servers: exceptions for handshakes that fail in the normal way, and what is never accepted.
 
 Certificates are verified against certifi's or SSL_CERT_FILE's list. If the first handshake fails for that reason, a
 second one is made
@@ -6,10 +6,10 @@ second one is made
 * with an *old* server: TLS 1.0 and 1.1, their ciphers, legacy renegotiation (``fetch.old_tls``). It says so, or it
   closes the connection in the handshake;
 * with an incomplete *chain*: the missing certificates are fetched from where the server's names them (AIA, RFC 5280
-  section 4.2.2.1). They are believed only as far as they lead to a root that is trusted anyway;
+  section 4.2.2.1). They are only trusted if they lead to a trusted root;
 * *unverified*, with hosts in ``fetch.insecure_hosts``.
 
-What a host needed is remembered. All else that is wrong with a certificate is ``Distrusted``.
+The needs of a host are cached. All other problems of a certificate raise ``Distrusted``.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Tls:
     ) -> tuple[T, Needs]:
         """A connection that ``connect`` makes with a context, and what it needed.
 
-        ``leaf_of`` gives the server's certificate of a connection that is not wanted further, ``fetch`` what lies at a
+        ``leaf_of`` gives the server's certificate of a connection that is not wanted further, ``fetch`` what is at a
         URL, b"" if nothing does. Raises Distrusted, and what ``connect`` raises.
         """
         needs = self._needs.get(host, frozenset())

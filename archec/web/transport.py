@@ -4,7 +4,7 @@ Why not an existing transport: measured with 5,000 files of 20 kB over loopback,
 discarded, stock httpx takes 1.4 ms of CPU for a request, httpx-aiohttp under ``AsyncClient`` 0.57 ms,
 httpx-aiohttp on its own 0.20 ms, this one 0.09 ms (with uvloop 0.065 ms), and that includes the fetcher's
 queues, deadlines and hops, which the others were measured without. It sends the target of a
-request exactly as it stands in the URL, while the others quote it again, and it lets the guard check
+request exactly as in the URL, while the others quote it again, and it lets the guard check
 addresses where the socket is made. Because the interface is httpx's, ``httpx.MockTransport`` or any other
 transport can replace it.
 """
@@ -33,7 +33,7 @@ _FRAMING = frozenset({"content-length", "transfer-encoding"})
 _MAX_USES = 20
 """Maximum number of requests on one connection."""
 _TURNS = 4
-"""How often the event loop may turn until it has read what is on a socket."""
+"""Number of iterations of the event loop after which a socket has been read."""
 _MAX_DISTRUSTED = 20_000
 _MAX_IDLE = 1024
 """Maximum number of idle connections, if the limit of open files allows it."""

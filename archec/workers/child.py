@@ -149,7 +149,7 @@ def _answer(work: Callable[[Any], Any], decode: Callable[[bytes], Any], message:
         name = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == ArchecError.__module__)
         text = error.message.encode("utf-8", "backslashreplace").decode()  # names of files may be in it
         return ERROR, encode((name, text, error.hint))
-    except Exception:  # noqa: BLE001 - a fault of ours: the parent raises it
+    except Exception:  # noqa: BLE001 - a local error: the parent raises it
         return FAULT, traceback.format_exc().encode("utf-8", "replace")
 
 
@@ -174,7 +174,7 @@ def set_limit(what: int, value: int) -> None:
 
 
 def _mapped() -> int:
-    """Bytes of address space in use; 0 if the system does not tell."""
+    """Bytes of address space in use; 0 if unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[0]) * resource.getpagesize()

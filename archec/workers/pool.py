@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[Item, Answer]):
-    """What became of an item: its answer, or a key of :data:`FAULTS`, or what the work raised."""
+    """The result of an item: its answer, or a key of :data:`FAULTS`, or what the work raised."""
 
     item: Item
     answer: Answer | None = None
@@ -66,7 +66,7 @@ class Done(Generic[Item, Answer]):
 
 
 class Pool(Generic[Item, Answer]):
-    """Items in by :meth:`submit`, what became of them out by :meth:`results`; a context manager, for one thread.
+    """Items in by :meth:`submit`, the result of them out by :meth:`results`; a context manager, for one thread.
 
     Processes are started as they are needed. Leaving the pool ends them at once, whatever they are at.
     """
@@ -218,7 +218,7 @@ class Pool(Generic[Item, Answer]):
     def finish(
         self, ticket: _Ticket, answer: Answer | None = None, *, fault: str = "", error: Exception | None = None
     ) -> None:
-        """Takes what became of an item."""
+        """Takes the result of an item."""
         with self._to_give:
             self._finish(ticket, Done(ticket.item, answer, fault, error))
 
@@ -280,7 +280,7 @@ class _Slot(Thread):
                 self._send()
                 if self.sent:
                     self._listen()
-        except Exception:  # noqa: BLE001 - a fault of ours, which must not leave others waiting for its tickets
+        except Exception:  # noqa: BLE001 - a local error, which must not leave others waiting for its tickets
             _log.exception("the thread of a worker process failed")
         finally:
             self._end()
@@ -357,7 +357,7 @@ class _Slot(Thread):
                 self.sent.popleft()
 
     def _answer(self, ticket: _Ticket, kind: bytes, body: bytes) -> None:
-        """Tells the pool what became of an item. Raises ValueError if the message makes no sense."""
+        """Tells the pool the result of an item. Raises ValueError if the message makes no sense."""
         if kind == child.ANSWER:
             self._pool.finish(ticket, self._pool.decode(body))
         elif kind == child.ERROR:

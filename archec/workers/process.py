@@ -22,13 +22,13 @@ _BOOT = (
     "from archec.workers.child import main; main(int(sys.argv[2]))"
 )
 _ROOT = str(Path(__file__).resolve().parents[2])
-"""The directory in which the package archec lies."""
+"""The directory in which the package archec is."""
 
 
 class Process:
     """A process that runs one function with a socket to this process, and leaves when that is closed.
 
-    It is the leader of a session of its own. So Ctrl-C reaches the parent only, and :meth:`end` ends with it
+    It is the leader of its own session. So Ctrl-C reaches the parent only, and :meth:`end` ends with it
     whatever it started itself.
     """
 

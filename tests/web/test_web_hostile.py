@@ -199,7 +199,7 @@ def test_without_a_descriptor_left_no_name_and_no_host_is_to_blame(hostile: Host
         env={**os.environ, "PYTHONPATH": str(Path(archec.__file__).parents[1])},
     )  # fmt: skip
     assert told.stdout.splitlines() == [
-        "internal this machine makes no further connection: Too many open files; see 'ulimit -n'"
+        "internal this machine cannot open another connection: Too many open files; see 'ulimit -n'"
     ] * len(urls)
     assert not hostile.asked
 

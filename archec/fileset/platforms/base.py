@@ -2,7 +2,7 @@
 
 A helper opens no connection. :meth:`FilesetPlatformHelper.questions` is a generator: it yields a :class:`Question`,
 gets the :class:`PlatformAnswer`, and returns the data set, or raises what is in the way of it (``status``). So a
-helper is a pure function of answers, whoever asks. """
+helper is a pure function of the answers. """
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class FilesetPlatformHelper:
         return FilesetPlatformHelper.serves(self, url) or host_of(url) == host_of(self.config.api or self.api)
 
     def url_of(self, request: IngestRequest, resource: Resource | None) -> str:
-        """The URL that is the platform's: that of the landing page, or the one that was asked for."""
+        """The URL that is the platform's: that of the landing page, or the one that was requested."""
         if resource is not None and self.serves(resource.terminal_url) and self.matches(resource.terminal_url):
             return resource.terminal_url
         return request.base_url

@@ -53,7 +53,7 @@ class FigshareHelper(FilesetPlatformHelper):
     def match_request(
         self, request: IngestRequest, resource: Resource | None = None, html_biblio: Mapping[str, Any] | None = None
     ) -> bool:
-        """Also portals on hosts of their own, whose pages name Figshare's."""
+        """Also portals on their own hosts, whose pages name Figshare's."""
         return super().match_request(request, resource, html_biblio) or (
             resource is not None and self.config.enabled and not self.config.hosts
             and self.matches(resource.terminal_url) and b".figshare.com/" in resource.body

@@ -42,7 +42,7 @@ class Registry:
                     f"fileset.platforms: there is no platform {name!r}", hint=f"available: {', '.join(sorted(classes))}"
                 )
         self.helpers = [cls(configs.get(name)) for name, cls in classes.items()]
-        # Who is configured with hosts of their own goes first: a host may be that of a last resort, too.
+        # Who is configured with their own hosts goes first: a host may be that of a last resort, too.
         self.helpers.sort(key=lambda helper: not helper.config.hosts)
 
     def match(self, request: IngestRequest, resource: Resource | None) -> FilesetPlatformHelper | None:
