@@ -20,7 +20,7 @@ from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.public import public_text, public_url
 from archec.fileset.status import PlatformHttpError, Status
 from archec.store.writer import Temp, Writer
-from archec.text.sniff import sniff
+from archec.text.sniff import UNKNOWN, bare_type, sniff
 from archec.web.door import Response, content
 from archec.web.headers import kept, raw_headers
 
@@ -227,14 +227,14 @@ class _Transfer:
                     break
                 if waiting >= _BLOCK:
                     if writing is not None:
-                        await writing
+                        await _finished(writing)
                     writing = loop.run_in_executor(self._of._threads, self._write, temp, pieces)
                     pieces, waiting = [], 0
         finally:
             if writing is not None:
-                await writing
+                await _finished(writing)
             if pieces:
-                await loop.run_in_executor(self._of._threads, self._write, temp, pieces)
+                await _finished(loop.run_in_executor(self._of._threads, self._write, temp, pieces))
 
     def _write(self, temp: Temp, pieces: list[bytes]) -> None:
         data = b"".join(pieces)
@@ -264,6 +264,8 @@ class _Transfer:
             return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, "received a page instead of the file")
         if status is not None:
             return NotFetched(status, f"{digests.size} bytes with md5 {sums.md5}, sha256 {sums.sha256} came")
+        if bare_type(file.mimetype or "") not in ("", UNKNOWN):
+            kind = sniff(head, file.mimetype or "", dict(answer.headers).get("content-encoding", ""))
         # A large file is brought to the disk here, in a thread: its batch would keep all downloads waiting.
         if digests.size >= _BLOCK:
             close = partial(temp.close, sync=True)
@@ -314,6 +316,20 @@ class _Transfer:
         self._give_back()
         self._temp.discard()
         self._of._ledger.over([self._obi])
+
+
+async def _finished(writing: asyncio.Future[None]) -> None:
+    """Waits for what a thread writes, also where the download is cancelled meanwhile, and more than once: what has come
+    counts only when it was written."""
+    cancelled: asyncio.CancelledError | None = None
+    while not writing.done():
+        try:
+            await asyncio.wait({writing})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    writing.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 def _continues(response: Response, size: int) -> bool:

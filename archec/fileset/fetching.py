@@ -25,6 +25,8 @@ from archec.tist import MAX_TIST
 from archec.warc.cdxj import timestamp
 
 _GENERIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "text/plain"})
+_INNER_TYPES = frozenset({"application/zip", "application/gzip", "application/x-ole-storage", "application/xml"})
+_NEVER_INNER = ("text/", "image/", "audio/", "video/", "application/pdf")
 
 
 async def fetch_all(
@@ -101,13 +103,15 @@ def _body(fetched: Fetched, url: str) -> Body:
 def _place(work: Work, file: FilesetManifestFile, obi: str, known: Obi | None) -> tuple[int, str] | None:
     """Where bytes are held that have the checksum of a file."""
     checksum = file.sha256 or file.md5
-    if checksum is None or (file.extra or {}).get("soft_checksum"):
+    if not (checksum or file.sha1) or (file.extra or {}).get("soft_checksum"):
         return None
     if known is not None and known.history.held:
         version = known.version_at(MAX_TIST)
         entry = known.history.entry_at(MAX_TIST)
-        if version is not None and entry is not None and checksum in (version.sha256, version.md5):
+        if version is not None and entry is not None and checksum in (None, version.sha256, version.md5):
             return known.bytes_at(entry[0]), obi
+    if checksum is None:  # only a SHA-1: what is held is not listed by it
+        return None
     found = work.archive.catalogue.holding(checksum)
     if found is None or found.kind != "fobi" or (file.size is not None and found.size != file.size):
         return None
@@ -144,7 +148,7 @@ def _whole_file(
     if file.md5 is not None and file.md5 != sums.md5:
         extra["platform_md5"] = file.md5
     theirs, ours = bare_type(file.mimetype or ""), body.mimetype
-    if theirs in _GENERIC_TYPES and ours not in _GENERIC_TYPES:
+    if ours not in _GENERIC_TYPES and (theirs in _GENERIC_TYPES or _is_wrong(theirs, ours)):
         if file.mimetype:
             extra["platform_mimetype"] = file.mimetype
     else:
@@ -153,6 +157,13 @@ def _whole_file(
         file, size=body.size, md5=sums.md5, sha1=sums.sha1, sha256=sums.sha256, mimetype=ours, extra=extra,
         status=status.value, terminal_url=body.terminal or file.platform_url, terminal_dt=timestamp(tist),
     )  # fmt: skip
+
+
+def _is_wrong(theirs: str, ours: str) -> bool:
+    """Whether a type is not that of the bytes. Many formats are zip, gzip or XML inside: those are no contradiction."""
+    if ours in _INNER_TYPES:
+        return theirs.startswith(_NEVER_INNER) and not theirs.endswith("xml")
+    return ours != theirs
 
 
 def _failed(file: FilesetManifestFile, status: Status, message: str) -> FilesetManifestFile:

@@ -19,6 +19,8 @@ from archec.fileset.status import (
     FilesetProblem,
     NoPlatformMatch,
     PlatformGone,
+    PlatformHttpError,
+    PlatformNotFound,
     PlatformRestrictedError,
     Status,
 )
@@ -32,17 +34,20 @@ from archec.tist import MAX_TIST
 
 async def ingest(work: Work, request: IngestRequest) -> IngestResult:
     """One request. What goes wrong is in the result; only errors of the disk and the catalogue are raised."""
-    found = Found()
+    found, due, has_page = Found(), 0, True
     try:
         await find_item(work, request, found)
         status, message = await _process(work, found)
     except FilesetProblem as problem:
+        has_page = not isinstance(problem, (PlatformHttpError, PlatformNotFound))
         if isinstance(problem, PlatformRestrictedError) and problem.item is not None:
             found.item = public_item(problem.item)
         status, message = problem.status, _with_url(problem.message, public_url(found.url) or request.base_url)
+        due = problem.due
         _note_gone(work, found, problem)
-        return finish(work, request, found, status, message, problem.due)
-    return finish(work, request, found, status, message, 0)
+    if found.helper is not None and found.landing is None and has_page and not found.is_existing and work.writer:
+        found.landing = await landing_page(work, found)
+    return finish(work, request, found, status, message, due)
 
 
 def _with_url(message: str, url: str) -> str:
@@ -87,8 +92,6 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
             return Status(existing.status), existing.message
         if options.dry_run or work.writer is None:
             return Status.NOT_PROCESSED, "dry run"
-        if found.landing is None and item.platform_name != "direct":
-            found.landing = await landing_page(work, found)
         done = await strategy.process(chosen)
         found.take(done)
         if any(map(is_whole, found.files)):

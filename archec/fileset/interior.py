@@ -27,6 +27,14 @@ BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImpleme
 """What reading a damaged or hostile bundle may raise."""
 
 
+class OutOfBounds(ValueError):
+    """There is more in a bundle than may be read; ``status`` says of what."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class Bounds(NamedTuple):
     """How much is read of a bundle: files, and bytes of all of them together."""
 
@@ -36,18 +44,18 @@ class Bounds(NamedTuple):
 
 def interior(bundle: BinaryIO, bounds: Bounds) -> list[FilesetManifestFile]:
     """The files in a bundle, in its order, each read once. One that cannot be read says so in its status. Raises one of
-    ``BROKEN`` where it is no bundle, or has more than the bounds allow."""
+    ``BROKEN`` where it is no bundle, OutOfBounds where there is more in it than the bounds allow."""
     found: list[FilesetManifestFile] = []
     left = bounds.size
     for name, size, stream, why in _members(bundle):
         if len(found) >= bounds.files:
-            raise ValueError(f"more than {bounds.files} files")
+            raise OutOfBounds(Status.TOO_MANY_FILES, f"more than {bounds.files} files")
         if name in _NO_FILES:
             continue
         file = _read(name, size, stream, why, left)
         left -= file.size or 0
         if left < 0:
-            raise ValueError(f"more than {bounds.size} bytes when unpacked")
+            raise OutOfBounds(Status.TOO_LARGE_SIZE, f"more than {bounds.size} bytes when unpacked")
         found.append(file)
     return found
 

@@ -13,7 +13,7 @@ from archec.fileset.captures import capture_of
 from archec.fileset.checksums import Checksums
 from archec.fileset.download import Room
 from archec.fileset.fetching import fetch_all, fetch_one
-from archec.fileset.interior import BROKEN, Bounds, interior
+from archec.fileset.interior import BROKEN, Bounds, OutOfBounds, interior
 from archec.fileset.items import ItemFile, differing
 from archec.fileset.lookup import is_whole, open_file, read_manifest
 from archec.fileset.manifest import overall, same_files, with_safe_paths
@@ -128,6 +128,8 @@ class WebBundledStrategy(FilesetIngestStrategy):
         bounds = Bounds(self.limits.max_file_count, self.limits.max_total_size)
         try:
             found = await asyncio.get_running_loop().run_in_executor(None, self._read, bundle, bounds)
+        except OutOfBounds as error:
+            return self._failed(error.status, f"the bundle has {error}")
         except BROKEN as error:
             return self._failed(Status.BUNDLE_INCOMPLETE, f"the bundle cannot be read: {str(error)[:300]}")
         files = with_safe_paths(found)

@@ -134,6 +134,14 @@ def test_a_page_in_place_of_a_bundle_means_that_the_session_is_over(icpsr: Files
     assert (result.status, result.platform_id, result.file_count) == ("platform-restricted", "7V1", None)
 
 
+def test_a_bundle_with_more_in_it_than_the_limits_is_refused_as_such(icpsr: Filesets, platform: Platform) -> None:
+    url = f"{platform.url}{PROJECT}/view"
+    assert icpsr.ingest(url, max_files=2)[0].status == "too-many-files"
+    assert icpsr.ingest(url, max_total=len(zipped(FILES)))[0].status == "success"
+    platform.files[f"{PROJECT}/download/project"] = zipped({"bomb": bytes(5_000_000)})
+    assert icpsr.ingest(url, max_total=1_000_000, force=True)[0].status == "too-large-size"
+
+
 def test_a_bundle_that_lacks_files_says_which(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"p.csv": 100, "q.csv": 200})
     archive = f"{platform.url}/api/records/7/files-archive"

@@ -249,6 +249,7 @@ def test_limits_refuse_before_anything_is_fetched(filesets: Filesets, platform: 
     url = zenodo(platform, 7, {f"f{n}": 10 for n in range(3)})
     (result,) = filesets.ingest(url, max_files=2)
     assert (result.status, result.file_count, len(result.manifest or ())) == ("too-many-files", 3, 3)
+    assert (result.terminal or {})["terminal_url"] == url, "the landing page is captured always"
     (result,) = filesets.ingest(url, max_total=29)
     assert (result.status, result.total_size) == ("too-large-size", 30)
     assert not any("/files/" in path for path in filesets.asked())
@@ -325,6 +326,33 @@ def test_what_is_not_whole_stays_so(filesets: Filesets, platform: Platform) -> N
         assert (again.status, again.hit, again.message) == ("success-partial", False, "../evil.txt: unsafe-path")
         assert (again.fileset, again.terminal) == (first.fileset, first.terminal)
     assert exit_code([again.status]) is Exit.OPERATOR_ERROR
+
+
+def test_a_wrong_type_is_replaced_and_one_that_may_be_right_is_not(filesets: Filesets, platform: Platform) -> None:
+    sheet = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+    told = {"p": "text/csv", "q": sheet, "r": "", "s": "text/x-stata-syntax"}
+    url = zenodo(platform, 7, dict.fromkeys(told, 10))
+    bodies = {"p": b"%PDF-1.4\n", "q": b"PK\x03\x04" + bytes(60), "r": b"%PDF-1.4\n", "s": b"use data\n"}
+    for row in platform.bodies["/api/records/7"]["files"]:
+        data = platform.files[row["links"]["self"].removeprefix(platform.url)] = bodies[row["key"]]
+        row |= {"mimetype": told[row["key"]], "size": len(data), "checksum": ""}
+    (result,) = filesets.ingest(url)
+    assert [file.mimetype for file in result.manifest or ()] == [
+        "application/pdf", sheet, "application/pdf", "text/x-stata-syntax",
+    ]  # fmt: skip
+    first = (result.manifest or [])[0]
+    assert (first.extra or {})["platform_mimetype"] == "text/csv"
+
+
+def test_what_has_a_sha1_only_and_is_held_is_not_fetched(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10, "q": 10})
+    for row in platform.bodies["/api/records/7"]["files"]:
+        row["checksum"] = f"sha1:{hashlib.sha1(bytes_of(row['key'], 10)).hexdigest()}"
+    filesets.ingest(url)
+    platform.bodies["/api/records/7"]["files"].pop()
+    filesets.asked()
+    assert filesets.ingest(url)[0].status == "success-file"
+    assert not any("/files/" in path for path in filesets.asked())
 
 
 def test_only_wanted_files(filesets: Filesets, platform: Platform) -> None:

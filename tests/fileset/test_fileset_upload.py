@@ -52,7 +52,7 @@ def test_the_files_come_into_an_item_with_its_metadata(uploading: Filesets, plat
     assert platform.items[item] == {
         "d/p é.csv": bytes_of("d/p é.csv", 3_000_000), "q": bytes_of("q", 20), "empty": b""
     }  # fmt: skip
-    sent = platform.headers[platform.puts.index(f"/{item}/q") - len(platform.puts) - 1]
+    sent = [one for one in platform.headers if "x-archive-size-hint" in one][platform.puts.index(f"/{item}/q")]
     assert {name: value for name, value in sent.items() if name.startswith("x-archive-")} == {
         "x-archive-auto-make-bucket": "1", "x-archive-queue-derive": "0", "x-archive-size-hint": "3000020",
         "x-archive-meta-mediatype": "data", "x-archive-meta-collection": "econ", "x-archive-meta-title": "Prices 7",
