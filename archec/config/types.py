@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from archec.config.collections import CollectionConfig, Misfit, read_collections
 from archec.config.platforms import PlatformConfig, read_platforms
 from archec.errors import BadName
-from archec.ids import normalise_url
+from archec.ids import normalise_handle, normalise_url
 from archec.units import parse_duration, parse_share, parse_size
 
 RIGHTS = ("open", "metadata", "closed", "withdrawn")
@@ -110,6 +110,8 @@ def _rules(value: Any) -> Any:
             raise Misfit(f"rule {number}: url_prefix must begin like http://example.org/ or urn:x-repec:")
         if not _is_host(fixed.get("host") or "example.org"):
             raise Misfit(f"rule {number}: host must be a name like example.org")
+        if not _is_handle(fixed.get("handle") or "RePEc:aaa:ssssss:1"):
+            raise Misfit(f"rule {number}: handle must be one like RePEc:aaa:ssssss:1")
         made.append(fixed)
     return made
 
@@ -125,6 +127,12 @@ def _is_host(value: Any) -> bool:
     """Whether this is the name of a host, in any spelling, and no more."""
     with suppress(BadName):
         return not isinstance(value, str) or bool(re.fullmatch(_HOST_ALONE, normalise_url(f"http://{value}/")))
+    return False
+
+
+def _is_handle(value: Any) -> bool:
+    with suppress(BadName):
+        return not isinstance(value, str) or bool(normalise_handle(value))
     return False
 
 

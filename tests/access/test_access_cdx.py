@@ -158,7 +158,7 @@ def test_crawlers_add_rows_and_remove_them(base: str, get: httpx.Client) -> None
         assert writer.post("/group", content=cdx).status_code == 200
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(
     st.booleans(),
     st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 30), unique=True)), max_size=8),

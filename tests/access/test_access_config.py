@@ -188,6 +188,7 @@ def test_what_is_refused_and_how(text: str, told: str) -> None:
         ("rules: [{archve: a, rights: open}]", "rule 1: unknown key archve; did you mean archive?"),
         ("rules: [{rights: closed, until: soon}]", "rule 1: until must be a date"),
         ("rules: [{rights: closed, host: 'x.org:8080'}]", "rule 1: host must be a name like example.org"),
+        ("rules: [{rights: closed, handle: 'http://x.org/'}]", "rule 1: handle must be one like RePEc:"),
         ("rules: [{rights: closed, url_prefix: x.org/a}]", "rule 1: url_prefix must begin like http://example.org/"),
         ("rules: [{rights: open, networks: [x]}]", "networks"),
         ("open: all", "none, metadata or content"),
