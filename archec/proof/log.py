@@ -23,7 +23,8 @@ _FORK = b'{"type":"fork"'
 
 class State(msgspec.Struct, frozen=True):
     """How far the journals have been hashed: to a batch of a run, whose sha256 is ``head``; ``peaks`` are those of the
-    tree over ``size`` lines, in so many ``runs`` and ``batches``; ``forks`` are those that they declare."""
+    tree over ``size`` lines, in so many ``runs`` and ``batches``; ``forks`` are those that they declare. ``file`` is
+    the status of the run's journal (size, time of change in ns, inode) if it was finished and read to its end."""
 
     run: Annotated[int, Meta(ge=0)] = 0
     batch: Annotated[int, Meta(ge=0)] = 0
@@ -33,6 +34,7 @@ class State(msgspec.Struct, frozen=True):
     runs: Annotated[int, Meta(ge=0)] = 0
     batches: Annotated[int, Meta(ge=0)] = 0
     forks: tuple[Fork, ...] = ()
+    file: tuple[int, int, int] | None = None
 
     def seal(self, origin: str, made: int) -> Seal:
         """The seal of what has been hashed."""
@@ -58,6 +60,9 @@ def chain(layout: Layout, after: State | None = None) -> Iterator[Link]:
     for journal in journals(layout):
         if journal.tist < after.run:
             continue
+        if journal.tist == after.run and after.file is not None and after.file == status_of(journal):
+            found = True
+            continue
         packed = journal.path.with_name(f"{journal.tist}.jsonl.gz")  # by which name a run that ends goes on
         for batch in read_batches(journal.path if journal.path.exists() else packed):
             if journal.tist == after.run and batch.n <= after.batch:
@@ -71,6 +76,15 @@ def chain(layout: Layout, after: State | None = None) -> Iterator[Link]:
             _make_durable(journal.path)
     if not found:
         raise BrokenChain(f"{layout.runs}: batch {after.batch} of run {after.run} is not there any more, or is another")
+
+
+def status_of(journal: JournalFile) -> tuple[int, int, int] | None:
+    """The status of a finished journal, which tells whether it is still the one that was read; None for an open one."""
+    if not journal.finished:
+        return None
+    with storage_errors(journal.path):
+        status = journal.path.lstat()
+    return status.st_size, status.st_ctime_ns, status.st_ino
 
 
 def _make_durable(path: Path) -> None:

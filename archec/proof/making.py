@@ -7,14 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from archec.catalogue.records import Fork
 from archec.config import Config
 from archec.errors import BrokenChain, ConfigError
 from archec.progress import Meter
-from archec.proof.log import State, hashed, remember, remembered
+from archec.proof.log import State, hashed, remember, remembered, status_of
 from archec.proof.note import SigningKey, VerifierKey, signers, signing_key, verifier_key
 from archec.proof.seal import Seal, SealFile
 from archec.store.durable import storage_errors
+from archec.store.journal_reader import journals
 from archec.store.layout import Layout
 from archec.tist import iso
 
@@ -63,10 +66,11 @@ def make_seal(config: Config, layout: Layout, meter: Meter) -> SealFile:
 
 
 def _last(layout: Layout, known: State | None, meter: Meter) -> State:
+    status = {journal.tist: status_of(journal) for journal in journals(layout)[-1:]}
     state = known or State()
     for state in hashed(layout, known):
         meter.at(state.size, f"run {state.run}")
-    return state
+    return replace(state, file=status.get(state.run, state.file))
 
 
 def _gives_up(fork: Fork, seal: Seal) -> bool:

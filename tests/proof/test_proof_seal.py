@@ -67,9 +67,14 @@ def test_a_seal_is_a_signed_checkpoint(archive: Config, folder: Path) -> None:
     assert (sealed.runs, sealed.batches) == (3, len(plain))
 
 
-def test_a_seal_reads_only_what_has_come_since(archive: Config, folder: Path) -> None:
+def test_a_seal_reads_only_what_has_come_since(
+    archive: Config, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory = archive.memory("sealed.json")
     before = (folder / "last.txt").read_text().split("\n")[:4]
+    with monkeypatch.context() as patch:
+        patch.setattr("archec.proof.log.read_batches", lambda path: pytest.fail(f"{path} is read again"))
+        assert archec_inline(archive, "seal").out.decode().split("\n")[:4] == before
     first = next(iter(journals(open_layout(archive.store_path))))
     aside = first.path.rename(folder / "aside")
     assert archec_inline(archive, "seal").out.decode().split("\n")[:4] == before, "the first journal is not needed"
