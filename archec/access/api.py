@@ -19,6 +19,7 @@ from archec.access.feeding import add, parse_rows, remove
 from archec.access.files import MAX_LINE
 from archec.access.index import answer_index, list_sources
 from archec.access.memento import Addresses, Lost
+from archec.access.permissions import Viewer
 from archec.access.posts import Asked, key_of_request, parse_request
 from archec.access.query import Arguments, Query, parse_query, whole_url
 from archec.access.replay import answer_replay
@@ -26,7 +27,6 @@ from archec.access.resource import answer_record, load, nearest_first
 from archec.access.slices import answer_slice
 from archec.access.sources import Errors
 from archec.access.stamps import checked, from_http_date, last_moment
-from archec.access.viewer import Viewer
 from archec.access.wayback import answer_wayback
 from archec.config import Config
 

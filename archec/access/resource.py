@@ -17,13 +17,13 @@ from starlette.types import Receive, Scope, Send
 from archec.access.collection import Collection, Step, is_short
 from archec.access.errors import LoadFailed, NotInTime, Refused
 from archec.access.exchange import answer, as_uri, error_header, header_value
+from archec.access.permissions import Viewer
 from archec.access.posts import Asked
 from archec.access.query import Query, key_range, parse_filters
 from archec.access.record import Record, one_piece
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
 from archec.access.stamps import http_date
-from archec.access.viewer import Viewer
 
 WARC = "application/warc-record"
 _NOT_FOUND = "No Resource Found"

@@ -16,11 +16,11 @@ from archec.access.errors import LoadFailed, Refused
 from archec.access.exchange import Exchange, answer
 from archec.access.loading import WarcLoader
 from archec.access.memento import all_of
+from archec.access.permissions import Viewer
 from archec.access.record import Record
 from archec.access.resource import RecordAnswer
 from archec.access.rows import NOWHERE, Row
 from archec.access.sources import Errors
-from archec.access.viewer import Viewer
 from archec.errors import UsageError
 
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{1,18})")

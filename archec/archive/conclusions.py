@@ -1,98 +1,259 @@
-"""Conclusions: the items to commit when the history of a tobi is derived again from its claims."""
+"""Conclusions: the history of a tobi follows from the claims of data sets. Pure functions.
+
+All known data sets have one order (date, run). A :class:`~archec.catalogue.model.Claim` is what one of them says about
+a tobi; it also holds for the following data sets as long as they would contain a template at its place. So there are
+few claims, and a data set that arrives late is inserted in between (:func:`said`). The history is a function of the
+claims and of the data sets that count (:func:`judged`): it does not depend on the order in which they were read, and is
+derived again when one is added, superseded or retracted. :func:`explain` explains it, data set by data set.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from archec.archive.commit import CommitItem, Commits
-from archec.archive.evidence import Evidence
-from archec.archive.judging import Judgement, judged, merged
-from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Claim, Note, Obi, Version
-from archec.catalogue.records import ObiChange
-from archec.store.interface import HardLink, Placement
+from msgspec.structs import replace
 
-_BATCH = 500
-
-
-def evidence_of(catalogue: Catalogue) -> Evidence:
-    """All data sets of the archive."""
-    return Evidence(catalogue.data_sets(), catalogue.keyed, catalogue.held_back())
+from archec.archive.evidence import Evidence, Look, Unknown, hides
+from archec.catalogue.model import Claim, DataSet, Obi
+from archec.redif.handles import own
+from archec.tist import MAX_TIST
 
 
-def concluded(
-    obi: Obi,
-    added: Sequence[Claim],
-    judgement: Judgement,
-    run: int,
-    *,
-    kinds: Mapping[int, str] | None = None,
-    handle: str = "",
-    version: Version | None = None,
-    placement: Placement | None = None,
-) -> CommitItem | None:
-    """The item that ``run`` must commit so that the history of a tobi becomes that of ``judgement``; None if it already
-    is.
-
-    ``added`` are new claims; ``kinds`` is how entries differ from their predecessors, all others are restated.
-    ``version`` and ``placement`` are those of new contents.
+class Verdict(NamedTuple):
+    """The conclusion as of a date: the state (None: not held) and the place where the tobi was last seen ("": never).
+    ``why``: the reason why data sets of that date were not conclusive; ``claim``: the claim that counts at this date.
     """
-    history = obi.history.as_dict()
-    put = {tist: state for tist, state in judgement.entries.items() if tist not in history or history[tist] != state}
-    drop = tuple(tist for tist in history if tist not in judgement.entries)
-    claims = merged(obi.claims, added)
-    usual = (claims[-1].place if claims else "") or obi.place
-    place = judgement.last.place or usual
-    plain_since = max(max(judgement.entries, default=0), claims[-1].tist if claims else 0)
-    settled = judgement.since if judgement.since > max(plain_since, obi.settled) else 0
-    if not (added or put or drop or place != obi.place or settled):
+
+    state: str | None = None
+    place: str = ""
+    why: Unknown | None = None
+    claim: Claim | None = None
+
+
+class Judgement(NamedTuple):
+    """A history as entries by tist; the claim behind each state; why data sets of a date were not conclusive; and the
+    newest verdict, with the date of its state or place."""
+
+    entries: dict[int, str | None]
+    claims: dict[int, Claim]
+    whys: dict[int, Unknown]
+    last: Verdict
+    since: int = 0
+
+
+def claim_of(claims: Sequence[Claim], data_set: DataSet, look: Look) -> Claim | None:
+    """What a data set says, given the claims in order; None: it does not contain the tobi."""
+    i = bisect_right(claims, data_set.key, key=_key)
+    if not i:
         return None
-    notes: dict[int, Note] = {}
-    kept = {placement.tist: placement.sha256} if placement is not None else {}
-    links: list[HardLink] = []
-    for tist, state in put.items():
-        if state is None:
-            notes[tist] = Note(run, "lost", reason=_reason(judgement, claims, tist))
-            continue
-        at = judgement.claims[tist].bytes_at
-        if at != tist and not any(claim.bytes_at == tist and claim.state not in (None, state) for claim in claims):
-            links.append(HardLink(at, obi.id, tist, obi.id))
-            at = tist
-        if at == tist:
-            kept[tist] = state
-        notes[tist] = Note(run, (kinds or {}).get(tist, "restated"), at=0 if at == tist else at)
-    plain = {tist: state for tist, state in put.items() if state is not None}
-    record = ObiChange(
-        "tobi", obi.id, handle or obi.handle, put, drop, version, notes,
-        claims=tuple(added), place="" if place == usual and (added or put or drop) else place,
-        settled=settled, kept=None if kept == plain else kept,
-    )  # fmt: skip
-    return CommitItem(record, placement, (), tuple(links), fresh=not obi.claims and not obi.history)
+    claim = claims[i - 1]
+    if claim.key == data_set.key:
+        return claim if claim.state is not None else None
+    return look.shows(claim)
 
 
-def _reason(judgement: Judgement, claims: Sequence[Claim], tist: int) -> str:
-    """The reason why a tobi is lost at ``tist``: its last place."""
-    seen = [claim.place for claim in claims if claim.state is not None and claim.tist < tist]
-    return f"no longer in {seen[-1] if seen else judgement.last.place}, which was read without it or has been removed"
+def said(claims: Sequence[Claim], evidence: Evidence, data_set: DataSet, new: Claim | None) -> list[Claim]:
+    """The claims to add or replace, so that ``data_set`` says ``new`` (None: the tobi is not in it) and every other
+    data set still says the same."""
+    i = bisect_left(claims, data_set.key, key=_key)
+    before = claims[i - 1] if i else None
+    own_claim = claims[i] if i < len(claims) and claims[i].key == data_set.key else None
+    old = own_claim if own_claim is not None else before
+    if own_claim is None and _same(evidence.look(data_set).shows(before), new):
+        return []
+    if own_claim is not None and own_claim.agrees(new):
+        return []
+    absent = Claim(data_set.tist, data_set.run, None)
+    now = new if new is not None else absent
+    added = [now]
+    until = i + 1 if own_claim is not None else i
+    end = claims[until].key if until < len(claims) else None
+    for n in range(bisect_right(evidence.keys, data_set.key), len(evidence.keys)):
+        item = evidence.data_sets[n]
+        if now.agrees(old) or (end is not None and item.key >= end):
+            break
+        look = evidence.look(item)
+        was = look.shows(old)
+        if not _same(look.shows(now), was):
+            now = Claim(*item.key, None) if was is None else again(was, item)
+            added.append(now)
+    return added
 
 
-def judge_again(catalogue: Catalogue, ids: Iterable[str] | None, evidence: Evidence, run: int, to: Commits) -> int:
-    """Derives the histories of these tobis, or of all, again from the known data sets; returns how many changed."""
-    changed = 0
-    for obi in _obis(catalogue, ids):
-        item = concluded(obi, (), judged(obi.id, obi.claims, evidence), run)
-        if item is not None:
-            to.add(item)
-            changed += 1
-    to.commit()
-    return changed
+def again(claim: Claim, data_set: DataSet) -> Claim:
+    """The same claim, made by another data set; its bytes stay where they are."""
+    at = claim.bytes_at
+    tist, run = data_set.key
+    return replace(claim, tist=tist, run=run, at=0 if at == tist else at)
 
 
-def _obis(catalogue: Catalogue, ids: Iterable[str] | None) -> Iterator[Obi]:
-    if ids is None:
-        yield from catalogue.all("tobi")
+def merged(claims: Sequence[Claim], added: Sequence[Claim]) -> tuple[Claim, ...]:
+    """The claims with others added or replaced, in order."""
+    if not added:
+        return tuple(claims)
+    every = {claim.key: claim for claim in (*claims, *added)}
+    return tuple(every[key] for key in sorted(every))
+
+
+def judged(handle: str, claims: Sequence[Claim], evidence: Evidence) -> Judgement:
+    """The history that follows from the claims."""
+    entries: dict[int, str | None] = {}
+    behind: dict[int, Claim] = {}
+    whys: dict[int, Unknown] = {}
+    verdict, since = Verdict(), 0
+    at = bisect_left(evidence.tists, claims[0].tist) if claims else len(evidence.dates)
+    while at < len(evidence.dates):
+        tist, group = evidence.dates[at]
+        after = verdict_after(handle, verdict, claims, evidence, group)
+        if after.state != verdict.state:
+            entries[tist] = after.state
+            if after.claim is not None:
+                behind[tist] = after.claim
+        if (after.state, after.place) != (verdict.state, verdict.place):
+            since = tist
+        if after.why is not None:
+            whys[tist] = after.why
+        verdict = after
+        at = _next(claims, evidence, at, verdict)
+    return Judgement(entries, behind, whys, verdict, since)
+
+
+def _next(claims: Sequence[Claim], evidence: Evidence, at: int, verdict: Verdict) -> int:
+    """The next date that may change the verdict: if it equals the newest claim, that of the next claim."""
+    i = bisect_right(claims, evidence.tists[at], key=lambda claim: claim.tist)
+    newest = claims[i - 1]
+    if newest.state != verdict.state or (newest.state is not None and newest.place != verdict.place):
+        return at + 1
+    return bisect_left(evidence.tists, claims[i].tist) if i < len(claims) else len(evidence.dates)
+
+
+def verdict_after(
+    handle: str, before: Verdict, claims: Sequence[Claim], evidence: Evidence, group: Sequence[DataSet]
+) -> Verdict:
+    """The verdict as of the date of ``group``, the data sets of one date that count.
+
+    A malformed handle counts less than a good one, then the greatest sha256 counts. A copy that ranks below the one
+    that counted before counts only if that one is known to be gone.
+    """
+    looks = [evidence.look(item) for item in group]
+    shown = [(look, claim) for look in looks if (claim := claim_of(claims, look.data_set, look)) is not None]
+    why: Unknown | None = None
+    believed: list[Claim] = []
+    for look, claim in shown:
+        hidden = None
+        if before.state is not None and claim.place != before.place:
+            malformed = {claim.state for claim in claims if claim.malformed}
+            less = _rank(handle, claim, malformed) < _rank(handle, before, malformed)
+            hidden = hides(look.coverage, before.place) if less else None
+        if hidden is None:
+            believed.append(claim)
+        else:
+            why = Unknown("elsewhere", hidden.by)
+    if believed:
+        best = max(believed, key=lambda claim: (not claim.malformed, claim.state or "", claim.place))
+        return Verdict(best.state, best.place, None, best)
+    if before.state is None or shown:
+        return Verdict(before.state, before.place, why)
+    for look in looks:
+        why = look.ignores(handle, before.place)
+        if why is None:
+            return Verdict(None, before.place)
+    return Verdict(before.state, before.place, why)
+
+
+def _rank(handle: str, seen: Claim | Verdict, malformed: Collection[str | None]) -> tuple[bool, bool, bytes]:
+    place = seen.place
+    return seen.state not in malformed, own(handle, f"RePEc/{place}"), place.encode("utf-8", "surrogatepass")
+
+
+def _same(one: Claim | None, other: Claim | None) -> bool:
+    return other is None if one is None else one.agrees(other)
+
+
+def _key(claim: Claim) -> tuple[int, int]:
+    return claim.key
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What one data set says, and whether it counts.
+
+    ``state`` is the sha256 of the template at ``place``, None if there is none. ``outcome``: ``seen``; ``lost``
+    and ``absent`` (it was lost before); ``conflict`` (another data set of its date counts); ``superseded`` and
+    ``retracted`` (it does not count, because of the run or for the reason in ``by``); else the code of an
+    :class:`~archec.archive.evidence.Unknown`, with its file or directory in ``by``.
+    """
+
+    tist: int
+    run: int
+    name: str
+    whole: bool
+    state: str | None
+    place: str
+    bytes_at: int | None
+    outcome: str
+    by: str = ""
+
+
+def explain(obi: Obi, evidence: Evidence) -> Iterator[Explanation]:
+    """All data sets in order, from the first one that contains the tobi."""
+    if not obi.claims:
         return
-    rest = iter(ids)
-    while part := list(islice(rest, _BATCH)):
-        yield from catalogue.obis("tobi", part).values()
+    verdict, at = Verdict(), 0
+    for data_set in evidence.data_sets:
+        if data_set.key < obi.claims[0].key:
+            continue
+        before = verdict
+        while at < len(evidence.dates) and evidence.tists[at] <= data_set.tist:
+            before = verdict
+            verdict = verdict_after(obi.id, verdict, obi.claims, evidence, evidence.dates[at][1])
+            at += 1
+        claim = claim_of(obi.claims, data_set, evidence.look(data_set))
+        outcome, by = _outcome(data_set, claim, before, verdict, evidence)
+        yield Explanation(
+            data_set.tist, data_set.run, data_set.name, data_set.whole, claim.state if claim else None,
+            claim.place if claim else "", claim.bytes_at if claim else None, outcome, by,
+        )  # fmt: skip
+
+
+def last_seen(obi: Obi, evidence: Evidence, loss: int | None = None) -> int | None:
+    """When the newest held state (or the last one before the ``loss`` at this tist) was last confirmed, None if there
+    never was one: for a tobi the date of the newest data set that contains it, for a fobi the last visit that saw
+    contents. Otherwise when it was noted."""
+    now = obi.history.lost
+    lost = now if loss is None else loss
+    noted = max((tist for tist in obi.history.noted if lost is None or tist < lost), default=None)
+    if noted is None:
+        return None
+    if obi.kind == "fobi":
+        if obi.visit is not None and lost == now:
+            return max(noted, obi.visit.checked)
+        note = obi.notes.get(lost or 0)
+        return max(noted, note.seen) if note is not None else noted
+    state = obi.history.at(noted)
+    for at in range(bisect_left(evidence.tists, MAX_TIST if lost is None else lost) - 1, -1, -1):
+        tist, group = evidence.dates[at]
+        claims = (claim_of(obi.claims, one, evidence.look(one)) for one in group)
+        if tist <= noted or any(claim is not None and claim.state == state for claim in claims):
+            return max(tist, noted)
+    return noted
+
+
+def _outcome(
+    data_set: DataSet, claim: Claim | None, before: Verdict, after: Verdict, evidence: Evidence
+) -> tuple[str, str]:
+    if data_set.retracted:
+        return "retracted", data_set.retracted
+    if not evidence.speaks(data_set):
+        others = (item for item in evidence.data_sets if item.tist == data_set.tist and evidence.speaks(item))
+        return "superseded", str(next(others).run)
+    if claim is not None:
+        if claim.state == after.state:
+            return "seen", ""
+        return (after.why.word, after.why.by) if after.why is not None else ("conflict", "")
+    if after.state is None:
+        return ("lost", "") if before.state is not None else ("absent", "")
+    return (after.why.word, after.why.by) if after.why is not None else ("conflict", "")

@@ -15,8 +15,8 @@ from os import close, readv
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.archive.conclusions import evidence_of
 from archec.archive.evidence import Evidence
+from archec.archive.revision import evidence_of
 from archec.audit.disk import judge
 from archec.audit.expected import (
     Amount,

@@ -210,7 +210,7 @@ class Obi:
 
     ``versions`` are its contents by sha256, ``notes`` speak of the entries of its history. ``handle`` is a tobi's
     handle as written, ``claims`` what data sets say of it, in their order, and ``place`` where it was last seen, as far
-    as the archive believes them (:mod:`archec.archive.judging`): history and place follow from the claims.
+    as the archive believes them (:mod:`archec.archive.conclusions`): history and place follow from the claims.
     ``settled`` is a date at which only the place changed, as a claim was believed that was older. ``due`` is the tist
     from which a fobi is to be visited again, 0 if it never was. ``stamp`` is the moment at which the last change became
     visible (seconds, monotonic).

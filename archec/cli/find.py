@@ -14,7 +14,7 @@ from archec.cli.common import config_option, json_option, opened
 from archec.config import Config, load
 from archec.digest import Digests, md5_hex
 from archec.errors import NotHeld, StorageFailed, UsageError
-from archec.redif.items import Blob
+from archec.redif.files import Blob
 from archec.redif.scan import scan
 from archec.redif.template import canonical_text
 from archec.terminal.output import LineWriter

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from archec.archive.conclusions import evidence_of
-from archec.archive.judging import Explanation, explain, last_seen
+from archec.archive.conclusions import Explanation, explain, last_seen
 from archec.archive.lookup import HistoryRow, find, rows
+from archec.archive.revision import evidence_of
 from archec.catalogue.codec import plain
 from archec.catalogue.model import Obi
 from archec.cli.common import config_option, json_option, opened

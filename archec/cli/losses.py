@@ -13,7 +13,7 @@ from archec.catalogue.interface import Catalogue
 from archec.cli.common import config_option, json_option, opened
 from archec.config import load
 from archec.errors import UsageError
-from archec.gather.decisions import accept, awaiting, held_losses
+from archec.gather.operator import accept, awaiting, held_losses
 from archec.ids import typed
 from archec.ids.handles import normalise
 from archec.terminal.output import LineWriter, echo, echo_json, note, shown

@@ -11,7 +11,7 @@ import click
 from archec.cli.common import config_option, json_option
 from archec.config import DEFAULT_FILE, Config, load
 from archec.errors import DataSetError, Exit, UsageError
-from archec.redif.items import template_names
+from archec.redif.files import template_names
 from archec.redif.lint import MOST_HANDLES, Lint
 from archec.redif.lintreport import Summary
 from archec.redif.problems import Problem

@@ -9,8 +9,8 @@ import click
 from archec.cli.common import config_option, json_option
 from archec.config import Config, load
 from archec.errors import UsageError
-from archec.gather.decisions import retract as retract_data_set
-from archec.gather.decisions import retract_visits
+from archec.gather.operator import retract as retract_data_set
+from archec.gather.operator import retract_visits
 from archec.terminal.output import echo, echo_json
 from archec.tist import iso
 from archec.units import counted

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import orjson
 from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
-from archec.archive.conclusions import evidence_of
+from archec.archive.conclusions import last_seen
 from archec.archive.evidence import Evidence
-from archec.archive.judging import last_seen
 from archec.archive.observing import state, states
+from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi, Position
 from archec.catalogue.records import ObiChange, decode

@@ -23,7 +23,7 @@ from archec.gather.spool import Spool
 from archec.gather.templates import TemplatePhase
 from archec.gather.visits import RunTime
 from archec.progress import Meter
-from archec.redif.items import Source
+from archec.redif.files import Source
 from archec.store.writer import sweep_parts
 from archec.text.pool import TextPool
 from archec.web.pool import FetchPool

@@ -14,8 +14,8 @@ from archec.archive.evidence import directory_of
 from archec.archive.report import Report, kind_of
 from archec.catalogue.model import Coverage
 from archec.gather.spool import FileRow, SeenRow, Spool
+from archec.redif.files import Blob, Known, Other, Source, Unread
 from archec.redif.handles import below_root, standing
-from archec.redif.items import Blob, Known, Other, Source, Unread
 from archec.redif.problems import Problem
 from archec.redif.scan import scan
 from archec.store.durable import failure

@@ -35,7 +35,7 @@ from archec.errors import DataSetError, StorageFailed
 from archec.gather.options import Options
 from archec.gather.reading import ChunkRead
 from archec.gather.spool import SeenRow
-from archec.redif.items import PART, Blob, template_names
+from archec.redif.files import PART, Blob, template_names
 from archec.redif.scan import RawTemplate, scan
 from archec.redif.source import open_below, read_file
 from archec.sqlite import Database, Role

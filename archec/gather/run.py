@@ -30,7 +30,7 @@ from archec.gather.remembered import DirectoryMemory, memory_to_read, open_memor
 from archec.gather.spool import Spool
 from archec.gather.visits import RunTime, run_time
 from archec.progress import Meter, Silent
-from archec.redif.items import Source
+from archec.redif.files import Source
 from archec.redif.problems import Problem
 from archec.redif.source import open_source
 from archec.store.interface import CommitResult

@@ -12,11 +12,11 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.conclusions import concluded, evidence_of
+from archec.archive.conclusions import Judgement, Verdict, claim_of, judged, merged, said, verdict_after
 from archec.archive.evidence import Evidence, coverage_set, directory_of
-from archec.archive.judging import Judgement, Verdict, claim_of, judged, merged, said, verdict_after
 from archec.archive.opening import Archive
 from archec.archive.report import Report
+from archec.archive.revision import concluded, evidence_of
 from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
 from archec.catalogue.records import DataSetRead, LossesHeldBack, ObiChange, RunEnd, SetAdded
 from archec.gather.losses import group_of, groups_to_hold_back, held_back_record
@@ -27,8 +27,8 @@ from archec.gather.spool import Found, Loss, SeenRow, Spool
 from archec.gather.writing import Job, Written, writing
 from archec.ids import archive_of
 from archec.progress import Meter
+from archec.redif.files import Source
 from archec.redif.handles import is_well_formed
-from archec.redif.items import Source
 from archec.redif.problems import Problem
 from archec.store.durable import atomic_stream
 from archec.store.interface import Placement

@@ -15,7 +15,7 @@ from archec.archive.runs import newest_first, recounted
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run
 from archec.errors import BadName, NotHeld, UsageError
-from archec.gather.decisions import awaiting, find
+from archec.gather.operator import awaiting, find
 from archec.store.journal_reader import journals
 from archec.store.layout import Layout
 from archec.store.lock import holder

@@ -19,7 +19,7 @@ from archec.audit.memory import Fixity, fixity
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import DueFobi
 from archec.errors import CatalogueError, CatalogueGone, StorageFailed
-from archec.gather.decisions import awaiting
+from archec.gather.operator import awaiting
 from archec.gather.plan import LAST_ID, due_files
 from archec.monitor.runs import RunView, runs
 from archec.store.layout import Layout

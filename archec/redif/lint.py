@@ -20,8 +20,8 @@ from typing import BinaryIO
 from archec.errors import DataSetError
 from archec.ids import archive_of, series_of
 from archec.redif.encoding import decode
+from archec.redif.files import PART, Blob, Unread, in_parts, is_template_name
 from archec.redif.handles import misplaced
-from archec.redif.items import PART, Blob, Unread, in_parts, is_template_name
 from archec.redif.problems import Problem, shown
 from archec.redif.scan import FOUND_BY_SCAN, scan, template_starts
 from archec.redif.schema import KINDS, REQUIRED, Family, spec_of, usual_specs

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from archec.ids import is_url
 from archec.redif.encoding import decode, looks_binary, looks_html
+from archec.redif.files import Blob, begins_line
 from archec.redif.handles import handle_in, id_of
-from archec.redif.items import Blob, begins_line
 from archec.redif.problems import Problem, shown
 
 _START = b"template-type"

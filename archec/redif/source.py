@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from archec.errors import DataSetError
-from archec.redif.items import PART, Blob, Directory, Item, Known, Other, Source, Unread, in_parts, template_names
+from archec.redif.files import PART, Blob, Directory, Item, Known, Other, Source, Unread, in_parts, template_names
 from archec.redif.problems import Problem
 from archec.redif.tarball import Tarball
 
@@ -51,7 +51,7 @@ def open_source(
 
 
 class DirectoryTree:
-    """See :class:`archec.redif.items.Source`. Raises DataSetError if the root cannot be opened.
+    """See :class:`archec.redif.files.Source`. Raises DataSetError if the root cannot be opened.
 
     Every file is opened relative to its directory, which is held open: nothing that is moved, or replaced by a link,
     in the meantime can lead out of the tree. The names of one directory per level are held in memory.

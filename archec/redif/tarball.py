@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 from archec.errors import DataSetError
+from archec.redif.files import PART, Blob, Directory, Item, Other, Unread, in_parts, template_names
 from archec.redif.inflate import Damaged, Raw, chunks
-from archec.redif.items import PART, Blob, Directory, Item, Other, Unread, in_parts, template_names
 from archec.redif.problems import Problem, shown
 
 _BLOCK = 512
@@ -68,7 +68,7 @@ class Pax(NamedTuple):
 
 
 class Tarball:
-    """See :class:`archec.redif.items.Source`. Raises DataSetError if ``path`` is not a tarball.
+    """See :class:`archec.redif.files.Source`. Raises DataSetError if ``path`` is not a tarball.
 
     One that is damaged right at its beginning is a tarball all the same: it has no items, and ``damage`` says why.
     """

@@ -15,8 +15,8 @@ from archec.errors import BadName
 from archec.ids import is_url, normalise_url
 from archec.redif.encoding import decode, with_lf
 from archec.redif.fields import Cluster, Field, RawRefipo, cut, grouped, joined, specified
+from archec.redif.files import Blob
 from archec.redif.handles import handle_in, id_of
-from archec.redif.items import Blob
 from archec.redif.problems import Problem, shown
 from archec.redif.scan import template_starts
 from archec.redif.schema import Family, Kind, kind_of

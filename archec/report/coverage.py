@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.archive.conclusions import evidence_of
+from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import FileState, TobiFiles
 from archec.catalogue.open import open_catalogue

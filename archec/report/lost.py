@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from archec.archive.conclusions import evidence_of
+from archec.archive.conclusions import last_seen
 from archec.archive.evidence import Evidence
-from archec.archive.judging import last_seen
 from archec.archive.lookup import path_held
 from archec.archive.opening import Archive
+from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import START, Kind, Moment, Obi
 from archec.ids import archive_of

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from archec.redif.items import Blob
+from archec.redif.files import Blob
 from archec.redif.template import parse_blob
 from benchmarks.runner import ROOT, BenchmarkError, Report, in_turn, run
 

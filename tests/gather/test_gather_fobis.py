@@ -11,9 +11,9 @@ import pytest
 from gather_site import Answer, Site, moved, page, pdf
 from gather_support import archec_inline, change, check, histories, make, outcomes, run, store_files, write_papers
 
-from archec.archive.conclusions import evidence_of
 from archec.archive.lookup import find, held_at, rows
 from archec.archive.opening import Archive
+from archec.archive.revision import evidence_of
 from archec.catalogue.model import AT_ONCE, Obi
 from archec.catalogue.open import open_catalogue
 from archec.config import Config

@@ -17,7 +17,7 @@ from archec.catalogue.model import Visit
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.errors import NotHeld, UsageError
-from archec.gather.decisions import retract_visits
+from archec.gather.operator import retract_visits
 from archec.store import failpoints
 
 REASON = "a login page answered for every host"

@@ -73,7 +73,7 @@ def test_broken_utf16_is_reported_and_never_raised(broken: bytes) -> None:
 
 
 def test_utf16_that_slipped_by_a_byte_is_no_evidence() -> None:
-    from archec.redif.items import Blob
+    from archec.redif.files import Blob
     from archec.redif.scan import scan
 
     good = "Template-Type: ReDIF-Paper 1.0\nHandle: a\n".encode("utf-16-le")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.redif.items import Blob
+from archec.redif.files import Blob
 from archec.redif.problems import CODES
 from archec.redif.scan import Scan, scan
 from archec.redif.template import canonical_text, difference

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from archec.errors import DataSetError
-from archec.redif.items import Blob, Item, Other, Source, Unread
+from archec.redif.files import Blob, Item, Other, Source, Unread
 from archec.redif.source import open_source
 
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from archec.errors import DataSetError
 from archec.redif import inflate, tarball
+from archec.redif.files import Blob, Directory, Item, Source, Unread
 from archec.redif.inflate import Damaged
-from archec.redif.items import Blob, Directory, Item, Source, Unread
 from archec.redif.problems import CODES
 from archec.redif.source import open_source
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from archec.redif.items import Blob
+from archec.redif.files import Blob
 from archec.redif.problems import CODES, Problem
 from archec.redif.scan import scan
 from archec.redif.schema import KINDS, REQUIRED, kind_of, spec_of

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer
-from archec.archive.conclusions import evidence_of, judge_again
+from archec.archive.conclusions import judged
 from archec.archive.evidence import ids_in
 from archec.archive.follow import catch_up, last_run
-from archec.archive.judging import judged
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.archive.retracting import Withdrawn, conclude_without, visits_files
+from archec.archive.revision import evidence_of, judge_again
 from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, HeldBack
