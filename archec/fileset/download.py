@@ -30,6 +30,8 @@ _HEAD = 4096
 _MOST_OF_ERROR = 100_000
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]+)-([0-9]+)/([0-9]+|\*)")
 _DROPPED = frozenset({"location", "link"})
+PAGE = "received a page instead of the file"
+"""Why a file is not fetched where a page came: a login, or an error, under status 200."""
 _PAGES = re.compile(r"\.(?:x?html?|aspx?|php)$", re.I)
 
 
@@ -261,7 +263,7 @@ class _Transfer:
         told = any((file.md5, file.sha1, file.sha256)) and not (file.extra or {}).get("soft_checksum")
         proven = told and status is None
         if kind == "text/html" and not proven and not _is_page(file):
-            return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, "received a page instead of the file")
+            return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, PAGE)
         if status is not None:
             return NotFetched(status, f"{digests.size} bytes with md5 {sums.md5}, sha256 {sums.sha256} came")
         if bare_type(file.mimetype or "") not in ("", UNKNOWN):

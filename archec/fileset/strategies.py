@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.captures import capture_of
 from archec.fileset.checksums import Checksums
-from archec.fileset.download import Room
+from archec.fileset.download import PAGE, Room
 from archec.fileset.fetching import fetch_all, fetch_one
 from archec.fileset.interior import BROKEN, Bounds, OutOfBounds, interior
 from archec.fileset.items import ItemFile, differing
@@ -121,7 +121,7 @@ class WebBundledStrategy(FilesetIngestStrategy):
         bundle = await fetch_one(self.work, self.helper, row, url, Room(self.limits.max_total_size))
         if not is_whole(bundle):
             error = str((bundle.extra or {}).get("error") or bundle.status)
-            if "received a page" in error:
+            if error == PAGE:
                 raise PlatformRestrictedError("received a page instead of the bundle: it requires a login")
             return self._failed(Status(bundle.status or Status.NOT_PROCESSED.value), f"the bundle: {error}")
         self.work.commits.commit()
