@@ -15,7 +15,9 @@ import shutil
 import sys
 import textwrap
 import time
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TextIO
 
 import click
 
@@ -141,12 +143,33 @@ def guard() -> None:
         sys.stderr = _stream(_GuardedStream(2, closed=sys.stderr is None), sys.stderr)
 
 
+@contextmanager
+def watched(before: Callable[[], None]) -> Iterator[None]:
+    """Calls ``before`` whenever something is about to be written to the guarded stdout or stderr."""
+    raws = [getattr(getattr(stream, "buffer", None), "raw", None) for stream in (sys.stdout, sys.stderr)]
+    guarded = [raw for raw in raws if isinstance(raw, _GuardedStream)]
+    for raw in guarded:
+        raw.before = before
+    try:
+        yield
+    finally:
+        for raw in guarded:
+            raw.before = None
+
+
+def unwatched(stream: TextIO) -> TextIO:
+    """A second stream over the descriptor of a guarded one; any other stream itself."""
+    raw = getattr(getattr(stream, "buffer", None), "raw", None)
+    return _stream(_GuardedStream(raw.fileno(), closed=False), stream) if isinstance(raw, _GuardedStream) else stream
+
+
 class _GuardedStream(io.RawIOBase):
     """A descriptor for writing. After its first failure it discards everything."""
 
     def __init__(self, number: int, *, closed: bool) -> None:
         super().__init__()
         self._number, self._failed, self._was_closed = number, False, closed
+        self.before: Callable[[], None] | None = None
 
     def writable(self) -> bool:
         return True
@@ -158,6 +181,8 @@ class _GuardedStream(io.RawIOBase):
         return os.isatty(self._number)
 
     def write(self, data: Any, /) -> int:
+        if self.before is not None:
+            self.before()
         if not self._failed:
             try:
                 if self._was_closed:
@@ -179,7 +204,7 @@ class _GuardedStdout(_GuardedStream):
         raise StdoutFailed(f"cannot write to stdout: {error.strerror}") from error
 
 
-def _stream(raw: _GuardedStream, like: io.TextIOBase | None) -> io.TextIOWrapper:
+def _stream(raw: _GuardedStream, like: TextIO | None) -> io.TextIOWrapper:
     """A text stream over ``raw``, with the encoding of the one that it replaces."""
     encoding = getattr(like, "encoding", None) or "utf-8"
     errors = getattr(like, "errors", None) or "backslashreplace"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from archec.progress import Meter
+from archec.terminal.output import unwatched, watched
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -23,11 +24,15 @@ _WIDE = 100
 def meter_for(stream: TextIO | None = None) -> Iterator[Meter]:
     """A meter on ``stream`` (default: stderr), closed at the end."""
     stream = sys.stderr if stream is None else stream
-    meter: Meter = BarMeter(stream) if stream.isatty() else LogMeter(stream)
-    try:
-        yield meter
-    finally:
-        meter.close()
+    if not stream.isatty():
+        yield LogMeter(stream)
+        return
+    meter = BarMeter(unwatched(stream))
+    with watched(meter.hide):
+        try:
+            yield meter
+        finally:
+            meter.close()
 
 
 class LogMeter:
@@ -66,7 +71,10 @@ class LogMeter:
 
 
 class BarMeter:
-    """A bar (on a wide terminal) with counts, rate and time left; a note that is too long is truncated."""
+    """A bar (on a wide terminal) with counts, rate and time left; a note that is too long is truncated.
+
+    It disappears when its phase is over, and while something else is written to the terminal (:meth:`hide`).
+    """
 
     def __init__(self, stream: TextIO) -> None:
         # Imported here: rich is slow to import, and under cron there is no bar.
@@ -88,17 +96,22 @@ class BarMeter:
             console=console,
             refresh_per_second=4,
             expand=True,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
-        self._progress.start()
+        self._is_shown = False
         self._task: TaskID | None = None
         self._total: int | None = None
         self._began = self._drawn = 0.0
 
     def phase(self, name: str, total: int | None) -> None:
-        self._end_bar()
+        if self._task is not None:
+            self._progress.remove_task(self._task)
         self._began = time.monotonic()
         self._total = total
         self._task = self._progress.add_task(name, total=total, count="", rate="", note="")
+        self._show()
 
     def at(self, done: int, note: str = "", total: int | None = None) -> None:
         now = time.monotonic()
@@ -111,12 +124,19 @@ class BarMeter:
         self._progress.update(
             self._task, total=self._total, completed=done, count=count, rate=rate, note=self._escape(note)
         )
+        self._show()
+
+    def hide(self) -> None:
+        """Removes the bar from the terminal until there is progress again."""
+        if self._is_shown:
+            self._is_shown = False
+            self._progress.stop()
 
     def close(self) -> None:
-        """Stops drawing; the last bar stays on the screen."""
-        self._end_bar()
-        self._progress.stop()
+        """Removes the bar from the terminal."""
+        self.hide()
 
-    def _end_bar(self) -> None:
-        if self._task is not None:
-            self._progress.stop_task(self._task)
+    def _show(self) -> None:
+        if not self._is_shown:
+            self._is_shown = True
+            self._progress.start()

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from gather_support import Member, make, tarball, template
 
 from archec.terminal.progress import BarMeter, LogMeter, meter_for
 
@@ -49,3 +59,25 @@ def test_a_terminal_gets_a_bar(stream: io.StringIO, kind: type) -> None:
         meter.phase("fetching", None)
         meter.at(1, total=5)
     assert ("reading" in stream.getvalue()) == (kind is BarMeter)
+
+
+def test_a_bar_erases_nothing_that_is_printed(tmp_path: Path) -> None:
+    """What moves the cursor back on a terminal comes before the report, which stays as it is."""
+    config = make(tmp_path / "archive")
+    file = tarball(tmp_path / "RePEc_2001-01-01.tar", [Member("RePEc/aaa/sss/1.rdf", template("RePEc:aaa:sss:1"))])
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [sys.executable, "-m", "archec", "gather", "--config", str(config.file), "--no-fetch", "-f", str(file)]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm"})
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError), open(ours, "rb", buffering=0) as terminal:  # EIO is the end
+        while data := terminal.read(65536):
+            shown += data
+    assert process.wait() == 0
+    before, run, report = shown.partition(b"run         ")
+    assert b"\x1b[2K" in before
+    assert run
+    assert b"took        " in report
+    assert b"\x1b[1A" not in report
+    assert b"\x1b[2K" not in report
