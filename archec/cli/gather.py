@@ -238,7 +238,9 @@ def _each(run: _Run, chosen: Sequence[Chosen], options: Options, meter: Meter) -
         if not message and code is not Exit.DAMAGED:
             whole.append(one)
         elif fetch and whole:  # files are fetched all the same, with the last data set that could be read
-            left.append((whole.pop(), False))
+            newest = max(whole, key=chosen.index)
+            whole.remove(newest)
+            left.append((newest, False))
             sizes.append(_size(left[0][0]))
         if left:
             click.echo(run.line.next(int(code), message), err=True)

@@ -28,7 +28,7 @@ _MAX_ARCHIVES = 10
 WORD = "archec-run"
 _META = "archec.run-line"
 _MAX_MESSAGE = 500
-_STATES = {Exit.LOCKED: "locked", Exit.USAGE: "usage", Exit.INTERRUPTED: "interrupted"}
+_STATES = {Exit.DONE: "done", Exit.LOCKED: "locked", Exit.USAGE: "usage", Exit.INTERRUPTED: "interrupted"}
 
 
 # -- the table ------------------------------------------------------------------------------------

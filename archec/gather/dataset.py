@@ -107,9 +107,9 @@ def refuse_nothing(chosen: Chosen, files: int, catalogue: Catalogue) -> None:
 
 
 def refuse_damaged(chosen: Chosen, reading: Reading, *, salvage: bool) -> None:
-    """Raises DamagedDataSet if a data set is not whole, unless it is salvaged.
+    """Raises DamagedDataSet if a data set is not whole, unless it is salvaged and its date is known.
 
-    Then its date must be known: it cannot be that of its newest member, because members may be missing.
+    The date cannot be that of its newest member, because members may be missing.
     """
     if reading.whole:
         return
@@ -120,7 +120,10 @@ def refuse_damaged(chosen: Chosen, reading: Reading, *, salvage: bool) -> None:
             hint="get an intact copy; 'archec gather --salvage' takes what can be read",
         )
     if not chosen.tist:
-        raise UsageError(f"{chosen.path}: its name does not contain its date", hint="give it with --as-of")
+        raise DamagedDataSet(
+            f"{chosen.path}: is damaged, and its name does not contain its date: nothing was noted from it",
+            hint="give its date with --as-of",
+        )
 
 
 def refuse_retracted(chosen: Chosen, catalogue: Catalogue) -> None:

@@ -275,7 +275,7 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
     options = replace(options, template_files=config.template_files)
     known = journals(layout)
     run = stamp(known[-1].tist if known else None)
-    chosen = choose(config, options.file, options.as_of, run)
+    chosen = hashed(choose(config, options.file, options.as_of, run), meter)
     report = Report(run, chosen.tist, chosen.form, chosen.source, state="dry-run")
     with ExitStack() as stack:
         spool = stack.enter_context(_scratch(config, run))
@@ -286,6 +286,7 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
             catalogue = open_catalogue("sqlite:///catalogue.sqlite", base=spool.folder, create=True)
         stack.callback(catalogue.close)
         refuse_past(catalogue)
+        refuse_retracted(chosen, catalogue)
         is_current = chosen.form == "directory" and options.file is None
         memory = memory_to_read(config, options, catalogue) if is_current else None
         if memory is not None:

@@ -99,6 +99,7 @@ def test_one_that_was_retracted_does_not_stop_the_others(config: Config, days: l
     assert archec_inline(config, "gather", "-f", days[0], "--no-fetch").code == 0
     (run,) = (row["run"] for row in rows(archec_inline(config, "runs", "--json").out))
     assert archec_inline(config, "retract", run, "--reason", "not RePEc").code == 0
+    assert archec_inline(config, "gather", "-f", days[0], "--dry-run").code == 2
     done = archec_inline(config, "gather", *days, "--no-fetch", "--json")
     assert (done.code, read(done.out)) == (2, [path.name for path in days[1:]])
     assert "was retracted: not RePEc" in done.err
@@ -136,6 +137,14 @@ def test_a_damaged_one_notes_nothing_and_does_not_stop_the_others(config: Config
     assert [len(row["h"]) for row in dump if row["collection"] == "mi"] == [3]  # type: ignore[arg-type]
 
 
+def test_a_damaged_one_without_a_date_does_not_stop_the_others(config: Config, days: list[Path]) -> None:
+    undated, other = (days[n].rename(days[n].with_name(f"{name}.tar.gz")) for n, name in enumerate("ab"))
+    os.truncate(undated, undated.stat().st_size - 9)
+    done = archec_inline(config, "gather", "--salvage", "--no-fetch", "--json", undated, other, days[2])
+    assert (done.code, read(done.out)) == (8, [days[2].name, undated.name, other.name])
+    assert "give its date with --as-of" in done.err
+
+
 def test_files_are_fetched_although_the_last_one_is_damaged(config: Config, days: list[Path]) -> None:
     with Site() as site:
         site["/a"] = pdf("a")
@@ -161,6 +170,7 @@ def test_a_killed_command_is_resumed(config: Config, days: list[Path], point: st
     assert (done.code, before + read(done.out)) == (0, [path.name for path in days])
     again = archec_inline(config, *command, "--resume")
     assert (again.code, again.out) == (0, b"")
+    assert '"state": "done", "exit": 0' in again.err
     assert "3 of 3 data sets were read before" in again.err
     dump = rows(archec_inline(config, "dump").out)
     assert [len(row["h"]) for row in dump if row["collection"] == "mi"] == [3]  # type: ignore[arg-type]

@@ -136,7 +136,7 @@ def test_a_goodbye_and_an_empty_line_cast_no_doubt(tmp_path: Path, goodbye: byte
         asyncio.get_running_loop().call_later(0.002, pipe.transport.write, goodbye)
 
     with serving(spoil) as server:
-        hops = fetch(tmp_path, [server.url(f"/{n}") for n in range(3)], settings(per_host=1, delay=0.2))
+        hops = fetch(tmp_path, [server.url(f"/{n}") for n in range(3)], settings(per_host=1, delay=0.4))
     assert {hop.kind for hop in hops} == {"body"}
     assert not any(close for _, close in server.asked)
 
