@@ -28,7 +28,7 @@ from archec.units import counted
 
 @dataclass(slots=True)
 class Audited:
-    """An open archive in any state. ``catalogue`` is None if it cannot be opened.
+    """An open archive in any state. ``catalogue`` is None if it cannot be opened, for the reason ``unopened``.
 
     ``findings`` came up in opening it, ``position`` is how far the catalogue has followed the journals, ``locked``
     whether this process holds the run lock.
@@ -37,6 +37,7 @@ class Audited:
     config: Config
     layout: Layout
     catalogue: Catalogue | None
+    unopened: CatalogueError | None = None
     findings: list[Finding] = field(default_factory=list)
     position: Position = field(default_factory=Position)
     locked: bool = False
@@ -79,6 +80,7 @@ def opened_for_audit(config: Config, *, writable: bool = False, lock: str = "") 
         except CatalogueError as error:
             if read_only:
                 raise  # the error explains it; the archive need not be damaged
+            archive.unopened = error
             archive.findings.append(Finding("catalogue-unreadable", redact(config.database), _text(error)))
         if archive.catalogue is not None:
             stack.callback(archive.catalogue.close)
@@ -99,6 +101,7 @@ def _follow(archive: Audited, catalogue: Catalogue, *, following: bool) -> None:
     except CatalogueGone:
         raise
     except CatalogueError as error:
+        archive.unopened = error
         archive.findings.append(Finding("catalogue-unreadable", catalogue.url, _text(error)))
         archive.catalogue = None
 

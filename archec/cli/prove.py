@@ -13,7 +13,7 @@ from archec.archive.lookup import find
 from archec.cli.common import config_option, json_option, opened, output_option
 from archec.digest import Digests
 from archec.errors import CorruptArchive, UsageError
-from archec.proof.note import VerifierKey, signers, verifier_key
+from archec.proof.note import KEY_HINT, VerifierKey, signers, verifier_key
 from archec.proof.proving import Consistency, Inclusion, parse_proof, prove_entry, prove_growth
 from archec.proof.seal import SealFile, read_seal
 from archec.store.durable import storage_errors
@@ -87,9 +87,12 @@ def keys_of(given: Sequence[str]) -> list[VerifierKey]:
     """Verifier keys, each as text or in a file with one key per line."""
     found: list[VerifierKey] = []
     for one in given:
-        path = Path(one)
+        path, text = Path(one), one
         with storage_errors(path):
-            text = path.read_text(encoding="utf-8") if len(one) < 4096 and path.is_file() else one
+            if len(one) < 4096 and path.is_file():
+                text = path.read_text(encoding="utf-8")
+            elif "+" not in one:
+                raise UsageError(f"{one[:300]}: there is no such file with verifier keys", hint=KEY_HINT)
         found += [verifier_key(line) for line in text.splitlines() if line.strip()]
     return found
 

@@ -22,7 +22,7 @@ from archec.units import counted
 
 
 @click.command()
-@output_option("Write the seal to this file, atomically; default: stdout.")
+@output_option("Write the seal to this new file, atomically; default: stdout.")
 @click.option(
     "--new-key", "key_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Create a key that signs seals, and print the verifier key.",
@@ -38,6 +38,8 @@ def seal(output: Path | None, key_file: Path | None, config_file: Path | None) -
     Example: archec seal -o seal.txt
     """
     config = load(config_file)
+    if output is not None and (output.is_file() or output.is_symlink()):
+        raise UsageError(f"{output} already exists", hint="a seal is never overwritten: give another file")
     if key_file is not None:
         if output is not None:
             raise UsageError("--new-key creates a key, not a seal", hint="omit -o")
@@ -68,4 +70,5 @@ def _make_key(path: Path, name: str) -> None:
             file.flush()
             os.fsync(fd)
     echo(str(key.verifier))
-    note(f"created {path}: set seal.key to it, keep a copy of it in a safe place, and publish the line above")
+    note(f"created {path} for {key.name}: set seal.key to it, and keep a copy of it in a safe place")
+    note("    publish the line on stdout: it is the verifier key")

@@ -75,8 +75,9 @@ def verify(
             archive.findings.append(rewritten)
         if copy is not None:
             if archive.catalogue is None:
-                hint = "a repair needs the catalogue: 'archec check --fix' makes one"
-                raise CatalogueError(archive.findings[-1].message, hint=hint)
+                why = archive.unopened.message if archive.unopened is not None else ""
+                hint = "'archec check --fix' makes one, also from damaged journals; move a damaged one away first"
+                raise CatalogueError(f"a repair needs the catalogue: {why}", hint=hint)
             from archec.audit.copies import open_copy  # imports an HTTP client, which is rarely needed
 
             source = context.with_resource(open_copy(copy, archive.layout, archive.config))

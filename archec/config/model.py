@@ -257,7 +257,9 @@ class Config:
     max_loss: t.Share = setting(
         0.05, "If a run would lose a larger share of an archive's templates, the losses are held back ...", "5%"
     )
-    max_loss_least: t.Count = setting(20, "... but fewer losses than this never are.")
+    max_loss_least: t.Count = setting(
+        20, "... if there are at least this many, or if they are more than half of at least 3."
+    )
     lost_confirmations: t.Positive = setting(2, "Number of visits that must find a file gone before it counts as lost.")
     lost_grace: t.Duration = setting(7 * 86400.0, "Minimum time between the first and the last of these visits.", "7d")
     store_cosmetic: t.Flag = setting(False, "Also store files whose bytes changed but whose text did not.")

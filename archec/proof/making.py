@@ -48,10 +48,17 @@ def trusted_keys(config: Config) -> list[VerifierKey]:
 def make_seal(config: Config, layout: Layout, meter: Meter) -> SealFile:
     """Seals the archive as it is; a run may be active. Reads what has come since the last seal, the first time all.
 
-    Raises :class:`archec.errors.CorruptJournal` if the journals are not one sound chain.
+    Raises :class:`archec.errors.CorruptJournal` if the journals are not one sound chain, :class:`ConfigError` if the
+    key is unusable or has another name than the seals.
     """
     memory = config.memory("sealed.json")
     key = own_key(config)
+    origin = origin_of(config)
+    if key is not None and key.name != origin:
+        raise ConfigError(
+            f"{config.place('seal.key')}: the key is that of {key.name}, but seals of this archive are of {origin}",
+            hint=f"set seal.origin to {key.name}, or create a key for {origin} with 'archec seal --new-key'",
+        )
     meter.phase("hashing journals", None)
     known = remembered(memory)
     try:
@@ -61,7 +68,7 @@ def make_seal(config: Config, layout: Layout, meter: Meter) -> SealFile:
             raise
         state = _last(layout, None, meter)  # other journals than those that were remembered: they decide
     remember(memory, state)
-    seal = state.seal(origin_of(config), int(time.time()))
+    seal = state.seal(origin, int(time.time()))
     return SealFile(seal, key.sign(seal.note()) if key is not None else seal.note())
 
 
@@ -146,6 +153,8 @@ def _judge(
     def verdict(fault: str, fork: Fork | None = None) -> Verdict:
         return Verdict(name, seal, fault, names, last.size - seal.size, fork)
 
+    if keys and not file.note.signatures:
+        return verdict("no trusted key has signed it: it is unsigned")
     if keys and not names:
         return verdict("no trusted key has signed it, or its text was changed after signing")
     if broken:

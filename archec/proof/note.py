@@ -17,7 +17,7 @@ _ED25519 = b"\x01"
 _PRIVATE = "PRIVATE+KEY+"
 _NAME = re.compile(r"[^\s+]{1,200}")
 _LINE = re.compile(r"\u2014 ([^\s+]+) ([A-Za-z0-9+/=]+)")
-_HINT = "a verifier key is NAME+ID+KEY, as 'archec seal --new-key' prints it"
+KEY_HINT = "a verifier key is NAME+ID+KEY, as 'archec seal --new-key' prints it"
 
 
 class Signature(NamedTuple):
@@ -125,7 +125,7 @@ def verifier_key(text: str) -> VerifierKey:
             return found
     except ValueError:
         pass
-    raise UsageError(f"{bare[:100]!r} is not a verifier key", hint=_HINT)
+    raise UsageError(f"{bare[:100]!r} is not a verifier key", hint=KEY_HINT)
 
 
 def _key_parts(text: str) -> tuple[str, bytes]:

@@ -65,6 +65,7 @@ def measure(arguments: argparse.Namespace, folder: Path, report: Report) -> None
 
 
 def _seal(place: Path, name: str) -> Finished:
+    (place / name).unlink(missing_ok=True)
     done, _ = archec(place, "seal", "-o", name, memory=True)
     lines = (place / name).read_text().split("\n")
     if len(lines) < 6 or not lines[1].isdigit():

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from audit_support import World, checked, codes, flip, rewrite, tree, verified
-from gather_support import ROOT, environment
+from audit_support import World, codes, flip, rewrite, tree, verified
+from gather_support import ROOT, archec_inline, environment
 
 from archec.audit.check import CheckSummary
 from archec.audit.findings import CODES, Finding
@@ -78,7 +78,9 @@ def test_the_second_copy(srv: Path, world: World) -> None:
     good = tree(archive.config.store_path)
     assert tree(copy.config.store_path) == good
     assert os.path.samefile(copy.path("early"), copy.path("restated"))
-    assert checked(copy, fix=True)[0].clean
+    none = archec_inline(copy.config, "verify", "--repair-from", archive.config.store_path)
+    assert (none.code, "archec rebuild" in none.err, "check --fix" in none.err) == (1, False, True)
+    play("cd /mnt/copy\narchec rebuild", srv)
     flip(archive.path("pdf"))
     rewrite(archive.path("new page"), b"cut")
     play(block("A second copy"), srv)

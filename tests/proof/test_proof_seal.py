@@ -173,6 +173,7 @@ def test_a_seal_that_was_altered_or_signed_by_another(archive: Config, folder: P
         (folder / "forged.txt").write_text(forged)
         (row,) = verified(archive, folder / "forged.txt")
         assert "no trusted key has signed it" in str(row["fault"])
+    assert str(row["fault"]).endswith("it is unsigned")
     (folder / "no.txt").write_text("nothing")
     assert archec_inline(archive, "verify", "--seal", folder / "no.txt").code == 2
 
@@ -187,6 +188,10 @@ def test_keys_are_rotated(archive: Config, folder: Path) -> None:
     assert archec_inline(config, "seal", "-o", folder / "new.txt").code == 0
     assert [row["fault"] for row in verified(config, folder / "last.txt", folder / "new.txt")] == ["", ""]
     assert done.out.decode().strip() not in (folder / "key.pub").read_text()
+    again = archec_inline(config, "seal", "-o", folder / "new.txt")
+    assert (again.code, "already exists" in again.err) == (2, True)
+    renamed = archec_inline(change(archive, {**settings, "seal.origin": "archive.example.org"}), "seal")
+    assert (renamed.code, "set seal.origin to The-archive" in renamed.err) == (1, True)
 
 
 # -- proofs ---------------------------------------------------------------------------------------
@@ -210,6 +215,8 @@ def test_a_proof_needs_no_archive(archive: Config, folder: Path, when: str | Non
     assert told["content"] in told["put"].values()
     assert title.encode() in content.read_bytes()
     assert not list(empty.iterdir())
+    no_key = archec_inline(None, "prove", "--check", proof, "--key", folder / "no.pub")
+    assert (no_key.code, "there is no such file" in no_key.err) == (2, True)
     content.write_bytes(content.read_bytes() + b"\n")
     assert archec_inline(None, "prove", "--check", proof, content).code == 6
 
