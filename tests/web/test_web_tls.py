@@ -198,6 +198,19 @@ def test_a_chain_is_completed_where_it_says(authority: Authority, hostile: Hosti
         assert (hop.kind, needed(hop)) == ("body", "chain (TLSv1.3)")
 
 
+def test_a_run_completes_a_chain(authority: Authority, hostile: Hostile, folder: Path) -> None:
+    place = hostile.url("/issuer?name=middle")
+    authority.make("leaf", "middle", "CA:FALSE", HERE, f"authorityInfoAccess=caIssuers;URI:{place}")
+    ISSUERS["middle"] = authority.der("middle")
+    config = make(folder / "archive")
+    with over(authority.server("leaf")) as url:
+        write_papers(config, [url])
+        assert dict(run(config).fobis) == {"new": 1}
+    visits = [json.loads(line) for line in lines(config, everything=True) if '"visit":' in line]
+    assert [one["visit"]["tls"] for one in visits] == ["chain (TLSv1.3)"]
+    check(config)
+
+
 def test_a_chain_is_completed_through_the_guard(authority: Authority, hostile: Hostile, tmp_path: Path) -> None:
     place = f"http://127.0.0.2:{hostile.port}/issuer?name=middle"
     authority.make("leaf", "middle", "CA:FALSE", HERE, f"authorityInfoAccess=caIssuers;URI:{place}")
@@ -257,9 +270,9 @@ def test_a_run_takes_a_bad_certificate_from_nobody_but_whom_the_operator_accepts
     check(config)
 
 
-@pytest.mark.parametrize(("notice", "outcome"), [(True, None), (False, Outcome.TRUNCATED)])
+@pytest.mark.parametrize(("notice", "outcome"), [(True, "new"), (False, "truncated")])
 def test_a_body_that_ends_with_the_connection_ends_with_notice(
-    authority: Authority, tmp_path: Path, notice: bool, outcome: Outcome | None
+    authority: Authority, folder: Path, notice: bool, outcome: str
 ) -> None:
     """Without TLS's close_notify anybody may have cut it."""
     authority.make("leaf", "root", "CA:FALSE", HERE)
@@ -278,6 +291,8 @@ def test_a_body_that_ends_with_the_connection_ends_with_notice(
 
         thread = threading.Thread(target=serve)
         thread.start()
-        hop = fetch_one(tmp_path, f"https://127.0.0.1:{listener.getsockname()[1]}/x", settings(retries=0))
+        config = make(folder / "archive", {"fetch.retries": 0})
+        write_papers(config, [f"https://127.0.0.1:{listener.getsockname()[1]}/x"])
+        assert dict(run(config).fobis) == {outcome: 1}
         thread.join(10)
-    assert hop.outcome is outcome
+    check(config)
