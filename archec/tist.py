@@ -18,6 +18,7 @@ from archec.errors import BadName
 MAX_TIST = 253402300799
 """9999-12-31T23:59:59Z, the last second that :func:`iso` can print."""
 
+_MOST_DIGITS = len(str(MAX_TIST))
 _DIGITS = re.compile(r"[0-9]{9,12}")
 _YEAR_FIRST = re.compile(r"(?<![0-9])(?:[0-9]{4}[-/.][0-9]|[0-9]{8})")
 _IN_NAME = re.compile(r"(?<![0-9])((?:19|20)[0-9]{2})([-_.]?)([0-9]{2})\2([0-9]{2})(?![0-9])")
@@ -98,6 +99,12 @@ def parse_when(text: str) -> int:
     if not 0 <= tist <= MAX_TIST:
         raise BadName(f"{text!r} is out of range for a tist")
     return tist
+
+
+def run_number(text: str) -> int | None:
+    """The software tist that ``text`` states in digits, or None if it states none."""
+    tist = int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else MAX_TIST + 1
+    return tist if tist <= MAX_TIST else None
 
 
 def _read_date(text: str) -> datetime:

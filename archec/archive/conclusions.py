@@ -242,6 +242,18 @@ def last_seen(obi: Obi, evidence: Evidence, loss: int | None = None) -> int | No
     return noted
 
 
+def last_shown(claims: Sequence[Claim], evidence: Evidence) -> tuple[int, int]:
+    """The key of the newest data set that counts and contains the tobi, (0, 0) if there is none."""
+    end = len(evidence.keys)
+    for claim in reversed(claims):
+        start = bisect_left(evidence.keys, claim.key)
+        for data_set in reversed(evidence.data_sets[start:end] if claim.state is not None else ()):
+            if evidence.speaks(data_set) and claim_of(claims, data_set, evidence.look(data_set)) is not None:
+                return data_set.key
+        end = start
+    return 0, 0
+
+
 def _outcome(
     data_set: DataSet, claim: Claim | None, before: Verdict, after: Verdict, evidence: Evidence
 ) -> tuple[str, str]:

@@ -14,10 +14,10 @@ from archec.cli.common import config_option, json_option, opened
 from archec.config import load
 from archec.errors import UsageError
 from archec.gather.operator import accept, awaiting, held_losses
-from archec.ids import typed
+from archec.ids import is_url, typed
 from archec.ids.handles import normalise
 from archec.terminal.output import LineWriter, echo, echo_json, note, shown
-from archec.tist import iso
+from archec.tist import iso, run_number
 from archec.units import counted
 
 _ACCEPT = "accept"
@@ -86,7 +86,7 @@ def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) 
     wanted = {_named(word) for word in words[1:]}
     done = accept(load(config_file), _run(words[0]), wanted)
     for obi in done.back:
-        note(f"{obi}: a later data set contains it: it is not lost")
+        note(f"{obi}: a later {'visit found' if is_url(obi) else 'data set contains'} it: it is not lost")
     if as_json:
         echo_json(done._asdict())
     else:
@@ -100,6 +100,7 @@ def _named(word: str) -> str:
 
 
 def _run(word: str) -> int:
-    if not word.isdigit():
+    run = run_number(word)
+    if run is None:
         raise UsageError(f"{word!r} is not a run", hint="'archec losses' lists them")
-    return int(word)
+    return run

@@ -12,7 +12,7 @@ from archec.errors import UsageError
 from archec.gather.operator import retract as retract_data_set
 from archec.gather.operator import retract_visits
 from archec.terminal.output import echo, echo_json
-from archec.tist import iso
+from archec.tist import iso, run_number
 from archec.units import counted
 
 
@@ -55,12 +55,13 @@ def retract(
     echo(f"{name} {what} by run {done.run}: {counted(done.changed, 'template')} changed")
 
 
-def _visits(config: Config, run: str, reason: str, *, undo: bool, as_json: bool) -> None:
-    if not run.isdecimal():
-        raise UsageError(f"{run!r} is not a run", hint="'archec runs' lists them")
-    by, done = retract_visits(config, int(run), reason, undo=undo)
+def _visits(config: Config, word: str, reason: str, *, undo: bool, as_json: bool) -> None:
+    run = run_number(word)
+    if run is None:
+        raise UsageError(f"{word!r} is not a run", hint="'archec runs' lists them")
+    by, done = retract_visits(config, run, reason, undo=undo)
     if as_json:
-        echo_json({"run": by, "visits": int(run), **done._asdict()})
+        echo_json({"run": by, "visits": run, **done._asdict()})
         return
     what = "count again" if undo else "are retracted"
     files = f"{counted(done.changed, 'file')} changed, {done.due:,} due now"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer
-from archec.archive.conclusions import judged
+from archec.archive.conclusions import last_shown
 from archec.archive.evidence import ids_in
 from archec.archive.follow import catch_up, last_run
 from archec.archive.opening import Archive
@@ -21,7 +21,7 @@ from archec.archive.retracting import Withdrawn, conclude_without, visits_files
 from archec.archive.revision import evidence_of, judge_again
 from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import DataSet, HeldBack
+from archec.catalogue.model import DataSet, HeldBack, Kind
 from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import LossesHeldBack, Record, Retraction, RunEnd, RunStart, SetAdded
 from archec.config import Config
@@ -33,7 +33,7 @@ from archec.store.journal_writer import JournalWriter, tidy
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
 from archec.store.writer import Writer
-from archec.tist import iso, stamp
+from archec.tist import iso, run_number, stamp
 from archec.units import counted
 
 _SHORTEST = 8
@@ -145,32 +145,49 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
     """
     with locked(config, "losses") as archive:
         catalogue = archive.catalogue
-        files = next((item for item in catalogue.held_back() if (item.run, item.kind) == (run, "fobi")), None)
-        chosen = [loss for loss in held_losses(catalogue, files) if _wanted(loss, wanted)] if files is not None else []
-        if files is not None and chosen:
-            return _accept_files(archive, files, chosen, wanted)
-        run = find(catalogue, catalogue.data_sets(), str(run)).run
-        found = [item for item in catalogue.held_back() if (item.run, item.kind) == (run, "tobi") and item.groups]
-        chosen = [loss for loss in held_losses(catalogue, found[0]) if _wanted(loss, wanted)] if found else []
-        if not chosen:
+        files = _chosen(catalogue, run, "fobi", wanted)
+        try:
+            data_set = find(catalogue, catalogue.data_sets(), str(run))
+        except NotHeld:
+            if not files:
+                raise
+            data_set = None
+        retracted = data_set.retracted if data_set is not None else ""
+        if retracted and not files:
+            raise UsageError(
+                f"the data set of run {run} ({iso(run)}) is retracted: {retracted}",
+                hint=f"'archec retract {run} --undo' reverses that",
+            )
+        tobis = _chosen(catalogue, data_set.run, "tobi", wanted) if data_set is not None and not retracted else []
+        if not (files or tobis):
             raise NotHeld(f"run {run} ({iso(run)}) holds no such losses back", hint="'archec losses' lists them")
-        back = set(_back(catalogue, run, [loss.id for loss in chosen]))
-        accepted = {loss.id for loss in chosen} - back
-        with deciding(archive, "losses", {"data_set": run, "accept": sorted(wanted)}) as decision:
-            decision.journal(*_still_held_back(catalogue, run, accepted))
-            evidence, report = evidence_of(catalogue), decision.report
-            report.tobis["lost"] = judge_again(catalogue, sorted(accepted), evidence, report.run, decision.committer)
-    return Accepted(report.run, len(accepted), sorted(back))
+        with deciding(archive, "losses", {"run": run, "accept": sorted(wanted)}) as decision:
+            report, back = decision.report, set[str]()
+            if files:
+                back.update(_accept_files(archive, run, {loss.id for loss in files}, decision))
+            if data_set is not None and tobis:
+                back.update(_back(catalogue, data_set, {loss.id for loss in tobis}))
+                accepted = {loss.id for loss in tobis} - back
+                decision.journal(*_still_held_back(catalogue, data_set.run, accepted))
+                evidence = evidence_of(catalogue)
+                report.tobis["lost"] = judge_again(
+                    catalogue, sorted(accepted), evidence, report.run, decision.committer
+                )
+    return Accepted(report.run, len(files) + len(tobis) - len(back), sorted(back))
+
+
+def _chosen(catalogue: Catalogue, run: int, kind: Kind, wanted: Collection[str]) -> list[HeldLoss]:
+    """The losses of this kind that a run holds back, as far as they are wanted."""
+    found = (item for item in catalogue.held_back() if (item.run, item.kind) == (run, kind))
+    return [loss for item in found for loss in held_losses(catalogue, item) if _wanted(loss, wanted)]
 
 
 def _still_held_back(catalogue: Catalogue, run: int, accepted: Collection[str]) -> Iterator[SetAdded | LossesHeldBack]:
     """What is still held back once these losses of ``run`` are accepted: they are also removed from what other data
     sets hold back, as far as these come after the last one that shows the template."""
-    keys = {item.run: item.key for item in catalogue.data_sets()}
-    shown = {
-        obi.id: max(claim.key for claim in obi.claims if claim.state is not None)
-        for obi in catalogue.obis("tobi", accepted).values()
-    }
+    evidence = evidence_of(catalogue)
+    keys = {item.run: item.key for item in evidence.data_sets}
+    shown = {obi.id: last_shown(obi.claims, evidence) for obi in catalogue.obis("tobi", accepted).values()}
     for item in catalogue.held_back():
         if item.kind == "tobi" and item.groups:
             losses, key = list(held_losses(catalogue, item)), keys.get(item.run, (0, 0))
@@ -184,39 +201,34 @@ def _still_held_back(catalogue: Catalogue, run: int, accepted: Collection[str]) 
                 yield LossesHeldBack(record)
 
 
-def _accept_files(archive: Archive, held_back: HeldBack, chosen: list[HeldLoss], wanted: Collection[str]) -> Accepted:
-    """Accepts losses of files. Their last visit must still have found them gone."""
-    catalogue, accepted = archive.catalogue, {loss.id for loss in chosen}
-    left = ((loss.group, loss.id) for loss in held_losses(catalogue, held_back) if loss.id not in accepted)
-    record, lists = held_back_record(held_back.run, left, "fobi")
+def _accept_files(archive: Archive, run: int, accepted: Collection[str], decision: Decision) -> list[str]:
+    """Accepts losses of files; returns those whose last visit found them. They are no longer held back either."""
+    catalogue = archive.catalogue
+    left = [(loss.group, loss.id) for loss in _chosen(catalogue, run, "fobi", ()) if loss.id not in accepted]
+    record, lists = held_back_record(run, left, "fobi")
     back: list[str] = []
-    with deciding(archive, "losses", {"run": held_back.run, "accept": sorted(wanted)}) as decision:
-        for ids in lists:
-            decision.committer.add(CommitItem(SetAdded.of(ids)))
-        for fobi in catalogue.obis("fobi", accepted).values():
-            loss = loss_of(archive.config, fobi, decision.report.run)
-            if loss is None:
-                back.append(fobi.id)
-            else:
-                decision.committer.add(CommitItem(loss))
-                decision.report.visited(loss)
-        decision.committer.add(CommitItem(LossesHeldBack(record)))
-    return Accepted(decision.report.run, len(accepted) - len(back), sorted(back))
+    for ids in lists:
+        decision.committer.add(CommitItem(SetAdded.of(ids)))
+    for fobi in catalogue.obis("fobi", accepted).values():
+        loss = loss_of(archive.config, fobi, decision.report.run)
+        if loss is None:
+            back.append(fobi.id)
+        else:
+            decision.committer.add(CommitItem(loss))
+            decision.report.visited(loss)
+    decision.committer.add(CommitItem(LossesHeldBack(record)))
+    return back
 
 
 def _wanted(loss: HeldLoss, wanted: Collection[str]) -> bool:
     return not wanted or bool({loss.group, archive_of(loss.id), loss.id}.intersection(wanted))
 
 
-def _back(catalogue: Catalogue, run: int, ids: Collection[str]) -> Iterator[str]:
-    """Those that would still be held, because a later data set contains them."""
+def _back(catalogue: Catalogue, data_set: DataSet, ids: Collection[str]) -> Iterator[str]:
+    """Those that a later data set contains."""
     evidence = evidence_of(catalogue)
-    data_set = next((item for item in evidence.data_sets if item.run == run), None)
-    if data_set is None:
-        return
-    evidence = evidence.with_data_set(data_set, (), None)
     for obi in catalogue.obis("tobi", ids).values():
-        if judged(obi.id, obi.claims, evidence).last.state is not None:
+        if last_shown(obi.claims, evidence) >= data_set.key:
             yield obi.id
 
 
@@ -285,9 +297,10 @@ def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False)
 def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:
     """The data set that a run read, or with this sha256."""
     found = [item for item in known if str(item.run) == wanted]
-    if not found and wanted.isdigit():
-        run = next(iter(catalogue.newest_runs(int(wanted) + 1, 1)), None)
-        if run is not None and run.tist == int(wanted):
+    number = run_number(wanted)
+    if not found and number is not None:
+        run = next(iter(catalogue.newest_runs(number + 1, 1)), None)
+        if run is not None and run.tist == number:
             found = [item for item in known if item.tist == run.data_set and _name_of(run.source) == item.name]
     if not found and len(wanted) >= _SHORTEST:
         found = [item for item in known if item.sha256.startswith(wanted.lower())]

@@ -19,7 +19,7 @@ from archec.history import Incidence
 from archec.ids import archive_of
 from archec.report.naming import named_by, naming
 from archec.store.layout import Layout
-from archec.tist import iso
+from archec.tist import iso, run_number
 
 _WHAT = {"appeared": "new"}
 _PAGE = 200
@@ -108,7 +108,7 @@ def first_run(catalogue: Catalogue, text: str) -> int | None:
         if not gatherings:
             raise NotHeld("this archive has no gathering yet", hint="give a date, or a run that 'archec runs' lists")
         return gatherings[-1]
-    named = int(text) if text.isascii() and text.isdecimal() else None
+    named = run_number(text)
     return named if any(run.tist == named for run in catalogue.runs()) else None
 
 

@@ -325,6 +325,36 @@ def test_losses_are_listed_and_accepted(config: Config, folder: Path) -> None:
     assert archec_inline(config, "losses", "--json")[1:] == (b"", "")
 
 
+@pytest.mark.parametrize("middle", ["retracted", "never read", "counts"])
+def test_a_loss_is_accepted_from_the_first_data_set_without_it(config: Config, folder: Path, middle: str) -> None:
+    """What was shown in between counts, unless its data set is retracted, whatever was accepted before."""
+    every, few = papers("aaa/p.rdf", *series(30)), papers("aaa/p.rdf", *series(2))
+    days = {1: every, 2: few, 3: every, 4: few}
+    runs = {
+        day: run(config, tar(folder, day, members)).run
+        for day, members in days.items() if day != 3 or middle != "never read"
+    }  # fmt: skip
+    if middle == "retracted":
+        assert archec_inline(config, "retract", runs[3], "--reason", "misdated").code == 0
+        done = archec_inline(config, "losses", "accept", runs[3])
+        assert (done.code, f"'archec retract {runs[3]} --undo'" in done.err) == (2, True)
+    assert archec_inline(config, "losses", "accept", runs[4]).code == 0
+    lost = [T4] if middle == "counts" else [T2]
+    assert [tist for tist, state in histories(config)[series(30)[7]].items() if state is None] == lost
+    if middle == "counts":
+        assert "0 losses accepted" in archec_inline(config, "losses", "accept", runs[2]).out.decode()
+        assert [tist for tist, state in histories(config)[series(30)[7]].items() if state is None] == lost
+    check(config)
+
+
+def test_what_is_no_run(config: Config, folder: Path) -> None:
+    run(config, tar(folder, 1, papers("aaa/p.rdf", PAPER)))
+    for word in ("\u00b2", "9" * 5000, "9" * 23):
+        for command in (["losses"], ["losses", "accept"], ["retract", "--visits", "--reason", "x"]):
+            assert archec_inline(config, *command, word).code == 2
+        assert archec_inline(config, "retract", "--reason", "x", word).code == 7
+
+
 def test_the_last_data_set_that_could_judge_holds_back(config: Config, folder: Path) -> None:
     """A decision is asked for once, however many nights hold it back, and not where the archive is back."""
     few, bad = papers("aaa/p.rdf", *series(2)), Member("RePEc/aaa/bad.rdf", HTML)

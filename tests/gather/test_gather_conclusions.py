@@ -405,6 +405,24 @@ def test_losses_of_a_host_are_held_back(config: Config, site: Site) -> None:
     check(config)
 
 
+def test_losses_of_templates_and_of_files_are_accepted_together(config: Config, site: Site) -> None:
+    config = change(config, {"lost_confirmations": 1, "text.enabled": False})
+    urls = [site.url(f"/{n}") for n in range(6)]
+    for n in range(6):
+        site[f"/{n}"] = pdf(str(n))
+    write_papers(config, urls)
+    run(config)
+    for n in range(4):
+        del site.answers[f"/{n}"]
+    write_papers(config, urls[:2])
+    held_back = run(config)
+    assert set(held_back.held_back.values()) == {4}
+    assert b"8 losses accepted" in archec_inline(config, "losses", "accept", held_back.run).out
+    assert archec_inline(config, "losses").out == b""
+    assert sum(None in history.values() for history in histories(config).values()) == 8
+    check(config)
+
+
 def test_losses_of_a_host_are_let_through_by_a_gather(config: Config, site: Site) -> None:
     for n in range(4):
         site[f"/{n}"] = pdf(str(n))
