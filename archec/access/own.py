@@ -170,7 +170,7 @@ def _with_works(subject: Subject, tobis: Sequence[Obi]) -> Subject:
 
 def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
     """What rules decide on where somebody asks for a URL or handle: of each obi that it may mean, its newest contents.
-    Raises UsageError."""
+    A subject that is not held has no ``noted``. Raises UsageError."""
     found: list[Subject] = []
     ids = ids_of(url) if archive is not None else []
     if archive is not None and ids:

@@ -81,7 +81,7 @@ def find(catalogue: Catalogue, raw: str) -> Obi:
         fileset = catalogue.obis("fileset", [obi]).get(obi)
         if fileset is not None:
             return fileset
-        raise NotHeld(f"{raw.strip()}: unknown to the archive")
+        raise NotHeld(f"{raw.strip()}: unknown to the archive", hint="'archec fileset list' lists all data sets")
     if kind == "tobi":
         tobi = catalogue.obis("tobi", [obi]).get(obi)
         if tobi is not None:
@@ -94,7 +94,8 @@ def find(catalogue: Catalogue, raw: str) -> Obi:
             fobi = fobis[variant]
         if fobi is not None:
             return fobi
-    raise NotHeld(f"{without_userinfo(raw.strip())}: unknown to the archive")
+    hint = "check the spelling; 'archec dump' lists all that is known"
+    raise NotHeld(f"{without_userinfo(raw.strip())}: unknown to the archive", hint=hint)
 
 
 def rows(archive: Archive, obi: Obi, evidence: Evidence) -> Iterator[HistoryRow]:

@@ -139,7 +139,7 @@ def sort(files: tuple[Path, ...], as_json: bool) -> None:
 
 
 @access.command()
-@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=click.Path(path_type=Path))
+@click.argument("folders", nargs=-1, required=True, metavar="DIRECTORY...", type=click.Path(path_type=Path))
 @json_option
 def index(folders: tuple[Path, ...], as_json: bool) -> None:
     """Index directories of WARC and ARC files, recursively.
@@ -257,14 +257,17 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
         anybody, own = Viewer(None, address, rules).level(decision), viewer.level(decision)
         if as_json:
             value = {"url": subject.url, "anybody": anybody.name.lower(), "by": rule, "withdrawn": decision.withdrawn}
-            own_value = {"token": own.name.lower()} if token is not None else {}
-            echo_json({**value, "mime": subject.mime, "reason": decision.reason, **own_value})
+            own_value = {"token": own.name.lower(), "collections": token.collections} if token is not None else {}
+            held = {"held": bool(subject.noted)}
+            echo_json({**value, "mime": subject.mime, "reason": decision.reason, **held, **own_value})
             continue
         withdrawn = ", withdrawn" if decision.withdrawn else ""
         reason = f" ({decision.reason})" if decision.reason else ""
         echo(f"{subject.url}: {_LEVELS[anybody]}{withdrawn} for anybody, by {rule}{reason}")
+        if not subject.noted:
+            echo("    the obi store holds nothing of it")
         if token is not None:
-            echo(f"    {_LEVELS[own]} for {token.name}")
+            echo(f"    {_LEVELS[own]} for {token.name}, in {', '.join(token.collections) or 'all collections'}")
 
 
 def _tokens(config: Config) -> tuple[Token, ...]:

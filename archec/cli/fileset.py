@@ -12,9 +12,10 @@ import click
 import msgspec
 
 from archec.archive.budget import Budget
-from archec.cli.common import config_option, json_option, opened
+from archec.cli.common import config_option, json_option, opened, warn_if_unknown
 from archec.config import load
 from archec.errors import Exit, UsageError
+from archec.export.units import Selection
 from archec.fileset import result as results
 from archec.fileset.candidates import candidates as find_candidates
 from archec.fileset.export import WRITERS
@@ -326,8 +327,10 @@ def candidates(code: str, as_json: bool, config_file: Path | None) -> None:
     """
     lines, config = LineWriter(), load(config_file)
     registry = Registry({one.name: one for one in config.fileset.platforms})
+    wanted = Selection(code.strip().lower().removeprefix("repec:"))
     with opened(config) as archive:
-        for found in find_candidates(archive, registry, code.strip().lower().removeprefix("repec:")):
+        warn_if_unknown(archive.catalogue, wanted)
+        for found in find_candidates(archive, registry, wanted.archive):
             if as_json:
                 lines.json(found._asdict())
             else:

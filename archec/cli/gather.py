@@ -45,10 +45,10 @@ _Limit = TypeVar("_Limit", int, float)
     "files",
     multiple=True,
     type=click.Path(path_type=Path),
-    metavar="TARBALL",
+    metavar="FILE|DIRECTORY",
     help="Replay this data set instead of the current one; may be repeated, and more may follow.",
 )
-@click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE|FOLDER]...")
+@click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE|DIRECTORY]...")
 @click.option("--as-of", metavar="DATE", help="The data set's date.")
 @click.option("--no-fetch", is_flag=True, help="Read templates only; fetch no files.")
 @click.option("--reread", is_flag=True, help="Read all files of the data set, not only those that changed.")
@@ -70,7 +70,7 @@ _Limit = TypeVar("_Limit", int, float)
     "--repeated",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="List handles that stand in the data set more than once: how often, and where; what counts comes first.",
+    help="List handles that occur more than once in the data set: how often, and where; the first place counts.",
 )
 @click.option("--dry-run", is_flag=True, help="Report what would be done; change nothing, fetch nothing.")
 @click.option("--max-files", type=click.IntRange(1), metavar="N", help="Fetch at most this many files.")

@@ -8,7 +8,7 @@ from shlex import quote
 import click
 
 from archec.catalogue.open import open_catalogue
-from archec.config import DEFAULT_FILE, Config, as_yaml, load, parse
+from archec.config import DEFAULT_FILE, Config, as_yaml, load, parse, plain_path
 from archec.errors import CatalogueError, ConfigError, StorageFailed, UsageError
 from archec.store.layout import create
 from archec.terminal.output import note
@@ -39,14 +39,16 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
 
     Example: archec init my-archive
     """
-    path = config_file or directory / DEFAULT_FILE
+    directory = plain_path(directory)
+    path = plain_path(config_file) if config_file is not None else directory / DEFAULT_FILE
     try:
         text = "" if path.exists() else as_yaml({"database": database} if database else None)
         if database and not text:
             raise UsageError(f"{path} already exists", hint="set 'database' in it")
         config = _checked(text, path) if text else load(path, environ={})
         if (config.store_path / "layout.json").exists():
-            raise UsageError(f"{config.store_path} is already an archive")
+            hint = f"use it with --config {quote(str(path))}, or give another directory"
+            raise UsageError(f"{config.store_path} is already an archive", hint=hint)
         directory.mkdir(parents=True, exist_ok=True)
         if text:
             path.write_text(text, encoding="utf-8")
@@ -57,7 +59,7 @@ def init(directory: Path, config_file: Path | None, fanout: str, database: str |
     except OSError as error:
         raise StorageFailed(f"{error.filename or directory}: {error.strerror}") from error
     _make_catalogue(config)
-    click.echo(f"Created an archive in {directory.absolute()}.")
+    click.echo(f"Created an archive in {directory}.")
     click.echo(f"  {path}: set fetch.contact so that webmasters can reach you")
     click.echo(f"  {config.data_path}: put the RePEc data set here, or a link to it")
     click.echo(f"Then run: archec gather --config {quote(str(path))}")

@@ -22,7 +22,7 @@ from archec.terminal.output import echo, echo_json
 from archec.terminal.progress import meter_for
 from archec.tist import iso, parse_when
 
-_PATH = click.Path(dir_okay=False, path_type=Path)
+_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 _CHUNK = 1 << 18
 
 

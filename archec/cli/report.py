@@ -40,12 +40,12 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
 
     Example: archec report -o report.html
     """
-    if output is None and not as_json:
-        raise UsageError("no output given", hint="use -o report.html, or --json")
     with meter_for() as meter, opened(config_file) as archive:
+        view = run_named(archive, run)
+        if output is None and not as_json:
+            raise UsageError("no output given", hint="use -o report.html, or --json")
         if output is not None:
             need_matplotlib()
-        view = run_named(archive, run)
         series = series_of(runs(archive, before=view.run + 1))
         meter.phase("works and their files", archive.catalogue.counts().tobis_held or None)
         rows = coverage_by_archive(archive.catalogue, meter)

@@ -63,6 +63,8 @@ def serve(host: str | None, port: int | None, pywb_file: Path | None, config_fil
             parts.append(stack.enter_context(opened_access(config, archive)))
         listener = stack.enter_context(listen(server))
         note(f"serving http://{_address(listener)}/{'oai' if archive is not None else ''}")
+        if config.collections:
+            note(f"collections: {', '.join(one.name for one in config.collections)}")
         # After a graceful stop uvicorn raises the caught signal again.
         with contextlib.suppress(KeyboardInterrupt):
             make_server(make_app(parts), server).run(sockets=[listener])

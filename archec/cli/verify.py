@@ -30,7 +30,7 @@ from archec.units import counted, human_duration, human_size, parse_duration, pa
 @click.option("--max-time", metavar="DURATION", help="Stop after this time, e.g. 2h; least recently checked first.")
 @click.option("--rate", metavar="SIZE", default="0", help="Read at most this much per second, e.g. 50MB.")
 @click.option(
-    "--seal", "seal_files", multiple=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    "--seal", "seal_files", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
     help="Check that everything sealed is there, unaltered; may be repeated.",
 )
 @click.option("--repair-from", "copy", metavar="DIR|URL", help="Repair from this copy of the archive directory.")

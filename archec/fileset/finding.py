@@ -50,7 +50,7 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
     else:
         found.url = known_url(request.base_url) or ""
     if not found.url:
-        raise NoPlatformMatch(f"{request.base_url[:300]!r} is not a URL, DOI, handle or id of a fileset")
+        raise BadRequest(f"{request.base_url[:300]!r} is not a URL, DOI, handle or id of a fileset")
     asked = replace(request, base_url=found.url)
     found.helper = work.registry.match(asked, None)
     resource: Resource | None = None

@@ -85,7 +85,9 @@ ADVICE: Mapping[Status, Advice] = {
     Status.SUCCESS_FILE: Advice("the data set's only file is held and verified", "nothing"),
     Status.SUCCESS_EXISTING: Advice("this version was already held", "nothing; --force fetches it again"),
     Status.SUCCESS_PARTIAL: Advice("some files are held, others are not", "see the files' statuses; try again", True),
-    Status.BAD_REQUEST: Advice("the line is not a JSON object with a base_url", "correct the request", True),
+    Status.BAD_REQUEST: Advice(
+        "neither a URL, DOI, handle or id, nor JSON with a base_url", "correct the request", True
+    ),
     Status.NO_PLATFORM_MATCH: Advice(
         "the URL is not of a known platform, and its page describes no data set", "--direct, if it is a file itself"
     ),

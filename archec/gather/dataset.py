@@ -57,7 +57,7 @@ def choose(config: Config, file: Path | None, as_of: int | None, run: int) -> Ch
     path = config.data_path if file is None else file.absolute()
     if not path.exists():
         if file is not None:
-            raise DataSetError(f"{path}: no such data set")
+            raise DataSetError(f"{path}: no such data set", hint="give a tarball or a directory that exists with -f")
         where = f"{config.place('ReDIF_directory')}: {path}"
         raise DataSetError(
             f"{where}: no such data set", hint="check that it is mounted; put a data set there, or a link to one"

@@ -64,7 +64,8 @@ def listen(config: ServerConfig) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise ConfigError(f"cannot listen on {config.host}, port {config.port}: {error.strerror or error}") from error
+        where = f"cannot listen on {config.host}, port {config.port}: {error.strerror or error}"
+        raise ConfigError(where, hint="set server.host and server.port, or give --host and --port") from error
     return listener
 
 

@@ -233,6 +233,7 @@ access:
 
     assert said("http://x.org/") | {"mime": ""} == {
         "url": "http://x.org/", "anybody": "nothing", "by": "access.open", "withdrawn": False, "mime": "", "reason": "",
+        "held": False,
     }  # fmt: skip
     assert said("a.org/p/1")["by"] == "rule 3"
     assert said("http://x.org/", "--address", "10.1.1.1")["anybody"] == "content"
@@ -240,7 +241,8 @@ access:
     assert (withdrawn["withdrawn"], withdrawn["reason"], withdrawn["token"]) == (True, "asked for", "metadata")
     assert said("http://x.org/", "--token", "reader")["token"] == "content"
     plain = CliRunner().invoke(access, ["explain", "http://a.org/p", "--config", str(config.file)])
-    assert plain.stdout == "http://a.org/p: metadata for anybody, by rule 3\n"
+    nothing = "    the obi store holds nothing of it\n"
+    assert plain.stdout == f"http://a.org/p: metadata for anybody, by rule 3\n{nothing}"
     unknown = CliRunner().invoke(access, ["explain", "x.org", "--token", "zzz", "--config", str(config.file)])
     assert unknown.exit_code != 0
 

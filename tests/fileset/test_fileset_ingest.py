@@ -413,13 +413,13 @@ def test_a_landing_page_that_cannot_be_had_says_why_and_when_again(folder: Path,
         f"{host}/odd": "bad-redirect",
         f"{host}/missing": "terminal-bad-status", f"{host}/broken": "terminal-bad-status",
         f"{host}/empty": "empty-blob", "http://a.denied.example/": "skip-url-blocklist",
-        f"{host}/page": "no-platform-match",
+        f"{host}/page": "no-platform-match", "nonsense": "bad-request",
     }  # fmt: skip
     results = filesets.ingest(*cases)
     assert {one.request["base_url"]: one.status for one in results} == cases
     assert all(one.message for one in results)
     lasting = {one.status for one in results if one.due is None}
-    assert lasting == {"no-platform-match", "bad-redirect", "skip-url-blocklist"}
+    assert lasting == {"no-platform-match", "bad-redirect", "skip-url-blocklist", "bad-request"}
     platform.bodies["/records/7"] = 403
     assert filesets.ingest(f"{host}/go")[0].status == "success-file", "the platform is known, its page does not matter"
 

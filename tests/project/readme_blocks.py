@@ -90,13 +90,15 @@ def demo_output(folder: Path) -> str:
 
 
 def checkout_like(scratch: Path) -> Path:
-    """A folder that holds what a checkout holds beside the code: configuration, sample, empty store."""
-    shutil.copy(ROOT / "config.yaml", scratch)
-    shutil.copytree(ROOT / "data" / "sample", scratch / "data" / "sample")
-    (scratch / "data" / "tarballs").mkdir()
-    (scratch / "data" / "current").symlink_to("sample/RePEc")
-    (scratch / "archive").mkdir()
-    return scratch
+    """A folder ``archec`` that holds what a checkout holds beside the code: configuration, sample, empty store."""
+    checkout = scratch / "archec"
+    checkout.mkdir()
+    shutil.copy(ROOT / "config.yaml", checkout)
+    shutil.copytree(ROOT / "data" / "sample", checkout / "data" / "sample")
+    (checkout / "data" / "tarballs").mkdir()
+    (checkout / "data" / "current").symlink_to("sample/RePEc")
+    (checkout / "archive").mkdir()
+    return checkout
 
 
 def run_blocks(found: list[Block], scratch: Path) -> list[str]:
