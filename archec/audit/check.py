@@ -390,12 +390,12 @@ class _Check:
 
     def _in_use(self, path: str) -> str:
         """Why something that is not an obi stays: the configuration has its catalogue or scratch space there."""
-        config = self.archive.config
-        work = str(config.work_path)
-        used = [f"{work}/", str(config.memory(""))]
+        config, real = self.archive.config, os.path.realpath
+        work = real(config.work_path)
+        used = [f"{work}/", real(config.memory(""))]
         if config.database.startswith("sqlite:"):
-            used.append(str(sqlite_path(config.database, config.base).absolute()))
-        place = str(self.archive.layout.root.absolute() / path)
+            used.append(real(sqlite_path(config.database, config.base)))
+        place = real(self.archive.layout.root / path)
         if place == work or any(place.startswith(name) or name.startswith(f"{place}/") for name in used):
             return "not moved to quarantine, because the configuration uses it; use a place outside the archive"
         return ""

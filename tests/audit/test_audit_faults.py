@@ -474,14 +474,22 @@ def test_a_check_without_scratch_space_is_no_clean_bill(world: World) -> None:
     assert [one.quick for one in fixity(world.config).structures] == [False]
 
 
-def test_what_the_configuration_keeps_in_the_archive_folder_stays(folder: Path) -> None:
-    config = make(folder / "a", {"database": "sqlite:///archive/catalogue.sqlite", "work_directory": "archive/work/w"})
+@pytest.mark.parametrize("by_link", [False, True])
+def test_what_the_configuration_keeps_in_the_archive_folder_stays(folder: Path, by_link: bool) -> None:
+    """Also where the store is reached by a symbolic link, and the others are not."""
+    root = folder / "real" if by_link else folder / "a" / "archive"
+    if by_link:
+        (folder / "a").mkdir()
+        root.mkdir()
+        (folder / "a" / "archive").symlink_to(root)
+    config = make(folder / "a", {"database": f"sqlite:///{root}/catalogue.sqlite", "work_directory": f"{root}/scratch/w"})
     config.data_path.joinpath("aaa").mkdir(parents=True)
     (config.data_path / "aaa" / "a.rdf").write_text(template("RePEc:aaa:sss:1"))
     run(config, fetch=False)
     for _ in range(2):
         done = archec_inline(config, "check", "--fix")
         assert b"the configuration uses it" in done.out
+        assert not (root / "quarantine").exists()
     assert archec_inline(config, "status").code == 0
 
 
