@@ -293,6 +293,7 @@ class Report:
             "run_time": iso(self.run),
             "state": self.state,
             "message": self.message,
+            "resumed": self.resumed,
             "data_set": {
                 "tist": self.data_set,
                 "time": iso(self.data_set),

@@ -15,7 +15,17 @@ from archec.archive.follow import last_run
 from archec.archive.ledger import left_parts
 from archec.archive.opening import scratch_space
 from archec.audit.comparison import Comparison, Differences, report_differences
-from archec.audit.disk import MOST, DiskName, Journalled, judge, report_unknown_files, under_way, walk
+from archec.audit.disk import (
+    MOST,
+    DiskName,
+    Journalled,
+    Stopped,
+    judge,
+    report_unknown_files,
+    under_way,
+    walk,
+    was_stopped,
+)
 from archec.audit.expected import Amount, amount_of, names_something
 from archec.audit.findings import Finding, Reporter, Tally
 from archec.audit.journals import KEPT, Ends, Journals, check_names, size_of
@@ -27,7 +37,7 @@ from archec.audit.repair import write_notice, wrong_notice
 from archec.catalogue.interface import Catalogue, Counts
 from archec.catalogue.model import KINDS
 from archec.catalogue.open import sqlite_path
-from archec.catalogue.records import DataSetRead, ObiChange, RunStart, decode
+from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, RunStart, decode
 from archec.config import Config
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.progress import Meter
@@ -130,11 +140,11 @@ class _Check:
     """One check: its environment and its state.
 
     ``leftovers`` are numbers of temporary files by tist (-1: none) and directory, ``runs`` those that have a journal,
-    ``tists`` those at which obis are noted (``open_tists``: by a run that has not finished), ``newest`` the tist at
-    which the last batch was written, ``unread`` whether a journal is missing or cannot be read to its end,
-    ``unlisted`` the directories that cannot be listed. ``stray`` are names outside the directories of obis, ``judged``
-    are findings about links, special files and modes, both by path; they are reported when it is known what the
-    journals contain. ``named`` is the amount that each finished journal names.
+    with the tists of their data sets, ``tists`` those at which obis are noted (``open_tists``: by a run that has not
+    finished), ``stopped`` the runs that may have left obis that no journal names, ``unread`` whether a journal is
+    missing or cannot be read to its end, ``unlisted`` the directories that cannot be listed. ``stray`` are names
+    outside the directories of obis, ``judged`` are findings about links, special files and modes, both by path; they
+    are reported when it is known what the journals contain. ``named`` is the amount that each finished journal names.
     """
 
     archive: Audited
@@ -146,10 +156,10 @@ class _Check:
     comparison: Comparison
     summary: CheckSummary
     leftovers: Counter[tuple[int, str]] = field(default_factory=Counter)
-    runs: set[int] = field(default_factory=set)
+    runs: dict[int, int] = field(default_factory=dict)
     tists: set[int] = field(default_factory=set)
     open_tists: set[int] = field(default_factory=set)
-    newest: int = 0
+    stopped: set[int] = field(default_factory=set)
     unread: bool = False
     unlisted: set[str] = field(default_factory=set)
     stray: dict[str, Finding] = field(default_factory=dict)
@@ -266,7 +276,7 @@ class _Check:
         for finding in (*reader.unread.values(), *reader.breaks({})):
             self.report(finding)
         self.unread |= bool(reader.unread)
-        for run in sorted(self.runs - known) if known is not None else ():
+        for run in sorted(self.runs.keys() - known) if known is not None else ():
             if self.archive.followed(run, 1):
                 self.report(Finding("catalogue-lacks", f"{RUNS}/{run}", "the catalogue does not contain this run"))
         if behind and not at_work and self.archive.catalogue is not None:
@@ -275,7 +285,6 @@ class _Check:
 
     def _lines(self, journal: JournalFile, path: str, batch: JournalBatch, *, followed: bool) -> None:
         """Reads the lines of a batch; invalid ones are reported."""
-        self.newest = max(self.newest, batch.stamp)
         self.summary.batches += 1
         self.summary.lines += len(batch.lines)
         for line in batch.lines:
@@ -290,13 +299,16 @@ class _Check:
                 self.report(Finding("journal-line", path, f"batch {batch.n}: {error}"))
                 continue
             if isinstance(record, RunStart):
-                self.runs.add(journal.tist)
+                self.runs[journal.tist] = record.data_set
                 tists = {record.tist, record.data_set}
                 self.tists |= tists
                 if not journal.finished:
                     self.open_tists |= tists
+                    self.stopped.add(journal.tist)
             elif isinstance(record, DataSetRead):
                 self.tists.add(record.data_set.tist)
+            elif isinstance(record, RunEnd) and was_stopped(record.state, record.report.get("resumed") is True):
+                self.stopped.add(journal.tist)
 
     def _catalogue(self, catalogue: Catalogue) -> bool:
         """Reads all documents; returns whether that succeeded."""
@@ -358,7 +370,8 @@ class _Check:
                 self.judged.pop(place.path, None)
                 self._set_aside(finding, place.path, why_not or self._may_be_needed(place, finding))
 
-            others, known = passed_over | under_way(layout), Journalled(self.tists, self.open_tists, self.newest)
+            others = passed_over | under_way(layout)
+            known = Journalled(self.tists, {Stopped(run, self.runs.get(run, run)) for run in self.stopped})
             report_unknown_files(layout, found.unknown, known=known, passed_over=others, report=unknown)
         for path, finding in self.stray.items():
             self._set_aside(finding, path, why_not or self._in_use(path))

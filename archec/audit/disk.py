@@ -11,6 +11,8 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from archec.archive.follow import LastRun, last_run
 from archec.audit.expected import key_of
 from archec.audit.findings import Finding
@@ -169,13 +171,24 @@ def judge(directories: Directories, path: str) -> tuple[str, str] | None:
 # -- names in no journal --------------------------------------------------------------------------
 
 
+class Stopped(NamedTuple):
+    """A run that was killed, interrupted or failed, or has not finished, and the tist of its data set."""
+
+    run: int
+    data_set: int
+
+    def may_have_left(self, tist: int, *, linked: bool) -> bool:
+        """Whether it may have left an obi at this tist. At the tists of data sets between its own and itself it states
+        again what is held, by hard links."""
+        return tist in self or (linked and self.data_set < tist < self.run)
+
+
 class Journalled(NamedTuple):
-    """What journals can name: the ``tists`` of runs and data sets, those at which a run that has not finished may have
-    written more (``unfinished``), and ``newest``, the tist at which the last batch was written."""
+    """What journals can name: the ``tists`` of runs and data sets, and the runs that were ``stopped``: they may have
+    left obis that no journal names."""
 
     tists: Collection[int]
-    unfinished: Collection[int]
-    newest: int
+    stopped: Collection[Stopped]
 
 
 def known_tists(catalogue: Catalogue | None) -> frozenset[int]:
@@ -188,9 +201,29 @@ def known_tists(catalogue: Catalogue | None) -> frozenset[int]:
 
 def journalled(layout: Layout, catalogue: Catalogue | None) -> Journalled:
     """What the journals can name as far as the catalogue has followed them."""
+    runs = catalogue.runs() if catalogue is not None else ()
+    stopped = {Stopped(run.tist, run.data_set) for run in runs if was_stopped(run.state, _resumed(run.report))}
     last = last_run(layout)
-    unfinished = _tists_of(last) if last is not None and not last.journal.finished else frozenset()
-    return Journalled(known_tists(catalogue), unfinished, catalogue.position().stamp if catalogue is not None else 0)
+    if last is not None and not last.journal.finished:
+        stopped.add(_tists_of(last))
+    return Journalled(known_tists(catalogue), stopped)
+
+
+def was_stopped(state: str, resumed: bool) -> bool:
+    """Whether a run that ends in this state was stopped at least once, be it that it was ``resumed`` later."""
+    return resumed or state in ("interrupted", "failed")
+
+
+class _Ended(msgspec.Struct):
+    resumed: bool = False
+
+
+def _resumed(report: str) -> bool:
+    """Whether a run was resumed, according to its report; an unreadable one does not say so."""
+    try:
+        return msgspec.json.decode(report or "{}", type=_Ended).resumed
+    except msgspec.MsgspecError:
+        return False
 
 
 def under_way(layout: Layout) -> frozenset[int]:
@@ -199,12 +232,12 @@ def under_way(layout: Layout) -> frozenset[int]:
     if who is None or not who.is_run:
         return frozenset()
     last = last_run(layout)
-    return _tists_of(last) if last is not None else frozenset()
+    return frozenset(_tists_of(last)) if last is not None else frozenset()
 
 
-def _tists_of(run: LastRun) -> frozenset[int]:
-    """The tists at which a run notes obis."""
-    return frozenset({run.journal.tist, run.start.data_set if run.start is not None else run.journal.tist})
+def _tists_of(last: LastRun) -> Stopped:
+    """The tists at which the newest run notes obis."""
+    return Stopped(last.journal.tist, last.start.data_set if last.start is not None else last.journal.tist)
 
 
 def report_unknown_files(
@@ -241,21 +274,22 @@ def _unknown(layout: Layout, directories: Directories, place: DiskName, known: J
     why = "no journal names it"
     if place.tist not in known.tists:
         why = f"{why}, and no run noted anything at {place.tist}"
-    elif place.tist in known.unfinished or _written(layout, place) <= known.newest:
-        return Finding("orphan", path, why, place.tist, obi)
     else:
-        why = f"{why}, and it was written after the last of them"
+        linked = _is_linked(layout, place)
+        if any(stopped.may_have_left(place.tist, linked=linked) for stopped in known.stopped):
+            return Finding("orphan", path, why, place.tist, obi)
+        why = f"{why}, and no run was stopped that may have left it"
     return Finding("unjournalled", path, f"{why}: {_OLDER}", place.tist, obi)
 
 
 _OLDER = "was an older copy of the journals restored? Bring back the newer ones, or gather that data set again"
 
 
-def _written(layout: Layout, place: DiskName) -> int:
-    """When a name was written last, in Unix seconds."""
+def _is_linked(layout: Layout, place: DiskName) -> bool:
+    """Whether the bytes at a name are held under another one, too."""
     where = layout.root / place.path
     with storage_errors(where):
-        return int(where.lstat().st_mtime)
+        return where.lstat().st_nlink > 1
 
 
 def _id_of(layout: Layout, place: DiskName) -> str | None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ from audit_support import World, checked, clone, codes, flip, rewrite, run_sql, 
 from gather_support import Member, archec_inline, make, run, tarball, template, write_papers
 
 from archec.audit.check import check_layout
+from archec.audit.disk import Stopped
 from archec.audit.expected import Entry
 from archec.audit.findings import Finding
 from archec.audit.fixity import Inspector, ReadPace
@@ -339,7 +339,7 @@ def test_an_md5_of_the_journal_that_is_not_that_of_the_bytes(world: World) -> No
 
 
 STRANGE: dict[str, tuple[str, str]] = {
-    "{template}x": ("orphan", "orphan"),
+    "{template}x": ("unjournalled", "unjournalled"),
     "{template}%zz": ("misnamed", "misnamed"),
     "{template} with blanks": ("misnamed", "misnamed"),
     "{template}ü": ("misnamed", "misnamed"),
@@ -352,7 +352,7 @@ STRANGE: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_what_nobody_put_there(name: str, world: World) -> None:
-    """check --fix sets it aside, with a record of where it lay; an orphan stays, and is no fault."""
+    """check --fix sets it aside, with a record of where it lay; what may be an obi of a lost journal stays."""
     relative = name.format(template=world.places["template"])
     path = world.config.store_path / relative
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -362,12 +362,13 @@ def test_what_nobody_put_there(name: str, world: World) -> None:
     by_verify, by_check = STRANGE[name]
     for (summary, findings), code in ((verified(world), by_verify), (checked(world), by_check)):
         assert codes(findings) == ([code] if code else [])
-        assert summary.clean == (code in ("", "orphan"))
+        assert summary.clean == (not code)
     assert tree(world.config.store_path) == before
     summary, (finding,) = checked(world, fix=True)
-    assert (finding.code, summary.clean, bool(finding.fixed)) == (by_check, True, by_check != "orphan")
+    moves = by_check != "unjournalled"
+    assert (finding.code, summary.clean, bool(finding.fixed)) == (by_check, moves, moves)
     after = tree(world.config.store_path)
-    if by_check == "orphan":
+    if not moves:
         assert after == before
         return
     moved = finding.fixed.removeprefix("moved to ")
@@ -425,7 +426,7 @@ def test_obis_that_only_lost_journals_knew_stay(world: World, folder: Path) -> N
     newer = sorted(set(tree(root)) - set(known))
     assert len(newer) == 2
     for path in newer:
-        os.utime(root / path, (time.time() + 9, time.time() + 9))
+        os.utime(root / path, (1, 1))  # when they were written does not tell
     for summary, findings in (verified(world), checked(world), checked(world, fix=True)):
         assert [(one.code, one.path) for one in findings] == [("unjournalled", path) for path in newer]
         assert all("older copy" in one.message and "gather that data set again" in one.message for one in findings)
@@ -434,6 +435,7 @@ def test_obis_that_only_lost_journals_knew_stay(world: World, folder: Path) -> N
     run(world.config, folder / "RePEc_1999-01-01.tar")
     (finding,) = checked(world)[1]
     assert finding.path == next(path for path in newer if path.startswith(tist_path(978307200))), "the other is adopted"
+    assert finding.code == "unjournalled", "also now that the journals have gone on"
     shutil.rmtree(root / "runs")
     shutil.copytree(folder / "runs", root / "runs")
     shutil.copy(folder / "catalogue.sqlite", database)
@@ -441,6 +443,13 @@ def test_obis_that_only_lost_journals_knew_stay(world: World, folder: Path) -> N
     assert (done.code, done.out.count(b"moved to quarantine/")) == (0, 2), done
     assert {path: what for path, what in tree(root).items() if not path.startswith("quarantine/")} == known
     assert archec_inline(world.config, "check", "--unjournalled").code == 2
+
+
+def test_where_a_stopped_run_may_have_left_an_obi() -> None:
+    """At its own tist, at that of its data set, and, as hard links, at those of the data sets between them."""
+    stopped = Stopped(run=300, data_set=100)
+    for linked, tists in ((False, [100, 300]), (True, [100, 200, 300])):
+        assert [tist for tist in (50, 100, 200, 300, 400) if stopped.may_have_left(tist, linked=linked)] == tists
 
 
 def test_archives_beside_each_other_share_no_memory(folder: Path) -> None:
@@ -482,7 +491,8 @@ def test_what_the_configuration_keeps_in_the_archive_folder_stays(folder: Path, 
         (folder / "a").mkdir()
         root.mkdir()
         (folder / "a" / "archive").symlink_to(root)
-    config = make(folder / "a", {"database": f"sqlite:///{root}/catalogue.sqlite", "work_directory": f"{root}/scratch/w"})
+    inside = {"database": f"sqlite:///{root}/catalogue.sqlite", "work_directory": f"{root}/scratch/w"}
+    config = make(folder / "a", inside)
     config.data_path.joinpath("aaa").mkdir(parents=True)
     (config.data_path / "aaa" / "a.rdf").write_text(template("RePEc:aaa:sss:1"))
     run(config, fetch=False)
@@ -508,7 +518,7 @@ def test_links_files_and_modes_that_were_exchanged(world: World, pristine: World
     summary, findings = checked(world)
     assert sorted((finding.code, finding.path) for finding in findings) == sorted([
         ("exchanged", world.places["link"]), ("exchanged", world.places["pdf"]), ("mode", world.places["early"]),
-        ("mode", world.places["restated"]), ("orphan", str(other.relative_to(world.config.store_path))),
+        ("mode", world.places["restated"]), ("unjournalled", str(other.relative_to(world.config.store_path))),
     ])  # fmt: skip
     assert not summary.clean
     assert "mode" not in codes(checked(world, quick=True)[1])

@@ -19,6 +19,7 @@ from gather_site import Answer, Site, moved, page, pdf
 from gather_support import (
     Member,
     archec_cli,
+    archec_inline,
     check,
     histories,
     kill,
@@ -42,6 +43,7 @@ from gather_support import (
 from archec.config import Config, FetchConfig
 from archec.gather import phases
 from archec.store.layout import open_layout
+from archec.tist import tist_path
 from archec.web.pool import FetchPool
 
 SETTINGS: dict[str, object] = {
@@ -244,6 +246,12 @@ def test_a_body_that_changed_before_the_run_went_on(memory_folder: Callable[[], 
         site["/a"] = pdf("two", ETag='"2"')
         resumed(config)
         assert list(histories(config)[site.url("/a")].values()) == [hashlib.sha256(pdf("one").body).hexdigest()]
+        (tist,) = histories(config)[site.url("/a")]
+        left = config.store_path / tist_path(tist) / "http%3A%2F%2Fh%2Fleft"
+        left.write_text("what a run left before it was killed, and did not place again when it was resumed")
+        assert orphans(config) == 1
+        assert archec_inline(config, "verify").code == 0
+        left.unlink()
         run(config)
         assert len(histories(config)[site.url("/a")]) == 2, "the validators of what is not held are not believed"
         check(config)
