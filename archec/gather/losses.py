@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.evidence import id_list
+from archec.archive.evidence import id_list, ids_in
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.interface import Catalogue
@@ -107,6 +107,13 @@ def loss_of(config: Config, fobi: Obi, run: int) -> ObiChange | None:
     return ObiChange("fobi", fobi.id, put={visit.gone_since: None}, notes={visit.gone_since: note})
 
 
+def _files_of(catalogue: Catalogue, held_back: HeldBack) -> Iterator[tuple[str, str]]:
+    """The files that a record lists, each with its host; none for templates."""
+    for host, group in held_back.groups.items() if held_back.kind == "fobi" else ():
+        for url in ids_in(catalogue.keyed(group.ids) or b""):
+            yield host, url
+
+
 class GoneFiles:
     """The confirmed losses, in the scratch space of a run."""
 
@@ -130,9 +137,13 @@ class GoneFiles:
     def conclude(
         self, archive: Archive, committer: Commits, report: Report, *, when: int, accepted: Collection[str]
     ) -> None:
-        """Commits the losses of hosts that do not lose too much, or whose losses are ``accepted`` (``all``: any), and
-        reports and journals the others, replacing what earlier runs held back of these hosts. ``when``: the time of the
-        visits, by the clock."""
+        """Commits the losses of hosts that do not lose too much, or whose losses are ``accepted`` (``all``: any), also
+        those that earlier runs held back, and reports and journals the others. ``when``: the time of the visits, by the
+        clock."""
+        for earlier in archive.catalogue.held_back():
+            for host, url in _files_of(archive.catalogue, earlier):
+                if {host, "all"} & set(accepted):
+                    self.add(url)
         for host, count in sorted(self._hosts.items()):
             held, gone = archive.catalogue.gone_files(host, when - _PERIOD)
             if is_held_back(archive.config, gone, held) and not {host, "all"} & set(accepted):
@@ -144,17 +155,29 @@ class GoneFiles:
                 if loss is not None:
                     committer.add(CommitItem(loss))
                     report.visited(loss)
-        self._hold_back(archive.catalogue, committer, report)
+            committer.commit()
+        self._hold_back(archive, committer, report)
         committer.commit()
 
-    def _hold_back(self, catalogue: Catalogue, committer: Commits, report: Report) -> None:
+    def _hold_back(self, archive: Archive, committer: Commits, report: Report) -> None:
+        """Journals what is held back now. Files that an earlier run held back, and that are still gone, stay held back:
+        with those that this run holds back of their host, if there are any."""
+        config, catalogue = archive.config, archive.catalogue
+        held_back = {(host_of(url), url) for url in self._listed(lambda host: host in report.held_back)}
+        records = []
         for earlier in catalogue.held_back():
-            left = {host: group for host, group in earlier.groups.items() if host not in self._hosts}
-            if earlier.kind == "fobi" and left != earlier.groups:
-                committer.add(CommitItem(LossesHeldBack(HeldBack(earlier.run, "fobi", left))))
-        urls = self._listed(lambda host: host in report.held_back)
-        record, lists = held_back_record(report.run, ((host_of(url), url) for url in urls), "fobi")
-        if record.groups:
+            if earlier.kind == "fobi" and earlier.groups:
+                files = {url: host for host, url in _files_of(catalogue, earlier)}
+                fobis = catalogue.obis("fobi", files).values()
+                gone = {(files[fobi.id], fobi.id) for fobi in fobis if loss_of(config, fobi, report.run) is not None}
+                carried = {(host, url) for host, url in gone if host in report.held_back}
+                held_back |= carried
+                if earlier.run != report.run and (carried or len(gone) < len(files)):
+                    records.append(held_back_record(earlier.run, gone - carried, "fobi"))
+        if held_back:
+            records.append(held_back_record(report.run, held_back, "fobi"))
+            report.held_back.update((host, group.losses) for host, group in records[-1][0].groups.items())
+        for record, lists in records:
             for ids in lists:
                 committer.add(CommitItem(SetAdded.of(ids)))
             committer.add(CommitItem(LossesHeldBack(record)))

@@ -22,6 +22,7 @@ from gather_support import (
     write_papers,
 )
 
+from archec.archive.budget import Budget
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.catalogue.open import open_catalogue
@@ -420,6 +421,27 @@ def test_losses_of_templates_and_of_files_are_accepted_together(config: Config, 
     assert b"8 losses accepted" in archec_inline(config, "losses", "accept", held_back.run).out
     assert archec_inline(config, "losses").out == b""
     assert sum(None in history.values() for history in histories(config).values()) == 8
+    check(config)
+
+
+@pytest.mark.parametrize("accept", [False, True])
+def test_a_run_that_visits_part_of_a_host(config: Config, site: Site, *, accept: bool) -> None:
+    """What it did not visit is held back as before, or accepted as well; what is back is not held back."""
+    config = change(config, {"lost_confirmations": 1, "text.enabled": False})
+    urls = [site.url(f"/{n}") for n in range(6)]
+    host = urls[0].split("/")[2]
+    for n in range(6):
+        site[f"/{n}"] = pdf(str(n))
+    write_papers(config, urls)
+    run(config)
+    for n in range(6):
+        del site.answers[f"/{n}"]
+    assert run(config).held_back == {host: 6}
+    site["/0"] = pdf("0")
+    part = run(config, budget=Budget(files=2), accept=[host] if accept else [])
+    assert (part.held_back, part.fobis["lost"]) == (({}, 5) if accept else ({host: 5}, 0))
+    listed = [line.split()[:3] for line in archec_inline(config, "losses").out.decode().splitlines()]
+    assert listed == ([] if accept else [[str(part.run), host, url] for url in urls[1:]])
     check(config)
 
 
