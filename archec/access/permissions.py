@@ -48,7 +48,7 @@ class Viewer:
     def visible(self, rows: Iterator[Row]) -> Iterator[Row]:
         """The rows that he may see; those that were withdrawn say so."""
         if self.rules.are_trivial:
-            return rows if self.level(self.rules.decide(Subject(""), self.address, 0)) else iter(())
+            return rows if self.sees_all else iter(())
         return self._judged(rows)
 
     def _judged(self, rows: Iterator[Row]) -> Iterator[Row]:
@@ -82,7 +82,9 @@ class Viewer:
     @property
     def sees_all(self) -> bool:
         """Whether no row is hidden from him."""
-        return self.allows("metadata") or self.rules.are_trivial
+        if self.rules.are_trivial:
+            return self.level(self.rules.decide(Subject(""), self.address, 0)) >= Level.METADATA
+        return self.allows("metadata")
 
     @property
     def sees_nothing_by_default(self) -> bool:

@@ -150,6 +150,10 @@ def test_pages_do_not_tell_what_rules_hide(tmp_path: Path) -> None:
     with serving(world(tmp_path, "access: {rules: [{host: y.org, rights: open}]}")) as url, client(url, "") as get:
         hidden = [get.get(f"/a/cdx?url={host}&{count}").status_code for host in ("x.org", "none.org", "y.org")]
         assert hidden == [401, 401, 200]
+    config = world(tmp_path)
+    give_tokens(config, Token("feeder", hash_of("feeder"), ("write",)))
+    with serving(config) as url, client(url, "feeder") as get:
+        assert get.get(f"/a/cdx?url=x.org&{count}").json()["pages"] == 0
 
 
 def test_rules_are_read_again_without_restart_and_a_withdrawn_row_says_so(

@@ -23,6 +23,7 @@ from warc_files import Crawl
 from archec.access.own import subject_with_works, subjects_of
 from archec.access.rows import Origin, cdxj_row
 from archec.access.rules import Level, Rules
+from archec.access.tokens import Token, hash_of
 from archec.archive.opening import opened
 from archec.cli.access import access
 from archec.config import Config, RuleConfig
@@ -135,7 +136,7 @@ def test_zipnum(tmp_path: Path) -> None:
     lines += [line(f"http://many.org/{n:05d}", S) for n in range(100)]
     zipnum(tmp_path / "z", lines)
     config = configured(tmp_path, "collections: {z: zipnum+./z/index.idx, folder: ./z}")
-    give_tokens(config)
+    give_tokens(config, Token("feeder", hash_of("feeder"), ("write",)))
     with serving(config) as base, client(base) as get:
         all_orders(get, "z", "a.org", STAMPS)
         assert len(asked(get, "z", "url=many.org/*")) == 100
@@ -150,6 +151,8 @@ def test_zipnum(tmp_path: Path) -> None:
         assert blocks[0]["urlkey"] <= "org,many)/00000 " < blocks[1]["urlkey"]
         text = get.get("/z/index?url=many.org/*&showPagedIndex=true&output=text").text
         assert text == "".join(summary[blocks[0]["lineno"] - 1 :])
+        with client(base, "feeder") as feeder:
+            assert feeder.get("/z/index?url=many.org/*&showPagedIndex=true").status_code == 403
         (tmp_path / "z" / "part-0.gz").write_bytes(b"no gzip at all")
         assert "damaged" in get.get("/z/index?url=a.org").headers["reserrors"]
 
