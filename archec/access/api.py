@@ -136,7 +136,11 @@ class Api:
             await loaded.record.close()
             return answer(302, b"", HTML, [("Location", at.memento(loaded.row))])
         exchange.note["source"] = loaded.row.origin.source
-        return answer_replay(exchange, loaded, at, memento.links(at, view), negotiated=negotiated)
+        try:
+            return answer_replay(exchange, loaded, at, memento.links(at, view), negotiated=negotiated)
+        except BaseException:
+            await loaded.record.close()
+            raise
 
     async def _wayback(self, exchange: Exchange, viewer: Viewer, collection: Collection, rest: str) -> Response:
         """``/wayback/available``."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
 from archec.access.errors import SourceFailed
-from archec.access.query import Arguments, Filter, Query, key_of, uri_of
+from archec.access.query import Arguments, Filter, Query, joined, key_of, uri_of
 from archec.access.remote import Cache, Fetched, Health, Web, fetch, filled, same_origin
 from archec.access.rows import Origin, Row, any_row, made_line
 from archec.access.sorted import MAX_SORTED, row_key
@@ -207,7 +207,7 @@ class MementoSource(RemoteSource):
                 text = answer.body.read(64 << 20).decode("utf-8", "replace")
             found.append(iter(list(self._mementos(text, query))))
             for uri, attributes in parse_links(text):
-                further = urljoin(page, uri)
+                further = joined(page, uri)
                 is_page = "timemap" in attributes.get("rel", "").split() and same_origin(further, first)
                 if is_page and further not in seen:
                     seen.add(further)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urljoin
 
 import re2
 
@@ -312,6 +312,14 @@ def whole_url(text: str) -> str:
     if _ESCAPED_SCHEME.match(text):
         text = unquote(text)
     return _ONE_SLASH.sub(r"\1//", text, count=1)
+
+
+def joined(base: str, reference: str) -> str:
+    """The URL that a reference (a ``Location``, a link) means on a page; "" if it is none."""
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        return ""
 
 
 def key_range(url: str, match: MatchType, key: str = "") -> KeyRange:

@@ -11,12 +11,12 @@ import re
 from collections.abc import AsyncIterator
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
-from urllib.parse import urljoin
 
 from starlette.responses import Response
 
 from archec.access.exchange import Exchange, answer, as_uri
 from archec.access.memento import Addresses
+from archec.access.query import joined
 from archec.access.record import Record, dechunked
 from archec.access.resource import Loaded, RecordAnswer
 from archec.access.stamps import http_date
@@ -74,7 +74,8 @@ def answer_replay(
     body = dechunked(record.body) if chunked else record.body
     if held is not None and part is not None:
         if not part.length:
-            return _Closing(record, answer(416, b"", "text/plain", [("Content-Range", f"bytes */{held.of}")]))
+            of = [("Content-Range", f"bytes */{held.of}")] if held.of != "*" else []
+            return _Closing(record, answer(416, b"", "text/plain", of))
         headers.append(("Content-Range", f"bytes {part.first}-{part.first + part.length - 1}/{held.of}"))
         status, body, size = 206, _cut(body, part.first - held.first, part.length), part.length
     kept = _KEPT | ({"content-range"} if status == 206 and part is None else set())
@@ -121,6 +122,8 @@ def _held(record: Record, status: int, size: int) -> _Held | None:
     match = _CONTENT_RANGE.fullmatch(record.http_header("content-range").strip())
     if match is None or int(match[2]) - int(match[1]) + 1 != size:
         return None
+    if match[3] != "*" and int(match[3]) <= int(match[2]):
+        return None
     return _Held(int(match[1]), size, match[3])
 
 
@@ -137,8 +140,8 @@ def _original_headers(
         lowered = name.lower()
         if not _TOKEN.fullmatch(name) or lowered == "content-type":
             continue
-        if lowered == "location":
-            found.append(("Location", f"{at.base}/{stamp}id_/{as_uri(urljoin(url, value))}"))
+        if lowered == "location" and (target := joined(url, value)):
+            found.append(("Location", f"{at.base}/{stamp}id_/{as_uri(target)}"))
         if lowered in kept:
             found.append((name, value))
         else:
@@ -153,6 +156,8 @@ def _part(exchange: Exchange, held: _Held, tag: str) -> _Part | None:
         return None
     first, last = match[1], match[2]
     if not first and (not last or held.of == "*"):
+        return None
+    if first and last and int(last[:18]) < int(first[:18]):
         return None
     end = held.first + held.length - 1
     begin = int(first[:18]) if first else int(held.of) - int(last[:18])

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from typing import IO
-from urllib.parse import urljoin
 
 from anyio import to_thread
 
 from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
+from archec.access.query import joined
 from archec.access.record import Record, read_record
 from archec.access.remote import Deadline, Health, Web, same_origin
 from archec.access.rows import Row
@@ -79,7 +79,9 @@ class ReplayLoader:
                     raise LoadFailed(f"HTTP {response.status_code}")
                 return response, url
             await inner.aclose()
-            url = urljoin(url, location)
+            url = joined(url, location)
+            if not url:
+                raise LoadFailed("it redirects to what is no URL")
         raise LoadFailed("too many redirects")
 
     async def _record(self, stack: AsyncExitStack, row: Row, response: Response, url: str) -> Record:

@@ -8,7 +8,6 @@ import zlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import NamedTuple
-from urllib.parse import urljoin
 
 from anyio import to_thread
 from starlette.responses import Response
@@ -17,9 +16,10 @@ from starlette.types import Receive, Scope, Send
 from archec.access.collection import Collection, Step, is_short
 from archec.access.errors import LoadFailed, NotInTime, Refused
 from archec.access.exchange import answer, as_uri, error_header, header_value
+from archec.access.own import TYPE
 from archec.access.permissions import Viewer
 from archec.access.posts import Asked
-from archec.access.query import Query, key_range, parse_filters
+from archec.access.query import Query, joined, key_range, parse_filters
 from archec.access.record import Record, one_piece
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
@@ -53,22 +53,25 @@ async def load(
         rows = await step.answer(query, errors, viewer.visible)
         while (row := await _next(rows, query)) is not None:
             try:
-                viewer.check_content(row)
+                record = await _try(step, row, viewer, errors, asked)
             except Refused as refusal:
+                if refusal.http_status not in (403, 451):
+                    raise
                 refused = refused or refusal
                 continue
-            record = await _try(step, row, errors, asked)
             if record is None:
                 continue
-            if row.origin.type != "live" and is_self_redirect(record, row.url):
+            try:
+                if row.origin.type == "live" or not is_self_redirect(record, row.url):
+                    return Loaded(row, await resolved(collection, step, row, record, viewer, errors))
                 await record.close()
                 errors[row.origin.source] = "a redirect to itself"
-                continue
-            try:
-                return Loaded(row, await resolved(collection, step, row, record, viewer, errors))
             except LoadFailed as error:
                 await record.close()
                 errors[row.origin.source] = error.message
+            except BaseException:
+                await record.close()
+                raise
     raise refused or viewer.nothing(_NOT_FOUND, errors)
 
 
@@ -76,8 +79,10 @@ async def _next(rows: Iterator[Row], query: Query) -> Row | None:
     return next(rows, None) if is_short(query) else await to_thread.run_sync(next, rows, None)
 
 
-async def _try(step: Step, row: Row, errors: Errors, asked: Asked = _GET) -> Record | None:
-    """The record of a row by the first loader that can; the reason why none could is in ``errors``."""
+async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Asked = _GET) -> Record | None:
+    """The record of a row by the first loader that can; the reason why none could is in ``errors``. Raises Refused
+    unless he may have what the row names, and what the record says that it is."""
+    viewer.check_content(row)
     if row.origin.source in errors.silent:
         return None
     reasons: list[str] = []
@@ -85,7 +90,7 @@ async def _try(step: Step, row: Row, errors: Errors, asked: Asked = _GET) -> Rec
         try:
             record = await loader.load(row, asked)
             if record is not None:
-                return record
+                return await _judged(record, row, viewer)
         except LoadFailed as error:
             reasons.append(error.message)
             if isinstance(error, NotInTime):
@@ -94,12 +99,30 @@ async def _try(step: Step, row: Row, errors: Errors, asked: Asked = _GET) -> Rec
     return None
 
 
+async def _judged(record: Record, row: Row, viewer: Viewer) -> Record:
+    """The record. A row that somebody added may name the place of any other record, so the record is judged by what it
+    says of itself: URL, time and media type. Raises Refused."""
+    if row.origin.type == TYPE or viewer.rules.are_trivial:
+        return record
+    stamp = "".join(char for char in record.get("WARC-Date") if char.isdigit())[:14]
+    mime = record.http_header("content-type") if record.http else record.get("Content-Type")
+    fields = {**row.fields, "url": record.get("WARC-Target-URI").strip("<> ") or row.url, "mime": mime}
+    try:
+        viewer.check_content(
+            Row(row.line, row.urlkey, stamp if len(stamp) == 14 else row.timestamp, fields, row.origin)
+        )
+    except BaseException:
+        await record.close()
+        raise
+    return record
+
+
 def is_self_redirect(record: Record, url: str) -> bool:
     """Whether a response redirects to where it came from, except for the scheme or a slash at the end."""
     if record.http_status[:1] != "3" or record.http_status == "304":
         return False
     location = record.http_header("location")
-    return bool(location) and _bare(urljoin(url, location)) == _bare(url)
+    return bool(location) and _bare(joined(url, location)) == _bare(url)
 
 
 def _bare(url: str) -> str:
@@ -151,10 +174,9 @@ async def _original(
                 continue
             tried += 1
             try:
-                viewer.check_content(found)
+                loaded = await _try(other, found, viewer, errors)
             except Refused:
                 continue
-            loaded = await _try(other, found, errors)
             if loaded is None:
                 continue
             if loaded.type in ("response", "resource"):

@@ -68,7 +68,7 @@ class Handler(BaseHTTPRequestHandler):
         elif path.startswith("/wayback/") and "a.org" not in path:
             self._send(404, b"")
         elif path.startswith("/wayback/timemap/link/"):
-            links = [f'<{U}>; rel="original"']
+            links = [f'<{U}>; rel="original"', '<http://[>; rel="timemap"']
             links += [f'<http://x/{s}/{U}>; rel="memento"; datetime="{DATES[s]}"' for s in STAMPS]
             self._send(200, ",\n".join(links).encode(), ("Content-Type", "application/link-format"))
         elif path.startswith("/wayback/http"):
@@ -76,6 +76,8 @@ class Handler(BaseHTTPRequestHandler):
             self._send(302, b"", ("Link", link), ("Location", "/elsewhere"))
         elif path.startswith(f"/inexact/{STAMPS[0]}id_/"):
             self._send(302, b"", ("Location", f"/pywb/all/{STAMPS[0]}id_/{U}"))
+        elif path.startswith("/astray/"):
+            self._send(302, b"", ("Location", "http://["))
         elif path.startswith("/private/"):
             self._send(302, b"", ("Location", server.other + "/secret"))
         elif f"{STAMPS[0]}id_/" in path:

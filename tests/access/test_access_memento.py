@@ -11,6 +11,13 @@ import pytest
 from access_support import client, configured, give_tokens, serving, write_index
 from warc_files import Crawl
 
+from archec.access.exchange import Exchange
+from archec.access.memento import Addresses
+from archec.access.record import Record, one_piece
+from archec.access.replay import answer_replay
+from archec.access.resource import Loaded
+from archec.access.rows import NOWHERE, Row
+
 U = "http://a.org/x?b=2&a=1"
 PART = "http://a.org/part"
 STAMPS = ("20140101000000", "20150101000000", "20160101000000")
@@ -149,6 +156,7 @@ def test_ranges_tags_and_head(get: httpx.Client) -> None:
         ("bytes=-3", 206, b"n 1", "bytes 6-8/9"),
         ("bytes=9-", 416, b"", "bytes */9"),
         ("bytes=x", 200, b"version 1", ""),
+        ("bytes=5-2", 200, b"version 1", ""),
     ):
         answer = get.get(path, headers={"Range": given})
         assert (answer.status_code, answer.content, answer.headers.get("content-range", "")) == (status, content, span)
@@ -179,6 +187,23 @@ def test_a_part_that_was_captured_is_a_part(get: httpx.Client) -> None:
         answer = get.get(path, headers={"Range": given} if given else {})
         assert (answer.status_code, answer.content, answer.headers["content-range"]) == (status, content, span)
         assert status == 416 or answer.headers["memento-datetime"] == DATES[0]
+
+
+@pytest.mark.parametrize(
+    ("told", "given", "status", "span"),
+    [
+        ("bytes 0-4/3", "bytes=0-1", 206, "bytes 0-4/3"),  # as it was, no range of it
+        ("bytes 0-4/*", "bytes=0-1", 206, "bytes 0-1/*"),
+        ("bytes 0-4/*", "bytes=9-", 416, ""),
+    ],
+)
+def test_a_part_of_an_unknown_or_impossible_whole(told: str, given: str, status: int, span: str) -> None:
+    http = f"HTTP/1.1 206 Partial Content\r\nContent-Range: {told}\r\n\r\n".encode()
+    row = Row(b"", "org,a)/", STAMPS[0], {"url": U}, NOWHERE)
+    exchange = Exchange({"method": "GET", "headers": [(b"range", given.encode())]}, None)  # type: ignore[arg-type]
+    loaded = Loaded(row, Record((), http, 5, one_piece(b"abcde")))
+    answer = answer_replay(exchange, loaded, Addresses("http://x", U), "")
+    assert (answer.status_code, answer.headers.get("content-range", "")) == (status, span)
 
 
 def test_addresses_are_uris_whatever_the_url(base: str, get: httpx.Client) -> None:

@@ -49,6 +49,8 @@ collections:
              replay_url: '{url}/inexact/{{timestamp}}id_/{{url}}'}}}}
   private: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
              replay_url: '{url}/private/{{timestamp}}id_/{{url}}'}}}}
+  astray: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
+            replay_url: '{url}/astray/{{timestamp}}id_/{{url}}'}}}}
   many:
     index_group: {{pywb: 'cdx+{url}/pywb/all-cdx', mem: 'memento+{url}/wayback/', hang: 'cdx+{url}/hangs-cdx',
                   drip: 'cdx+{url}/drips-cdx', near: a.cdxj}}
@@ -167,6 +169,7 @@ def test_redirects_are_judged_like_strangers(there: Archives, get: httpx.Client)
     answer = get.get(f"/private/resource?url={U}")
     assert answer.status_code == 404
     assert "not a public address" in answer.json()["errors"]["private"]
+    assert get.get(f"/astray/resource?url={U}").json()["errors"] == {"astray": "it redirects to what is no URL"}
 
 
 def test_warc_files_elsewhere_are_read_by_ranges(get: httpx.Client) -> None:

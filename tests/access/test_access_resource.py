@@ -19,6 +19,7 @@ from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
 from archec.access.query import parse_query
+from archec.access.rows import made_line
 from archec.access.stretches import groups_of
 from archec.archive.opening import opened
 from archec.config import Config, parse
@@ -47,6 +48,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     one.response("http://r.org/", "20140101000001", b"second")
     moved = one.response("http://m.org/", S, b"", status="302 Found", headers={"Location": "http://m.org/x"})
     one.revisit("http://m.org/", "20150101000000", moved, status="302 Found")
+    one.response("http://astray.org/", S, b"", status="302 Found", headers={"Location": "http://["})
     one.response("http://chunks.org/", S, b"3\r\nabc\r\n0\r\n\r\n", headers={"Transfer-Encoding": "chunked"})
     one.response("http://large.org/", S, b"0123456789" * 500_000)
     plain.other("resource", "ftp://f.org/x.txt", S, b"a file", "text/plain")
@@ -140,6 +142,10 @@ def test_redirects(get: httpx.Client) -> None:
     assert record(get.get("/c/resource?url=http://r.org/")).payload == b"second"
     found = record(get.get("/c/resource?url=http://m.org/&closest=2016"))
     assert (found.http_headers.get_statuscode(), found.payload) == ("302", b"")
+    assert record(get.get("/c/resource?url=http://astray.org/")).http_headers.get_header("Location") == "http://["
+    replayed = get.get(f"/c/{S}id_/http://astray.org/")
+    assert (replayed.status_code, replayed.headers["x-archive-orig-location"]) == (302, "http://[")
+    assert "location" not in replayed.headers
 
 
 @pytest.mark.parametrize(
@@ -191,6 +197,35 @@ def test_content_is_for_those_who_may_have_it(base: str, get: httpx.Client) -> N
     withdrawn = get.get("/c/resource?url=http://large.org/")
     assert (withdrawn.status_code, withdrawn.json()["message"]) == (451, "Withdrawn: too large")
     assert rows(get.get("/c/index?url=http://large.org/&output=json").text)[0]["access"] == "withdrawn"
+
+
+def test_a_row_opens_no_record_of_another_url(tmp_path: Path) -> None:
+    crawl = Crawl(tmp_path / "warcs" / "a.warc.gz")
+    old = crawl.response("http://secret.org/", "20200101000000", b"secret")
+    crawl.revisit("http://open.org/again", S, old)
+    crawl.response("http://open.org/", S, b"shown")
+    crawl.response("http://open.org/a.pdf", S, b"closed", headers={"Content-Type": "application/pdf"})
+    told = crawl.close()
+    secret, paper = (json.loads(told[place].split(b" ", 2)[2]) for place in (0, 3))
+    lies = [
+        (urlkey("http://open.org/lie"), S, {**secret, "url": "http://open.org/lie"}),
+        (urlkey("http://secret.org/"), "20200101000000", {**secret, "url": "http://open.org/"}),
+        (urlkey("http://open.org/a.pdf"), S, {**paper, "mime": "text/html"}),
+    ]
+    write_index(tmp_path / "index.cdxj", [made_line(*one) for one in lies] + told[1:3])
+    rules = (
+        "{host: secret.org, rights: withdrawn}, "
+        "{url_prefix: 'http://open.org/a.pdf', mime: application/pdf, rights: closed}, {rights: open}"
+    )
+    config = configured(
+        tmp_path, f"collections: {{c: {{index: index.cdxj, resource: ./warcs}}}}\naccess: {{rules: [{rules}]}}"
+    )
+    with serving(config) as url, client(url, "") as get:
+        assert record(get.get("/c/resource?url=http://open.org/")).payload == b"shown"
+        assert get.get("/c/resource?url=http://open.org/lie").status_code == 451
+        assert get.get(f"/c/{S}id_/http://open.org/lie").status_code == 451
+        assert get.get("/c/resource?url=http://open.org/a.pdf").status_code == 403
+        assert b"secret" not in get.get("/c/resource?url=http://open.org/again").content
 
 
 def test_requests_in_the_body_of_a_post(get: httpx.Client) -> None:
