@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -24,7 +25,8 @@ _FORK = b'{"type":"fork"'
 class State(msgspec.Struct, frozen=True):
     """How far the journals have been hashed: to a batch of a run, whose sha256 is ``head``; ``peaks`` are those of the
     tree over ``size`` lines, in so many ``runs`` and ``batches``; ``forks`` are those that they declare. ``file`` is
-    the status of the run's journal (size, time of change in ns, inode) if it was finished and read to its end."""
+    the status of the run's journal (size, time of change in ns, inode) if it was finished and read to its end, and
+    ``before`` the digest of the journals before it (:func:`digest_of`)."""
 
     run: Annotated[int, Meta(ge=0)] = 0
     batch: Annotated[int, Meta(ge=0)] = 0
@@ -35,6 +37,7 @@ class State(msgspec.Struct, frozen=True):
     batches: Annotated[int, Meta(ge=0)] = 0
     forks: tuple[Fork, ...] = ()
     file: tuple[int, int, int] | None = None
+    before: str = ""
 
     def seal(self, origin: str, made: int) -> Seal:
         """The seal of what has been hashed."""
@@ -85,6 +88,16 @@ def status_of(journal: JournalFile) -> tuple[int, int, int] | None:
     with storage_errors(journal.path):
         status = journal.path.lstat()
     return status.st_size, status.st_ctime_ns, status.st_ino
+
+
+def digest_of(files: Iterable[JournalFile], run: int) -> str:
+    """A digest of the names and sizes of the finished journals before a run: it tells, without reading them, whether
+    one is gone or was replaced."""
+    digest = sha256()
+    for journal in files:
+        if journal.tist < run and (status := status_of(journal)) is not None:
+            digest.update(f"{journal.path.name} {status[0]}\n".encode())
+    return digest.hexdigest()
 
 
 def _make_durable(path: Path) -> None:

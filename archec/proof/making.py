@@ -13,7 +13,7 @@ from archec.catalogue.records import Fork
 from archec.config import Config
 from archec.errors import BrokenChain, ConfigError
 from archec.progress import Meter
-from archec.proof.log import State, hashed, remember, remembered, status_of
+from archec.proof.log import State, digest_of, hashed, remember, remembered, status_of
 from archec.proof.note import SigningKey, VerifierKey, signers, signing_key, verifier_key
 from archec.proof.seal import Seal, SealFile
 from archec.store.durable import storage_errors
@@ -60,13 +60,16 @@ def make_seal(config: Config, layout: Layout, meter: Meter) -> SealFile:
             hint=f"set seal.origin to {key.name}, or create a key for {origin} with 'archec seal --new-key'",
         )
     meter.phase("hashing journals", None)
-    known = remembered(memory)
+    known, files = remembered(memory), journals(layout)
+    if known is not None and known.before != digest_of(files, known.run):
+        known = None  # other journals than those that were remembered: they decide
     try:
         state = _last(layout, known, meter)
     except BrokenChain:
         if known is None:
             raise
-        state = _last(layout, None, meter)  # other journals than those that were remembered: they decide
+        state = _last(layout, None, meter)
+    state = replace(state, before=digest_of(files, state.run))
     remember(memory, state)
     seal = state.seal(origin, int(time.time()))
     return SealFile(seal, key.sign(seal.note()) if key is not None else seal.note())
