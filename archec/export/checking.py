@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import zlib
 from collections.abc import Iterable, Iterator
@@ -91,10 +92,12 @@ def _wrong_at(path: Path, offset: int, length: int, digest: str = "", kind: str 
     """What is wrong with the record that is there; empty if nothing is."""
     with storage_errors(path), open(path, "rb") as file:
         file.seek(offset)
-        return _wrong(io.BufferedReader(_Slice(file, length)), digest, kind)
+        # Not unpacked by warcio, to which damage within a member is the end of it.
+        with gzip.GzipFile(fileobj=io.BufferedReader(_Slice(file, length))) as member:
+            return _wrong(member, digest, kind)
 
 
-def _wrong(member: io.BufferedReader, digest: str, kind: str) -> str:
+def _wrong(member: gzip.GzipFile, digest: str, kind: str) -> str:
     try:
         records = 0
         for record in ArchiveIterator(member, check_digests=True):
@@ -108,7 +111,7 @@ def _wrong(member: io.BufferedReader, digest: str, kind: str) -> str:
                 return "its bytes do not have the digest that it names"
             if digest and record.rec_headers.get_header("WARC-Payload-Digest") not in (None, digest):
                 return "the index names another digest"
-        return "" if records == 1 else "is not one record"
+        return "" if records == 1 and not member.read(1) else "is not one record"
     except (ArchiveLoadFailed, zlib.error, EOFError, ValueError, OSError) as error:
         return f"cannot be read: {error}"
 

@@ -168,6 +168,7 @@ def test_access(tmp_path: Path) -> None:
     value = report(tmp_path, *small)
     judged = {"all as JSON: the first byte, seconds", "own store / CDXJ, CPU per request"}
     judged |= {"a page of 20,000 rows at 99% / at 0%, seconds", "a source that says nothing: seconds / its time"}
+    judged |= {"an index ten times as large: more memory", "a record ten times as large: more memory"}
     assert judged == set(ratios(value))
     assert "pywb" in value["skipped"]
     names = {measure["name"] for measure in value["measures"]}
