@@ -38,7 +38,7 @@ def seal(output: Path | None, key_file: Path | None, config_file: Path | None) -
     Example: archec seal -o seal.txt
     """
     config = load(config_file)
-    if output is not None and (output.is_file() or output.is_symlink()):
+    if output is not None and output.is_file():
         raise UsageError(f"{output} already exists", hint="a seal is never overwritten: give another file")
     if key_file is not None:
         if output is not None:
