@@ -13,6 +13,7 @@ from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.fileset.checksums import Checksums, mismatch
 from archec.fileset.download import Fetched, NotFetched, Room
 from archec.fileset.keeping import Body, file_item
+from archec.fileset.lookup import is_whole
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.public import public_text, public_url
 from archec.fileset.status import Status
@@ -55,7 +56,18 @@ async def fetch_all(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
-    return files
+    work.commits.commit()
+    return [as_stored(work, file) for file in files]
+
+
+def as_stored(work: Work, file: FilesetManifestFile) -> FilesetManifestFile:
+    """The row of a file after its commit: failed, if another file of the same URL is held in its place."""
+    if not work.refused or not is_whole(file) or not file.platform_url:
+        return file
+    if (normalise_url(file.platform_url), file.sha256) not in work.refused:
+        return file
+    message = "not stored: other bytes were received for the same URL in this run"
+    return _failed(file, Status.ERROR_PLATFORM_DOWNLOAD, message)
 
 
 async def fetch_one(

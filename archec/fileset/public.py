@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -20,7 +21,10 @@ _SECRET = re.compile(
 )
 """Names of secrets wherever they stand, in lower case and without what is neither letter nor digit."""
 _SIGNING = re.compile("responsec.+|responseexpires|policy|expires|s[eiprtv]|spr|sk[a-z]{1,3}|key|session|ticket|auth")
-"""Names that belong to a signature or a log-in where they are in a query."""
+"""Names that belong to a signature or a log-in where they are in a query. In the URL of a file, ``key=1`` may as well
+say which file it is: there they are cut only beside a signature."""
+_SIGNATURE = re.compile(".*signature|sig|xamz.+|xgoog.+|googleaccessid|keypairid")
+_NAME = re.compile("(?:[?&;]|%3F|%26|%3B)([A-Za-z0-9_.%-]{2,80}?)(?:=|%3D)", re.I)
 _MARKS = re.compile("[?;#@]")
 """What a URL has that holds a secret."""
 _NOT_IN_NAMES = re.compile("[^a-z0-9]+")
@@ -43,15 +47,17 @@ def public_url(url: str) -> str:
     """A URL without its fragment, user information and what of its path and query signs it or is a token."""
     if _MARKS.search(url) is None:
         return url
-    bare, mark, query = url.partition("#")[0].partition("?")
+    url = url.partition("#")[0]
+    is_cut = _signs if any(_SIGNATURE.fullmatch(_plain(name)) for name in _NAME.findall(url)) else is_secret
+    bare, mark, query = url.partition("?")
     scheme, colon, rest = bare.partition("://")
     authority, slash, path = rest.partition("/")
     if colon:
-        path = "/".join(_without_parameters(part) if ";" in part else part for part in path.split("/"))
+        path = "/".join(_without_parameters(part, is_cut) if ";" in part else part for part in path.split("/"))
         bare = f"{scheme}{colon}{authority.rpartition('@')[2]}{slash}{path}"
     parts = re.split("(?<=[&;])", query)
-    kept = "".join(one for one in parts if not _signs(one.partition("=")[0].rstrip("&;")))
-    kept = _ENCODED.sub(_without_encoded, kept)
+    kept = "".join(one for one in parts if not is_cut(one.partition("=")[0].rstrip("&;")))
+    kept = _ENCODED.sub(lambda found: found[1] if is_cut(found[2]) else found[0], kept)
     if kept != query:
         kept = kept.rstrip("&;")
     return f"{bare}?{kept}" if kept or (mark and not query) else bare
@@ -127,10 +133,10 @@ def _signs(name: str) -> bool:
     return _SECRET.fullmatch(plain) is not None or _SIGNING.fullmatch(plain) is not None
 
 
-def _without_parameters(part: str) -> str:
+def _without_parameters(part: str, is_cut: Callable[[str], bool]) -> str:
     """A part of a path without the parameters behind it that are secrets (``;jsessionid=...``)."""
     name, *parameters = part.split(";")
-    return ";".join([name, *(one for one in parameters if not _signs(one.partition("=")[0]))])
+    return ";".join([name, *(one for one in parameters if not is_cut(one.partition("=")[0]))])
 
 
 def _without_pairs(text: str) -> str:

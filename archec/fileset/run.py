@@ -36,6 +36,7 @@ from archec.fileset.strategy import StrategyPolicy
 from archec.fileset.summary import failure, file_result
 from archec.fileset.work import IngestOptions, Work
 from archec.progress import Meter
+from archec.store.interface import CommitResult
 from archec.store.journal_writer import JournalWriter, tidy
 from archec.store.layout import open_store
 from archec.store.lock import run_lock
@@ -177,6 +178,16 @@ def _run(
         if isinstance(item.record, ObiChange):
             report.visited(item.record)
 
+    refused: set[tuple[str, str]] = set()
+
+    def on_refused(item: CommitItem, outcome: CommitResult) -> None:
+        if isinstance(item.record, ObiChange) and item.record.kind == "fobi":
+            report.conflicts += 1
+            report.forget(item.record)
+            refused.update((item.record.id, state) for state in item.record.put.values() if state is not None)
+
+    committer.on_refused = on_refused
+
     async def work() -> None:
         async with _platforms(config) as sender, _items(config) as items:
             registry = Registry({one.name: one for one in config.fileset.platforms})
@@ -184,7 +195,7 @@ def _run(
             downloader = Downloader(asker, writer, ledger, run, threads, config.fetch.retries, counter)
             parts = Work(
                 archive, run, committer, writer, ledger, asker, downloader, registry, _policy(config), options,
-                items, kept,
+                items, kept, refused=refused,
             )  # fmt: skip
             await _all(parts, lines, emit, counter, jobs, budget)
 

@@ -12,7 +12,7 @@ from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.captures import capture_of
 from archec.fileset.checksums import Checksums
 from archec.fileset.download import PAGE, Room
-from archec.fileset.fetching import fetch_all, fetch_one
+from archec.fileset.fetching import as_stored, fetch_all, fetch_one
 from archec.fileset.interior import BROKEN, Bounds, OutOfBounds, interior
 from archec.fileset.items import ItemFile, differing
 from archec.fileset.lookup import is_whole, open_file, read_manifest
@@ -119,12 +119,13 @@ class WebBundledStrategy(FilesetIngestStrategy):
         url = item.web_bundle_url or ""
         row = manifest_file("bundle", None, Checksums(), public_url(url))
         bundle = await fetch_one(self.work, self.helper, row, url, Room(self.limits.max_total_size))
+        self.work.commits.commit()
+        bundle = as_stored(self.work, bundle)
         if not is_whole(bundle):
             error = str((bundle.extra or {}).get("error") or bundle.status)
             if error == PAGE:
                 raise PlatformRestrictedError("received a page instead of the bundle: it requires a login")
             return self._failed(Status(bundle.status or Status.NOT_PROCESSED.value), f"the bundle: {error}")
-        self.work.commits.commit()
         bounds = Bounds(self.limits.max_file_count, self.limits.max_total_size)
         try:
             found = await asyncio.get_running_loop().run_in_executor(None, self._read, bundle, bounds)

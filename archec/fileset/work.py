@@ -47,7 +47,8 @@ class IngestOptions(NamedTuple):
 @dataclass(slots=True)
 class Work:
     """What an ingest works with. ``commits`` drops everything in a dry run; ``items`` is None if nothing is to be
-    uploaded; ``kept`` is called with what was kept."""
+    uploaded; ``kept`` is called with what was kept. ``refused``: ids and sha256 of what could not be stored, as other
+    bytes are held there."""
 
     archive: Archive
     run: int
@@ -62,6 +63,7 @@ class Work:
     items: Items | None = None
     kept: Callable[[CommitItem, Body], None] = lambda item, body: None
     busy: dict[str, asyncio.Lock] = field(default_factory=dict)
+    refused: set[tuple[str, str]] = field(default_factory=set)
 
 
 @dataclass(slots=True)

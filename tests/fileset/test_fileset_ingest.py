@@ -391,6 +391,24 @@ def test_a_page_that_describes_its_data_is_the_last_resort(filesets: Filesets, p
     assert (result.status, result.platform_name) == ("success-file", "generic")
 
 
+def test_files_whose_urls_differ_in_a_query_only_are_files_of_their_own(filesets: Filesets, platform: Platform) -> None:
+    """Where they differ in a token only, the second row fails, instead of standing for bytes not held."""
+    platform.behaviours["/f"] = lambda handler, data: handler.answer(200, handler.path.encode())
+    platform.files["/f"] = b""
+    for name, wanted in (("key", "success"), ("token", "success-partial")):
+        files = [{"contentUrl": f"/f?{name}={number}", "name": f"{number}.csv"} for number in (1, 2)]
+        data = {"@type": "Dataset", "name": name, "distribution": files}
+        platform.bodies[f"/data/{name}"] = f'<script type="application/ld+json">{json.dumps(data)}</script>'.encode()
+        result = filesets.ingest(f"{platform.url}/data/{name}")[0]
+        rows = result.manifest or []
+        assert (result.status, len(rows)) == (wanted, 2), result.message
+        stored = [row for row in rows if row.status == "success"]
+        assert len(stored) == (2 if wanted == "success" else 1)
+        for row in stored:
+            assert hashlib.sha256(held(filesets, row.platform_url or "")).hexdigest() == row.sha256
+    assert "not stored" in (result.message or "")
+
+
 def test_robots_bind_pages_and_not_documented_apis(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"p": 10})
     platform.bodies["/robots.txt"] = b"User-agent: *\nDisallow: /"

@@ -57,6 +57,12 @@ def test_a_secret_in_any_place_of_a_url_is_cut(name: str, place: str) -> None:
     assert ("v=1" in url, "w=2" in url, ";a=1" in url) == ("v=1" in kept, "w=2" in kept, ";a=1" in kept)
 
 
+def test_what_may_name_a_file_is_cut_beside_a_signature_only() -> None:
+    assert public_url("http://h/p;key=1?key=1&se=x&u=g%3Fkey%3D2") == "http://h/p;key=1?key=1&se=x&u=g%3Fkey%3D2"
+    for signature in ("sig", "Signature", "X-Amz-Signature"):
+        assert public_url(f"http://h/p;key=1?v=1&key=1&Expires=2&{signature}=x") == "http://h/p?v=1"
+
+
 @pytest.mark.parametrize(
     "body",
     [
