@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from msgspec.structs import replace
 
@@ -216,4 +216,4 @@ def known_url(text: str) -> str | None:
     plain = text.strip()
     if is_fileset(plain):
         return url_of(plain)
-    return plain if is_url(plain) and urlsplit(plain).hostname else None
+    return plain if is_url(plain) and host_of(plain) else None

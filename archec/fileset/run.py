@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -30,6 +31,7 @@ from archec.fileset.items import Items, keys_of
 from archec.fileset.keeping import Body
 from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
+from archec.fileset.public import public_text
 from archec.fileset.result import IngestResult
 from archec.fileset.status import FilesetProblem, PlatformHttpError, Status
 from archec.fileset.strategy import StrategyPolicy
@@ -45,6 +47,7 @@ from archec.tist import stamp
 from archec.web.door import Policy, Sender, open_client
 from archec.workers.child import rare_collections
 
+_log = logging.getLogger(__name__)
 KIND = "fileset"
 _THREADS = 4
 _BATCH = (500, 5.0)
@@ -306,6 +309,12 @@ async def _one(work: Work, line: Line, use: BudgetUse, deadline: float | None) -
         return await asyncio.wait_for(ingest(work, request), None if deadline is None else deadline - time.monotonic())
     except (asyncio.TimeoutError, BudgetSpent):
         return failure(request, text, PlatformHttpError("the budget of the run is exhausted", status=Status.BUDGET))
+    except ArchecError:
+        raise
+    except Exception as error:  # noqa: BLE001 - one request must not end the others
+        _log.exception("%s", public_text(request.base_url)[:300])
+        problem = PlatformHttpError(f"internal: {type(error).__name__}: {error}"[:1000], status=Status.ERROR_INTERNAL)
+        return failure(request, text, problem)
 
 
 def due_requests(config: Config, now: int) -> list[Line]:

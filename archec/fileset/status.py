@@ -45,6 +45,7 @@ class Status(str, Enum):
     ROBOTS = "robots"
     BLOCKED_ADDRESS = "blocked-address"
     TIMEOUT = "timeout"
+    ERROR_INTERNAL = "error-internal"
     ERROR_STORAGE = "error-storage"
     ERROR_PLATFORM_DOWNLOAD = "error-platform-download"
     ERROR_ARCHIVEORG_UPLOAD = "error-archiveorg-upload"
@@ -121,6 +122,7 @@ ADVICE: Mapping[Status, Advice] = {
     Status.ROBOTS: Advice("robots.txt does not allow the landing page", "nothing", True),
     Status.BLOCKED_ADDRESS: Advice("the host is a private address", "fetch.allow_networks, if it is yours", True),
     Status.TIMEOUT: Advice("the server is too slow, or silent", "try again later"),
+    Status.ERROR_INTERNAL: Advice("archec failed at this request; the log has the traceback", "report it", True),
     Status.ERROR_STORAGE: Advice(
         "the disk failed, or is full; complete files are kept", "free some space, try again", True
     ),

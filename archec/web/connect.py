@@ -206,10 +206,10 @@ def named(url: str | httpx.URL) -> dict[str, Any]:
 
 
 def port_of(url: httpx.URL) -> int:
-    """The port to connect to. Raises httpx.UnsupportedProtocol for port 0, at which nothing can listen."""
+    """The port to connect to. Raises httpx.UnsupportedProtocol for one at which nothing can listen."""
     port = url.port if url.port is not None else PORTS.get(url.scheme, 80)
-    if not port:
-        raise httpx.UnsupportedProtocol("port 0 is invalid")
+    if not 0 < port < 65536:
+        raise httpx.UnsupportedProtocol(f"port {port} is invalid")
     return port
 
 

@@ -164,7 +164,7 @@ class Deny:
         if not (self._hosts or self._urls):
             return ""
         url = _FINAL_DOT.sub(r"\1", url)
-        reason = self.reason_of_host(re.sub(r":[0-9]*\Z", "", url.split("/", 3)[2]))
+        reason = self.reason_of_host(re.sub(r":[0-9]*\Z", "", url.partition("://")[2].partition("/")[0]))
         return reason or next((reason for pattern, reason in self._urls if pattern.match(url)), "")
 
     def reason_of_host(self, name: str) -> str:

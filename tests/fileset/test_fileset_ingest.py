@@ -34,7 +34,8 @@ from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
 from archec.errors import Exit, StorageFull
-from archec.fileset.model import IngestStrategy
+from archec.fileset.model import IngestRequest, IngestStrategy
+from archec.fileset.result import IngestResult
 from archec.fileset.run import due_requests, exit_code
 from archec.gather.plan import due_files
 from archec.monitor.metrics import metrics_of
@@ -407,6 +408,28 @@ def test_files_whose_urls_differ_in_a_query_only_are_files_of_their_own(filesets
         for row in stored:
             assert hashlib.sha256(held(filesets, row.platform_url or "")).hexdigest() == row.sha256
     assert "not stored" in (result.message or "")
+
+
+def test_a_hostile_url_fails_its_own_request_only(
+    folder: Path, platform: Platform, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    filesets = make_archive(folder, platform, fetch={"deny": [{"hosts": ["denied.example"]}]})
+    platform.redirects |= {"/port": "http://h:99999/", "/mail": "mailto:x", "/bracket": "http://[x"}
+    asked = ["http://[x", "http://h:99999/", *(platform.url + path for path in platform.redirects)]
+    results = filesets.ingest(*asked, zenodo(platform, 7, {"p": 1}))
+    assert [one.status for one in results[:6]] == [
+        "no-platform-match", "no-platform-match", "bad-redirect", "bad-redirect", "no-capture", "success-file",
+    ]  # fmt: skip
+
+    async def fail(work: object, request: IngestRequest) -> IngestResult:
+        raise KeyError("a" if request.base_url.endswith("/1") else "b")
+
+    monkeypatch.setattr("archec.fileset.run.ingest", fail)
+    results = filesets.ingest(f"{platform.url}/1", f"{platform.url}/2")
+    assert [(one.status, one.message) for one in results] == [
+        ("error-internal", "internal: KeyError: 'a'"), ("error-internal", "internal: KeyError: 'b'"),
+    ]  # fmt: skip
+    assert "Traceback" in caplog.text
 
 
 def test_robots_bind_pages_and_not_documented_apis(filesets: Filesets, platform: Platform) -> None:

@@ -13,9 +13,10 @@ from fileset_samples import answering, item_of, sample
 
 from archec.config.platforms import PlatformConfig
 from archec.fileset.checksums import other_checksum
+from archec.fileset.fields import Field
 from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.platforms.archiveorg import ArchiveOrgHelper
-from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question
+from archec.fileset.platforms.base import FilesetPlatformHelper, PlatformAnswer, Question, same_origin
 from archec.fileset.platforms.dataverse import DataverseHelper
 from archec.fileset.platforms.dryad import DryadHelper
 from archec.fileset.platforms.dspace import DspaceHelper
@@ -451,6 +452,33 @@ def test_broken_links_are_left_out() -> None:
 def test_urls_are_of_their_platforms(url: str, name: str | None) -> None:
     helper = Registry({}).match(IngestRequest(url), None)
     assert (helper.name if helper else None) == name
+
+
+@pytest.mark.parametrize(
+    ("helper", "url", "is_trusted"),
+    [
+        (ZenodoHelper(), "https://zenodo.org/api/records/7", True),
+        (ZenodoHelper(), "http://zenodo.org/api/records/7", False),
+        (ZenodoHelper(), "https://evil.example:99999/", False),
+        (DataverseHelper(PlatformConfig(hosts=("dv.example",))), "https://evil.example:99999/", False),
+        (DataverseHelper(PlatformConfig(hosts=("dv.example",))), "http://dv.example/", False),
+        (ZenodoHelper(PlatformConfig(api="http://zenodo.lan")), "http://zenodo.lan/api/records/7", True),
+        (ZenodoHelper(PlatformConfig(api="http://zenodo.lan")), "http://zenodo.org/api/records/7", False),
+        (ZenodoHelper(PlatformConfig(hosts=("127.0.0.1:99",))), "http://127.0.0.1:99/api", True),
+        (ZenodoHelper(PlatformConfig(hosts=("127.evil.example",))), "http://127.evil.example/", False),
+    ],
+)
+def test_a_token_goes_to_the_hosts_of_its_platform_and_not_in_clear(
+    helper: FilesetPlatformHelper, url: str, is_trusted: bool
+) -> None:
+    assert helper.trusts(url) == is_trusted
+
+
+def test_a_further_question_is_asked_as_its_api_is() -> None:
+    assert same_origin(Field("http://zenodo.org/x"), "https://zenodo.org/api") == "https://zenodo.org/x"
+    for url in ("http://zenodo.org:80/x", "https://zenodo.org:99999/x", "https://evil.example/x"):
+        with pytest.raises(PlatformError):
+            same_origin(Field(url), "https://zenodo.org/api")
 
 
 def test_a_platform_can_be_played_on_another_host() -> None:

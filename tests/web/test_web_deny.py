@@ -45,6 +45,7 @@ fetch:
         ("http://example.org./", "asked by mail"),
         ("http://a.example.org.:8080/x", "asked by mail"),
         ("http://a.edu./private/x", "by fetch.deny"),
+        ("mailto:x", ""),
     ],
 )
 def test_urls(url: str, reason: str) -> None:

@@ -208,7 +208,7 @@ def test_without_a_descriptor_left_no_name_and_no_host_is_to_blame(hostile: Host
     "url",
     [
         "gopher://x/y", "http://127.0.0.1:0/", "ftp://127.0.0.1:0/y", "http://", "http://exa\u2013mple/", "http:///x",
-        "http://a b/c",
+        "http://a b/c", "http://127.0.0.1:99999/",
     ],
 )  # fmt: skip
 def test_what_is_no_normalised_url_is_a_bad_url(tmp_path: Path, url: str) -> None:

@@ -28,6 +28,7 @@ from archec.fileset.status import (
 
 MOST_FILES = 100_000
 """Files of a manifest; a platform that lists more is not read on."""
+_LOOPBACK = re.compile(r"(?:127(?:\.[0-9]{1,3}){3}|localhost)(?::[0-9]+)?\Z")
 _ITEM_NAME = re.compile("[^A-Za-z0-9_.-]+")
 
 
@@ -143,8 +144,13 @@ class FilesetPlatformHelper:
         return any(host == one or (one.startswith("*.") and host.endswith(one[1:])) for one in map(str.lower, hosts))
 
     def trusts(self, url: str) -> bool:
-        """Whether the platform's token may go to a URL: one of its hosts, or of its API."""
-        return FilesetPlatformHelper.serves(self, url) or host_of(url) == host_of(self.config.api or self.api)
+        """Whether the platform's token may go to a URL: one of its hosts, or of its API. Over http it goes to loopback
+        only, and to an API that is configured with http."""
+        host, api = host_of(url), host_of(self.config.api or self.api)
+        if not host or not (host == api or FilesetPlatformHelper.serves(self, url)):
+            return False
+        is_clear = host == api and self.config.api.lower().startswith("http:")
+        return is_clear or urlsplit(url).scheme == "https" or _LOOPBACK.match(host) is not None
 
     def url_of(self, request: IngestRequest, resource: Resource | None) -> str:
         """The URL that is the platform's: that of the landing page, or the one that was requested."""
@@ -226,9 +232,12 @@ def download_url(field: Field, base: str) -> str:
 
 
 def same_origin(field: Field, base: str) -> str:
-    """As :func:`download_url`, for a further question: its host must be that of the API, which a token is for."""
+    """As :func:`download_url`, for a further question: its host must be that of the API, which a token is for. If the
+    API is asked over https, so is this."""
     url = download_url(field, base)
-    if host_of(url) != host_of(base):
+    if base.startswith("https://") and url.startswith("http://"):
+        url = f"https{url[4:]}"
+    if not host_of(url) or host_of(url) != host_of(base):
         raise PlatformError(f"{field.shown}: {url[:200]!r} is not on {host_of(base)}")
     return url
 
