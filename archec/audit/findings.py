@@ -50,7 +50,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "journal-twice": Code("a journal is there both compressed and not", wrong=False),
         "two-contents": Code("journals name two sha256s for one path"),
         # the whole
-        "memory-damaged": Code("what was checked when cannot be read", wrong=False),
+        "memory-damaged": Code("what was checked when cannot be read, or cannot be recorded", wrong=False),
         "layout": Code("layout.json is damaged"),
         "notice": Code("0=archec_1.0 is missing or says something else", wrong=False),
         "catalogue-behind": Code("the catalogue has not followed the journals to their end", wrong=False),

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Set
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from archec.audit.expected import Amount, Entry
@@ -182,11 +183,19 @@ def remember_structure(config: Config, structure: Structure, named: Mapping[int,
         memory.structure_checked(structure)
 
 
-def open_memory(path: Path, report: Reporter) -> Memory:
-    """The memory of checks; one that is damaged is set aside, which is reported, and a new one is begun.
+@contextmanager
+def open_memory(path: Path, report: Reporter) -> Iterator[Memory]:
+    """The memory of checks; one that is damaged is set aside, which is reported, and a new one is begun. If it cannot
+    be written, that is reported, and one that does not last takes its place."""
+    with ExitStack() as stack:
+        if why := unwritable(path):
+            message = f"{path}: nothing of this check is remembered: {why}: make that writable, or set work_directory"
+            report(Finding("memory-damaged", path.name, message))
+            path = Path(stack.enter_context(TemporaryDirectory(prefix="archec-"))) / path.name
+        yield stack.enter_context(_open(path, report))
 
-    Raises :class:`StorageFailed` if it cannot be written.
-    """
+
+def _open(path: Path, report: Reporter) -> Memory:
     try:
         memory = Memory(path)
         memory.look_through()
@@ -213,11 +222,6 @@ class Memory(Database):
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         if not read_only:
-            if why := unwritable(path):
-                raise StorageFailed(
-                    f"{path}: cannot remember what was checked: {why}",
-                    hint="it is next to work_directory: set that to a writable directory",
-                )
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:

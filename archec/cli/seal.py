@@ -46,7 +46,7 @@ def seal(output: Path | None, key_file: Path | None, config_file: Path | None) -
         _make_key(key_file, origin_of(config))
         return
     with meter_for() as meter:
-        made = make_seal(config, open_store(config), meter)
+        made = make_seal(config, open_store(config), meter, lambda text: note(f"warning: {text}"))
     text = str(made.note)
     if output is None:
         click.echo(text, nl=False)

@@ -306,8 +306,10 @@ class Config:
 
     def memory(self, name: str) -> Path:
         """Where something is remembered from run to run that may be lost: next to the scratch space, and named after
-        it."""
+        it; in it if it is the folder of the archive, or above it."""
         work = self.work_path
+        if self.base.is_relative_to(work):
+            return work / f"work.{name}"
         return work.parent / f"{work.name}.{name}"
 
     @property

@@ -36,6 +36,7 @@ from archec.gather.options import Options
 from archec.gather.reading import ChunkRead
 from archec.gather.spool import SeenRow
 from archec.redif.files import PART, Blob, template_names
+from archec.redif.problems import Problem
 from archec.redif.scan import RawTemplate, scan
 from archec.redif.source import open_below, read_file
 from archec.sqlite import Database, Role
@@ -56,16 +57,22 @@ _status = struct.Struct("<qqqQQ").pack
 _name = attrgetter("name")
 
 
-def open_memory(config: Config, options: Options, catalogue: Catalogue) -> DirectoryMemory:
-    """The cache of ReDIF_directory. One that is unusable, or belongs to another archive, is replaced."""
+def open_memory(config: Config, options: Options, catalogue: Catalogue, report: Report) -> DirectoryMemory | None:
+    """The cache of ReDIF_directory. One that is unusable, or belongs to another archive, is replaced. None, and a
+    problem of the report, if it cannot be written: all is read then."""
     path = _path(config)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return DirectoryMemory(path, config, options, catalogue)
-    except StorageFailed:
-        for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-            name.unlink(missing_ok=True)
-        return DirectoryMemory(path, config, options, catalogue)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return DirectoryMemory(path, config, options, catalogue)
+        except StorageFailed:
+            for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+                name.unlink(missing_ok=True)
+            return DirectoryMemory(path, config, options, catalogue)
+    except (StorageFailed, OSError) as error:
+        message = f"all files are read, as {_ROLE.name} cannot be written ({error}): make its folder writable"
+        report.problem(Problem(str(path), 0, "not-remembered", message))
+        return None
 
 
 def memory_to_read(config: Config, options: Options, catalogue: Catalogue) -> DirectoryMemory | None:

@@ -150,7 +150,9 @@ def _run(
         source = memory = None
         if not merged:
             if chosen.form == "directory" and options.file is None:
-                memory = stack.enter_context(open_memory(config, options, catalogue))
+                memory = open_memory(config, options, catalogue, report)
+                if memory is not None:
+                    stack.enter_context(memory)
             source = stack.enter_context(_source(config, chosen, options, memory))
         begun(report)
         journal = stack.enter_context(JournalWriter(archive.layout, report.run, head=catalogue.position().head))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from archec.catalogue.records import Fork
 from archec.config import Config
-from archec.errors import BrokenChain, ConfigError
+from archec.errors import BrokenChain, ConfigError, StorageFailed
 from archec.progress import Meter
 from archec.proof.log import State, digest_of, hashed, remember, remembered, status_of
 from archec.proof.note import SigningKey, VerifierKey, signers, signing_key, verifier_key
@@ -45,8 +45,9 @@ def trusted_keys(config: Config) -> list[VerifierKey]:
     return ([own.verifier] if own is not None else []) + [verifier_key(text) for text in config.seal.keys]
 
 
-def make_seal(config: Config, layout: Layout, meter: Meter) -> SealFile:
+def make_seal(config: Config, layout: Layout, meter: Meter, warn: Callable[[str], None]) -> SealFile:
     """Seals the archive as it is; a run may be active. Reads what has come since the last seal, the first time all.
+    ``warn`` is told if that cannot be remembered, so that the next seal reads all again.
 
     Raises :class:`archec.errors.CorruptJournal` if the journals are not one sound chain, :class:`ConfigError` if the
     key is unusable or has another name than the seals.
@@ -70,7 +71,10 @@ def make_seal(config: Config, layout: Layout, meter: Meter) -> SealFile:
             raise
         state = _last(layout, None, meter)
     state = replace(state, before=digest_of(files, state.run))
-    remember(memory, state)
+    try:
+        remember(memory, state)
+    except StorageFailed as error:
+        warn(f"{error.message}; the next seal reads all journals again: make {memory.parent} writable")
     seal = state.seal(origin, int(time.time()))
     return SealFile(seal, key.sign(seal.note()) if key is not None else seal.note())
 

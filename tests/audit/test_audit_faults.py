@@ -452,6 +452,15 @@ def test_where_a_stopped_run_may_have_left_an_obi() -> None:
         assert [tist for tist in (50, 100, 200, 300, 400) if stopped.may_have_left(tist, linked=linked)] == tists
 
 
+def test_verify_goes_on_where_it_can_remember_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = memory_path(world.config).exists()
+    monkeypatch.setattr("archec.audit.memory.unwritable", lambda path: f"no permission to write {path.parent}")
+    summary, (finding,) = verified(world)
+    assert (summary.clean, summary.whole, finding.code, finding.wrong) == (True, True, "memory-damaged", False)
+    assert str(memory_path(world.config).parent) in finding.message
+    assert memory_path(world.config).exists() == before
+
+
 def test_archives_beside_each_other_share_no_memory(folder: Path) -> None:
     """Their work directories have one parent."""
     one, two = (make(folder / name, {"work_directory": f"../work/{name}"}) for name in "ab")

@@ -124,6 +124,8 @@ def test_paths_are_plain(tmp_path: Path) -> None:
     assert config.store_path == tmp_path / "b" / "c"
     assert config.data_path == tmp_path / "real" / "d", "as the file system follows it"
     assert config.work_path == tmp_path / "link"
+    assert config.memory("x") == tmp_path / "link.x"
+    assert parse("work_directory: .", tmp_path / "c.yaml").memory("x") == tmp_path / "work.x", "not outside"
 
 
 def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:

@@ -146,6 +146,9 @@ def test_a_memory_that_is_lost_damaged_or_of_another_archive_is_begun_anew(confi
     memory = config.memory("reading.sqlite")
     night(config, read)
     memory.unlink()
+    memory.mkdir()
+    assert night(config, read) == ({"same": 6}, [f"RePEc/aaa/sss/{n}.rdf" for n in range(3)]), "it goes on without"
+    memory.rmdir()
     assert night(config, read) == ({"same": 6}, [f"RePEc/aaa/sss/{n}.rdf" for n in range(3)])
     memory.write_bytes(b"not a database" * 1000)
     assert len(night(config, read)[1]) == 3

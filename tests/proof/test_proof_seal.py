@@ -85,6 +85,12 @@ def test_a_seal_reads_only_what_has_come_since(
     for spoilt in (b"", b"{}", b'{"run":1,"batch":1,"size":3,"peaks":[]}', memory.parent.name.encode()):
         memory.write_bytes(spoilt)
         assert archec_inline(archive, "seal").out.decode().split("\n")[:4] == before
+    memory.unlink()
+    memory.mkdir()
+    done = archec_inline(archive, "seal")
+    assert (done.code, done.out.decode().split("\n")[:4]) == (0, before)
+    assert f"warning: {memory}" in done.err, "it goes on without"
+    assert "writable" in done.err
 
 
 def test_what_was_sealed_is_there_and_has_grown(archive: Config, folder: Path) -> None:
