@@ -175,7 +175,7 @@ class MementoSource(RemoteSource):
         return (self._loadable(row, named) for row in ordered)
 
     async def _by_timegate(self, query: Query) -> Iterator[Row]:
-        url = filled(self._config.timegate_url, {"url": query.url, "timestamp": query.closest})
+        url = filled(self._config.timegate_url, {"url": uri_of(query.url), "timestamp": query.closest})
         headers = {"Accept-Datetime": http_date(query.closest)}
         answer = await fetch(self._web, "HEAD", url, self._seconds, headers)
         answer.body.close()
@@ -191,7 +191,7 @@ class MementoSource(RemoteSource):
     async def _by_timemap(self, query: Query) -> Iterator[Row]:
         if not self._config.timemap_url:
             raise SourceFailed("it has no TimeMap: use closest")
-        first = filled(self._config.timemap_url, {"url": query.url, "timestamp": query.closest})
+        first = filled(self._config.timemap_url, {"url": uri_of(query.url), "timestamp": query.closest})
         pages, seen = [first], {first}
         found: list[Iterator[Row]] = []
         while pages and len(seen) <= _MAX_PAGES:

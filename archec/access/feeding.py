@@ -2,7 +2,8 @@
 
 The rows of a directory go into its file ``added.cdxj``. Few rows go into a small file next to it (:func:`newer_of`),
 which is merged into it when it has grown. Whole new files take the place of old ones: a reader sees the old
-rows or the new ones, or for a moment both; one writer at a time in a directory. Lines are put in order on disk.
+rows or the new ones, and a line that both files have once; one writer at a time in a directory. Lines are put in order
+on disk.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def add(path: Path, lines: Iterable[bytes]) -> int:
             size += len(line) + 1
         if file.exists() and size <= _MAX_NEWER:
             return _add_newer(file, newer, found)
+        _settle(file)
         before = 0
         for line in chain(_lines(file), _lines(newer)):
             before += 1
@@ -79,6 +81,17 @@ def _add_newer(file: Path, newer: Path, found: Iterable[bytes]) -> int:
     return len(fresh)
 
 
+def _settle(file: Path) -> None:
+    """Ends a merge that was cut off: lines that are in the file are removed from the newer one."""
+    newer = newer_of(file)
+    if not file.exists() or not newer.exists():
+        return
+    with _searched(file) as known:
+        left = [line for line in _lines(newer) if not known(line)]
+    if len(left) < sum(1 for _ in _lines(newer)):
+        _write(newer, left)
+
+
 @contextmanager
 def _searched(file: Path) -> Iterator[Callable[[bytes], bool]]:
     """Whether a line is in a sorted file."""
@@ -94,6 +107,7 @@ def remove(path: Path, lines: Iterable[bytes]) -> int:
         for line in lines:
             gone.add(line)
         with _alone(folder):
+            _settle(path / _ADDED if path.is_dir() else path)
             files = sorted(path.glob("*.cdxj")) if path.is_dir() else [newer_of(path), path]
             return sum(_remove(file, gone) for file in files)
 

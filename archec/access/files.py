@@ -194,17 +194,16 @@ class IndexFile:
         self.path = path
         self._name, self._check = name, check or check_sorted
         self._told = os.fsencode(told or path).decode("utf-8", "backslashreplace")
-        self._stamp: Stamp | None = None
-        self._found: Found | None = None
-        self._lines: SortedFile | None = None
+        self._known: tuple[Stamp | None, Found | None, SortedFile | None] = (None, None, None)
+        """What belongs together is replaced as a whole, as it is read without the lock."""
         self._lock = threading.Lock()
 
     def opened(self) -> tuple[SortedFile, LineReader]:
         """Its lines, and how they are read. Raises SourceFailed if it cannot be read or is not sorted."""
         try:
             stamp = stamp_of(os.stat(self.path))
-            lines, found = self._lines, self._found
-            if stamp != self._stamp or lines is None or found is None:
+            known, found, lines = self._known
+            if stamp != known or lines is None or found is None:
                 with self._lock:
                     lines, found = self._opened(stamp)
         except OSError as error:
@@ -215,25 +214,29 @@ class IndexFile:
 
     def forget(self) -> None:
         """Closes the file until it is used again; it need not be checked again for that."""
-        self._lines = None
+        stamp, found, _ = self._known
+        self._known = (stamp, found, None)
 
     @property
     def is_checked(self) -> bool:
         """Whether the pass over the present contents is over."""
         try:
-            return stamp_of(os.stat(self.path)) == self._stamp
+            return stamp_of(os.stat(self.path)) == self._known[0]
         except OSError:
             return True
 
     @property
     def fault(self) -> str:
         """What the last pass found wrong."""
-        return self._found.fault if self._found is not None else ""
+        found = self._known[1]
+        return found.fault if found is not None else ""
 
     def _opened(self, stamp: Stamp) -> tuple[SortedFile | None, Found]:
-        known = self._found if stamp == self._stamp else None
-        if known is not None and (known.fault or self._lines is not None):
-            return self._lines, known
+        checked, known, lines = self._known
+        if stamp != checked:
+            known = None
+        if known is not None and (known.fault or lines is not None):
+            return lines, known
         with open(self.path, "rb") as file:
             stamp = stamp_of(os.fstat(file.fileno()))
             try:
@@ -242,9 +245,9 @@ class IndexFile:
                     descriptor = -1 if found.fault else os.dup(plain.fileno())
             except SourceFailed as error:
                 found, descriptor = Found(0, cdxj_row, error.message), -1
-        self._lines = SortedFile(descriptor, found.begin, self._name) if descriptor >= 0 else None
-        self._found, self._stamp = found, stamp
-        return self._lines, found
+        lines = SortedFile(descriptor, found.begin, self._name) if descriptor >= 0 else None
+        self._known = (stamp, found, lines)
+        return lines, found
 
 
 def stamp_of(status: os.stat_result) -> Stamp:

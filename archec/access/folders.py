@@ -13,7 +13,7 @@ from archec.access.errors import SourceFailed
 from archec.access.files import IndexFile, SortedFile, newer_of
 from archec.access.query import Query
 from archec.access.rows import Origin, Row
-from archec.access.sorted import ordered_rows
+from archec.access.sorted import merge_rows, ordered_rows
 from archec.access.sources import Errors, LocalSource, guarded
 from archec.access.zipnum import ZipNum, ZipNumFile
 
@@ -48,16 +48,20 @@ class FileSource(LocalSource):
         return self._parts(files, query, errors) if all(file.is_checked for _, file in files) else None
 
     def _parts(self, files: Iterable[tuple[str, _AnyFile]], query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
-        found: list[Iterator[Row]] = []
+        found: dict[Path, Iterator[Row]] = {}
         for source, file in files:
             try:
                 lines, read = file.opened()
                 rows = ordered_rows(lines, read, Origin(source, self.name, self.type), query)
-                found.append(guarded(rows, source, errors))
+                found[file.path] = guarded(rows, source, errors)
             except SourceFailed as error:
                 errors[source] = error.message
             self._keep(source, file)
-        return found
+        has_newer = any(path.name.endswith(",new.cdxj") for path in found)
+        for path in [one for one in found if one.suffix == ".cdxj"] if has_newer else ():
+            if (newer := newer_of(path)) in found:
+                found[path] = _once(merge_rows([found.pop(newer), found[path]], query))
+        return list(found.values())
 
     def prepare(self) -> None:
         """Checks the files that have not been checked."""
@@ -135,3 +139,12 @@ class FileSource(LocalSource):
             known = self._files.get(oldest.removeprefix(f"{self.name}:"))
             if known is not None:
                 known.forget()
+
+
+def _once(rows: Iterator[Row]) -> Iterator[Row]:
+    """Rows in order, of those with the same line one."""
+    before: bytes | None = None
+    for row in rows:
+        if row.line != before:
+            yield row
+        before = row.line

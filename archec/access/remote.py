@@ -9,17 +9,20 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import IO, Any, NamedTuple, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
+
+from anyio import to_thread
 
 from archec.access.bodies import Body
 from archec.access.errors import LoadFailed, SourceFailed
+from archec.access.record import unpacked
 from archec.web.door import EXPECTED, URL, Response, Sender, fault_of, named
 
 T = TypeVar("T")
 
 _IN_MEMORY = 4 << 20
-_MAX_ANSWER = 4 << 30
-"""Bytes of the largest answer of an index."""
+MAX_ANSWER = 4 << 30
+"""Bytes of the largest answer of an index, and of a body whose size is not told."""
 _MIN_RATE = 100_000
 """Bytes a second by which an answer earns more time than its source has."""
 _AGAIN = 0.1
@@ -130,13 +133,7 @@ async def fetch(
     try:
         with Deadline(seconds) as deadline:
             async with web.stream(method, url, trusted=True, headers=headers) as response:
-                size = 0
-                async for piece in response.aiter_bytes():
-                    deadline.earn(len(piece))
-                    size += len(piece)
-                    if size > _MAX_ANSWER:
-                        raise SourceFailed(f"its answer is larger than {_MAX_ANSWER} bytes")
-                    body.write(piece)
+                await spooled(_plain(response, deadline), body, MAX_ANSWER)
         body.seek(0)
         return Fetched(response.status_code, response.headers, body)
     except LoadFailed as error:
@@ -145,6 +142,35 @@ async def fetch(
     except BaseException:
         body.close()
         raise
+
+
+async def spooled(pieces: AsyncIterator[bytes], file: IO[bytes], limit: int) -> int:
+    """Writes pieces into a file; their size. Raises LoadFailed for more than ``limit`` bytes, and without room."""
+    size = 0
+    async for piece in pieces:
+        size += len(piece)
+        if size > limit:
+            raise LoadFailed(f"its answer is larger than {limit} bytes")
+        try:
+            await to_thread.run_sync(file.write, piece) if size > _IN_MEMORY else file.write(piece)
+        except OSError as error:
+            raise LoadFailed(f"its answer cannot be kept: {error.strerror}") from error
+    return size
+
+
+async def _plain(response: Response, deadline: Deadline) -> AsyncIterator[bytes]:
+    """The body of an answer, unpacked piece by piece where it came as gzip, although none was requested."""
+
+    async def raw() -> AsyncIterator[bytes]:
+        async for piece in response.aiter_raw():
+            deadline.earn(len(piece))
+            yield piece
+
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity", "gzip", "x-gzip"):
+        raise LoadFailed("its answer has an encoding that was not requested")
+    async for piece in unpacked(raw()) if encoding.endswith("gzip") else raw():
+        yield piece
 
 
 class Health:
@@ -199,7 +225,8 @@ class Cache:
 
 
 def filled(template: str, values: Mapping[str, str]) -> str:
-    """A URL from a template. Behind the ``?`` values are escaped; names without a value give nothing."""
+    """A URL from a template. Behind the ``?`` values are escaped; names without a value give nothing. No value leads
+    out of the template's path: parts ``.`` and ``..`` are left out."""
 
     def whole(name: re.Match[str]) -> str:
         return values.get("url", "") if name[1] == "url" else escaped(name)
@@ -208,7 +235,8 @@ def filled(template: str, values: Mapping[str, str]) -> str:
         return quote(values.get(name[1], ""), safe="")
 
     path, mark, query = template.partition("?")
-    path = _NAME.sub(whole, path)
+    path, inner, rest = _NAME.sub(whole, path).partition("?")
+    path = "/".join(part for part in path.split("/") if unquote(part) not in (".", "..")) + inner + rest
     if not mark:
         return path
     kept = [part for part in _NAME.sub(escaped, query).split("&") if part and not part.endswith("=")]

@@ -15,7 +15,7 @@ from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
 from archec.access.query import joined
 from archec.access.record import Record, read_record
-from archec.access.remote import Deadline, Health, Web, same_origin
+from archec.access.remote import MAX_ANSWER, Deadline, Health, Web, same_origin, spooled
 from archec.access.rows import Row
 from archec.access.stamps import from_http_date, iso_date, now_stamp
 from archec.errors import UsageError
@@ -114,10 +114,8 @@ class ReplayLoader:
             return (0, _nothing()) if without else (int(text), _exactly(response, int(text)))
         spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by the stack
         stack.callback(spool.close)
-        size = 0
-        async for piece in _raw(response):
-            await to_thread.run_sync(spool.write, piece) if size > _IN_MEMORY else spool.write(piece)
-            size += len(piece)
+        with Deadline(self._seconds) as deadline:
+            size = await spooled(_raw(response, deadline), spool, MAX_ANSWER)
         spool.seek(0)
         return size, _from(spool)
 
@@ -182,9 +180,11 @@ def _stamp(response: Response) -> str:
         return ""
 
 
-async def _raw(response: Response) -> AsyncIterator[bytes]:
+async def _raw(response: Response, deadline: Deadline | None = None) -> AsyncIterator[bytes]:
     try:
         async for piece in response.aiter_raw():
+            if deadline is not None:
+                deadline.earn(len(piece))
             yield piece
     except EXPECTED as error:
         raise LoadFailed(fault_of(error).message) from error

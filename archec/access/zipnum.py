@@ -98,8 +98,8 @@ class ZipNumFile:
     """A ZipNum index by the path of its summary."""
 
     def __init__(self, path: Path, name: str) -> None:
+        self.path, self._name = path, name
         self._summary = IndexFile(path, name, _check_summary)
-        self._name = name
 
     def opened(self) -> tuple[ZipNum, LineReader]:
         """Its lines, and how they are read. Raises SourceFailed."""

@@ -98,8 +98,8 @@ class Sender:
         """The answer, whose body streams and which the caller closes. Raises one of ``EXPECTED``."""
         lines = self._headers
         if headers:
-            lines = httpx.Headers(lines)
-            lines.update(headers)
+            lines = httpx.Headers(lines, encoding="utf-8")
+            lines.update([(_bytes(name), _bytes(value)) for name, value in headers.items()])
         request = Request(
             method, url, headers=lines, content=content, extensions={**self._timeout, **(extensions or {})}
         )
@@ -108,6 +108,11 @@ class Sender:
         response = await self._transport.handle_async_request(request)
         response.request = request
         return response
+
+
+def _bytes(text: str) -> bytes:
+    """A part of a header as it was read."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 async def content(response: Response, limit: int) -> bytes:
@@ -181,17 +186,20 @@ class _BoundedBody(httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         loop, policy = asyncio.get_running_loop(), self._policy
-        begun, size = loop.time(), 0
+        waited, size = 0.0, 0
+        begun = loop.time()
         async for piece in self._stream:
             size += len(piece)
             now = loop.time()
+            waited += now - begun
             if policy.max_size and size > policy.max_size:
                 raise TooLarge(f"larger than {policy.max_size} bytes")
             if policy.total_timeout and now - self._started > policy.total_timeout:
                 raise httpx.ReadTimeout(f"took longer than {policy.total_timeout:g} s")
-            if now - begun > self._grace and size < policy.min_rate * (now - begun):
+            if waited > self._grace and size < policy.min_rate * waited:
                 raise httpx.ReadTimeout(f"slower than {policy.min_rate} bytes per second")
             yield piece
+            begun = loop.time()  # what the reader does meanwhile is not the server's time
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +55,10 @@ class Handler(BaseHTTPRequestHandler):
             if query.get("sort") == ["reverse"]:
                 rows.reverse()
             self._send(200, b"".join(row + b"\n" for row in rows))
+        elif path in ("/packed-cdx", "/twice-cdx"):
+            packed = gzip.compress(line(U, STAMPS[0]) + b"\n")
+            twice = path == "/twice-cdx"
+            self._send(200, gzip.compress(packed) if twice else packed, ("Content-Encoding", "gzip" + ", gzip" * twice))
         elif path.startswith("/hangs"):
             server.released.wait(30)
             self.close_connection = True

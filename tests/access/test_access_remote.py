@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import time
@@ -16,6 +17,10 @@ from access_support import WRITER, client, configured, give_tokens, rows, servin
 from remote_archives import STAMPS, Archives, U, archives
 from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
+
+from archec.access.errors import LoadFailed
+from archec.access.record import one_piece
+from archec.access.remote import filled, spooled
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +54,10 @@ collections:
              replay_url: '{url}/inexact/{{timestamp}}id_/{{url}}'}}}}
   private: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
              replay_url: '{url}/private/{{timestamp}}id_/{{url}}'}}}}
+  packed: cdx+{url}/packed-cdx
+  twice: cdx+{url}/twice-cdx
+  drips: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
+           replay_url: '{url}/drips/{{timestamp}}id_/{{url}}'}}, index_timeout: 0.3}}
   astray: {{index: {{type: cdx, api_url: '{url}/pywb/all-cdx?url={{url}}',
             replay_url: '{url}/astray/{{timestamp}}id_/{{url}}'}}}}
   many:
@@ -128,6 +137,33 @@ def test_lies_are_left_out(there: Archives, get: httpx.Client) -> None:
     answer = found(get, "lies")
     assert [row["timestamp"] for row in answer] == [*STAMPS, "20160101000000"]
     assert answer[-1]["live_url"] == f"{there.url}/lies/20160101000000id_/{U}"
+
+
+def test_an_answer_is_unpacked_once_at_most(get: httpx.Client) -> None:
+    assert [row["timestamp"] for row in found(get, "packed")] == [STAMPS[0]]
+    told = get.get(f"/twice/index?url={U}").headers["reserrors"]
+    assert json.loads(told) == {"twice": "its answer has an encoding that was not requested"}
+
+
+def test_no_url_leads_out_of_the_path_of_a_template(there: Archives, get: httpx.Client) -> None:
+    get.get("/mem/index?url=http://x/../../../secret")
+    assert there.asked[-1][1] == "/wayback/timemap/link/http://x/secret"
+    for url in ("urn:x/../../secret", "../%2E%2e/./secret"):
+        assert filled("http://h/tm/{url}", {"url": url}) in ("http://h/tm/urn:x/secret", "http://h/tm/secret")
+    assert filled("http://h/{c}/{url}", {"c": "..", "url": "http://x/?a=/../b"}) == "http://h/http://x/?a=/../b"
+
+
+def test_a_body_of_unknown_size_has_limits(get: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert get.get(f"/drips/resource?url={U}").json()["errors"] == {"drips": "no answer within 0.3 s"}
+    monkeypatch.setattr("archec.access.replaying.MAX_ANSWER", 4)
+    assert get.get(f"/pywb/resource?url={U}&to=2014").json()["errors"] == {"pywb": "its answer is larger than 4 bytes"}
+
+    async def fills() -> None:
+        with open("/dev/full", "wb", buffering=0) as full:
+            await spooled(one_piece(b"x"), full, 10)
+
+    with pytest.raises(LoadFailed, match="No space left"):
+        asyncio.run(fills())
 
 
 def test_a_group_answers_with_what_came_in_time(get: httpx.Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import gzip
 import json
@@ -12,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import httpx
 import pytest
 from web_support import QUICK
 
@@ -23,6 +25,7 @@ from archec.web.door import (
     Policy,
     Sender,
     TooLarge,
+    _BoundedBody,
     content,
     fault_of,
     named,
@@ -265,6 +268,27 @@ def test_every_answer_is_bounded(echo: EchoServer, path: str, limits: dict[str, 
     assert fault_of(error.value).outcome is outcome
 
 
+def test_a_reader_s_own_pauses_do_not_count_as_slowness() -> None:
+    class Pieces(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for wait in (1, 1, slow):
+                clock[0] += wait
+                yield b"x" * 10
+
+    async def read() -> None:
+        async for _ in _BoundedBody(Pieces(), dataclasses.replace(POLICY, min_rate=5), 0, 0.5):
+            clock[0] += 100
+
+    clock, loop = [0.0], asyncio.new_event_loop()
+    with contextlib.closing(loop):
+        loop.time = lambda: clock[0]  # type: ignore[method-assign]
+        slow = 1
+        loop.run_until_complete(read())
+        slow = 10
+        with pytest.raises(httpx.ReadTimeout):
+            loop.run_until_complete(read())
+
+
 def test_a_compressed_answer_is_bounded_as_it_is_unpacked(echo: EchoServer) -> None:
     async def act(client: Client) -> bytes:
         async with client.stream("GET", f"{echo.url}/gzip", extensions=named(echo.url)) as response:
@@ -316,6 +340,9 @@ def test_a_sender_gives_the_answer_to_just_its_request(echo: EchoServer) -> None
                 assert seen["headers"]["Authorization"] == "Basic bWU6c2VjcmV0"
                 lowered = {name.lower(): value for name, value in seen["headers"].items()}
                 assert lowered["accept"] == headers.get("accept", "*/*")
+            fields = {"X-A": "\u00fc", "X-\u00fc": "\udcff"}
+            odd = await sender.send("GET", URL(f"{echo.url}/x"), fields, None, named(url))
+            assert json.loads(await odd.aread())["headers"]["X-A"].encode("latin-1") == "\u00fc".encode()
             redirect = await sender.send("GET", URL(f"{echo.url}/to/x"), extensions=named(url))
             assert (redirect.status_code, redirect.headers["location"]) == (302, "x")
             await redirect.aclose()
