@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from urllib.parse import quote, unquote
 
 from anyio import to_thread
@@ -22,6 +23,7 @@ from archec.access.memento import Addresses, Lost
 from archec.access.permissions import Viewer
 from archec.access.posts import Asked, key_of_request, parse_request
 from archec.access.query import Arguments, Query, parse_query, whole_url
+from archec.access.record import Record
 from archec.access.replay import answer_replay
 from archec.access.resource import answer_record, load, nearest_first
 from archec.access.slices import answer_slice
@@ -38,6 +40,16 @@ _OF_DEFAULT = ("web", "wayback", "cdx")
 """First parts of paths that mean the default collection."""
 _MEMENTO = re.compile(r"([0-9]{1,14}|[0-9]{17})(?:(?:id|im|js|cs|if|mp)_)?/(.+)", re.S)
 _TIMEMAP = re.compile(r"timemap/([^/:]+)/(?:([0-9]{1,9})/)?(.+)", re.S)
+
+
+@asynccontextmanager
+async def _answering(record: Record) -> AsyncIterator[None]:
+    """While an answer is made of a record, which is closed if that fails."""
+    try:
+        yield
+    except BaseException:
+        await record.close()
+        raise
 
 
 class Api:
@@ -136,11 +148,8 @@ class Api:
             await loaded.record.close()
             return answer(302, b"", HTML, [("Location", at.memento(loaded.row))])
         exchange.note["source"] = loaded.row.origin.source
-        try:
+        async with _answering(loaded.record):
             return answer_replay(exchange, loaded, at, memento.links(at, view), negotiated=negotiated)
-        except BaseException:
-            await loaded.record.close()
-            raise
 
     async def _wayback(self, exchange: Exchange, viewer: Viewer, collection: Collection, rest: str) -> Response:
         """``/wayback/available``."""
@@ -206,7 +215,8 @@ class Api:
         exchange.note["source"] = loaded.row.origin.source
         packed = Arguments(exchange.arguments).one("compress") == "gzip"
         links = self._links(exchange, collection, loaded.row.url)
-        return answer_record(loaded, errors, links, packed=packed, negotiated=negotiated)
+        async with _answering(loaded.record):
+            return answer_record(loaded, errors, links, packed=packed, negotiated=negotiated)
 
     def _query(self, exchange: Exchange, viewer: Viewer, asked: Asked) -> Query:
         """The query of the parameters. A request with a body is indexed under its own key."""

@@ -90,7 +90,12 @@ async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Aske
         try:
             record = await loader.load(row, asked)
             if record is not None:
-                return await _judged(record, row, viewer)
+                try:
+                    check_record(record, row, viewer)
+                except BaseException:
+                    await record.close()
+                    raise
+                return record
         except LoadFailed as error:
             reasons.append(error.message)
             if isinstance(error, NotInTime):
@@ -99,22 +104,16 @@ async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Aske
     return None
 
 
-async def _judged(record: Record, row: Row, viewer: Viewer) -> Record:
-    """The record. A row that somebody added may name the place of any other record, so the record is judged by what it
-    says of itself: URL, time and media type. Raises Refused."""
+def check_record(record: Record, row: Row, viewer: Viewer) -> None:
+    """Raises Refused unless he may have a record by what it says of itself: URL, time and media type. The row that
+    leads to it is not enough: one that somebody added may name the place of any other record."""
     if row.origin.type == TYPE or viewer.rules.are_trivial:
-        return record
+        return
     stamp = "".join(char for char in record.get("WARC-Date") if char.isdigit())[:14]
     mime = record.http_header("content-type") if record.http else record.get("Content-Type")
     fields = {**row.fields, "url": record.get("WARC-Target-URI").strip("<> ") or row.url, "mime": mime}
-    try:
-        viewer.check_content(
-            Row(row.line, row.urlkey, stamp if len(stamp) == 14 else row.timestamp, fields, row.origin)
-        )
-    except BaseException:
-        await record.close()
-        raise
-    return record
+    when = stamp if len(stamp) == 14 else row.timestamp
+    viewer.check_content(Row(row.line, row.urlkey, when, fields, row.origin))
 
 
 def is_self_redirect(record: Record, url: str) -> bool:

@@ -18,7 +18,7 @@ from archec.access.loading import WarcLoader
 from archec.access.memento import all_of
 from archec.access.permissions import Viewer
 from archec.access.record import Record
-from archec.access.resource import RecordAnswer
+from archec.access.resource import RecordAnswer, check_record
 from archec.access.rows import NOWHERE, Row
 from archec.access.sources import Errors
 from archec.errors import UsageError
@@ -52,7 +52,7 @@ async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collectio
 async def _row_at(
     collection: Collection, viewer: Viewer, loader: WarcLoader, filename: str, first: int, length: int
 ) -> Row | None:
-    """The row of the index that names exactly this place."""
+    """The row of the index that names exactly this place. Raises Refused if he may not have what is there."""
     fields = {"filename": filename, "offset": str(first), "length": str(length)}
     try:
         record = await loader.load_place(Row(b"", "", "", fields, NOWHERE))
@@ -73,6 +73,7 @@ async def _row_at(
         if row.timestamp[:14] != stamp:
             return None
         if all(row.text(name) == value for name, value in fields.items()):
+            check_record(record, row, viewer)
             return row
     return None
 

@@ -226,6 +226,8 @@ def test_a_row_opens_no_record_of_another_url(tmp_path: Path) -> None:
         assert get.get(f"/c/{S}id_/http://open.org/lie").status_code == 451
         assert get.get("/c/resource?url=http://open.org/a.pdf").status_code == 403
         assert b"secret" not in get.get("/c/resource?url=http://open.org/again").content
+        place = {"Range": f"bytes={secret['offset']}-{int(secret['offset']) + int(secret['length']) - 1}"}
+        assert get.get("/c/warc/a.warc.gz", headers=place).status_code == 451
 
 
 def test_requests_in_the_body_of_a_post(get: httpx.Client) -> None:
