@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from xxhash import xxh3_64_intdigest
 
 from archec.archive.commit import CommitItem, Commits
+from archec.archive.losses import files_of, held_back_record, loss_of
 from archec.archive.opening import Archive
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import AT_ONCE, HeldBack, HostState, Note, Obi, Version, Visit
-from archec.catalogue.records import HostNoted, LossesHeldBack, ObiChange, RunStart, decode
+from archec.catalogue.records import HostNoted, LossesHeldBack, ObiChange, RunStart, SetAdded, decode
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import JournalFile, journals, read_batches
 from archec.store.sorting import SortedLines
@@ -106,7 +107,7 @@ def visits_files(archive: Archive, run: int) -> bool:
 
 def conclude_without(archive: Archive, run: int, to: Commits) -> Withdrawn:
     """Derives again, from the visits of the runs that are not retracted, the histories of the files that ``run``
-    visited, the records of its hosts, and the losses that it held back. Files whose last visit does not count are due
+    visited, the records of its hosts, and which losses are held back. Files whose last visit does not count are due
     immediately."""
     out = {item.tist for item in archive.catalogue.runs() if item.retracted}
     due = changed = 0
@@ -123,15 +124,33 @@ def conclude_without(archive: Archive, run: int, to: Commits) -> Withdrawn:
                 changed += any(record.put or record.drop for record in records)
                 for record in records:
                     to.add(CommitItem(record))
+    to.commit()
     for other in others:
-        to.add(CommitItem(other))
+        if isinstance(other, HostNoted):
+            to.add(CommitItem(other))
+        else:
+            _hold_back(archive, other.held_back, run, to)
     to.commit()
     return Withdrawn(due, changed)
 
 
+def _hold_back(archive: Archive, stated: HeldBack, run: int, to: Commits) -> None:
+    """Journals which files of a record are still held back: those whose last visit that counts confirms their loss."""
+    catalogue = archive.catalogue
+    hosts = {url: host for host, url in files_of(catalogue, stated)}
+    fobis = catalogue.obis("fobi", hosts).values()
+    gone = [(hosts[fobi.id], fobi.id) for fobi in fobis if loss_of(archive.config, fobi, run) is not None]
+    record, lists = held_back_record(stated.run, gone, "fobi")
+    now = next((item for item in catalogue.held_back() if (item.run, item.kind) == (stated.run, "fobi")), None)
+    if record.groups != (now.groups if now is not None else {}):
+        for ids in lists:
+            to.add(CommitItem(SetAdded.of(ids)))
+        to.add(CommitItem(LossesHeldBack(record)))
+
+
 def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) -> list[_Other]:
     """The lines of all journals about the files that the run visited (and a few others), sorted by id, then in the
-    order of the journals; and for the other records of the run, those of the runs that count."""
+    order of the journals; for the records of its hosts, those of the runs that count; and all losses held back."""
     files = journals(archive.layout)
     wanted = bytearray(_BUCKETS)
     others: dict[str | int, _Other] = {}
@@ -142,8 +161,6 @@ def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) 
                     wanted[_bucket(record.id)] = 1
                 elif isinstance(record, HostNoted):
                     others[record.host.host] = HostNoted(HostState(record.host.host, run))
-                elif record.held_back.kind == "fobi":
-                    others[record.held_back.run] = LossesHeldBack(HeldBack(record.held_back.run, "fobi"))
     number = 0
     for journal in files:
         for record, line in _said(journal):
@@ -151,13 +168,15 @@ def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) 
                 number += 1
                 if wanted[_bucket(record.id)]:
                     to.add(b"%s\0%015d%s" % (record.id.encode(), number, line))
-            elif journal.tist in out or line.startswith(_CONCLUDED):
                 continue
-            elif isinstance(record, HostNoted):
-                if record.host.host in others:
+            counts = journal.tist not in out and not line.startswith(_CONCLUDED)
+            if isinstance(record, HostNoted):
+                if counts and record.host.host in others:
                     others[record.host.host] = record
-            elif record.held_back.kind == "fobi" and record.held_back.run in others.keys() - out:
-                others[record.held_back.run] = record
+            elif record.held_back.kind == "fobi":
+                of = record.held_back.run
+                none = LossesHeldBack(HeldBack(of, "fobi"))
+                others[of] = record if counts and of not in out else others.get(of, none)
     return list(others.values())
 
 

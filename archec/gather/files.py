@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from archec.archive.budget import Budget, BudgetUse
 from archec.archive.commit import CommitItem, Commits
+from archec.archive.losses import is_lost
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.model import HostState, Obi, Version
 from archec.catalogue.records import HostNoted, ObiChange
 from archec.errors import ArchecError, BadName
 from archec.gather.bodies import MANY, Bodies, Received, SharedBodies, declared, tags_of
-from archec.gather.losses import is_lost
 from archec.gather.plan import Feeder
 from archec.gather.schedule import HostTable, is_silent
 from archec.gather.underway import Active, UnderWay, VisitLog

@@ -7,18 +7,16 @@ too many are gone at once, the host itself has probably changed, and their losse
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.evidence import id_list, ids_in
+from archec.archive.losses import files_of, held_back_record, loss_of
 from archec.archive.opening import Archive
 from archec.archive.report import Report
-from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import HeldBack, HeldGroup, KeyedSet, Kind, Note, Obi, Visit
-from archec.catalogue.records import LossesHeldBack, ObiChange, SetAdded
+from archec.catalogue.records import LossesHeldBack, SetAdded
 from archec.config import Config
 from archec.errors import StorageFailed
 from archec.gather.merging import Held
@@ -27,6 +25,7 @@ from archec.ids import host_of
 
 _LEAST_HELD, _HALF = 3, 0.5
 _PERIOD = 30 * 86400
+"""Seconds for which a visit that found a file gone counts against its host."""
 _BATCH = 500
 
 
@@ -72,48 +71,6 @@ def group_of(loss: Loss, archives: Collection[str], directories: Collection[str]
     return loss.directory if loss.directory in directories else ""
 
 
-def held_back_record(
-    run: int, losses: Iterable[tuple[str, str]], kind: Kind = "tobi"
-) -> tuple[HeldBack, list[KeyedSet]]:
-    """The record of losses held back, given as (group, id), and the lists that it refers to."""
-    by_group: defaultdict[str, list[str]] = defaultdict(list)
-    for group, obi in losses:
-        by_group[group].append(obi)
-    lists = {group: id_list(ids) for group, ids in sorted(by_group.items())}
-    groups = {group: HeldGroup(len(by_group[group]), one.key) for group, one in lists.items()}
-    return HeldBack(run, kind, groups), list(lists.values())
-
-
-"""Seconds for which a visit that found a file gone counts against its host."""
-
-
-def is_lost(config: Config, visit: Visit) -> bool:
-    """Whether this visit confirms a loss: gone in ``lost_confirmations`` visits, the first and the
-    last of them at least ``lost_grace`` apart."""
-    return (
-        visit.outcome == "gone"
-        and visit.gone >= config.lost_confirmations
-        and visit.when - visit.gone_when >= config.lost_grace
-    )
-
-
-def loss_of(config: Config, fobi: Obi, run: int) -> ObiChange | None:
-    """The loss confirmed by the last visit to a fobi, if any, as noted by ``run``."""
-    visit = fobi.visit
-    if visit is None or not fobi.history.held or not is_lost(config, visit):
-        return None
-    why = f"HTTP status {visit.status}" if visit.status else visit.message[:200] or "gone"
-    note = Note(run, "lost", reason=why, status=visit.status, target=visit.target, seen=visit.checked)
-    return ObiChange("fobi", fobi.id, put={visit.gone_since: None}, notes={visit.gone_since: note})
-
-
-def _files_of(catalogue: Catalogue, held_back: HeldBack) -> Iterator[tuple[str, str]]:
-    """The files that a record lists, each with its host; none for templates."""
-    for host, group in held_back.groups.items() if held_back.kind == "fobi" else ():
-        for url in ids_in(catalogue.keyed(group.ids) or b""):
-            yield host, url
-
-
 class GoneFiles:
     """The confirmed losses, in the scratch space of a run."""
 
@@ -141,7 +98,7 @@ class GoneFiles:
         those that earlier runs held back, and reports and journals the others. ``when``: the time of the visits, by the
         clock."""
         for earlier in archive.catalogue.held_back():
-            for host, url in _files_of(archive.catalogue, earlier):
+            for host, url in files_of(archive.catalogue, earlier):
                 if {host, "all"} & set(accepted):
                     self.add(url)
         for host, count in sorted(self._hosts.items()):
@@ -167,7 +124,7 @@ class GoneFiles:
         records = []
         for earlier in catalogue.held_back():
             if earlier.kind == "fobi" and earlier.groups:
-                files = {url: host for host, url in _files_of(catalogue, earlier)}
+                files = {url: host for host, url in files_of(catalogue, earlier)}
                 fobis = catalogue.obis("fobi", files).values()
                 gone = {(files[fobi.id], fobi.id) for fobi in fobis if loss_of(config, fobi, report.run) is not None}
                 carried = {(host, url) for host, url in gone if host in report.held_back}

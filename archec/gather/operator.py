@@ -15,6 +15,7 @@ from archec.archive.commit import CommitItem, Committer
 from archec.archive.conclusions import last_shown
 from archec.archive.evidence import ids_in
 from archec.archive.follow import catch_up, last_run
+from archec.archive.losses import held_back_record, loss_of
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.archive.retracting import Withdrawn, conclude_without, visits_files
@@ -27,7 +28,6 @@ from archec.catalogue.records import LossesHeldBack, Record, Retraction, RunEnd,
 from archec.config import Config
 from archec.errors import NotHeld, UsageError
 from archec.gather.bodies import sweep
-from archec.gather.losses import held_back_record, loss_of
 from archec.ids import archive_of
 from archec.store.journal_writer import JournalWriter, tidy
 from archec.store.layout import open_store

@@ -11,9 +11,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from archec.archive.losses import is_lost
 from archec.catalogue.model import HostState, Visit
 from archec.config import Config, FetchConfig
-from archec.gather.losses import is_lost
 from archec.ids import host_of
 from archec.web.task import Hop
 

@@ -14,12 +14,13 @@ import msgspec
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.conclusions import Judgement, Verdict, claim_of, judged, merged, said, verdict_after
 from archec.archive.evidence import Evidence, coverage_set, directory_of
+from archec.archive.losses import held_back_record
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.archive.revision import concluded, evidence_of
 from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
 from archec.catalogue.records import DataSetRead, LossesHeldBack, ObiChange, RunEnd, SetAdded
-from archec.gather.losses import group_of, groups_to_hold_back, held_back_record
+from archec.gather.losses import group_of, groups_to_hold_back
 from archec.gather.merging import Case, Held, Merge
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
 from archec.gather.remembered import DirectoryMemory

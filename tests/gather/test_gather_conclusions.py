@@ -23,11 +23,11 @@ from gather_support import (
 )
 
 from archec.archive.budget import Budget
+from archec.archive.losses import loss_of
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, FetchConfig
-from archec.gather.losses import loss_of
 from archec.gather.operator import retract_visits
 from archec.gather.schedule import HostTable
 from archec.gather.visits import contradicts, doubtful

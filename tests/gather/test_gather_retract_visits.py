@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from gather_site import Answer, Site, moved, page, pdf
-from gather_support import archec_cli, change, check, histories, lines, make, run, write_papers
+from gather_support import archec_cli, archec_inline, change, check, histories, lines, make, run, write_papers
 
 from archec.catalogue.model import Visit
 from archec.catalogue.open import open_catalogue
@@ -97,6 +97,25 @@ def test_a_captive_portal(config: Config, site: Site) -> None:
     for command in ("verify", "check"):
         done = archec_cli(config, command)
         assert done.code == 0, done.out
+
+
+def test_held_back_losses_that_rest_on_it(config: Config, site: Site) -> None:
+    """Also those that a later run holds back are withdrawn, and are back when it is undone."""
+    urls = [site.url(f"/held/{n}") for n in range(3)]
+    for n in range(3):
+        site[f"/held/{n}"] = pdf(str(n))
+    write_papers(config, urls)
+    run(config)
+    for n in range(3):
+        del site.answers[f"/held/{n}"]
+    gone = run(config).run
+    assert set(run(config).held_back.values()) == {3}
+    before = known(config)
+    retract_visits(config, gone, REASON)
+    assert archec_inline(config, "losses").out == b""
+    check(config)
+    retract_visits(config, gone, "", undo=True)
+    assert known(config) == before
 
 
 @pytest.mark.slow
