@@ -19,6 +19,7 @@
      +-- DataSetError               exit 1   a tarball or directory that cannot be read at all
      |    +-- DamagedDataSet        exit 8   a data set that is not whole; nothing is noted from it
      |    +-- RetractedDataSet      exit 2   a data set that the operator has retracted
+     |    +-- UndatedDataSet        exit 2   a damaged data set to be salvaged that has no date
      +-- BadName                    exit 2   an argument is not a handle, a URL or a date
      +-- NotHeld                    exit 7   the archive holds no bytes of this obi at that time
 
@@ -52,6 +53,7 @@ __all__ = [
     "StdoutFailed",
     "StorageFailed",
     "StorageFull",
+    "UndatedDataSet",
     "UsageError",
     "gravest",
 ]
@@ -186,6 +188,12 @@ class DamagedDataSet(DataSetError):
 
 class RetractedDataSet(DataSetError):
     """A data set that was retracted: it is not gathered again."""
+
+    exit_code = Exit.USAGE
+
+
+class UndatedDataSet(DataSetError):
+    """A damaged data set to be salvaged whose name does not contain its date."""
 
     exit_code = Exit.USAGE
 

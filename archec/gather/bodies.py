@@ -48,7 +48,7 @@ _TAG = "noarchive"
 _CHUNK = 1 << 20
 MANY = 5
 """Number of URLs of a host with the same body from which on they are suspect."""
-_REMEMBERED = 50_000
+_REMEMBERED = 20_000
 _MOST = 32_000_000
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _decoder = msgspec.msgpack.Decoder(Hops)

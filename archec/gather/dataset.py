@@ -16,7 +16,7 @@ from archec.archive.follow import LastRun
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet
 from archec.config import Config
-from archec.errors import BadName, DamagedDataSet, DataSetError, RetractedDataSet, UsageError
+from archec.errors import BadName, DamagedDataSet, DataSetError, RetractedDataSet, UndatedDataSet, UsageError
 from archec.gather.reading import Reading
 from archec.progress import Meter
 from archec.tist import MAX_TIST, date_in_name, iso, stamp
@@ -107,7 +107,7 @@ def refuse_nothing(chosen: Chosen, files: int, catalogue: Catalogue) -> None:
 
 
 def refuse_damaged(chosen: Chosen, reading: Reading, *, salvage: bool) -> None:
-    """Raises DamagedDataSet if a data set is not whole, unless it is salvaged and its date is known.
+    """Raises DamagedDataSet if a data set is not whole, unless it is salvaged; then UndatedDataSet if it has no date.
 
     The date cannot be that of its newest member, because members may be missing.
     """
@@ -120,7 +120,7 @@ def refuse_damaged(chosen: Chosen, reading: Reading, *, salvage: bool) -> None:
             hint="get an intact copy; 'archec gather --salvage' takes what can be read",
         )
     if not chosen.tist:
-        raise DamagedDataSet(
+        raise UndatedDataSet(
             f"{chosen.path}: is damaged, and its name does not contain its date: nothing was noted from it",
             hint="give its date with --as-of",
         )
