@@ -10,7 +10,7 @@ from collections.abc import AsyncIterable, Mapping
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 from archec.archive.ledger import Download, Ledger
 from archec.catalogue.model import FilesetManifestFile
@@ -24,11 +24,15 @@ from archec.text.sniff import UNKNOWN, bare_type, sniff
 from archec.web.door import Response, content
 from archec.web.headers import kept, raw_headers
 
+_T = TypeVar("_T")
 _BLOCK = 1 << 20
 """Bytes that are hashed and written at once, in a thread. Of what is smaller a kill leaves nothing."""
 _HEAD = 4096
 _MOST_OF_ERROR = 100_000
-_CONTENT_RANGE = re.compile(r"bytes ([0-9]+)-([0-9]+)/([0-9]+|\*)")
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+_UNSATISFIED = re.compile(r"bytes \*/([0-9]{1,18})")
+_MOST_ATTEMPTS = 1000
+"""Requests for one file in one run. An attempt that brings 1 % more than all before it, or 1 MiB, is no failure."""
 _DROPPED = frozenset({"location", "link"})
 PAGE = "received a page instead of the file"
 """Why a file is not fetched where a page came: a login, or an error, under status 200."""
@@ -143,17 +147,19 @@ class _Transfer:
             whole = await self._take_up(left)
             if whole is not None:
                 return whole
-        failures = 0
+        failures = attempts = 0
+        most = self._size
         while True:
-            before = self._temp.size if self._temp is not None else 0
+            attempts += 1
             try:
                 outcome = await self._attempt()
                 if outcome is not None:
                     return outcome
             except PlatformHttpError as error:
-                now = self._temp.size if self._temp is not None else 0
-                failures = 0 if now > before and self._validator else failures + 1
-                if failures > self._of._retries:
+                now = self._size
+                failures = 0 if self._validator and now > most + min(_BLOCK, most // 100) else failures + 1
+                most = max(most, now)
+                if failures > self._of._retries or attempts >= _MOST_ATTEMPTS:
                     self.keep()
                     status = error.status if error.status is Status.BLOCKED_ADDRESS else Status.ERROR_PLATFORM_DOWNLOAD
                     return NotFetched(status, error.message)
@@ -179,14 +185,17 @@ class _Transfer:
     async def _attempt(self) -> Fetched | NotFetched | None:
         """One request; None if another one is needed. Raises PlatformHttpError."""
         headers: dict[str, str] = {}
-        size = self._temp.size if self._temp is not None else 0
+        size = self._size
         if size and self._validator:
             headers = {"Range": f"bytes={size}-", "If-Range": self._validator}
         elif size:
             self._restart()
         async with self._of._asker.request(self._url, headers, self._helper) as response:
             status = response.status_code
-            if status == 416 or (status == 206 and not _continues(response, size)):
+            end = self._end_of(response) if status == 206 else 0
+            if status == 416 and self._temp is not None and self._is_whole(response):
+                return await self._judge(self._temp)
+            if status == 416 or (status == 206 and not end):
                 self._restart()
                 raise PlatformHttpError(f"{self._url[:300]}: a range is answered with HTTP {status}")
             if status not in (200, 206):
@@ -194,6 +203,9 @@ class _Transfer:
             if status == 200 and size:
                 self._restart()
             await self._receive(response)
+            if end and self._size != end and not self._is_over:
+                self._restart()
+                raise PlatformHttpError(f"{self._url[:300]}: a range has another length than it says")
         if self._temp is None:
             raise PlatformHttpError("nothing came")
         return await self._judge(self._temp)
@@ -201,10 +213,11 @@ class _Transfer:
     async def _receive(self, response: Response) -> None:
         """Writes a body to the temporary file. Raises PlatformHttpError for one that is too long."""
         fields = raw_headers(response.headers.raw)
-        self._validator = _validator(fields)
-        terminal = public_url(str(response.url))
-        public = tuple((name, public_text(value)) for name, value in kept(fields) if name not in _DROPPED)
-        self._answer = _Answer(200, public, public_text(fields.get("content-type", "")), terminal)
+        if response.status_code == 200:
+            self._validator = _validator(fields)
+            terminal = public_url(str(response.url))
+            public = tuple((name, public_text(value)) for name, value in kept(fields) if name not in _DROPPED)
+            self._answer = _Answer(200, public, public_text(fields.get("content-type", "")), terminal)
         writer = self._of._writer
         if self._temp is None:
             self._temp = writer.temp(self._of._run, self._obi, sha1=True)
@@ -233,10 +246,45 @@ class _Transfer:
                     writing = loop.run_in_executor(self._of._threads, self._write, temp, pieces)
                     pieces, waiting = [], 0
         finally:
-            if writing is not None:
-                await _finished(writing)
+            cancelled: asyncio.CancelledError | None = None
+            try:
+                if writing is not None:
+                    await _finished(writing)
+            except asyncio.CancelledError as error:
+                cancelled = error
             if pieces:
                 await _finished(loop.run_in_executor(self._of._threads, self._write, temp, pieces))
+            if cancelled is not None:
+                raise cancelled
+
+    def _total(self) -> int | None:
+        """The size of the file by the answer that began it; None if it did not say."""
+        told = dict(self._answer.headers).get("content-length", "")
+        return int(told) if told.isascii() and told.isdecimal() and len(told) < 19 else None
+
+    def _end_of(self, response: Response) -> int:
+        """The size of the file by an answer that is the rest of it, to its end; 0 if it is not."""
+        match = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", "").strip())
+        if match is None or not self._size or not self._is_same(response):
+            return 0
+        first, last, total = map(int, match.groups())
+        return total if first == self._size and last + 1 == total and self._total() in (None, total) else 0
+
+    def _is_whole(self, response: Response) -> bool:
+        """Whether an answer says that nothing comes after what has come."""
+        match = _UNSATISFIED.fullmatch(response.headers.get("content-range", "").strip())
+        if match is None or int(match[1]) != self._size:
+            return False
+        return self._total() in (None, self._size) and self._is_same(response)
+
+    def _is_same(self, response: Response) -> bool:
+        """Whether an answer does not say that it is about another body."""
+        name = "etag" if self._validator.startswith('"') else "last-modified"
+        return raw_headers(response.headers.raw).get(name, "") in ("", self._validator)
+
+    @property
+    def _size(self) -> int:
+        return self._temp.size if self._temp is not None else 0
 
     def _write(self, temp: Temp, pieces: list[bytes]) -> None:
         data = b"".join(pieces)
@@ -271,14 +319,22 @@ class _Transfer:
         # A large file is brought to the disk here, in a thread: its batch would keep all downloads waiting.
         if digests.size >= _BLOCK:
             close = partial(temp.close, sync=True)
-            stored = await asyncio.get_running_loop().run_in_executor(self._of._threads, close)
+            try:
+                stored = await _finished(asyncio.get_running_loop().run_in_executor(self._of._threads, close))
+            except asyncio.CancelledError:
+                self._note()
+                raise
         else:
             stored = temp.close()
-        self._of._ledger.note(self._download(stored.sha256))
-        self._is_kept = True
+        self._note(stored.sha256)
         return Fetched(
             stored.temp, stored.size, sums, kind, answer.status, answer.headers, answer.terminal_url
         )  # fmt: skip
+
+    def _note(self, sha256: str = "") -> None:
+        """Records a file that is closed, and stays."""
+        self._of._ledger.note(self._download(sha256))
+        self._is_kept = True
 
     def _path(self, temp: Temp) -> Path:
         return Path(self._of._writer.layout.root) / temp.path
@@ -308,8 +364,7 @@ class _Transfer:
         """Another run continues what has come, where a range can be bound to it."""
         if self._temp is not None and self._temp.size and self._validator and not self._is_kept:
             self._temp.close()
-            self._of._ledger.note(self._download())
-            self._is_kept = True
+            self._note()
 
     def end(self) -> None:
         """Discards what is of no use any more."""
@@ -320,7 +375,7 @@ class _Transfer:
         self._of._ledger.over([self._obi])
 
 
-async def _finished(writing: asyncio.Future[None]) -> None:
+async def _finished(writing: asyncio.Future[_T]) -> _T:
     """Waits for what a thread writes, also where the download is cancelled meanwhile, and more than once: what has come
     counts only when it was written."""
     cancelled: asyncio.CancelledError | None = None
@@ -329,20 +384,16 @@ async def _finished(writing: asyncio.Future[None]) -> None:
             await asyncio.wait({writing})
         except asyncio.CancelledError as error:
             cancelled = error
-    writing.result()
+    result = writing.result()
     if cancelled is not None:
         raise cancelled
-
-
-def _continues(response: Response, size: int) -> bool:
-    match = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", "").strip())
-    return match is not None and bool(size) and int(match[1]) == size
+    return result
 
 
 def _validator(fields: Mapping[str, str]) -> str:
-    """What binds a range to this body: a strong ETag, or a date."""
-    etag = fields.get("etag", "")
-    return etag if etag.startswith('"') else fields.get("last-modified", "")
+    """What binds a range to this body: a strong ETag, or a date; empty if it cannot be sent back."""
+    etag, modified = fields.get("etag", ""), fields.get("last-modified", "")
+    return next((one for one in (etag if etag.startswith('"') else "", modified) if one and one.isascii()), "")
 
 
 def _digest_of(path: Path, kind: str) -> str:

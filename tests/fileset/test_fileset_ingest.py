@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import hashlib
 import json
@@ -18,7 +19,7 @@ from urllib.parse import urlencode
 
 import pytest
 from click.testing import CliRunner
-from fileset_platform import Handler, Platform, broken_at_quarters, bytes_of, playing, zenodo
+from fileset_platform import Behaviour, Handler, Platform, broken_at_quarters, bytes_of, playing, zenodo
 from fileset_samples import DATAVERSE
 from fileset_support import Filesets, make_archive
 from gather_support import archec_inline
@@ -34,6 +35,7 @@ from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
 from archec.errors import Exit, StorageFull
+from archec.fileset import run
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.result import IngestResult
 from archec.fileset.run import due_requests, exit_code
@@ -42,8 +44,10 @@ from archec.monitor.metrics import metrics_of
 from archec.monitor.runs import runs
 from archec.monitor.status import Due, status
 from archec.store.durable import Disk
+from archec.store.interface import Stored
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
+from archec.store.writer import Temp
 
 ID = "fileset:zenodo:127.0.0.1%3A{port}:6"
 
@@ -206,6 +210,81 @@ def test_a_download_that_breaks_off_at_every_quarter_goes_on(filesets: Filesets,
     result = filesets.ingest(url)[0]
     assert result.status == "success-file", result.message
     assert platform.sent[where] == 400_000
+
+
+def cut(handler: Handler, data: bytes, **headers: str) -> None:
+    """Half of a file, as the whole of it."""
+    handler.close_connection = True
+    handler.answer(200, data[: len(data) // 2], **{"content-length": str(len(data)), **headers})
+
+
+def rest(handler: Handler, data: bytes, last: int = 0, **headers: str) -> None:
+    start = len(data) // 2
+    last = last or len(data) - 1
+    handler.answer(206, data[start : last + 1], **{"content-range": f"bytes {start}-{last}/{len(data)}", **headers})
+
+
+OLD, NEW = b"0123456789" * 20, b"abcdefghij" * 20
+A, B = {"etag": '"a"'}, {"etag": '"b"'}
+DATED = {"etag": '"\xe9"', "last-modified": "Mon, 01 Jan 2024 00:00:00 GMT"}
+WHOLE: Behaviour = lambda handler, data: handler.answer(200, NEW, **B)  # noqa: E731
+NO_RANGE: Behaviour = lambda handler, data: handler.answer(416, b"")  # noqa: E731
+CUT: Behaviour = lambda handler, data: cut(handler, data, **A)  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    ("answers", "kept", "asked"),
+    [
+        ([CUT, lambda handler, data: rest(handler, data, **A)], OLD, 2),
+        ([CUT, lambda handler, data: rest(handler, NEW, **B), WHOLE], NEW, 3),
+        ([CUT, lambda handler, data: rest(handler, data[:-10]), WHOLE], NEW, 3),
+        ([CUT, lambda handler, data: rest(handler, data, 150), WHOLE], NEW, 3),
+        ([CUT, lambda handler, data: handler.answer(416, b"", **{"content-range": "bytes */100"}), WHOLE], NEW, 3),
+        ([CUT, NO_RANGE] * 9, None, 3),
+        ([lambda handler, data: cut(handler, data, **DATED), lambda handler, data: rest(handler, data)], OLD, 2),
+    ],
+)  # fmt: skip
+def test_only_the_rest_of_the_same_file_continues_it(
+    filesets: Filesets, platform: Platform, answers: list[Behaviour], kept: bytes | None, asked: int
+) -> None:
+    left = iter(answers)
+    platform.files["/f"] = OLD
+    platform.behaviours["/f"] = lambda handler, data: next(left)(handler, data)
+    data = {"@type": "Dataset", "distribution": [{"contentUrl": "/f"}]}
+    platform.bodies["/data"] = f'<script type="application/ld+json">{json.dumps(data)}</script>'.encode()
+    result = filesets.ingest(f"{platform.url}/data")[0]
+    assert result.status == ("success-file" if kept else "error-platform-download"), result.message
+    assert platform.requests.count("/f") == asked
+    if kept:
+        assert held(filesets, f"{platform.url}/f") == kept
+
+
+def test_a_file_that_is_closed_while_the_run_is_cancelled_is_kept(
+    filesets: Filesets, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = zenodo(platform, 7, {"p": 1_200_000})
+    close, one, closed, running = Temp.close, run._one, [], []
+
+    async def noted(*given: Any) -> IngestResult:
+        running.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await one(*given)
+
+    def slow(temp: Temp, *, sync: bool = False) -> Stored:
+        if temp.size > 1_000_000:
+            closed.append(sync)
+            (loop, task) = running[0]
+            loop.call_soon_threadsafe(task.cancel)
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), loop).result()
+        return close(temp, sync=sync)
+
+    monkeypatch.setattr(run, "_one", noted)
+    monkeypatch.setattr(Temp, "close", slow)
+    with pytest.raises(asyncio.CancelledError):
+        filesets.ingest(url)
+    monkeypatch.undo()
+    assert closed == [True]
+    assert filesets.ingest(url)[0].status == "success-file"
+    assert sum(platform.sent.values()) == 1_200_000
 
 
 def test_a_server_that_hangs_costs_its_own_file_only(filesets: Filesets, platform: Platform) -> None:
