@@ -31,8 +31,12 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "journal-lacks": Code("the catalogue names it, and no journal does"),
         # names on disk
         "unexpected": Code("nothing that archec puts there"),
-        "unjournalled": Code("an obi newer than the journals, or of a time they do not know: are they an older copy?"),
-        "orphan": Code("an obi that no journal names, as a run that was killed leaves it", wrong=False),
+        "unjournalled": Code(
+            "an obi that no journal names, and that no stopped run can have left: are the journals an older copy?"
+        ),
+        "orphan": Code(
+            "an obi that no journal names, of a time at which a run was killed, interrupted or failed", wrong=False
+        ),
         "misnamed": Code("its name or its directory is not that of an id"),
         "directory-link": Code("a link or a file in place of a directory of the store"),
         "exchanged": Code("a link in place of a file, or a file in place of a link"),

@@ -184,7 +184,7 @@ def test_get_follows_redirects(demo: Config, urls: dict[str, str]) -> None:
 
 REPORT = {
     "run", "run_time", "state", "message", "data_set", "files", "templates", "tobis", "held_back", "fobis", "fetch",
-    "hosts", "not_judged", "stored_bytes", "totals", "problems", "seconds",
+    "hosts", "not_judged", "resumed", "stored_bytes", "totals", "problems", "seconds",
 }  # fmt: skip
 
 

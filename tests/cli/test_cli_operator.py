@@ -159,8 +159,8 @@ def test_a_read_only_archive_can_be_read(filled: Config, tmp_path: Path) -> None
         reads(filled, tmp_path / "vault")
         assert archec_cli(filled, "dump", "--all").out == expected
         done = archec_cli(filled, "verify")
-        assert done.code == 1
-        assert "read-only file system" in done.err
+        assert done.code == 0
+        assert b"read-only file system" in done.out.lower()
         done = archec_cli(filled, "gather")
         assert done.code == 1
         assert "read-only file system" in done.err.lower()
