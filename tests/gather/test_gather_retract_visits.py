@@ -183,7 +183,7 @@ def test_bytes_that_a_later_visit_saw_as_well(config: Config, site: Site) -> Non
 
 ANSWERS: dict[str, Answer] = {
     "one": pdf("one", ETag='"1"'), "two": pdf("two"), "portal": page("please log in"), "moved": moved("/target"),
-    "gone": page("gone", 410), "sick": page("sick", 503), "busy": page("busy", 429, **{"Retry-After": "90"}),
+    "gone": page("gone", 410), "sick": page("sick", 503), "busy": page("busy", 429, **{"Retry-After": "1"}),
 }  # fmt: skip
 
 
