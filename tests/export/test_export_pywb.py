@@ -110,6 +110,7 @@ def test_pages_redirects_revisits_and_templates(wayback: str, pristine: World) -
 
 def test_its_own_index_is_the_same(pywb: Path, vault: Path) -> None:
     ours = sorted(line for path in (vault / "indexes").iterdir() for line in path.read_text().splitlines())
+    ours = [line for line in ours if "urn:x-archec:lost:" not in line]  # metadata records, which pywb does not index
     command = [pywb / "cdx-indexer", "-j", "-r", "-d", "archive", "archive"]
     done = subprocess.run(command, cwd=vault, capture_output=True, text=True, check=True)
     theirs = sorted(done.stdout.splitlines())
