@@ -47,7 +47,7 @@ def trusted_keys(config: Config) -> list[VerifierKey]:
 
 def make_seal(config: Config, layout: Layout, meter: Meter, warn: Callable[[str], None]) -> SealFile:
     """Seals the archive as it is; a run may be active. Reads what has come since the last seal, the first time all.
-    ``warn`` is told if that cannot be remembered, so that the next seal reads all again.
+    ``warn`` receives a message if that cannot be remembered, so that the next seal reads all again.
 
     Raises :class:`archec.errors.CorruptJournal` if the journals are not one sound chain, :class:`ConfigError` if the
     key is unusable or has another name than the seals.
@@ -62,6 +62,7 @@ def make_seal(config: Config, layout: Layout, meter: Meter, warn: Callable[[str]
         )
     meter.phase("hashing journals", None)
     known, files = remembered(memory), journals(layout)
+    status = {journal.tist: status_of(journal) for journal in files[-1:]}
     if known is not None and known.before != digest_of(files, known.run):
         known = None  # other journals than those that were remembered: they decide
     try:
@@ -70,7 +71,7 @@ def make_seal(config: Config, layout: Layout, meter: Meter, warn: Callable[[str]
         if known is None:
             raise
         state = _last(layout, None, meter)
-    state = replace(state, before=digest_of(files, state.run))
+    state = replace(state, file=status.get(state.run, state.file), before=digest_of(files, state.run))
     try:
         remember(memory, state)
     except StorageFailed as error:
@@ -80,11 +81,10 @@ def make_seal(config: Config, layout: Layout, meter: Meter, warn: Callable[[str]
 
 
 def _last(layout: Layout, known: State | None, meter: Meter) -> State:
-    status = {journal.tist: status_of(journal) for journal in journals(layout)[-1:]}
     state = known or State()
     for state in hashed(layout, known):
         meter.at(state.size, f"run {state.run}")
-    return replace(state, file=status.get(state.run, state.file))
+    return state
 
 
 def _gives_up(fork: Fork, seal: Seal) -> bool:

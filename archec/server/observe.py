@@ -24,7 +24,7 @@ ACCESS_LOG = logging.getLogger("archec.access")
 _errors = logging.getLogger("archec.server")
 _UNSAFE = re.compile(r'[^\x20-\x7e]|["\\]')
 _TEXTS = {503: "Not at present.", 500: "Something went wrong here. It has been noted."}
-"""What clients are told of errors of ours, whose own texts may name paths and hosts."""
+"""What clients receive for internal errors, whose own texts may name paths and hosts."""
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
