@@ -49,10 +49,6 @@ class Registry:
         """The platform of a request, None if it is of none."""
         return next((helper for helper in self.helpers if helper.match_request(request, resource, None)), None)
 
-    def of_host(self, url: str) -> FilesetPlatformHelper | None:
-        """The platform whose host a URL is of, whether or not it is one of a data set."""
-        return next((one for one in self.helpers if one.name != GenericHelper.name and one.serves(url)), None)
-
 
 def _others() -> Iterator[type[FilesetPlatformHelper]]:
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
