@@ -150,10 +150,12 @@ def _hold_back(archive: Archive, stated: HeldBack, run: int, to: Commits) -> Non
 
 def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) -> list[_Other]:
     """The lines of all journals about the files that the run visited (and a few others), sorted by id, then in the
-    order of the journals; for the records of its hosts, those of the runs that count; and all losses held back."""
+    order of the journals; for the records of its hosts, those of the runs that count, with failures counted over
+    these; and all losses held back."""
     files = journals(archive.layout)
     wanted = bytearray(_BUCKETS)
     others: dict[str | int, _Other] = {}
+    stated: dict[str, int] = {}
     for journal in files:
         if journal.tist == run:
             for record, _ in _said(journal):
@@ -171,8 +173,11 @@ def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) 
                 continue
             counts = journal.tist not in out and not line.startswith(_CONCLUDED)
             if isinstance(record, HostNoted):
-                if counts and record.host.host in others:
-                    others[record.host.host] = record
+                host, before = record.host, others.get(record.host.host)
+                change, stated[host.host] = host.fails - stated.get(host.host, 0), host.fails
+                if counts and isinstance(before, HostNoted):
+                    fails = 0 if change < 0 else before.host.fails + (change > 0)
+                    others[host.host] = HostNoted(replace(host, fails=fails))
             elif record.held_back.kind == "fobi":
                 of = record.held_back.run
                 none = LossesHeldBack(HeldBack(of, "fobi"))

@@ -187,6 +187,29 @@ ANSWERS: dict[str, Answer] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
+def test_what_is_counted_over_runs(config: Config, site: Site) -> None:
+    """The runs in a row in which a host was given up, without those that do not count."""
+
+    def fails() -> int:
+        return sum(int(str(one["fails"])) for one in known(config) if one["collection"] == "hosts")
+
+    config = change(config, {"fetch.host_failures": 1, "text.enabled": False})
+    site["/a"] = page("sick", 503)
+    write_papers(config, [site.url("/a")])
+    first, second = (run(config).run for _ in range(2))
+    assert fails() == 2
+    retract_visits(config, first, REASON)
+    assert fails() == 1
+    run(config)
+    assert fails() == 2
+    retract_visits(config, first, "", undo=True)
+    assert fails() == 3
+    retract_visits(config, second, REASON)
+    assert fails() == 2
+    check(config)
+
+
 def kill_retraction(config: Config, number: int, *, undo: bool, hits: int) -> None:
     child = os.fork()
     if not child:
