@@ -48,8 +48,10 @@ _TAG = "noarchive"
 _CHUNK = 1 << 20
 MANY = 5
 """Number of URLs of a host with the same body from which on they are suspect."""
-_REMEMBERED = 20_000
+_REMEMBERED = 4000
+"""Number of bodies kept in memory, more than a batch has."""
 _MOST = 32_000_000
+"""Size of the file in bytes at which it is rewritten with what is still needed."""
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _decoder = msgspec.msgpack.Decoder(Hops)
 
@@ -164,13 +166,11 @@ class SharedBodies:
             known = self._known[key] = set(self._catalogue.sharing(*key, MANY))
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
+        self._known.move_to_end(key)  # one that is dropped has no visit that is not committed
         found = known - {url}
         if len(known) <= MANY:
             known.add(url)
         return found
-
-
-"""Size of the file in bytes at which it is rewritten with what is still needed."""
 
 
 class Received:

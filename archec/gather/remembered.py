@@ -234,28 +234,29 @@ class DirectoryMemory(Database):
 
     def _add_names(self, update: Callable[[bytes], None], directory: int, prefix: str, depth: int) -> None:
         counts, racy = self._counts, self._began - _SLACK_NS
-        parts = [b"\0D", os.fsencode(prefix)]
+        found: list[tuple[object, ...]] = []
         with os.scandir(directory) as entries:
             for entry in sorted(entries, key=_name):
-                name = entry.name
-                if entry.is_file(follow_symlinks=False) and counts(prefix + name):
+                name = os.fsencode(entry.name)
+                if entry.is_file(follow_symlinks=False) and counts(prefix + entry.name):
                     status = entry.stat(follow_symlinks=False)
-                    if status.st_ctime_ns >= racy or status.st_mtime_ns >= racy:
+                    mtime, ctime = status.st_mtime_ns, status.st_ctime_ns
+                    if ctime >= racy or mtime >= racy:
                         raise _RacyFile
-                    parts += (b"\0f", os.fsencode(name), b"\0", _status_of(status))
+                    found.append((name, status.st_size, mtime, ctime, status.st_ino, status.st_dev))
                 elif entry.is_dir(follow_symlinks=False):
-                    parts += (b"\0d", os.fsencode(name))
+                    found.append((name, "directory"))
                     if depth < _MAX_DEPTH:
                         below = os.open(
                             name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory
                         )
                         try:
-                            self._add_names(update, below, f"{prefix}{name}/", depth + 1)
+                            self._add_names(update, below, f"{prefix}{entry.name}/", depth + 1)
                         finally:
                             os.close(below)
                 else:
-                    parts += (b"\0l" if entry.is_symlink() else b"\0o", os.fsencode(name))
-        update(b"".join(parts))
+                    found.append((name, "link" if entry.is_symlink() else "other"))
+        update(msgspec.msgpack.encode((os.fsencode(prefix), found)))
 
     def _data_sets(self) -> str:
         """A digest of the known data sets."""

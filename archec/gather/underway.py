@@ -165,8 +165,8 @@ class UnderWay:
         self._states[state] += 1
 
 
-_RECENT = 20_000
-"""Number of visits kept in memory; older ones are read from the catalogue."""
+_RECENT = 4000
+"""Number of visits kept in memory, more than a batch has; older ones are read from the catalogue."""
 
 
 class VisitLog:
