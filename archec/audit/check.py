@@ -114,7 +114,7 @@ def check(
         look.go()
     partial = quick or (summary.clean and not summary.whole)
     structure = Structure(partial, int(time.time()), summary.tally.wrong)
-    remember_structure(archive.config, structure, look.named)
+    remember_structure(archive.config, structure, look.named, reported)
     summary.seconds = time.monotonic() - began
     return summary
 

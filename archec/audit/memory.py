@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Set
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from archec.audit.expected import Amount, Entry
 from archec.audit.findings import Finding, Reporter
 from archec.audit.journals import Ends
 from archec.config import Config
-from archec.errors import StorageFailed
+from archec.errors import StorageFailed, StorageFull
 from archec.sqlite import Database, Role, unwritable
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import JournalFile, journals
@@ -169,18 +169,22 @@ def _fixity(memory: Memory, runs: Set[int], now: int) -> Fixity:
     )
 
 
-def remember_structure(config: Config, structure: Structure, named: Mapping[int, tuple[Amount, Ends]]) -> None:
-    """Remembers a check of the structure, and how much finished journals name; nothing where that cannot be written,
-    or is damaged, which the next verification tells."""
+def remember_structure(
+    config: Config, structure: Structure, named: Mapping[int, tuple[Amount, Ends]], report: Reporter
+) -> None:
+    """Remembers a check of the structure, and how much finished journals name; if that is impossible, it is
+    reported."""
     path = memory_path(config)
-    if unwritable(path):
-        return
-    with suppress(StorageFailed), Memory(path) as memory:
-        known = memory.journals()
-        for run, (amount, ends) in named.items():
-            if run not in known:
-                memory.know_journal(run, amount, ends)
-        memory.structure_checked(structure)
+    try:
+        with open_memory(path, report) as memory:
+            known = memory.journals()
+            for run, (amount, ends) in named.items():
+                if run not in known:
+                    memory.know_journal(run, amount, ends)
+            memory.structure_checked(structure)
+    except (StorageFailed, StorageFull) as error:
+        why = f"nothing of this check is remembered: {error.message}"
+        report(Finding("memory-damaged", path.name, f"{why}: {error.hint}" if error.hint else why))
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from archec.audit.findings import Finding
 from archec.audit.fixity import Inspector, ReadPace
 from archec.audit.memory import fixity, memory_path
 from archec.audit.verify import Scope
+from archec.errors import StorageFull
 from archec.tist import tist_path
 
 Damage = Callable[[World], None]
@@ -452,13 +453,29 @@ def test_where_a_stopped_run_may_have_left_an_obi() -> None:
         assert [tist for tist in (50, 100, 200, 300, 400) if stopped.may_have_left(tist, linked=linked)] == tists
 
 
-def test_verify_goes_on_where_it_can_remember_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = memory_path(world.config).exists()
-    monkeypatch.setattr("archec.audit.memory.unwritable", lambda path: f"no permission to write {path.parent}")
-    summary, (finding,) = verified(world)
-    assert (summary.clean, summary.whole, finding.code, finding.wrong) == (True, True, "memory-damaged", False)
-    assert str(memory_path(world.config).parent) in finding.message
-    assert memory_path(world.config).exists() == before
+def test_checks_go_on_where_they_can_remember_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = memory_path(world.config)
+    with monkeypatch.context() as patch:
+        patch.setattr("archec.audit.memory.unwritable", lambda path: f"no permission to write {path.parent}")
+        for summary, (finding,) in (verified(world), checked(world)):
+            assert (summary.clean, summary.whole, finding.code, finding.wrong) == (True, True, "memory-damaged", False)
+            assert f"no permission to write {path.parent}: make that writable, or set work" in finding.message
+        done = archec_inline(world.config, "check")
+        assert (done.code, done.out.count(b"set work_directory")) == (0, 1)
+    assert not path.exists()
+    path.write_bytes(b"x" * 5000)
+    summary, (finding,) = checked(world)
+    assert (summary.clean, finding.code) == (True, "memory-damaged")
+    assert "set aside as" in finding.fixed
+    assert checked(world)[1] == []
+
+    def full(*_: object) -> None:
+        raise StorageFull("no space left", hint="free some")
+
+    monkeypatch.setattr("archec.audit.memory.Memory.structure_checked", full)
+    summary, (finding,) = checked(world)
+    assert (summary.clean, finding.code) == (True, "memory-damaged")
+    assert finding.message == "nothing of this check is remembered: no space left: free some"
 
 
 def test_archives_beside_each_other_share_no_memory(folder: Path) -> None:
