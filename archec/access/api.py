@@ -35,6 +35,12 @@ from archec.config import Config
 MODES = ["list_sources", "index", "resource"]
 _RAW_BODY = ("resource-post", "resource/postreq", "index/postreq")
 """Modes in which the body of a POST is the request that is meant."""
+_READING = ("GET", "HEAD")
+_METHODS = {
+    **dict.fromkeys(("", "delete", "index"), (*_READING, "POST")),
+    **dict.fromkeys(_RAW_BODY, ("POST",)),
+}
+"""The methods of modes that take others than those for reading. ``resource`` takes any."""
 
 _OF_DEFAULT = ("web", "wayback", "cdx")
 """First parts of paths that mean the default collection."""
@@ -68,13 +74,19 @@ class Api:
             raise viewer.nothing(f"Collection not found: {name}")
         exchange.note["collection"] = name
         base = f"{self._config.server.url or exchange.base}/{quote(shown)}"
+        mode = "" if shown in _OF_DEFAULT else rest.rstrip("/")
+        methods = _READING if shown in _OF_DEFAULT else _METHODS.get(mode, _READING)
+        if exchange.method not in methods and mode != "resource":
+            allow = ("Allow", ", ".join((*methods, "OPTIONS")))
+            if exchange.method == "OPTIONS":
+                return answer(204, b"", "text/plain", [allow])
+            raise Refused(405, f"{exchange.method[:20]} is not one of {', '.join(methods)}", (allow,))
         if shown == "wayback":
             return await self._wayback(exchange, viewer, collection, rest)
         if shown == "cdx":
             return await self._wayback_cdx(exchange, viewer, rest)
         if shown == "web":
             return await self._memento(exchange, viewer, collection, base, rest)
-        mode = rest.rstrip("/")
         if exchange.method == "POST" and mode in ("", "delete"):
             return await self._feed(exchange, viewer, collection, mode)
         if not mode:
@@ -85,12 +97,10 @@ class Api:
         if mode == "list_sources":
             return list_sources(collection)
         if mode in ("index", "cdx"):
-            return await self._index(exchange, viewer, collection, Asked(), mode == "cdx")
+            return await self._index(exchange, viewer, collection, await self._asked(exchange), mode == "cdx")
         if mode == "resource":
             return await self._resource(exchange, viewer, collection, await self._asked(exchange))
         if mode in _RAW_BODY:
-            if exchange.method != "POST":
-                raise Refused(405, "the body of a POST is the request", (("Allow", "POST"),))
             asked = parse_request(await self._body(exchange))
             if mode == "index/postreq":
                 return await self._index(exchange, viewer, collection, asked)
@@ -103,8 +113,6 @@ class Api:
         self, exchange: Exchange, viewer: Viewer, collection: Collection, base: str, rest: str
     ) -> Response:
         """A TimeGate, a TimeMap, or a memento."""
-        if exchange.method not in ("GET", "HEAD"):
-            raise Refused(405, "GET or HEAD", (("Allow", "GET, HEAD"),))
         if exchange.query_string:
             rest += f"?{exchange.query_string}"
         if timemap := _TIMEMAP.fullmatch(rest):

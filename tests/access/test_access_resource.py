@@ -240,6 +240,23 @@ def test_requests_in_the_body_of_a_post(get: httpx.Client) -> None:
     assert get.post("/c/index/postreq?url=http://a.org/", content="GET /").text
 
 
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        *((path, "GET, HEAD") for path in ("/c/cdx?url=a.org", "/c/list_sources", "/c/warc/a.warc.gz", "/c/http://a.org/")),
+        *((path, "GET, HEAD") for path in ("/cdx/search/cdx?url=a.org", "/wayback/available?url=a.org", "/web/http://a.org/")),
+        *((path, "GET, HEAD, POST") for path in ("/c", "/c/", "/c/delete", "/c/index?url=a.org")),
+        ("/c/resource-post?url=a.org", "POST"),
+    ],
+)  # fmt: skip
+def test_methods_that_a_path_does_not_take(get: httpx.Client, path: str, methods: str) -> None:
+    for method in {"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "PROPFIND"} - set(methods.split(", ")):
+        answer = get.request(method, path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, f"{methods}, OPTIONS")
+    answer = get.options(path)
+    assert (answer.status_code, answer.headers["allow"], answer.content) == (204, f"{methods}, OPTIONS", b"")
+
+
 def test_posts_are_looked_up_by_their_own_key(tmp_path: Path) -> None:
     crawl = Crawl(tmp_path / "w" / "p.warc.gz")
     crawl.response("http://p.org/?__wb_method=POST&a=1&b=two", S, b"posted")
@@ -252,6 +269,8 @@ def test_posts_are_looked_up_by_their_own_key(tmp_path: Path) -> None:
         body = "POST / HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\n\r\na=1&b=two"
         assert record(get.post("/p/resource-post?url=http://p.org/", content=body)).payload == b"posted"
         assert get.post("/p/resource?url=http://p.org/", data={"a": "2"}).status_code == 404
+        assert get.post("/p/index?url=http://p.org/", data={"b": "two", "a": "1"}).text
+        assert not get.post("/p/index?url=http://p.org/").text
 
 
 # -- our own archive --------------------------------------------------------------------------------
