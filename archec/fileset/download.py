@@ -34,8 +34,8 @@ _UNSATISFIED = re.compile(r"bytes \*/([0-9]{1,18})")
 _MOST_ATTEMPTS = 1000
 """Requests for one file in one run. An attempt that brings 1 % more than all before it, or 1 MiB, is no failure."""
 _DROPPED = frozenset({"location", "link"})
-PAGE = "received a page instead of the file"
-"""Why a file is not fetched where a page came: a login, or an error, under status 200."""
+PAGE = "text/html"
+"""What is ``received`` in place of a file: a login, or an error, under status 200."""
 _PAGES = re.compile(r"\.(?:x?html?|aspx?|php)$", re.I)
 
 
@@ -52,10 +52,11 @@ class Fetched(NamedTuple):
 
 
 class NotFetched(NamedTuple):
-    """Why there is no such file."""
+    """Why there is no such file; ``received``: the type of what came in its place."""
 
     status: Status
     message: str
+    received: str = ""
 
 
 class _Answer(NamedTuple):
@@ -278,9 +279,11 @@ class _Transfer:
         return self._total() in (None, self._size) and self._is_same(response)
 
     def _is_same(self, response: Response) -> bool:
-        """Whether an answer does not say that it is about another body."""
+        """Whether an answer does not say that it is about another body, or one in another encoding."""
         name = "etag" if self._validator.startswith('"') else "last-modified"
-        return raw_headers(response.headers.raw).get(name, "") in ("", self._validator)
+        fields, began = raw_headers(response.headers.raw), dict(self._answer.headers)
+        encodings = ("", began.get("content-encoding", ""))
+        return fields.get(name, "") in ("", self._validator) and fields.get("content-encoding", "") in encodings
 
     @property
     def _size(self) -> int:
@@ -310,8 +313,8 @@ class _Transfer:
         kind = sniff(head, answer.content_type, dict(answer.headers).get("content-encoding", ""))
         told = any((file.md5, file.sha1, file.sha256)) and not (file.extra or {}).get("soft_checksum")
         proven = told and status is None
-        if kind == "text/html" and not proven and not _is_page(file):
-            return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, PAGE)
+        if kind == PAGE and not proven and not _is_page(file):
+            return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, "received a page instead of the file", PAGE)
         if status is not None:
             return NotFetched(status, f"{digests.size} bytes with md5 {sums.md5}, sha256 {sums.sha256} came")
         if bare_type(file.mimetype or "") not in ("", UNKNOWN):

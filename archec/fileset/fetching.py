@@ -77,7 +77,7 @@ async def fetch_one(
     if work.downloader is None or work.ledger is None:
         return file
     try:
-        obi = normalise_url(public_url(url))
+        obi = normalise_url(file.platform_url or "")
     except BadName as error:
         return _failed(file, Status.ERROR_PLATFORM_DOWNLOAD, error.message)
     known = work.archive.catalogue.obis("fobi", [obi]).get(obi)
@@ -94,7 +94,7 @@ async def fetch_one(
             return _whole_file(file, sums, body, tist, Status.EXISTS)
     outcome = await work.downloader.fetch(file, url, obi, helper, room)
     if isinstance(outcome, NotFetched):
-        return _failed(file, outcome.status, outcome.message)
+        return _failed(file, outcome.status, outcome.message, outcome.received)
     body = _body(outcome, public_url(url))
     item, tist = file_item(known, obi, body, work.run)
     if item.placement is None:
@@ -178,5 +178,6 @@ def _is_wrong(theirs: str, ours: str) -> bool:
     return ours != theirs
 
 
-def _failed(file: FilesetManifestFile, status: Status, message: str) -> FilesetManifestFile:
-    return replace(file, status=status.value, extra={**(file.extra or {}), "error": public_text(message)[:500]})
+def _failed(file: FilesetManifestFile, status: Status, message: str, received: str = "") -> FilesetManifestFile:
+    extra = {**(file.extra or {}), "error": public_text(message)[:500]}
+    return replace(file, status=status.value, extra=extra | ({"received": received} if received else {}))

@@ -12,7 +12,7 @@ from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
 from archec.fileset.lookup import is_whole, read_manifest
 from archec.fileset.manifest import prepared
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
-from archec.fileset.public import public_item, public_url
+from archec.fileset.public import public_files, public_item, public_url
 from archec.fileset.result import IngestResult
 from archec.fileset.status import (
     EmptyManifest,
@@ -24,7 +24,7 @@ from archec.fileset.status import (
     PlatformRestrictedError,
     Status,
 )
-from archec.fileset.strategies import fileset_of, helper_for, without_signatures
+from archec.fileset.strategies import fileset_of, helper_for
 from archec.fileset.strategy import choose_strategy, too_much
 from archec.fileset.summary import finish
 from archec.fileset.work import Found, Work
@@ -62,7 +62,7 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
         raise NoPlatformMatch("there is no data set")
     options = work.options
     wanted = prepared(item, options.include, options.exclude)
-    found.files = without_signatures(wanted)
+    found.files = public_files(wanted)
     if not wanted and not item.bundle_only:
         raise EmptyManifest("the data set has no files" + (" that were asked for" if item.manifest else ""))
     chosen = replace(item, manifest=wanted)

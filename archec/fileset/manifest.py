@@ -110,7 +110,7 @@ def _same(now: FilesetManifestFile, then: FilesetManifestFile) -> bool:
     if (now.path, now.platform_url) != (then.path, then.platform_url):
         return False
     if now.status is not None:
-        return then.status == now.status
+        return (then.status, (then.extra or {}).get("due")) == (now.status, (now.extra or {}).get("due"))
     if then.status not in (Status.SUCCESS, Status.EXISTS):
         return False
     soft = (now.extra or {}).get("soft_checksum") is True

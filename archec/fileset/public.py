@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from msgspec.structs import replace
 
@@ -108,6 +108,19 @@ def public_item(item: FilesetPlatformItem) -> FilesetPlatformItem:
     )
 
 
+def public_files(files: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:
+    """The files with the URLs under which they are kept. Files whose URLs differ in a secret only would have one: they
+    have their paths in it instead, which does not change when the secret does."""
+    urls = [public_url(file.platform_url) if file.platform_url else None for file in files]
+    asked: dict[str | None, set[str]] = {}
+    for file, url in zip(files, urls, strict=True):
+        asked.setdefault(url, set()).add((file.platform_url or "").partition("#")[0])
+    return [
+        replace(file, platform_url=url if url is None or len(asked[url]) == 1 else _with_path(url, file))
+        for file, url in zip(files, urls, strict=True)
+    ]
+
+
 @lru_cache(2000)
 def is_secret(name: str) -> bool:
     """Whether a field of this name holds a token, a signature or a cookie."""
@@ -121,6 +134,11 @@ def _public_in_text(found: re.Match[str]) -> str:
 
 def _public_file(file: FilesetManifestFile) -> FilesetManifestFile:
     return replace(file, extra=public_value(file.extra)) if file.extra else file
+
+
+def _with_path(url: str, file: FilesetManifestFile) -> str:
+    path = (file.extra or {}).get("safe_path") or file.path
+    return f"{url}{'&' if '?' in url else '?'}path={quote(str(path))}"
 
 
 def _plain(name: str) -> str:

@@ -19,7 +19,7 @@ from archec.fileset.lookup import is_whole, open_file, read_manifest
 from archec.fileset.manifest import overall, same_files, with_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file
-from archec.fileset.public import public_url
+from archec.fileset.public import public_files, public_url
 from archec.fileset.status import PlatformRestrictedError, Status, UploadFailed
 from archec.fileset.strategy import StrategyPolicy
 from archec.fileset.work import Work
@@ -92,12 +92,12 @@ class WebStrategy(FilesetIngestStrategy):
 
     async def check_existing(self, item: FilesetPlatformItem) -> ArchiveStrategyResult | None:
         """This version, if the platform provides the same of it, and all that can be had is held."""
-        return self._existing(item, without_signatures(item.manifest or []))
+        return self._existing(item, public_files(item.manifest or []))
 
     async def process(self, item: FilesetPlatformItem) -> ArchiveStrategyResult:
         """Fetches the files that are not held."""
         urls = [file.platform_url or "" for file in item.manifest or ()]
-        told = without_signatures(item.manifest or [])
+        told = public_files(item.manifest or [])
         files = await fetch_all(self.work, self.helper, told, urls, self.limits)
         status = overall(files, single=self.strategy.is_file)
         return self._captured(ArchiveStrategyResult(
@@ -122,10 +122,11 @@ class WebBundledStrategy(FilesetIngestStrategy):
         self.work.commits.commit()
         bundle = as_stored(self.work, bundle)
         if not is_whole(bundle):
-            error = str((bundle.extra or {}).get("error") or bundle.status)
-            if error == PAGE:
+            extra = bundle.extra or {}
+            if extra.get("received") == PAGE:
                 raise PlatformRestrictedError("received a page instead of the bundle: it requires a login")
-            return self._failed(Status(bundle.status or Status.NOT_PROCESSED.value), f"the bundle: {error}")
+            status = Status(bundle.status or Status.NOT_PROCESSED.value)
+            return self._failed(status, f"the bundle: {extra.get('error') or status}")
         bounds = Bounds(self.limits.max_file_count, self.limits.max_total_size)
         try:
             found = await asyncio.get_running_loop().run_in_executor(None, self._read, bundle, bounds)
@@ -254,11 +255,6 @@ def fileset_of(item: FilesetPlatformItem) -> str:
     """The id of the fileset that a data set is a version of."""
     work = item.work_id or item.platform_id or "-"
     return FilesetId(item.platform_name, item.platform_domain or "-", work).obi
-
-
-def without_signatures(files: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:
-    """The files with the URLs that may be kept."""
-    return [replace(file, platform_url=public_url(file.platform_url)) if file.platform_url else file for file in files]
 
 
 def _what_lacks(files: Sequence[FilesetManifestFile]) -> str:

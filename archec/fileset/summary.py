@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.captures import capture_of
 from archec.fileset.keeping import Body, file_item, manifest_of, unkept_items
+from archec.fileset.lookup import is_whole
 from archec.fileset.model import IngestRequest
 from archec.fileset.pages import meta_of
 from archec.fileset.platforms.base import PlatformAnswer
@@ -81,7 +83,7 @@ def finish(
     is_counted = item is not None and bool(counted or not item.bundle_only)
     strategy = found.strategy.value if found.strategy is not None else ""
     preferred = found.preferred.value if found.preferred is not None else ""
-    due = due or _due(work, status)
+    due = due or _due(work, status, found.files)
     held = before if before is not None and before.fileset and not found.state else None
     state = found.state or _note_files(work, found, fileset)
     record = Ingest(
@@ -172,11 +174,16 @@ _PASSING = frozenset({
 """What may be better another time."""
 
 
-def _due(work: Work, status: Status) -> int:
-    """When another try is worth it: of what is held, for new versions; of what may pass, sooner."""
+def _due(work: Work, status: Status, files: Sequence[FilesetManifestFile]) -> int:
+    """When another try is worth it: of what is held, for new versions; of what may pass, sooner. Where only embargoes
+    are in the way, when the first of them ends."""
     fetch = work.archive.config.fetch
     if status.is_hit:
         return work.run + int(fetch.revisit_max)
+    if status is Status.SUCCESS_PARTIAL:
+        lacking = [int((file.extra or {}).get("due", 0)) for file in files if not is_whole(file)]
+        ends = min(lacking, default=0) or work.run + int(fetch.revisit_min)
+        return min(ends, work.run + int(fetch.revisit_max))
     if status in _PASSING or status.value.startswith("mismatch"):
         return work.run + int(fetch.revisit_min)
     return 0

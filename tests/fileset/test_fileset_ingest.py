@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -199,8 +200,10 @@ def test_a_page_in_place_of_a_file_is_no_file(filesets: Filesets, platform: Plat
     row["size"] = row["checksum"] = None
     platform.files["/api/records/7/files/p.csv/content"] = b"<!DOCTYPE html><html><body>Log in</body></html>"
     (result,) = filesets.ingest(url)
-    assert result.status == "error-platform-download"
-    assert "page" in (result.message or "")
+    assert (result.status, result.message) == (
+        "error-platform-download", "p.csv: received a page instead of the file",
+    )  # fmt: skip
+    assert ((result.manifest or [])[0].extra or {})["received"] == "text/html"
 
 
 def test_a_download_that_breaks_off_at_every_quarter_goes_on(filesets: Filesets, platform: Platform) -> None:
@@ -230,6 +233,22 @@ DATED = {"etag": '"\xe9"', "last-modified": "Mon, 01 Jan 2024 00:00:00 GMT"}
 WHOLE: Behaviour = lambda handler, data: handler.answer(200, NEW, **B)  # noqa: E731
 NO_RANGE: Behaviour = lambda handler, data: handler.answer(416, b"")  # noqa: E731
 CUT: Behaviour = lambda handler, data: cut(handler, data, **A)  # noqa: E731
+GZIP = {"content-encoding": "gzip", **A}
+
+
+def endless(handler: Handler, data: bytes) -> None:
+    """A whole file that does not come to its end."""
+    handler.send_response(200)
+    handler.send_header("transfer-encoding", "chunked")
+    handler.send_header("etag", A["etag"])
+    handler.end_headers()
+    handler.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+    handler.close_connection = True
+
+
+def no_more(size: int, **headers: str) -> Behaviour:
+    """The answer to a range that begins at the end of a file of this size."""
+    return lambda handler, data: handler.answer(416, b"", **{"content-range": f"bytes */{size}", **headers})
 
 
 @pytest.mark.parametrize(
@@ -239,7 +258,15 @@ CUT: Behaviour = lambda handler, data: cut(handler, data, **A)  # noqa: E731
         ([CUT, lambda handler, data: rest(handler, NEW, **B), WHOLE], NEW, 3),
         ([CUT, lambda handler, data: rest(handler, data[:-10]), WHOLE], NEW, 3),
         ([CUT, lambda handler, data: rest(handler, data, 150), WHOLE], NEW, 3),
-        ([CUT, lambda handler, data: handler.answer(416, b"", **{"content-range": "bytes */100"}), WHOLE], NEW, 3),
+        ([CUT, no_more(100), WHOLE], NEW, 3),
+        ([endless, no_more(200)], OLD, 2),
+        ([endless, no_more(200, **A)], OLD, 2),
+        ([endless, no_more(200, **B), WHOLE], NEW, 3),
+        ([endless, no_more(201), WHOLE], NEW, 3),
+        ([CUT, WHOLE], NEW, 2),
+        ([CUT, lambda handler, data: rest(handler, data, **GZIP), WHOLE], NEW, 3),
+        ([lambda handler, data: cut(handler, data, **GZIP), lambda handler, data: rest(handler, data, **GZIP)], OLD, 2),
+        ([lambda handler, data: cut(handler, data, **GZIP), lambda handler, data: rest(handler, data)], OLD, 2),
         ([CUT, NO_RANGE] * 9, None, 3),
         ([lambda handler, data: cut(handler, data, **DATED), lambda handler, data: rest(handler, data)], OLD, 2),
     ],
@@ -362,8 +389,27 @@ def test_other_checksums_and_guestbooks_of_dataverse(folder: Path, platform: Pla
     asked = b'{"message": "You may not download this file without the required Guestbook response."}'
     platform.behaviours["/api/access/datafile/2"] = lambda handler, data: handler.answer(400, asked)
     platform.bodies["/api/datasets/:persistentId/"] = body
-    (result,) = filesets.ingest(f"{platform.url}/dataset.xhtml?persistentId=doi:10.7910/DVN/ABCDEF")
+    url = f"{platform.url}/dataset.xhtml?persistentId=doi:10.7910/DVN/ABCDEF"
+    (result,) = filesets.ingest(url)
     assert [file.status for file in result.manifest or ()] == ["mismatch", "success", "platform-restricted"]
+
+    def days(*until: str | None) -> float:
+        """Days until the next ingest, with files under embargoes until these dates, and restricted ones."""
+        body["data"]["latestVersion"]["files"] = [rows[1], *(
+            {"restricted": date is None, "dataFile": rows[0]["dataFile"], "embargo": date and {"dateAvailable": date}}
+            for date in until
+        )]  # fmt: skip
+        (result,) = filesets.ingest(url)
+        assert result.status == "success-partial"
+        return (datetime.fromisoformat(result.due or "") - datetime.now(timezone.utc)).total_seconds() / 86400
+
+    def after(count: int) -> str:
+        return (datetime.now(timezone.utc) + timedelta(count)).date().isoformat()
+
+    assert 98 < days(after(100), after(200)) <= 100
+    assert 148 < days(after(150), after(200)) <= 150, "what the platform says now"
+    assert 6.9 < days(after(100), None) < 7.1
+    assert 364 < days("2999-01-01") < 366, "there may be a new version before"
 
 
 def test_a_host_that_says_that_its_limit_is_used_up_rests(folder: Path, platform: Platform) -> None:
@@ -472,21 +518,29 @@ def test_a_page_that_describes_its_data_is_the_last_resort(filesets: Filesets, p
 
 
 def test_files_whose_urls_differ_in_a_query_only_are_files_of_their_own(filesets: Filesets, platform: Platform) -> None:
-    """Where they differ in a token only, the second row fails, instead of standing for bytes not held."""
+    """Where they differ in a token only, their paths tell them apart; URLs that are the same are one file."""
+    sent = iter(range(99))
     platform.behaviours["/f"] = lambda handler, data: handler.answer(200, handler.path.encode())
-    platform.files["/f"] = b""
-    for name, wanted in (("key", "success"), ("token", "success-partial")):
-        files = [{"contentUrl": f"/f?{name}={number}", "name": f"{number}.csv"} for number in (1, 2)]
+    platform.behaviours["/same"] = lambda handler, data: handler.answer(200, str(next(sent)).encode())
+    platform.files |= {"/f": b"", "/same": b""}
+
+    def ingested(name: str, *urls: str) -> IngestResult:
+        files = [{"contentUrl": url, "name": f"{number} a.csv"} for number, url in enumerate(urls)]
         data = {"@type": "Dataset", "name": name, "distribution": files}
         platform.bodies[f"/data/{name}"] = f'<script type="application/ld+json">{json.dumps(data)}</script>'.encode()
-        result = filesets.ingest(f"{platform.url}/data/{name}")[0]
+        return filesets.ingest(f"{platform.url}/data/{name}")[0]
+
+    for name, ids in (("key", ["/f?key=1", "/f?key=2"]), ("token", ["/f?path=0%20a.csv", "/f?path=1%20a.csv"])):
+        result = ingested(name, f"/f?{name}=1", f"/f?{name}=2")
+        assert result.status == "success", result.message
         rows = result.manifest or []
-        assert (result.status, len(rows)) == (wanted, 2), result.message
-        stored = [row for row in rows if row.status == "success"]
-        assert len(stored) == (2 if wanted == "success" else 1)
-        for row in stored:
-            assert hashlib.sha256(held(filesets, row.platform_url or "")).hexdigest() == row.sha256
-    assert "not stored" in (result.message or "")
+        assert [row.platform_url for row in rows] == [platform.url + one for one in ids]
+        for number, row in enumerate(rows, 1):
+            assert held(filesets, row.platform_url or "") == f"/f?{name}={number}".encode()
+    assert ingested("token", "/f?token=3", "/f?token=4").status == "success-existing"
+    same = ingested("same", "/same?token=1", "/same?token=1#again")
+    assert [row.status for row in same.manifest or ()] == ["success", "error-platform-download"]
+    assert "not stored" in (same.message or "")
 
 
 def test_a_hostile_url_fails_its_own_request_only(
