@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from archec.catalogue.fold import changes_of
+import msgspec
+
+from archec.catalogue.fold import changes_of, fold_obi
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Position
-from archec.catalogue.records import DataSetRead, Fork, Record, RunEnd, RunStart, decode
+from archec.catalogue.model import Obi, Position
+from archec.catalogue.records import DataSetRead, Fork, ObiChange, Record, RunEnd, RunStart, decode
 from archec.catalogue.setaside import write
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, NotHeld
 from archec.store.directories import held_tists
@@ -214,6 +216,20 @@ def not_of_this_store(layout: Layout) -> str:
         except CorruptJournal:
             return ""
     return "these journals mention none of the tists in the store: they belong to another archive"
+
+
+def tobis_in_journals(layout: Layout, ids: Collection[str]) -> dict[str, Obi]:
+    """Tobis as the journals have them, for those that a database refuses. Reads all journals."""
+    starts = tuple(b'{"type":"obi","kind":"tobi","id":' + msgspec.json.encode(obi) + b"," for obi in ids)
+    found: dict[str, Obi] = {}
+    for journal in journals(layout):
+        for batch in read_batches(journal.path):
+            for line in batch.lines:
+                if line.startswith(starts):
+                    record = decode(line, f"{journal.path}, batch {batch.n}")
+                    if isinstance(record, ObiChange):
+                        found[record.id] = fold_obi(found.get(record.id), record, batch.stamp)
+    return found
 
 
 def _heads(journal: JournalFile) -> Iterator[RunStart | RunEnd | DataSetRead]:

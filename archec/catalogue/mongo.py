@@ -72,7 +72,7 @@ from archec.history import History
 from archec.ids import ranges_of
 from archec.tist import MAX_TIST
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """To be raised with every change of what the documents look like."""
 
 _COLLECTIONS = ("mi", "mo", "entries", "versions", "refs", "claims", "visits", "runs", "data_sets", "sets", "held",
@@ -587,13 +587,13 @@ def _entry_write(kind: Kind, entry: HistoryEntry) -> _Write:
 
 
 def _claim_write(obi: str, claim: Claim) -> _Write:
-    fields = ("state", "place", "line", "encoding", "at")
-    return _replace({"obi": obi, "tist": claim.tist, "run": claim.run}, {name: getattr(claim, name) for name in fields})
+    fields = {name: getattr(claim, name) for name in Claim.__struct_fields__}
+    return _replace({"obi": obi, "tist": claim.tist, "run": claim.run}, fields)
 
 
 def _claim(document: Document) -> Claim:
     try:
-        return Claim(*(document[name] for name in ("tist", "run", "state", "place", "line", "encoding", "at")))
+        return Claim(*(document[name] for name in Claim.__struct_fields__))
     except KeyError as error:
         raise CatalogueError(f"a catalogue document lacks its {error}") from error
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -14,11 +16,12 @@ import msgspec
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.conclusions import Judgement, Verdict, claim_of, judged, merged, said, verdict_after
 from archec.archive.evidence import Evidence, coverage_set, directory_of
+from archec.archive.follow import tobis_in_journals
 from archec.archive.losses import held_back_record
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.archive.revision import concluded, evidence_of
-from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
+from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi, ObiState
 from archec.catalogue.records import DataSetRead, LossesHeldBack, ObiChange, RunEnd, SetAdded
 from archec.gather.losses import group_of, groups_to_hold_back
 from archec.gather.merging import Case, Held, Merge
@@ -43,6 +46,7 @@ _JOB_WEIGHT = 1000
 _AHEAD = 6
 """Maximum number of chunks in progress per worker."""
 _BATCH = 1000
+_id = attrgetter("id")
 
 
 class ToWrite(NamedTuple):
@@ -161,8 +165,8 @@ class _Merging:
         self._phase, self._evidence, self._data_set, self._newest = phase, evidence, data_set, newest
         self._report, self._spool, self._committer = phase.report, phase.spool, phase.committer
         self._waiting: dict[str, ToWrite] = {}
-        refused = phase.archive.catalogue.refused() if newest else []
-        self._refused = {item.id: item.state for item in refused}
+        self._refused = {item.id: item.state for item in phase.archive.catalogue.refused() if item.id}
+        self._journalled: dict[str, Obi] | None = None
         self._losses: list[Loss] = []
         self._same_date = [
             item for item in evidence.data_sets if item.tist == data_set.tist and item.run != data_set.run
@@ -183,7 +187,11 @@ class _Merging:
         found = self._spool.found(reading.left_out)
         with pool, atomic_stream(phase.repeated) if phase.repeated is not None else nullcontext() as listing:
             told = found if listing is None else _listed(found, self._spool, listing)
-            cases = merge.cases(told, phase.archive.catalogue.scan())
+            known = phase.archive.catalogue.scan()
+            if self._refused:
+                refused = (ObiState(obi, 0, state or None, None) for obi, state in sorted(self._refused.items()))
+                known = _overlaid(known, refused)
+            cases = merge.cases(told, known)
             while chunk := list(islice(cases, _CHUNK)):
                 phase.meter.at(merge.distinct)
                 jobs = self._decide(chunk, merge)
@@ -202,22 +210,31 @@ class _Merging:
 
     def _decide(self, cases: Sequence[Case], merge: Merge) -> list[Job]:
         """Commits what needs no writing; passes on what must be written, and waits for it."""
-        known = self._phase.archive.catalogue.obis("tobi", [case.id for case in cases if case.known])
+        known = self._obis([case.id for case in cases if case.known])
         rows = self._spool.rows([case.found.row for case in cases if case.found is not None])
         jobs: list[Job] = []
         for case in cases:
             obi = known.get(case.id) or Obi(case.id, "tobi")
+            sha256 = case.found.sha256.hex() if case.found is not None else ""
+            if self._newest and self._refused.get(case.id) == sha256:
+                self._report.tobis["same"] += case.found is not None  # as the journals have it
+                continue
             if case.found is None:
                 self._absent(obi, merge)
                 continue
-            row = rows[case.found.row]
-            if self._refused.get(case.id) == case.found.sha256.hex():
-                self._report.tobis["same"] += 1  # it is in the journals, but the database refuses it
-                continue
-            job = self._present(obi, case.found.sha256.hex(), row)
+            job = self._present(obi, sha256, rows[case.found.row])
             if job is not None:
                 jobs.append(job)
         return jobs
+
+    def _obis(self, ids: Collection[str]) -> dict[str, Obi]:
+        """Those of the tobis that are known; what the database refuses is as the journals have it."""
+        known = self._phase.archive.catalogue.obis("tobi", ids)
+        if refused := [obi for obi in ids if obi in self._refused]:
+            if self._journalled is None:
+                self._journalled = tobis_in_journals(self._phase.archive.layout, self._refused)
+            known.update((obi, self._journalled[obi]) for obi in refused if obi in self._journalled)
+        return known
 
     def _present(self, obi: Obi, sha256: str, row: SeenRow) -> Job | None:
         """Decides about a template of the data set; returns it if it must be written, else commits it."""
@@ -326,7 +343,7 @@ class _Merging:
         self._evidence = self._evidence.with_data_set(self._data_set, (kept, *lists), record)
         ids = (loss.id for loss in self._spool.losses())
         while batch := list(islice(ids, _BATCH)):
-            for obi in self._phase.archive.catalogue.obis("tobi", batch).values():
+            for obi in self._obis(batch).values():
                 added = said(obi.claims, self._evidence, self._data_set, None)
                 judgement = self._judged(obi, added)
                 self._report.tobis["lost"] += judgement.entries.get(self._data_set.tist, "") is None
@@ -355,6 +372,13 @@ class _Merging:
         before = () if self._newest else obi.claims
         seen = [claim.place for claim in before if claim.key < self._data_set.key and claim.place]
         return seen[-1] if seen else obi.place
+
+
+def _overlaid(states: Iterable[ObiState], others: Iterable[ObiState]) -> Iterator[ObiState]:
+    """Two streams by id; where both have an id, the state of the second counts."""
+    for _, same in groupby(heapq.merge(states, others, key=_id), _id):
+        *_, last = same
+        yield last
 
 
 def _bytes_before(obi: Obi, judgement: Judgement, tist: int) -> int | None:

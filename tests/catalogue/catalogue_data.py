@@ -76,7 +76,7 @@ def tobi(obi: str, *tists: int, stamp: int = 1, lost: bool = False) -> Obi:
         if entries[tist] is not None:
             versions[state(text)] = version(text, 100, "ReDIF-Paper 1.0", "T", refs)
     notes = {tist: Note(tist + 1, "new", reason="of its own") for tist in entries}
-    claims = tuple(Claim(tist, tist + 1, entries[tist], "aaa/x.rdf", 7, "utf-8") for tist in sorted(entries))
+    claims = tuple(Claim(tist, tist + 1, entries[tist], "aaa/x.rdf", 7, "utf-8", 5, True) for tist in sorted(entries))
     return Obi(
         obi, "tobi", History.of(entries), versions, notes, obi.upper(), stamp=stamp, claims=claims, place="aaa/x.rdf"
     )

@@ -8,6 +8,7 @@ import json
 import sqlite3
 from collections import Counter
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -181,7 +182,7 @@ def test_what_only_a_retracted_data_set_names_is_not_due(config: Config, folder:
     check(config)
 
 
-def test_a_template_that_the_database_does_not_take_is_noted_once(config: Config) -> None:
+def test_a_template_that_the_database_does_not_take_is_noted_once(config: Config, folder: Path) -> None:
     papers_of = config.data_path / "aaa" / "sss" / "1.rdf"
     papers_of.parent.mkdir(parents=True)
     papers_of.write_text(template("RePEc:aaa:sss:2") + template(PAPER))
@@ -195,6 +196,15 @@ def test_a_template_that_the_database_does_not_take_is_noted_once(config: Config
     assert [run(config, fetch=False, reread=True).tobis["same"] for _ in range(3)] == [1, 2, 2]
     papers_of.write_text(template("RePEc:aaa:sss:2") + template(PAPER, "Changed"))
     assert [run(config, fetch=False, reread=True).tobis["same"] for _ in range(2)] == [1, 2]
+    papers_of.write_text(template("RePEc:aaa:sss:2"))
+    lost = run(config, fetch=False, reread=True)
+    assert [lost.tobis["lost"], run(config, fetch=False, reread=True).tobis["lost"]] == [1, 0]
+    run(config, tar(folder, 1, papers("aaa/sss/1.rdf", PAPER)))
+    url = f"sqlite:///{folder}/other.sqlite"
+    assert archec_inline(config, "rebuild", "--database", url).code == 0
+    states = histories(replace(config, database=url))[PAPER]
+    assert (min(states), list(states.values()).count(None), states[lost.run]) == (T1, 1, None), "as any other"
+    check(replace(config, database=url))
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
