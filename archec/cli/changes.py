@@ -16,7 +16,7 @@ from archec.errors import UsageError
 from archec.export.units import Selection, selection
 from archec.report import changes as incidences
 from archec.report.changes import ChangesQuery, Incident, text_diff
-from archec.terminal.output import LineWriter, fit, note, shown, terminal_width
+from archec.terminal.output import LineWriter, note, shown
 from archec.tist import iso, parse_when
 
 
@@ -71,24 +71,21 @@ def changes(
         else:
             query = query._replace(since=parse_when(since) if since is not None else 0)
             found = incidences.changes(of.catalogue, query)
-        width, lines = terminal_width(), LineWriter()
+        lines = LineWriter()
         for one in islice(found, limit):
             if as_json:
                 lines.json(asdict(one) | {"time": iso(one.tist)})
             else:
-                lines.text(_line(one, width))
+                lines.text(_line(one))
         if not lines.any and not as_json:
             note("no incidences found")
 
 
-def _line(one: Incident, width: int | None) -> str:
+def _line(one: Incident) -> str:
     what = f"{one.what} ({one.how})" if one.how else one.what
-    line = f"{iso(one.tist)}  {what:<20}  {shown(one.handle or one.id)}"
-    if one.suspect:
-        line += f"  suspect: {shown(one.suspect)}"
-    if one.reason:
-        line += f"  {shown(one.reason)}"
-    return f"{line}  {fit(one.title, width, len(line) + 2)}" if one.title else line
+    suspect = f"suspect: {one.suspect}" if one.suspect else ""
+    parts = (iso(one.tist), f"{what:<20}", one.handle or one.id, suspect, one.reason, one.title)
+    return "  ".join(filter(None, parts))
 
 
 def _diff(archive: Archive, raw: str, from_when: str | None, to_when: str | None, *, as_json: bool) -> None:
@@ -106,6 +103,6 @@ def _diff(archive: Archive, raw: str, from_when: str | None, to_when: str | None
         return
     lines = LineWriter()
     for line in diff.lines:
-        lines.text(shown(line.replace("\t", "    ")))
+        lines.raw(shown(line.replace("\t", "    ")))
     if not lines.any:
         note(f"the texts of {iso(diff.before)} and {iso(diff.after)} are equal")

@@ -27,4 +27,4 @@ def completion(context: click.Context, shell: str) -> None:
     Example: archec completion bash
     """
     source = _SHELLS[shell](context.find_root().command, {}, "archec", COMPLETE).source()
-    LineWriter().text(source.strip("\n"))
+    LineWriter().raw(source.strip("\n"))

@@ -16,7 +16,7 @@ from archec.export.units import Selection, selection
 from archec.progress import SILENT, Meter
 from archec.report.coverage import CoverageRow, coverage_of_all, coverage_of_filesets
 from archec.report.coverage import coverage as coverage_of
-from archec.terminal.output import LineWriter, fit, note, terminal_width
+from archec.terminal.output import LineWriter, note, shown, terminal_width
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 
@@ -70,13 +70,13 @@ def _show(rows: Iterator[CoverageRow], with_filesets: Archive | None, *, as_json
         if as_json:
             lines.json({"of": of, **asdict(row)})
         else:
-            lines.text(_line(name, row, width))
+            lines.raw(_line(name, row, width))
 
     if not as_json:
         left_out = [label for label, field in _COLUMNS if (label, field) not in _columns(width)]
         if left_out:
-            note(f"the terminal is too narrow for: {', '.join(left_out)} (--json has them)")
-        lines.text("".join([f"{'archive, series':<{_NAME}}", *(f"  {label}" for label, _ in _columns(width))]))
+            note(f"the terminal is too narrow for: {', '.join(map(str.strip, left_out))} (--json has them)")
+        lines.raw("".join([f"{'archive, series':<{_NAME}}", *(f"  {label}" for label, _ in _columns(width))]))
     everything = CoverageRow("", "")
     archive = CoverageRow("", "")
     here = 0
@@ -101,8 +101,10 @@ def _show(rows: Iterator[CoverageRow], with_filesets: Archive | None, *, as_json
 
 
 def _line(name: str, row: CoverageRow, width: int | None) -> str:
-    head = f"{fit(name, None if width is None else _NAME):<{_NAME}}"
-    return "".join([head, *(f"  {_cell(row, field):>{len(label)}}" for label, field in _columns(width))])
+    name = shown(name)
+    if width is not None and len(name) > _NAME:
+        name = name[: _NAME - 1] + "…"
+    return "".join([f"{name:<{_NAME}}", *(f"  {_cell(row, field):>{len(label)}}" for label, field in _columns(width))])
 
 
 def _cell(row: CoverageRow, field: str) -> str:

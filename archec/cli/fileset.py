@@ -30,7 +30,7 @@ from archec.fileset.run import Line, exit_code, run_ingest
 from archec.fileset.sql import Dialect, statements
 from archec.fileset.status import BadRequest
 from archec.fileset.work import IngestOptions
-from archec.terminal.output import LineWriter, note, shown
+from archec.terminal.output import LineWriter, note
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import human_size, parse_duration, parse_size
@@ -187,8 +187,8 @@ def list_(as_json: bool, config_file: Path | None) -> None:
             if as_json:
                 lines.json(dict(row))
                 continue
-            lines.text(f"{shown(row['id'])}{'' if row['held'] else '  (lost)'}")
-            lines.text(f"    {shown(row['title'])}")
+            lines.text(f"{row['id']}{'' if row['held'] else '  (lost)'}")
+            lines.text(f"    {row['title']}")
             held = f"{row['files_held']} of {row['files']} files, {human_size(row['size'])}"
             lines.text(f"    {held}; {row['versions']} versions, last noted {row['noted_time']}")
 
@@ -215,14 +215,14 @@ def show(name: str, as_json: bool, config_file: Path | None) -> None:
             }  # fmt: skip
             lines.json(value)
             return
-        lines.text(f"{shown(manifest.fileset)}{'@' + shown(manifest.version) if manifest.version else ''}")
-        lines.text(f"    {shown(manifest.title)}")
+        lines.text(f"{manifest.fileset}{'@' + manifest.version if manifest.version else ''}")
+        lines.text(f"    {manifest.title}")
         lines.text(f"    noted {iso(held.tist)} ({held.tist}), sha256 of the manifest {held.state}")
         for one in ingests:
-            lines.text(f"    requested as {shown(one.base_url)}: {one.status} {iso(one.tist)}")
+            lines.text(f"    requested as {one.base_url}: {one.status} {iso(one.tist)}")
         for file in manifest.manifest:
             size = "" if file.size is None else human_size(file.size)
-            lines.text(f"  {file.status}  {size}  {shown(file.path)}")
+            lines.text(f"  {file.status}  {size}  {file.path}")
 
 
 @fileset.command()
@@ -245,7 +245,7 @@ def verify(context: click.Context, name: str, as_json: bool, config_file: Path |
             if as_json:
                 lines.json(finding._asdict())
             else:
-                lines.text(f"{shown(finding.path)}: {shown(finding.message)}")
+                lines.text(f"{finding.path}: {finding.message}")
         files = held.manifest.manifest
         there = sum(map(is_whole, files))
         note(f"{len(files)} files, {there} held, {len(files) - there} not held, {wrong} wrong")
@@ -269,7 +269,7 @@ def changes(name: str, as_json: bool, config_file: Path | None) -> None:
             if as_json:
                 lines.json(change._asdict() | {"time": iso(change.tist)})
             else:
-                lines.text(f"{iso(change.tist)}  {shown(change.version)}  {change.what}  {shown(change.path)}")
+                lines.text(f"{iso(change.tist)}  {change.version}  {change.what}  {change.path}")
 
 
 @fileset.command()
@@ -307,10 +307,10 @@ def export_sql(dialect: Dialect, config_file: Path | None) -> None:
     """
     lines = LineWriter()
     with opened(config_file) as archive:
-        lines.text("BEGIN;")
+        lines.raw("BEGIN;")
         for statement in statements(archive.catalogue, dialect):
-            lines.text(statement.rstrip("\n"))
-        lines.text("COMMIT;")
+            lines.raw(statement.rstrip("\n"))
+        lines.raw("COMMIT;")
 
 
 @fileset.command()
@@ -334,4 +334,4 @@ def candidates(code: str, as_json: bool, config_file: Path | None) -> None:
             if as_json:
                 lines.json(found._asdict())
             else:
-                lines.text(shown(found.url))
+                lines.text(found.url)

@@ -19,7 +19,7 @@ from archec.archive.follow import last_run
 from archec.archive.report import Report
 from archec.archive.runs import beginning
 from archec.cli.common import config_option, json_option, opened, warn_if_unknown
-from archec.cli.runreport import RunLine, begin, gather_table
+from archec.cli.runreport import RunLine, begin, gather_table, show_table
 from archec.config import Config, load
 from archec.errors import DataSetError, Exit, UsageError, gravest
 from archec.export.units import Selection
@@ -29,7 +29,7 @@ from archec.gather.run import dry_run as run_dry
 from archec.gather.run import exit_code
 from archec.gather.run import gather as gather_run
 from archec.progress import Meter
-from archec.terminal.output import echo, echo_json, note, terminal_width
+from archec.terminal.output import echo_json, note
 from archec.terminal.progress import meter_for
 from archec.tist import iso, parse_when
 from archec.units import parse_duration, parse_size
@@ -206,8 +206,7 @@ class _Run:
             if self.as_json:
                 echo_json(value)
             else:
-                for row in gather_table(value, terminal_width()):
-                    echo(row)
+                show_table(gather_table(value))
         return exit_code(report)
 
 
@@ -243,7 +242,7 @@ def _each(run: _Run, chosen: Sequence[Chosen], options: Options, meter: Meter) -
             left.append((newest, False))
             sizes.append(_size(left[0][0]))
         if left:
-            click.echo(run.line.next(int(code), message), err=True)
+            run.line.write(int(code), message)
     worst = gravest(codes - {Exit.USAGE})
     return worst if worst is not Exit.DONE else max(codes)  # only a retracted one
 

@@ -15,7 +15,7 @@ from archec.catalogue.codec import plain
 from archec.catalogue.model import Obi
 from archec.cli.common import config_option, json_option, opened
 from archec.store.layout import Layout
-from archec.terminal.output import echo, echo_json, fold, terminal_width
+from archec.terminal.output import echo, echo_json
 from archec.tist import MAX_TIST, iso
 from archec.units import human_size
 
@@ -70,10 +70,8 @@ def history(obi: str, everything: bool, why: bool, as_json: bool, config_file: P
         if found.kind == "fobi":
             lines.append(_visit(found))
         lines += [line for row in shown for line in _explained(row, found.id, archive.layout)]
-        width = terminal_width()
         for line in lines:
-            for part in fold(line, width, 6):
-                echo(part)
+            echo(line, 6)
 
 
 def _explained(row: Explanation, obi: str, layout: Layout) -> list[str]:

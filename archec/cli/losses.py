@@ -16,7 +16,7 @@ from archec.errors import UsageError
 from archec.gather.operator import accept, awaiting, held_losses
 from archec.ids import is_url, typed
 from archec.ids.handles import normalise
-from archec.terminal.output import LineWriter, echo, echo_json, note, shown
+from archec.terminal.output import LineWriter, echo, echo_json, note
 from archec.tist import iso, run_number
 from archec.units import counted
 
@@ -51,7 +51,7 @@ def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> N
             if as_json:
                 lines.json(row.as_value())
             else:
-                lines.text(shown(f"{row.run}  {row.group:<5} {row.id}  {row.title}".rstrip()))
+                lines.text(f"{row.run}  {row.group:<5} {row.id}  {row.title}".rstrip())
     if not lines.any and not as_json:
         note("no losses are held back" + (f" by run {words[0]}" if words else ""))
 

@@ -16,7 +16,7 @@ from archec.errors import UsageError
 from archec.export.units import selection
 from archec.report import lost as losses
 from archec.report.lost import Lost, LostQuery, NamingWork, Returned
-from archec.terminal.output import LineWriter, fit, note, shown, terminal_width
+from archec.terminal.output import LineWriter, note
 from archec.tist import iso, parse_when
 from archec.units import human_duration, parse_duration
 
@@ -71,13 +71,13 @@ def lost(
         raise UsageError(f"{iso(query.until)} is before {iso(query.since)}: --until must be later than --since")
     with opened(config_file) as opened_archive:
         warn_if_unknown(opened_archive.catalogue, wanted)
-        width, lines = terminal_width(), LineWriter()
+        lines = LineWriter()
         found = losses.returned(opened_archive, query) if came_back else losses.lost(opened_archive, query)
         for one in found:
             if as_json:
                 lines.json(_value(one, query.now))
             else:
-                for line in _lines(one, query.now, width):
+                for line in _lines(one, query.now):
                     lines.text(line)
         if not lines.any and not as_json:
             note("no returns found" if came_back else "no losses found")
@@ -94,30 +94,29 @@ def _value(one: Lost | Returned, now: int) -> dict[str, Any]:
     return value
 
 
-def _lines(one: Lost | Returned, now: int, width: int | None) -> Iterator[str]:
-    yield shown(one.handle or one.id)
+def _lines(one: Lost | Returned, now: int) -> Iterator[str]:
+    yield one.handle or one.id
     if one.title:
-        yield "    " + fit(one.title, width, 4)
-    yield from _returned_lines(one) if isinstance(one, Returned) else _lost_lines(one, now, width)
+        yield f"    {one.title}"
+    yield from _returned_lines(one) if isinstance(one, Returned) else _lost_lines(one, now)
 
 
-def _lost_lines(one: Lost, now: int, width: int | None) -> Iterator[str]:
+def _lost_lines(one: Lost, now: int) -> Iterator[str]:
     ago = human_duration(max(0, now - one.lost))
     yield f"    {_NAMES[one.kind]} lost {iso(one.lost)} ({one.lost}), {ago} ago{_because(one.reason)}"
     yield f"    last seen {iso(one.last_seen)} ({one.last_seen})"
     yield f"    last noted {iso(one.noted)} ({one.noted}), sha256 {one.sha256}"
     yield f"    {one.path or 'its bytes are not in the store'}"
     for work in one.works:
-        yield from _work_lines(work, width)
+        yield from _work_lines(work)
     if one.more:
         yield "    and named by others"
 
 
-def _work_lines(work: NamingWork, width: int | None) -> Iterator[str]:
+def _work_lines(work: NamingWork) -> Iterator[str]:
     named = "named" if work.names else "was named"
-    head = f"    {named} by {shown(work.handle or work.id)}{'' if work.held else ' (also lost)'}"
-    yield f"{head}  {fit(work.title, width, len(head) + 2)}"
-    other = f"another rendering is held: {shown(work.rendering)}" if work.rendering else "no other rendering is held"
+    yield f"    {named} by {work.handle or work.id}{'' if work.held else ' (also lost)'}  {work.title}"
+    other = f"another rendering is held: {work.rendering}" if work.rendering else "no other rendering is held"
     yield f"      {other}"
 
 
@@ -132,4 +131,4 @@ def _returned_lines(one: Returned) -> Iterator[str]:
 
 
 def _because(reason: str) -> str:
-    return f": {shown(reason)}" if reason else ""
+    return f": {reason}" if reason else ""

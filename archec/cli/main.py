@@ -16,7 +16,7 @@ from click.shell_completion import shell_complete
 
 from archec import __version__
 from archec.cli.common import COMPLETE
-from archec.cli.runreport import can_be_resumed, last_line
+from archec.cli.runreport import can_be_resumed, write_last_line
 from archec.errors import ArchecError, Exit
 from archec.terminal.output import ReaderGone, guard, note
 
@@ -114,9 +114,8 @@ def main() -> NoReturn:
             raise
         traceback.print_exc()
         code, message = Exit.OPERATOR_ERROR, repr(error)
-    last = last_line(context.meta, int(code or 0), message) if context is not None and _gathers(context) else None
-    if last is not None:
-        click.echo(last, err=True)
+    if context is not None and _gathers(context):
+        write_last_line(context.meta, int(code or 0), message)
     with suppress(ArchecError, ReaderGone):  # the buffer may still have output; another failure adds no information
         sys.stdout.flush()
     sys.exit(int(code or 0))

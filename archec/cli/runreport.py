@@ -1,21 +1,24 @@
-"""The report of a run: a table, and the machine-readable last line that ``archec gather`` writes on stderr.
+"""The report of a run: a table, and the machine-readable last line that ``archec gather`` writes to a log.
 
 That line is ``archec-run`` and a JSON object, however the run ended; docs/formats.md lists its keys. A command with
-several runs writes one after each run.
+several runs writes one after each run. It goes to stderr, but not to a terminal.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
+import click
+
 from archec import __version__
 from archec.errors import Exit
-from archec.terminal.output import fold
+from archec.terminal.output import echo
 from archec.tist import iso
 from archec.units import counted, human_duration, human_size
 
@@ -34,8 +37,14 @@ _STATES = {Exit.DONE: "done", Exit.LOCKED: "locked", Exit.USAGE: "usage", Exit.I
 # -- the table ------------------------------------------------------------------------------------
 
 
-def gather_table(value: dict[str, Any], width: int | None) -> list[str]:
-    """The lines of the table, safe to show, for a terminal of so many columns; None: for none."""
+def show_table(lines: Iterable[str]) -> None:
+    """Prints the lines of a table."""
+    for line in lines:
+        echo(line, _INDENT)
+
+
+def gather_table(value: dict[str, Any]) -> list[str]:
+    """The lines of the table of a gathering."""
     data_set = value["data_set"]
     rows: list[tuple[str, str]] = [
         ("run", f"{value['run']}  {value['run_time']}  {value['state']}"),
@@ -73,10 +82,10 @@ def gather_table(value: dict[str, Any], width: int | None) -> list[str]:
         rows.append(("fetched", f"{counted(fetch['requests'], 'request')}, {human_size(fetch['bytes'])}"))
         if fetch["deferred"]:
             rows.append(("", f"{fetch['deferred']:,} deferred to the next run because of their hosts"))
-    return _folded([*_table([*rows, *_ended(value)]), *_problems(value["problems"])], width)
+    return [*_table([*rows, *_ended(value)]), *_problems(value["problems"])]
 
 
-def other_table(kind: str, value: dict[str, Any], width: int | None) -> list[str]:
+def other_table(kind: str, value: dict[str, Any]) -> list[str]:
     """The table of a run that reads no data set: an ingest of filesets, or a decision."""
     rows = [("run", f"{value['run']}  {value['run_time']}  {value['state']}"), ("kind", kind)]
     data_set = value["data_set"]
@@ -87,7 +96,7 @@ def other_table(kind: str, value: dict[str, Any], width: int | None) -> list[str
             rows.append((label, _counts(value[name])))
     if "filesets" in value:
         rows.append(("filesets", _counts(value["filesets"])))
-    return _folded(_table([*rows, *_ended(value)]), width)
+    return _table([*rows, *_ended(value)])
 
 
 def _ended(value: dict[str, Any]) -> list[tuple[str, str]]:
@@ -102,10 +111,6 @@ def _ended(value: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _table(rows: list[tuple[str, str]]) -> list[str]:
     return [f"{label:<{_INDENT - 1}} {text}" for label, text in rows]
-
-
-def _folded(lines: list[str], width: int | None) -> list[str]:
-    return [part for line in lines for part in fold(line, width, _INDENT)]
 
 
 def _counts(counts: dict[str, int]) -> str:
@@ -147,12 +152,12 @@ class RunLine:
         self.over = True
         return self.report
 
-
-    def next(self, code: int, message: str) -> str:
-        """The line of this run, which ends with ``code``; afterwards this object is for the next run."""
-        line = _line(self, code, message)
+    def write(self, code: int, message: str) -> None:
+        """Writes the line of this run, which ends with ``code``, on stderr unless that is a terminal; afterwards this
+        object is for the next run."""
+        if not sys.stderr.isatty():
+            click.echo(_line(self, code, message), err=True)
         self.began, self.report, self.over = time.monotonic(), None, False
-        return line
 
 
 def begin(meta: dict[str, Any]) -> RunLine:
@@ -167,12 +172,11 @@ def can_be_resumed(meta: Mapping[str, Any]) -> bool:
     return known is not None and known.report is not None and not known.over and known.report.resumable
 
 
-def last_line(meta: Mapping[str, Any], code: int, message: str) -> str | None:
-    """The line for a command that exits with ``code``; None if it did not try to run (``--help``)."""
+def write_last_line(meta: Mapping[str, Any], code: int, message: str) -> None:
+    """Writes the line of a command that exits with ``code``, unless it did not try to run (``--help``)."""
     known = cast("RunLine | None", meta.get(_META))
-    if known is None and code == Exit.DONE:
-        return None
-    return _line(known or RunLine(), code, message)
+    if known is not None or code != Exit.DONE:
+        (known or RunLine()).write(code, message)
 
 
 def _line(known: RunLine, code: int, message: str) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 
 from archec.archive.runs import unbegun
 from archec.cli.common import config_option, json_option, opened
-from archec.cli.runreport import gather_table, other_table
+from archec.cli.runreport import gather_table, other_table, show_table
 from archec.monitor.runs import RunView, run_named
 from archec.monitor.runs import runs as all_runs
-from archec.terminal.output import echo, echo_json, fold, note, shown, terminal_width
+from archec.terminal.output import echo, echo_json, note, terminal_width
 from archec.tist import iso
 from archec.units import counted, human_duration, human_size
 
@@ -46,9 +47,7 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
             if as_json:
                 echo_json(view.as_value(whole=True))
             else:
-                for line in _details(view):
-                    for part in fold(line, terminal_width(), 12):
-                        echo(part)
+                show_table(_details(view))
             return
         found = islice(all_runs(archive), limit)
         failed = unbegun(archive.config)
@@ -59,7 +58,7 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
                 echo_json(view.as_value())
         else:
             for line in _table(found):
-                echo(line)
+                echo(line, _INDENT)
             if failed is not None:
                 note(f"the newest run failed before it began, at {iso(failed.time)}: {failed.message}")
 
@@ -68,23 +67,37 @@ def _details(view: RunView) -> Iterator[str]:
     """One run in full, as lines."""
     if "tobis" in view.report:
         value = {**view.report, "state": view.state}
-        width = terminal_width()
-        yield from gather_table(value, width) if view.kind == "gather" else other_table(view.kind, value, width)
+        yield from gather_table(value) if view.kind == "gather" else other_table(view.kind, value)
     else:
         yield f"{'run':<11} {view.run}  {iso(view.run)}  {view.state}"
         yield f"{'kind':<11} {view.kind}"
         if view.source:
-            yield shown(f"{'data set':<11} {view.source}")
+            yield f"{'data set':<11} {view.source}"
     if view.resumable:
         yield f"{'resumable':<11} archec gather --resume continues it"
     for what, why in (("visits do", view.retracted), ("data set does", view.data_set_retracted)):
         if why:
-            yield shown(f"{'retracted':<11} its {what} not count: {why}")
-    yield shown(f"{'options':<11} {view.options}")
+            yield f"{'retracted':<11} its {what} not count: {why}"
+    if options := "; ".join(_options(view.options)):
+        yield f"{'options':<11} {options}"
     hosts = view.part("hosts")
     if hosts.get("in_trouble"):
         names = ", ".join(f"{item['host']} ({counted(item['visits'], 'visit')})" for item in hosts["trouble"][:5])
-        yield shown(f"{'hosts':<11} {hosts['in_trouble']:,} of {hosts['visited']:,} in trouble: {names}")
+        yield f"{'hosts':<11} {hosts['in_trouble']:,} of {hosts['visited']:,} in trouble: {names}"
+
+
+def _options(options: dict[str, Any]) -> Iterator[str]:
+    """The options of a run that differ from the defaults."""
+    for name, value in options.items():
+        words = name.replace("_", " ")
+        if name == "fetch":
+            yield from () if value else ("no fetch",)
+        elif name == "as_of" and value:
+            yield f"{words} {iso(value)}"
+        elif value is True:
+            yield words
+        elif value:
+            yield f"{words} {', '.join(map(str, value)) if isinstance(value, list) else value}"
 
 
 def _table(found: Iterator[RunView]) -> Iterator[str]:
@@ -107,7 +120,7 @@ def _table(found: Iterator[RunView]) -> Iterator[str]:
         )
         for more in ("resumable: archec gather --resume" if view.resumable else "", view.message):
             if more:
-                yield from fold(f"{'':<{_INDENT}}{more}", width, _INDENT)
+                yield f"{'':<{_INDENT}}{more}"
 
 
 def _lines(cells: tuple[str, ...], width: int | None) -> Iterator[str]:
@@ -119,7 +132,7 @@ def _lines(cells: tuple[str, ...], width: int | None) -> Iterator[str]:
     if cells is not _HEAD:
         named = zip(_HEAD[_FIRST:], cells[_FIRST:], strict=True)
         rest = "; ".join(f"{name}: {cell}" for name, cell in named if cell not in ("", "-"))
-        yield from fold(f"{'':<{_INDENT}}{rest}", width, _INDENT)
+        yield f"{'':<{_INDENT}}{rest}"
 
 
 def _joined(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:

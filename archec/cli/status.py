@@ -11,7 +11,7 @@ from archec.catalogue.model import AT_ONCE
 from archec.cli.common import config_option, json_option, opened
 from archec.monitor.status import ArchiveStatus, DiskSpace, HeldBack
 from archec.monitor.status import status as look
-from archec.terminal.output import echo, echo_json, fold, terminal_width
+from archec.terminal.output import echo, echo_json
 from archec.tist import iso
 from archec.units import counted, human_duration, human_size
 
@@ -35,10 +35,8 @@ def status(as_json: bool, config_file: Path | None) -> None:
     if as_json:
         echo_json(found.as_value())
     else:
-        width = terminal_width()
         for label, text in _rows(found):
-            for line in fold(f"{label:<13} {text}".rstrip(), width, 14):
-                echo(line)
+            echo(f"{label:<13} {text}", 14)
 
 
 def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from archec.cli.common import config_option, json_option
 from archec.config import Config, load
 from archec.errors import CatalogueError, Exit, UsageError
 from archec.store.layout import open_store
-from archec.terminal.output import echo, echo_json, fold, terminal_width
+from archec.terminal.output import echo, echo_json
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import counted, human_duration, human_size, parse_duration, parse_share, parse_size
@@ -129,8 +129,7 @@ def conclude(
         echo_json(summary.as_value())
     else:
         for line in lines:
-            for part in fold(line, terminal_width(), 2):
-                echo(part)
+            echo(line)
     if not summary.clean:
         context.exit(Exit.CORRUPT)
     if summary.tally.by_code["no-scratch-space"]:

@@ -53,7 +53,7 @@ class RunView:
     kind: str
     form: str
     source: str
-    options: str
+    options: dict[str, Any]
     report: dict[str, Any] = field(default_factory=dict)
     resumable: bool = False
     retracted: str = ""
@@ -115,8 +115,7 @@ class RunView:
             "message": self.message,
         }
         if whole:
-            with suppress(ValueError):
-                value["options"] = orjson.loads(self.options)
+            value["options"] = self.options
             value["report"] = self.report
             value["retracted"] = self.retracted
             value["data_set_retracted"] = self.data_set_retracted
@@ -203,16 +202,20 @@ def _stopped(layout: Layout, view: RunView) -> RunView:
 
 
 def _view(run: Run) -> RunView:
-    try:
-        report = orjson.loads(run.report or "{}")
-    except ValueError:
-        report = {}
     view = RunView(
-        run.tist, "interrupted", run.state, run.data_set, run.kind, run.form, run.source, run.options,
-        report if isinstance(report, dict) else {}, retracted=run.retracted,
+        run.tist, "interrupted", run.state, run.data_set, run.kind, run.form, run.source, _object(run.options),
+        _object(run.report), retracted=run.retracted,
     )  # fmt: skip
     # A run that failed and was not resumed is recorded as interrupted, with its message.
     return replace(view, state=_FINAL.get(run.state, "failed" if view.message else "interrupted"))
+
+
+def _object(text: str) -> dict[str, Any]:
+    """The object that is JSON text; empty if it is none."""
+    with suppress(ValueError):
+        value = orjson.loads(text)
+        return value if isinstance(value, dict) else {}
+    return {}
 
 
 def _number(value: object) -> int:

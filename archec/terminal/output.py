@@ -1,4 +1,4 @@
-"""stdout and stderr: text made safe to show, and truncated or folded to the terminal's width.
+"""stdout and stderr: text made safe to show, and folded to the terminal's width.
 
 A failure to write to stdout is an error with a message; a failure to write to stderr is ignored, because it cannot be
 reported.
@@ -26,6 +26,8 @@ from archec.errors import StdoutFailed, UsageError
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _LOOK_AT = 1 << 16
+_FIELD = re.compile(r"\S+(?: \S+)*")
+_GLUE = "\0"
 _MIN_WIDTH = 12
 _FLUSH_AFTER = 0.05
 """Seconds."""
@@ -41,9 +43,10 @@ def json_line(value: object) -> str:
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
-def echo(line: str) -> None:
-    """One line on stdout, made safe to show, as UTF-8 whatever the locale."""
-    click.echo(shown(line).encode("utf-8", "backslashreplace"))
+def echo(line: str, indent: int | None = None) -> None:
+    """One line on stdout, made safe to show and folded (:func:`fold`), as UTF-8 whatever the locale."""
+    for part in fold(line, terminal_width(), indent):
+        click.echo(part.encode("utf-8", "backslashreplace"))
 
 
 def echo_json(value: object) -> None:
@@ -52,35 +55,36 @@ def echo_json(value: object) -> None:
 
 
 def note(text: object) -> None:
-    """Prints one line on stderr."""
-    click.echo(f"archec: {shown(text)}", err=True)
+    """Prints one line on stderr, folded if it is a terminal."""
+    for part in fold(f"archec: {text}", terminal_width(sys.stderr), 8):
+        click.echo(part, err=True)
 
 
-def terminal_width() -> int | None:
-    """The columns of the terminal on stdout, None if stdout is not a terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def terminal_width(stream: TextIO | None = None) -> int | None:
+    """The columns of the terminal that a stream (default: stdout) is, None if it is not a terminal."""
+    return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else None
 
 
-def fit(text: str, width: int | None, used: int = 0) -> str:
-    """Text made safe to show and truncated to ``width`` minus ``used`` columns; not truncated without a width."""
-    text = shown(text)
-    if width is None or len(text) <= max(width - used, _MIN_WIDTH):
-        return text
-    return text[: max(width - used, _MIN_WIDTH) - 1] + "…"
+def fold(text: str, width: int | None, indent: int | None = None) -> list[str]:
+    """Text made safe to show, in lines of at most ``width`` columns; all but the first are indented, by default four
+    columns more than the first.
 
-
-def fold(text: str, width: int | None, indent: int) -> list[str]:
-    """Text made safe to show, in lines of at most ``width`` columns, all but the first one indented.
-
-    Words such as ids are never broken; without a width the result is one line.
+    A line is broken between fields (two spaces) rather than within one. Words such as ids are never broken, so that
+    they can be copied. Without a width the result is one line.
     """
     text = shown(text)
     if width is None or len(text) <= width:
         return [text]
-    return textwrap.wrap(
-        text, max(width, indent + _MIN_WIDTH), subsequent_indent=" " * indent, break_long_words=False,
-        break_on_hyphens=False,
+    bare = text.lstrip()
+    first = len(text) - len(bare)
+    further = first + 4 if indent is None else indent
+    room = max(width - further, _MIN_WIDTH)
+    glued = _FIELD.sub(lambda field: field[0].replace(" ", _GLUE) if len(field[0]) <= room else field[0], bare)
+    parts = textwrap.wrap(
+        glued, further + room, initial_indent=" " * first, subsequent_indent=" " * further,
+        break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
+    return [part.replace(_GLUE, " ") for part in parts]
 
 
 class LineWriter:
@@ -88,11 +92,16 @@ class LineWriter:
     most a twentieth of a second. ``any``: whether there was one."""
 
     def __init__(self) -> None:
-        self._out, self._flushed = sys.stdout.buffer, 0.0
+        self._out, self._flushed, self._width = sys.stdout.buffer, 0.0, terminal_width()
         self.any = False
 
     def text(self, line: str) -> None:
-        """One line; the caller has made it safe to show."""
+        """One line, made safe to show and folded."""
+        for part in fold(line, self._width):
+            self.raw(part)
+
+    def raw(self, line: str) -> None:
+        """One line as it is; the caller has made it safe to show."""
         self.any = True
         self._out.write(line.encode("utf-8", "backslashreplace") + b"\n")
         now = time.monotonic()
@@ -102,7 +111,7 @@ class LineWriter:
 
     def json(self, value: object) -> None:
         """One line of JSON."""
-        self.text(json_line(value))
+        self.raw(json_line(value))
 
 
 class Writable(Protocol):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gather_support import Member, archec_cli, archec_inline, environment, make, run, tarball, template
+from gather_support import Member, archec_inline, environment, make, on_terminal, run, tarball, template
 
 from archec.config import Config
 from archec.tist import iso
@@ -142,39 +141,24 @@ def test_usage(demo: Config, arguments: list[str]) -> None:
 # -- terminals and pipes --------------------------------------------------------------------------
 
 
-def test_tables_fit_the_terminal_and_are_whole_in_a_pipe(folder: Path) -> None:
+def test_tables_fit_the_terminal_and_are_whole_in_a_pipe(demo: Config, folder: Path) -> None:
+    """Lines are folded between words: no word is broken or left out, and a longer one has a line of its own."""
     config = make(folder / "archive")
     handle, title = "RePEc:aaa:" + "s" * 60 + ":1", "A title that is longer than a line of a terminal " * 4
     member = Member("RePEc/aaa/sss/p.rdf", template(handle, title).encode())
-    run(config, tarball(folder / "RePEc_2001-01-01.tar", [member]))
-    for command in ("changes", "coverage"):
-        lines = _on_a_terminal(config, 80, command)
-        assert lines
-        if command == "coverage":
-            assert max(map(len, lines)) <= 80
-        else:
-            assert all(handle in line and title.strip() not in line for line in lines)
-        piped = archec_cli(config, command).out.decode()
-        assert "…" not in piped
-        assert ("s" * 60) in piped
-
-
-def _on_a_terminal(config: Config, columns: int, *arguments: str) -> list[str]:
-    """What a command prints on a terminal of so many columns."""
-    command = [sys.executable, "-m", "archec", *arguments, "--config", str(config.base / "config.yaml")]
-    leader, follower = pty.openpty()
-    env = environment({"COLUMNS": str(columns)})
-    with subprocess.Popen(command, stdout=follower, stderr=subprocess.PIPE, env=env) as child:
-        os.close(follower)
-        data = b""
-        try:
-            while part := os.read(leader, 65536):
-                data += part
-        except OSError:
-            pass  # the other side is closed
-        os.close(leader)
-        assert child.wait(60) == 0
-    return data.decode().splitlines()
+    report = run(config, tarball(folder / "RePEc_2001-01-01.tar", [member]), accept=["zzz"])
+    (change,) = values(config, "changes")
+    listed = [["changes"], ["find", "--sha256", change["sha256"]], ["runs", str(report.run)], ["history", handle]]
+    for archive, command in [*((config, command) for command in listed), (demo, ["lost", "--returned"])]:
+        shown, _ = on_terminal(archive, *command, columns=80)
+        assert [line for line in shown.splitlines() if len(line) > 80 and " " in line.strip()] == []
+        assert shown.split() == text(archive, *command).split()
+    assert "  no fetch; accept zzz" in on_terminal(config, "runs", str(report.run), columns=80)[0]
+    shown, err = on_terminal(config, "coverage", columns=80)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" in shown
+    assert "…" not in text(config, "coverage")
+    assert "forbidden, never tried, bad URL, other, last seen (--json has them)" in err
 
 
 @pytest.mark.parametrize("arguments", [["lost"], ["changes"], ["coverage"]])

@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import os
-import pty
 import shutil
 import subprocess
 import sys
@@ -20,8 +19,8 @@ from gather_support import (
     archec_cli,
     archec_inline,
     change,
-    environment,
     make,
+    on_terminal,
     run,
     tarball,
     template,
@@ -188,23 +187,6 @@ def test_a_read_only_copy_of_a_catalogue_in_use(filled: Config, tmp_path: Path) 
 
 
 # -- terminals --------------------------------------------------------------------------------------
-
-
-def on_terminal(config: Config, *arguments: str, columns: int) -> tuple[str, str]:
-    """What a command prints on a terminal of so many columns, and what on stderr."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "archec", *arguments, "--config", str(config.base / "config.yaml")]
-    env = environment({"COLUMNS": str(columns)})
-    child = subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, env=env)
-    os.close(theirs)
-    found = b""
-    with contextlib.suppress(OSError):  # EIO: the other side is closed
-        while data := os.read(ours, 65536):
-            found += data
-    os.close(ours)
-    _, err = child.communicate(timeout=60)
-    assert child.returncode == 0, err
-    return found.decode().replace("\r\n", "\n"), err.decode()
 
 
 def test_tables_fit_a_narrow_terminal(filled: Config) -> None:

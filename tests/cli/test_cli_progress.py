@@ -79,5 +79,6 @@ def test_a_bar_erases_nothing_that_is_printed(tmp_path: Path) -> None:
     assert b"\x1b[2K" in before
     assert run
     assert b"took        " in report
+    assert b"archec-run" not in report
     assert b"\x1b[1A" not in report
     assert b"\x1b[2K" not in report

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import io
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -174,6 +175,23 @@ def archec_inline(
             signal.signal(signal.SIGTERM, before)
     out.flush()
     return Done(code if isinstance(code, int) else -1, out.buffer.getvalue(), err.getvalue())  # type: ignore[attr-defined]
+
+
+def on_terminal(config: Config, *arguments: str, columns: int) -> tuple[str, str]:
+    """What a command prints on a terminal of so many columns, and what on stderr."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "archec", *arguments, "--config", str(config.base / "config.yaml")]
+    env = environment({"COLUMNS": str(columns)})
+    child = subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, env=env)
+    os.close(theirs)
+    found = b""
+    with suppress(OSError):  # EIO: the other side is closed
+        while data := os.read(ours, 65536):
+            found += data
+    os.close(ours)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    return found.decode().replace("\r\n", "\n"), err.decode()
 
 
 def start_cli(config: Config, *arguments: object, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
