@@ -1,12 +1,12 @@
 """The obi store as a source: every noted state of an obi is a row, and its record is made when it is requested.
 
-A row is found by the URL or handle itself. Since a key stands for several URLs (http and https, with and without
-``www.``, with a slash at the end), all of these are looked up.
+A row is found by the URL or handle itself. Since a key stands for several URLs (of any scheme, with ``www.`` or
+``www2.``, with a slash at the end), all of these are looked up.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
@@ -21,10 +21,11 @@ from archec.access.rows import NOWHERE, Origin, Row, cdxj_row, made_line
 from archec.access.rules import Subject, subject_of
 from archec.access.sorted import LineList, ordered_rows
 from archec.access.sources import Errors, LocalSource
-from archec.access.stretches import Stretch
+from archec.access.stretches import Stretch, origins_of
 from archec.archive.observing import index_fields, mime_of, record_of, state, states
 from archec.archive.opening import Archive
-from archec.catalogue.model import Kind, Obi
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Obi
 from archec.errors import ArchecError, BadName, UsageError
 from archec.ids import handle_in, is_url, normalise, slash_variant, target_uri, urlkey
 from archec.warc.cdxj import timestamp
@@ -48,7 +49,8 @@ class OwnSource(LocalSource):
         origin = Origin(self.name, self.name, TYPE)
         if not query.key:
             return [ordered_rows(Stretch(self._archive, query, _lines_of), cdxj_row, origin, query)]
-        rows = {row.line: row for obi in self._named(query) for row in _rows_of(obi, origin)}
+        obis = _known(self._archive, ids_of(query.url, self._archive.catalogue))
+        rows = {row.line: row for obi in obis.values() for row in _rows_of(obi, origin)}
         found = LineList(sorted(line for line, row in rows.items() if row.urlkey == query.key))
         return [ordered_rows(found, lambda line, _: rows[line], origin, query)]
 
@@ -56,14 +58,6 @@ class OwnSource(LocalSource):
         """See :class:`archec.access.sources.LocalSource`. An SQLite file is read as fast as an index; a server may
         wait."""
         return self.parts(query, errors) if self._archive.catalogue.url.startswith("sqlite:") else None
-
-    def _named(self, query: Query) -> Iterable[Obi]:
-        """The obis that a URL may mean."""
-        ids = ids_of(query.url)
-        if not ids:
-            return ()
-        kind: Kind = "fobi" if is_url(ids[0]) else "tobi"
-        return self._archive.catalogue.obis(kind, ids).values()
 
 
 class OwnLoader:
@@ -91,8 +85,7 @@ class OwnLoader:
         return Record(headers, http, size, _pieces(stream), close, made.rec_headers.protocol, raw)
 
     def _made(self, obi_id: str, tist: int) -> tuple[ArcWarcRecord, int]:
-        kind: Kind = "fobi" if is_url(obi_id) else "tobi"
-        obi = self._archive.catalogue.obis(kind, [obi_id]).get(obi_id)
+        obi = _known(self._archive, [obi_id]).get(obi_id)
         entry = obi.history.entry_at(tist) if obi is not None else None
         if obi is None or entry is None or entry[0] != tist or entry[1] is None:
             raise LoadFailed("is no longer held")
@@ -106,9 +99,9 @@ class OwnLoader:
         return made, contents.size if contents is not None else 0
 
 
-def ids_of(url: str) -> list[str]:
-    """The ids of obis that have the key of a URL, as far as they are other spellings of it: of templates or of
-    files."""
+def ids_of(url: str, catalogue: Catalogue | None = None) -> list[str]:
+    """The ids of obis that have the key of a URL, as far as they are other spellings of it: of templates or of files.
+    ``catalogue`` tells of hosts such as ``www2.``."""
     try:
         uri = uri_of(url)
     except UsageError:
@@ -117,22 +110,16 @@ def ids_of(url: str) -> list[str]:
         with suppress(BadName):
             return [normalise(handle)[1]]
         return []
-    scheme, mark, rest = uri.partition("://")
-    if not mark:
-        return []
-    bare = rest.removeprefix("www.")
-    schemes = [scheme] if scheme == "ftp" else ["http", "https"]
-    found = [f"{one}://{host}" for one in [*schemes, "ftp"] for host in (bare, f"www.{bare}")]
+    _, mark, rest = uri.partition("://")
+    found = origins_of(rest, catalogue) if mark else ()
     return [one for each in found for one in (each, slash_variant(each)) if one]
 
 
 def lost_in(archives: Sequence[Archive], url: str) -> dict[str, int] | None:
     """When what a URL means was last seen and found lost; None if it is held or was never held."""
     for archive in archives:
-        for one in ids_of(url):
-            kind: Kind = "fobi" if is_url(one) else "tobi"
-            obi = archive.catalogue.obis(kind, [one]).get(one)
-            if obi is not None and obi.history.lost is not None:
+        for obi in _known(archive, ids_of(url, archive.catalogue)).values():
+            if obi.history.lost is not None:
                 seen = obi.visit.checked if obi.visit is not None else 0
                 return {"seen": seen or obi.history.noted[-1], "from": obi.history.lost}
     return None
@@ -146,19 +133,27 @@ def subject_with_works(archives: Sequence[Archive], needed: Callable[[], bool]) 
         subject = subject_of(row)
         own = row.fields.get("obi") if row.origin.type == TYPE else None
         ids = [] if not (archives and needed()) else [own] if isinstance(own, str) else ids_of(row.url)
-        for archive in archives if ids else ():
-            kind: Kind = "fobi" if is_url(ids[0]) else "tobi"
-            obis = archive.catalogue.obis(kind, ids)
-            works = archive.catalogue.referring(ids, _MOST_WORKS) if kind == "fobi" else {}
+        for archive in archives:
+            obis, works = _known(archive, ids), _works(archive, ids)
             for one in ids:
                 found = obis[one].history.found if one in obis else None
                 if found is not None:
                     subject = subject._replace(noted=min(subject.noted, found))
-                if kind == "fobi" and (one in works or found is not None):
+                if is_url(one) and (one in works or found is not None):
                     subject = _with_works(subject, works.get(one, ()))
         return subject
 
     return look_up
+
+
+def _known(archive: Archive, ids: Sequence[str]) -> dict[str, Obi]:
+    """The obis of these ids, which are all of one kind."""
+    return archive.catalogue.obis("fobi" if is_url(ids[0]) else "tobi", ids) if ids else {}
+
+
+def _works(archive: Archive, ids: Sequence[str]) -> dict[str, list[Obi]]:
+    """The templates that name files, of each not all where they are many."""
+    return archive.catalogue.referring([one for one in ids if is_url(one)], _MOST_WORKS)
 
 
 def _with_works(subject: Subject, tobis: Sequence[Obi]) -> Subject:
@@ -172,17 +167,17 @@ def subjects_of(archive: Archive | None, url: str) -> list[Subject]:
     """What rules decide on where somebody asks for a URL or handle: of each obi that it may mean, its newest contents.
     A subject that is not held has no ``noted``. Raises UsageError."""
     found: list[Subject] = []
-    ids = ids_of(url) if archive is not None else []
-    if archive is not None and ids:
-        kind: Kind = "fobi" if is_url(ids[0]) else "tobi"
-        works = archive.catalogue.referring(ids, _MOST_WORKS) if kind == "fobi" else {}
-        for obi in archive.catalogue.obis(kind, ids).values():
+    if archive is not None:
+        ids = ids_of(url, archive.catalogue)
+        works = _works(archive, ids)
+        for obi in _known(archive, ids).values():
             if obi.history.found is None:
                 continue
             newest = max(tist for tist, sha256 in obi.history if sha256 is not None)
             mime = mime_of(state(obi, newest, obi.history.at(newest) or ""))
-            subject = Subject(target_uri(obi.id), obi.id if kind == "tobi" else "", mime, (), obi.history.found)
-            found.append(_with_works(subject, works.get(obi.id, ())) if kind == "fobi" else subject)
+            is_file = obi.kind == "fobi"
+            subject = Subject(target_uri(obi.id), "" if is_file else obi.id, mime, (), obi.history.found)
+            found.append(_with_works(subject, works.get(obi.id, ())) if is_file else subject)
     uri = uri_of(url)
     return found or [Subject(uri, handle_in(uri))]
 

@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from archec.access.files import SortedFile
 from archec.access.query import Query, uri_of
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Kind, Obi
+from archec.catalogue.model import Kind, Obi, Position
 from archec.ids import handle_in, is_url, target_uri, urlkey
 from archec.store.sorting import SortedLines as Sorter
 
@@ -27,6 +28,10 @@ _PAGE = 1000
 _BATCH = 100
 """Obis that are looked up at once."""
 _SCHEMES = ("ftp", "http", "https")
+_WWW = re.compile(r"www[0-9]*\.")
+"""The beginning of a host that is not part of its key."""
+_NUMBERED = re.compile(r"www[0-9]+")
+_MOST_NUMBERED = 1000
 _LAST = "\U0010ffff"
 
 
@@ -94,7 +99,8 @@ def groups_of(catalogue: Catalogue, query: Query, start: bytes, end: bytes) -> l
     if handle := handle_in(uri):
         return [one for one in _archives(catalogue, handle) if one.key < end and one.key + b"\x7f" > start]
     found: dict[bytes, list[tuple[str, str]]] = defaultdict(list)
-    for origin in _origins(catalogue) if query.match == "domain" else _origins_of(uri):
+    host = re.split("[/?#]", uri.partition("://")[2], maxsplit=1)[0]
+    for origin in _origins(catalogue) if query.match == "domain" else origins_of(host, catalogue):
         key = urlkey(f"{origin}/").partition(")")[0].encode() + b")"
         if key + b"0" > start and key + b"/" < end:
             found[key].append((f"{origin}/", f"{origin}0"))
@@ -118,10 +124,30 @@ def _archives(catalogue: Catalogue, begin: str) -> list[Group]:
     return sorted(found)
 
 
-def _origins_of(uri: str) -> Iterator[str]:
-    """The schemes and hosts that have the key of a URL's host."""
-    host = re.split("[/?#]", uri.partition("://")[2], maxsplit=1)[0].removeprefix("www.")
-    return (f"{scheme}://{www}{host}" for scheme in _SCHEMES for www in ("", "www."))
+def origins_of(rest: str, catalogue: Catalogue | None = None) -> Iterator[str]:
+    """What may stand before a host (and what follows it) so that its key is the same: the schemes, ``www.``, and of a
+    catalogue those numbered ``www2.`` with which hosts in it begin."""
+    bare = rest[found.end() :] if (found := _WWW.match(rest)) else rest
+    numbered = _numbered(catalogue.ids, catalogue.position()) if catalogue is not None else ()
+    begins = dict.fromkeys(("", "www.", *numbered, rest.removesuffix(bare)))
+    return (f"{scheme}://{begin}{bare}" for scheme in _SCHEMES for begin in begins)
+
+
+@lru_cache(maxsize=16)
+def _numbered(ids: Callable[[Kind, str, str, int], list[str]], position: Position) -> tuple[str, ...]:
+    """Those of ``www0.``, ``www1.`` ... with which hosts of files begin, at a ``position`` of the catalogue."""
+    found: dict[str, None] = {}
+    for scheme in _SCHEMES:
+        low = f"{scheme}://www0"
+        for _ in range(_MOST_NUMBERED):
+            first = ids("fobi", low, f"{scheme}://www:", 1)
+            if not first:
+                break
+            label = re.split("[./]", first[0].partition("://")[2], maxsplit=1)[0]
+            if _NUMBERED.fullmatch(label):
+                found[f"{label}."] = None
+            low = f"{scheme}://{label}0"
+    return tuple(found)
 
 
 def _origins(catalogue: Catalogue) -> Iterator[str]:

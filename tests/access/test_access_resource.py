@@ -8,20 +8,25 @@ import io
 import json
 import unittest.mock
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from access_support import LISTER, client, configured, give_tokens, line, rows, serving, write_index
+from catalogue_data import fobi, lot
 from fastwarc.warc import ArchiveIterator as FastWarc
 from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
+from archec.access.own import OwnSource
 from archec.access.query import parse_query
 from archec.access.rows import made_line
+from archec.access.sources import Errors
 from archec.access.stretches import groups_of
 from archec.archive.opening import opened
+from archec.catalogue.open import open_catalogue
 from archec.config import Config, parse
 from archec.export.run import ExportRequest, export_warc
 from archec.export.units import Selection
@@ -382,6 +387,26 @@ def test_the_hosts_of_a_domain_are_found_without_reading_their_files() -> None:
     query = parse_query([("url", "*.org")])
     assert len(groups_of(catalogue, query, *query.bounds())) == 50
     assert catalogue.ids.call_count == 50 + 3
+
+
+def test_every_host_that_has_the_key_of_a_url_is_found(folder: Path) -> None:
+    hosts = ["x.org", "www.x.org", "www0.x.org", "www3.x.org", "www12.x.org", "www2024.x.org"]
+    others = ["www3.y.org", "www5", "www7a.x.org", "www9-x.org", "ww3.x.org", "www3x.org", "a.www3.x.org", "www5:8080"]
+    schemes = ("http", "https", "ftp")
+    obis = [fobi(f"{schemes[n % 3]}://{host}/p", 10 + n) for n, host in enumerate([*hosts, *others])]
+    with closing(open_catalogue("sqlite:///c", base=folder, create=True)) as catalogue:
+        source = OwnSource("own", unittest.mock.Mock(catalogue=catalogue, work=folder))
+        catalogue.write(lot(1, *obis[1:]))
+
+        def found(**given: str) -> list[str]:
+            parts = source.parts(parse_query([*given.items()]), Errors())
+            return sorted(row.url.split("/")[2] for part in parts for row in part)
+
+        assert found(url="x.org/p") == sorted(hosts[1:])
+        catalogue.write(lot(2, obis[0]))
+        for host in hosts:
+            assert found(url=f"{host}/p") == found(url=host, matchType="host") == sorted(hosts)
+        assert found(url="*.x.org") == sorted([*hosts, "www7a.x.org", "ww3.x.org", "a.www3.x.org"])
 
 
 def test_a_loss_is_told_by_timemap_and_timegate(own: tuple[str, Config]) -> None:
