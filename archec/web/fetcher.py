@@ -16,7 +16,7 @@ from archec.web.client import Attempt, Client, Flight
 from archec.web.h1 import AHEAD
 from archec.web.outcome import Outcome
 from archec.web.policy import Policy, Tuning
-from archec.web.politeness import GivenUp, HostQueues, QueuedTask
+from archec.web.politeness import GivenUp, HostQueue, HostQueues, QueuedTask
 from archec.web.robots import Robots, RobotsCache, Unknown
 from archec.web.task import FetchTask, Hop, Sink, failure
 from archec.web.transport import Transports, transports
@@ -96,7 +96,9 @@ class Fetcher:
         """Sets the known state of a host: failures in a row, and seconds for which it must not be asked."""
         host = self._hosts.host(key)
         host.faults = faults
-        if wait > 0:
+        if wait > self._config.max_delay:
+            host.given_up = _asks_to_wait(host, wait, Outcome.SERVER_ERROR)
+        elif wait > 0:
             self._hosts.pause(host, self._loop.time() + wait)
 
     def submit(self, serial: int, task: FetchTask) -> None:
@@ -299,7 +301,7 @@ class Fetcher:
         if hop.wait or attempt.slow_down:
             self._hosts.ease(host)
         if hop.wait > self._config.max_delay:
-            reason = GivenUp(outcome, f"{host.key} asks to wait {hop.wait:.0f} s")
+            reason = _asks_to_wait(host, hop.wait, outcome)
             self._defer(self._hosts.give_up(host, reason), reason)
         elif hop.wait:
             self._hosts.pause(host, now + hop.wait)
@@ -326,6 +328,10 @@ class Fetcher:
         self._open = False
         if self._fatal is not None:
             self._fatal(error)
+
+
+def _asks_to_wait(host: HostQueue, wait: float, outcome: Outcome) -> GivenUp:
+    return GivenUp(outcome, f"{host.key} asks to wait {wait:.0f} s")
 
 
 def _no_op(size: int, requests: int) -> None:

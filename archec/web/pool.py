@@ -11,6 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -54,14 +55,15 @@ class _Pending(NamedTuple):
     again: bool
 
 
+@dataclass(slots=True, eq=False)
 class _Owner:
-    """What the main process knows of a host: whose it is, and how many of its tasks are open."""
+    """What the main process knows of a host: whose it is, how many of its tasks are open, its failures in a row, and
+    until when it is not to be asked (monotonic clock)."""
 
-    __slots__ = ("open", "slot")
-
-    def __init__(self, slot: _Slot) -> None:
-        self.slot = slot
-        self.open = 0
+    slot: _Slot
+    open: int = 0
+    faults: int = 0
+    until: float = 0.0
 
 
 class _Slot:
@@ -187,12 +189,24 @@ class FetchPool:
 
     def know(self, hosts: Iterable[tuple[str, int, float]]) -> None:
         """Tells what is known of hosts from before: their names, faults in a row, and seconds for which they are not to
-        be asked (up to ``max_delay``: longer ones are not for a pool to wait for)."""
-        by_slot: dict[int, list[tuple[str, int, float]]] = {}
-        for known in hosts:
-            by_slot.setdefault(self._owner(known[0]).slot.index, []).append(known)
-        for index, items in by_slot.items():
-            self._send(self._slots[index], HostsKnown(items))
+        be asked. One that is not to be asked for longer than ``max_delay`` is given up."""
+        now = time.monotonic()
+        for host, faults, wait in hosts:
+            owner = self._owner(host)
+            owner.faults, owner.until = faults, now + wait
+        for slot in self._slots:
+            self._brief(slot)
+
+    def _brief(self, slot: _Slot) -> None:
+        """Tells a process what is known of its hosts."""
+        now = time.monotonic()
+        known = [
+            (host, owner.faults, max(0.0, owner.until - now))
+            for host, owner in self._owners.items()
+            if owner.slot is slot and (owner.faults or owner.until > now)
+        ]
+        if known:
+            self._send(slot, HostsKnown(known))
 
     def _owner(self, host: str) -> _Owner:
         owner = self._owners.get(host)
@@ -327,12 +341,19 @@ class FetchPool:
                 slot.given -= 1
                 slot.room += 1
                 self._closed(pending.owner)
+                self._heard(pending.owner, hop)
                 self._ready.append(hop)
             self._hand_out(slot)
         elif isinstance(message, Stopped):
             slot.stopped = True
         elif self._error is None:
             self._error = (StorageFull if message.full else StorageFailed)(message.message)
+
+    @staticmethod
+    def _heard(owner: _Owner, hop: Hop) -> None:
+        owner.faults = owner.faults + 1 if hop.outcome is not None and hop.outcome.is_transient else 0
+        if hop.wait:
+            owner.until = max(owner.until, time.monotonic() + hop.wait)
 
     @staticmethod
     def _closed(owner: _Owner) -> None:
@@ -348,8 +369,8 @@ class FetchPool:
             slot.process = None
 
     def _replace(self, slot: _Slot) -> None:
-        """Starts a process in place of one that was lost, and gives it what that one had; but not a task over which
-        another one was lost before, and this one had no other."""
+        """Starts a process in place of one that was lost, and gives it what that one had, and what is known of its hosts;
+        but not a task over which another one was lost before, and this one had no other."""
         waiting = set(slot.waiting)
         of_slot = [serial for serial, pending in self._open.items() if pending.owner.slot is slot]
         lost = [serial for serial in of_slot if serial not in waiting]
@@ -370,6 +391,7 @@ class FetchPool:
             slot.room = max(1, len(lost) // _NARROWER)
         slot.given = 0
         self._start(slot)
+        self._brief(slot)
         self._hand_out(slot)
 
     def _give_up(self, serials: Iterable[int], why: str) -> None:

@@ -134,6 +134,18 @@ def test_a_killed_worker_is_replaced_and_its_tasks_are_done(hostile: Hostile, tm
     assert after[0] != before[0]
 
 
+def test_the_successor_of_a_worker_knows_what_hosts_have_said(hostile: Hostile, tmp_path: Path) -> None:
+    sick, busy = hostile.url("/status/503", 1), hostile.url("/later?after=3600", 2)
+    with pool(tmp_path, settings(workers=1, per_host=1, retries=0, host_failures=3)) as fetching:
+        fetching.submit([FetchTask(f"{sick}?{n}") for n in range(2)] + [FetchTask(busy)])
+        collect_all(fetching)
+        os.kill(fetching.pids[0], signal.SIGKILL)
+        fetching.submit([FetchTask(f"{sick}?{n}") for n in range(5)] + [FetchTask(busy)])
+        hops = collect_all(fetching)
+    assert all(hop.deferred for hop in hops)
+    assert Counter(asked.path.partition("?")[0] for asked in hostile.asked) == {"/status/503": 3, "/later": 1}
+
+
 def test_stopped_workers_do_not_hang_the_run(hostile: Hostile, tmp_path: Path) -> None:
     tasks = [FetchTask(hostile.url(f"/ok/{n}?wait=0.05", 1 + n % 3)) for n in range(60)]
     with pool(tmp_path, silence=2.0) as fetching:
