@@ -1,9 +1,10 @@
 """Opens connections: choose a proxy, resolve, check the addresses, connect to one of them, TLS.
 
-The guarantees of the guard behind a proxy: a host that is a private address is refused, and a name is
-resolved here and refused if one of its addresses is private. The proxy resolves the name again, so
+The guarantees of the guard behind a proxy: a host that is a private or denied address is refused, and a name is
+resolved here and refused if one of its addresses is private or denied. The proxy resolves the name again, so
 a name that answers differently to the proxy gets through; only rules of the proxy itself can stop that. A
-name that cannot be resolved here is refused too, unless ``fetch.allow_networks`` holds ``0.0.0.0/0``.
+name that cannot be resolved here is refused too, unless ``fetch.allow_networks`` holds ``0.0.0.0/0`` and
+``fetch.deny`` no networks.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any, TypeVar
 
 import httpx
 
-from archec.web.faults import OURS, Blocked, internal
-from archec.web.guard import Guard, Resolver
+from archec.web.faults import OURS, internal
+from archec.web.guard import Guard
 from archec.web.h1 import H1Connection
 from archec.web.policy import PORTS, Proxy, Tuning
 from archec.web.tls import Tls
@@ -36,14 +37,12 @@ class Connector:
     def __init__(
         self,
         guard: Guard,
-        resolver: Resolver,
         tuning: Tuning,
         tls: Tls | None = None,
         received: Callable[[int], None] | None = None,
     ) -> None:
         self._received = received
         self._guard = guard
-        self._resolver = resolver
         self._tuning = tuning
         self._tls = tls or Tls()
         self.issuers: Callable[[str], Awaitable[bytes]] = _no_issuers
@@ -54,7 +53,7 @@ class Connector:
         """A connection to the host itself; ``exempt`` from the guard where the operator has named it.
 
         Raises:
-            Blocked: the guard allows none of the host's addresses.
+            Blocked, Denied: the guard allows none of the host's addresses.
             Distrusted: its certificate does not verify.
             httpx.ConnectError, httpx.ConnectTimeout: it cannot be reached within ``timeout`` seconds.
         """
@@ -73,30 +72,23 @@ class Connector:
             httpx.ProxyError: it cannot be reached.
         """
         try:
-            addresses = await _within(timeout, self._resolver.resolve(proxy.host, proxy.port), "the proxy's name")
+            resolving = self._guard.resolve(proxy.host, proxy.port, exempt=True)
+            addresses = await _within(timeout, resolving, "the proxy's name")
             return await self._first(addresses, proxy.host, proxy.port, timeout, tls=proxy.scheme == "https")
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise httpx.ProxyError(f"the proxy {proxy.host}:{proxy.port} cannot be reached: {error}") from error
 
     async def check(self, host: str, port: int, timeout: float) -> None:
-        """Raises Blocked if the host is, or resolves to, an address that the guard refuses."""
-        if not self._guard.is_open:
-            addresses = await _within(timeout, self._resolver.resolve(host, port), f"the name {host}")
-            for address in addresses:
-                if not self._guard.allows(address):
-                    raise Blocked(refusal(host, address))
+        """Raises Blocked or Denied if a proxy is not to be asked for this host."""
+        await _within(timeout, self._guard.check(host, port), f"the name {host}")
 
     async def _direct(self, scheme: str, host: str, port: int, timeout: float, exempt: bool) -> H1Connection:
-        addresses = await self._resolver.resolve(host, port)
-        public = [address for address in addresses if exempt or self._guard.allows(address)]
-        if not public:
-            raise Blocked(refusal(host, addresses[0]))
-        connection = await self._first(public[:MAX_ADDRESSES], host, port, timeout, tls=scheme == "https")
-        if not (
-            exempt or self._guard.allows(connection.address)
-        ):  # the address of the socket counts, not the requested one
+        addresses = await self._guard.resolve(host, port, exempt=exempt)
+        connection = await self._first(addresses[:MAX_ADDRESSES], host, port, timeout, tls=scheme == "https")
+        # the address of the socket counts, not the requested one
+        if refusal := self._guard.refusal(host, connection.address, exempt=exempt):
             connection.abort()
-            raise Blocked(refusal(host, connection.address))
+            raise refusal
         return connection
 
     async def _first(
@@ -173,12 +165,6 @@ class Connector:
 
 async def _no_issuers(url: str) -> bytes:
     return b""
-
-
-def refusal(host: str, address: str) -> str:
-    """The message for a host whose address the guard refuses."""
-    shown = host if host == address else f"{host} ({address})"
-    return f"{shown} is not a public address; fetch.allow_networks opens networks"
 
 
 async def _within(timeout: float, doing: Awaitable[T], what: str) -> T:

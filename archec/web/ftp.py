@@ -22,9 +22,9 @@ from urllib.parse import unquote_to_bytes
 
 import httpx
 
-from archec.web.connect import MAX_ADDRESSES, port_of, refusal
-from archec.web.faults import OURS, Blocked, Internal, Truncated, internal
-from archec.web.guard import Guard, Resolver
+from archec.web.connect import MAX_ADDRESSES, port_of
+from archec.web.faults import OURS, Internal, Truncated, internal
+from archec.web.guard import Guard
 from archec.web.h1 import AHEAD
 from archec.web.headers import clean
 
@@ -45,7 +45,6 @@ class FtpTransport(httpx.AsyncBaseTransport):
     def __init__(
         self,
         guard: Guard,
-        resolver: Resolver,
         threads: int,
         idle: float,
         contact: str,
@@ -53,7 +52,6 @@ class FtpTransport(httpx.AsyncBaseTransport):
     ) -> None:
         self._guard = guard
         self._received = received
-        self._resolver = resolver
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="ftp")
         self._idle = idle
         self._contact = contact
@@ -68,16 +66,13 @@ class FtpTransport(httpx.AsyncBaseTransport):
         path = _path(request.extensions.get("target") or url.raw_path)
         timeout: float = request.extensions.get("timeout", {}).get("connect") or 20.0
         try:
-            addresses = await asyncio.wait_for(self._resolver.resolve(host, port), timeout)
+            addresses = await asyncio.wait_for(self._guard.resolve(host, port), timeout)
         except asyncio.TimeoutError as error:
             raise httpx.ConnectTimeout(f"the name {host} took too long") from error
-        public = [address for address in addresses if self._guard.allows(address)]
-        if not public:
-            raise Blocked(refusal(host, addresses[0]))
         held, contact = request.headers.get("if-none-match", ""), self._contact
-        public = public[:MAX_ADDRESSES]
-        for number, address in enumerate(public, 1):
-            session = _Session(address, port, timeout / len(public), self._idle, counted=self._received is not None)
+        addresses = addresses[:MAX_ADDRESSES]
+        for number, address in enumerate(addresses, 1):
+            session = _Session(address, port, timeout / len(addresses), self._idle, counted=self._received is not None)
             try:
                 status, headers, message = await loop.run_in_executor(
                     self._threads, session.open, path, contact, held
@@ -85,7 +80,7 @@ class FtpTransport(httpx.AsyncBaseTransport):
                 break
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 self.end(session)
-                if number == len(public) or isinstance(error, Internal):
+                if number == len(addresses) or isinstance(error, Internal):
                     raise
             except BaseException:
                 self.end(session)

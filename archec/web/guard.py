@@ -15,11 +15,11 @@ import ipaddress
 import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Protocol, cast
 
 import httpx
 
-from archec.web.faults import OURS, Denied, internal
+from archec.web.faults import OURS, Blocked, Denied, internal
 from archec.web.policy import MAPPED, NAT64, Address, Deny, embedded, parsed
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -78,22 +78,6 @@ def allowed(ip: Address | str, allow_networks: Sequence[Network] = ()) -> bool:
     return all(allowed(inner, allow_networks) for inner in embedded(ip))
 
 
-class Guard:
-    """The rule, with the networks that the operator exempts (``fetch.allow_networks``)."""
-
-    def __init__(self, allow_networks: Sequence[str] = ()) -> None:
-        self._networks = tuple(ipaddress.ip_network(text, strict=False) for text in allow_networks)
-
-    def allows(self, address: str) -> bool:
-        """Whether a connection to this numeric address may be made or kept."""
-        return allowed(address, self._networks)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether ``0.0.0.0/0`` is among the exempt networks, so that nothing needs to be checked."""
-        return any(network.version == 4 and network.prefixlen == 0 for network in self._networks)
-
-
 class Resolver(Protocol):
     """Resolves host names."""
 
@@ -102,7 +86,7 @@ class Resolver(Protocol):
 
         Raises:
             httpx.ConnectError: there is no such name, or the name service does not answer.
-        Internal: this machine is out of what it takes to ask.
+            Internal: this machine is out of what it takes to ask.
         """
 
 
@@ -155,18 +139,50 @@ def _look_up(host: str, port: int) -> Sequence[str]:
     return addresses
 
 
-class DenyingResolver:
-    """A resolver without the hosts and addresses that are denied."""
+class Guard:
+    """The rule for what is connected to: addresses that are public or in ``allow_networks``, and not denied."""
 
-    def __init__(self, resolver: Resolver, deny: Deny) -> None:
-        self._resolver, self._deny = resolver, deny
+    def __init__(self, resolver: Resolver, allow_networks: Sequence[str] = (), deny: Deny | None = None) -> None:
+        self._resolver, self._deny = resolver, deny or Deny()
+        self._networks = tuple(ipaddress.ip_network(text, strict=False) for text in allow_networks)
 
-    async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """See :class:`Resolver`. Raises Denied if the host is, or no other address is left."""
+    async def resolve(self, host: str, port: int, *, exempt: bool = False) -> list[str]:
+        """The addresses of a host that may be connected to, best first; ``exempt``: also those that are not public.
+
+        Raises Denied or Blocked if there is none, and what :class:`Resolver` raises.
+        """
+        addresses = await self._resolve(host, port)
+        refusals = [self.refusal(host, address, exempt=exempt) for address in addresses]
+        if all(refusals):
+            raise cast(httpx.ConnectError, refusals[0])
+        return [address for address, refusal in zip(addresses, refusals, strict=True) if refusal is None]
+
+    async def check(self, host: str, port: int) -> None:
+        """Raises Denied or Blocked if the host may not be connected to by a proxy, at any of its addresses.
+
+        Nothing is resolved where no address can be refused.
+        """
+        everything = any(network.version == 4 and network.prefixlen == 0 for network in self._networks)
+        if everything and not self._deny.has_networks:
+            self._check_name(host)
+            return
+        for address in await self._resolve(host, port):
+            if refusal := self.refusal(host, address):
+                raise refusal
+
+    def refusal(self, host: str, address: str, *, exempt: bool = False) -> httpx.ConnectError | None:
+        """Why a connection to this numeric address of a host may not be made or kept; None if it may."""
+        if reason := self._deny.reason_of_address(address):
+            return Denied(f"{host} is {address}: {reason}")
+        if exempt or allowed(address, self._networks):
+            return None
+        shown = host if host == address else f"{host} ({address})"
+        return Blocked(f"{shown} is not a public address; fetch.allow_networks opens networks")
+
+    def _check_name(self, host: str) -> None:
         if reason := self._deny.reason_of_host(f"[{host}]" if ":" in host else host.rstrip(".")):
             raise Denied(reason)
-        addresses = await self._resolver.resolve(host, port)
-        left = [address for address in addresses if not self._deny.reason_of_address(address)]
-        if not left:
-            raise Denied(f"{host} is {addresses[0]}: {self._deny.reason_of_address(addresses[0])}")
-        return left
+
+    async def _resolve(self, host: str, port: int) -> Sequence[str]:
+        self._check_name(host)
+        return await self._resolver.resolve(host, port)

@@ -159,6 +159,11 @@ class Deny:
             for network in denial.networks
         ]
 
+    @property
+    def has_networks(self) -> bool:
+        """Whether addresses are denied."""
+        return bool(self._networks)
+
     def reason(self, url: str) -> str:
         """Why a normalised URL is not to be fetched; empty: it may be."""
         if not (self._hosts or self._urls):

@@ -369,7 +369,7 @@ class FetchPool:
             slot.process = None
 
     def _replace(self, slot: _Slot) -> None:
-        """Starts a process in place of one that was lost, and gives it what that one had, and what is known of its hosts;
+        """Starts a process in place of one that was lost, and gives it what that one had, and knew of its hosts;
         but not a task over which another one was lost before, and this one had no other."""
         waiting = set(slot.waiting)
         of_slot = [serial for serial, pending in self._open.items() if pending.owner.slot is slot]

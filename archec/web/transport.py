@@ -23,7 +23,7 @@ import httpx
 from archec.web.connect import Connector, origin_of, port_of
 from archec.web.faults import EXPECTED
 from archec.web.ftp import FtpTransport
-from archec.web.guard import DenyingResolver, Guard, Resolver, SystemResolver
+from archec.web.guard import Guard, Resolver, SystemResolver
 from archec.web.h1 import H1Connection, Stale
 from archec.web.policy import Deny, Policy, Proxies, Proxy, Tuning, plain
 from archec.web.tls import ISSUER_SIZE, Tls
@@ -248,23 +248,23 @@ class DirectTransport(httpx.AsyncBaseTransport):
 
 
 class Transports(NamedTuple):
-    """What carries requests; ``resolver`` is for addresses of hosts."""
+    """What carries requests; ``guard`` is for addresses of hosts."""
 
     http: httpx.AsyncBaseTransport
     ftp: httpx.AsyncBaseTransport
-    resolver: Resolver | None = None
+    guard: Guard | None = None
     proxies: Proxies | None = None
 
     async def locate(self, origin: str) -> str:
         """The address that would be connected to first for an origin (``http://host:port``); empty if a proxy is
         asked, and if there is none."""
-        if self.resolver is None:
+        if self.guard is None:
             return ""
         try:
             url = httpx.URL(origin)
             if self.proxies and self.proxies.choose(url.scheme, url.netloc.decode("ascii")) is not None:
                 return ""
-            return plain((await self.resolver.resolve(url.raw_host.decode("ascii"), port_of(url)))[0])
+            return plain((await self.guard.resolve(url.raw_host.decode("ascii"), port_of(url)))[0])
         except EXPECTED:
             return ""
 
@@ -277,18 +277,16 @@ def transports(
     received: Callable[[int], None] | None = None,
 ) -> Transports:
     """The real transports under a policy, for so many requests at once; ``received`` gets the number of bytes."""
-    guard = Guard(policy.allow_networks)
-    if resolver is None:
-        resolver = SystemResolver(tuning.dns_threads, tuning.dns_ttl)
-    resolver = DenyingResolver(resolver, Deny(policy.deny))
+    resolver = resolver or SystemResolver(tuning.dns_threads, tuning.dns_ttl)
+    guard = Guard(resolver, policy.allow_networks, Deny(policy.deny))
     proxies = Proxies(policy.proxy)
     keep = max(2 * concurrency, min(_MAX_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
     tls = Tls(old=policy.old_tls, insecure_hosts=policy.insecure_hosts)
-    http = DirectTransport(Connector(guard, resolver, tuning, tls, received), proxies, keep, tuning)
+    http = DirectTransport(Connector(guard, tuning, tls, received), proxies, keep, tuning)
     if proxies.covers("ftp"):
-        return Transports(http, http, resolver, proxies)
-    ftp = FtpTransport(guard, resolver, concurrency, policy.idle_timeout, policy.contact, received)
-    return Transports(http, ftp, resolver, proxies)
+        return Transports(http, http, guard, proxies)
+    ftp = FtpTransport(guard, concurrency, policy.idle_timeout, policy.contact, received)
+    return Transports(http, ftp, guard, proxies)
 
 
 class _ResponseBody(httpx.AsyncByteStream):

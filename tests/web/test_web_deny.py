@@ -11,7 +11,7 @@ import pytest
 from archec.config import Config, parse
 from archec.errors import ConfigError
 from archec.web.faults import Denied, fault_of
-from archec.web.guard import DenyingResolver
+from archec.web.guard import Guard
 from archec.web.outcome import Outcome
 from archec.web.policy import Deny
 
@@ -55,12 +55,12 @@ def test_urls(url: str, reason: str) -> None:
 def test_addresses() -> None:
     class Resolver:
         async def resolve(self, host: str, port: int) -> Sequence[str]:
-            return {"one": ("192.0.2.1",), "two": ("::ffff:192.0.2.1", "198.18.0.1")}[host]
+            return {"one": ("192.0.2.1",), "two": ("::ffff:192.0.2.1", "198.41.0.4")}[host]
 
-    resolver = DenyingResolver(Resolver(), Deny(config(RULES).fetch.deny))
-    assert asyncio.run(resolver.resolve("two", 80)) == ["198.18.0.1"]
+    guard = Guard(Resolver(), (), Deny(config(RULES).fetch.deny))
+    assert asyncio.run(guard.resolve("two", 80)) == ["198.41.0.4"]
     with pytest.raises(Denied) as raised:
-        asyncio.run(resolver.resolve("one", 80))
+        asyncio.run(guard.resolve("one", 80))
     assert fault_of(raised.value)[:2] == (Outcome.DENIED, "one is 192.0.2.1: theirs")
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archec.config import Denial
-from archec.web.guard import Guard, allowed
+from archec.web.faults import Blocked
+from archec.web.guard import Guard, SystemResolver, allowed
 from archec.web.policy import Deny, embedded, plain
 
 REFUSED = [
@@ -90,12 +91,9 @@ def test_nothing_in_ipv6_that_python_calls_private_is_allowed(ip: ipaddress.IPv6
 
 
 def test_an_operator_opens_networks() -> None:
-    guard = Guard(["10.1.0.0/16", "fd00::/8", "127.0.0.1"])
-    assert guard.allows("10.1.2.3")
-    assert guard.allows("::ffff:10.1.2.3")
-    assert guard.allows("fd00::1")
-    assert guard.allows("127.0.0.1")
-    assert not guard.allows("10.2.0.1")
-    assert not guard.allows("127.0.0.2")
-    assert not guard.is_open
-    assert Guard(["0.0.0.0/0"]).is_open
+    guard = Guard(SystemResolver(1, 60.0), ["10.1.0.0/16", "fd00::/8", "127.0.0.1"])
+    for address in ("10.1.2.3", "::ffff:10.1.2.3", "fd00::1", "127.0.0.1"):
+        assert guard.refusal("host", address) is None
+    for address in ("10.2.0.1", "127.0.0.2"):
+        assert isinstance(guard.refusal("host", address), Blocked)
+        assert guard.refusal("host", address, exempt=True) is None

@@ -15,7 +15,7 @@ from web_proxyserver import ProxyServer
 from web_support import QUICK, fetch, fetch_one, settings
 from web_tls import certificate
 
-from archec.config import FetchConfig
+from archec.config import Denial, FetchConfig
 from archec.errors import ConfigError
 from archec.web.connect import Connector
 from archec.web.guard import Guard
@@ -79,6 +79,10 @@ def test_with_every_network_open_the_proxy_resolves(hostile: Hostile, proxy: Pro
     config = settings(proxy=f"http://127.0.0.1:{proxy.port}", allow_networks=("0.0.0.0/0",))
     url = f"http://unknown.example:{hostile.port}/ok"
     assert fetch_one(tmp_path, url, config, carriers=real(config)).kind == "body"
+    denying = dataclasses.replace(config, deny=(Denial(networks=("10.0.0.0/8",)),))
+    for host in ("10.0.0.1", "private.example"):
+        assert fetch_one(tmp_path, f"http://{host}/x", denying, carriers=real(denying)).outcome is Outcome.DENIED
+    assert len(proxy.seen) == 1
 
 
 def test_the_environment_names_proxies(
@@ -97,7 +101,7 @@ def test_https_goes_through_a_tunnel(proxy: ProxyServer, tmp_path: Path) -> None
     folder.mkdir()
     config = settings(proxy=f"http://u:p@127.0.0.1:{proxy.port}")
     with hostile_server(1, server_side) as secure:
-        connector = Connector(Guard(config.allow_networks), NAMES, QUICK, Tls(trust=lambda: client_side))
+        connector = Connector(Guard(NAMES, config.allow_networks), QUICK, Tls(trust=lambda: client_side))
         web = DirectTransport(connector, Proxies(config.proxy), 8, QUICK)
         carriers = Transports(web, web)
         urls = [secure.url(f"/ok/{n}", scheme="https") for n in range(3)]
@@ -155,7 +159,7 @@ def test_tls_is_verified(tmp_path: Path, tls: ssl.TLSVersion) -> None:
     with hostile_server(1, server_side) as secure:
         url = secure.url("/ok", scheme="https")
         distrusted = fetch_one(folder, url, config)
-        connector = Connector(Guard(config.allow_networks), NAMES, QUICK, Tls(trust=lambda: client_side))
+        connector = Connector(Guard(NAMES, config.allow_networks), QUICK, Tls(trust=lambda: client_side))
         web = DirectTransport(connector, Proxies(), 8, QUICK)
         urls = [url, secure.url("/until-close", scheme="https")]
         trusted = fetch(folder, urls, config, carriers=Transports(web, web))

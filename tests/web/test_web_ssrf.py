@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 
+import httpx
 import pytest
 from web_hostile import Hostile
 from web_support import QUICK, fetch, fetch_one, settings
@@ -114,12 +115,12 @@ def test_the_address_at_the_other_end_is_looked_at_too(hostile: Hostile, tmp_pat
 
         seen = 0
 
-        def allows(self, address: str) -> bool:
+        def refusal(self, host: str, address: str, *, exempt: bool = False) -> httpx.ConnectError | None:
             self.seen += 1
-            return self.seen == 1
+            return None if self.seen == 1 else super().refusal(host, address)
 
     config = settings()
-    connector = Connector(Fickle(), Rebinding(["127.0.0.1"]), QUICK)
+    connector = Connector(Fickle(Rebinding(["127.0.0.1"])), QUICK)
     web = DirectTransport(connector, Proxies(), 4, QUICK)
     carriers = Transports(web, web)
     hop = fetch_one(tmp_path, f"http://x.example:{hostile.port}/ok", config, carriers=carriers)
