@@ -18,13 +18,12 @@ from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.model import HostState, Obi, Version
 from archec.catalogue.records import HostNoted, ObiChange
-from archec.errors import ArchecError, BadName
+from archec.errors import ArchecError
 from archec.gather.bodies import MANY, Bodies, Received, SharedBodies, declared, tags_of
 from archec.gather.plan import Feeder
 from archec.gather.schedule import HostTable, is_silent
 from archec.gather.underway import Active, UnderWay, VisitLog
 from archec.gather.visits import Effect, RunTime, VisitResult, contradicts, doubtful, visit_for
-from archec.ids import normalise_url
 from archec.progress import Meter
 from archec.text.pool import TextPool
 from archec.units import human_size
@@ -294,11 +293,7 @@ class FilePhase:
             self._finish(active, _failure(hop))
 
     def _redirect(self, active: Active, hop: Hop) -> None:
-        try:
-            target = normalise_url(hop.location)
-        except BadName as error:
-            self._finish(active, VisitResult(hop, outcome="bad-url", message=f"redirects to: {error.message}"))
-            return
+        target = hop.location
         ended = self._under_way.redirect(active, hop, target)
         if ended:
             self._finish(active, VisitResult(hop, outcome=ended, target=target, message=_ENDED[ended]))

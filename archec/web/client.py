@@ -13,6 +13,7 @@ from typing import NamedTuple
 import httpx
 
 from archec.config import FetchConfig
+from archec.errors import BadName
 from archec.web.faults import EXPECTED, Blocked, Truncated, fault_of
 from archec.web.guard import allowed
 from archec.web.h1 import Answer
@@ -299,8 +300,8 @@ def _without_body(exchange: _Exchange, response: httpx.Response) -> Attempt:
     if status in _REDIRECTS and fields.get("location"):
         try:
             location = location_of(task.url, fields["location"])
-        except ValueError:
-            return Attempt(exchange.hop("failed", Outcome.BAD_URL, "redirects to something that is not a URL"))
+        except BadName as error:
+            return Attempt(exchange.hop("failed", Outcome.BAD_URL, f"redirects to: {error.message}"))
         return Attempt(exchange.hop("redirect")._replace(location=location))
     outcome = of_status(status)
     message = f"HTTP {status}"

@@ -25,7 +25,7 @@ import httpx
 from protego import Protego
 
 from archec.errors import BadName
-from archec.ids import host_of, normalise_url
+from archec.ids import host_of
 from archec.web.client import Client, Flight, close
 from archec.web.faults import EXPECTED, fault_of
 from archec.web.headers import raw_headers, unpack, wait_asked
@@ -147,7 +147,7 @@ class RobotsCache:
                     found = replace(found, wait=0.0)  # it is another host that asks
                 if not isinstance(found, str):
                     return found
-                url = normalise_url(found)
+                url = found
                 if url in seen:
                     return Unknown(Outcome.SERVER_ERROR, "robots.txt has a redirect loop", again=False)
                 seen.add(url)
@@ -158,7 +158,7 @@ class RobotsCache:
             fault = fault_of(error)
             lasting = fault.outcome in _LASTING
             return Unknown(fault.outcome, f"robots.txt is not available: {fault.message}", lasting)
-        except (BadName, ValueError):
+        except BadName:
             return ALLOW_ALL  # redirects to nowhere: there is no robots.txt
         text = f"robots.txt redirects more than {self._tuning.robots_redirects} times"
         return Unknown(Outcome.SERVER_ERROR, text, again=False)

@@ -48,7 +48,7 @@ class Hop(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     """The headers worth keeping, names in lower case, values cleaned and bounded (``headers.KEPT``)."""
     location: str = ""
-    """Absolute, not normalised."""
+    """A normalised URL."""
     temp: str = ""
     md5: str = ""
     sha256: str = ""

@@ -41,7 +41,7 @@ BASE = "http://h.org:81/a/b?q"
         ("http://g.org?x", "http://g.org/?x"),
         ("http://g.org#x", "http://g.org/"),
         ("http://g.org\\@h.org/", "http://g.org/@h.org/"),
-        ("/x?a\\b", "http://h.org:81/x?a\\b"),
+        ("/x?a\\b", "http://h.org:81/x?a%5Cb"),
         # dot segments
         ("../x", "http://h.org:81/x"),
         ("../../../x", "http://h.org:81/x"),
@@ -61,10 +61,10 @@ BASE = "http://h.org:81/a/b?q"
         ("./x:y", "http://h.org:81/a/x:y"),
         ("//g.org", "http://g.org/"),
         # escapes: what stands is kept, what does not belong is escaped
-        ("/a%zz%", "http://h.org:81/a%zz%"),
+        ("/a%zz%", "http://h.org:81/a%25zz%25"),
         ("/a%2Fb", "http://h.org:81/a%2Fb"),
-        ('/"<>`{}^|', "http://h.org:81/%22%3C%3E%60%7B%7D%5E|"),
-        ("/x?\"<>'`{}|", "http://h.org:81/x?%22%3C%3E%27`{}|"),
+        ('/"<>`{}^|', "http://h.org:81/%22%3C%3E%60%7B%7D%5E%7C"),
+        ("/x?\"<>'`{}|", "http://h.org:81/x?%22%3C%3E%27%60%7B%7D%7C"),
         ("/x?a b", "http://h.org:81/x?a%20b"),
         # bytes that are not ASCII stay what they are
         ("/\xe9.pdf", "http://h.org:81/%E9.pdf"),
@@ -123,21 +123,14 @@ BASE = "http://h.org:81/a/b?q"
 )
 def test_a_location_is_read_as_browsers_read_it(location: str, leads_to: str | None) -> None:
     if leads_to is None:
-        with pytest.raises(ValueError):
+        with pytest.raises(BadName):
             location_of(BASE, location)
     else:
         assert location_of(BASE, location) == leads_to
 
 
 @given(st.text(st.characters(max_codepoint=255)))
-def test_a_location_leads_to_what_can_be_normalised_or_is_refused(location: str) -> None:
-    try:
-        found = location_of(BASE, location)
-    except ValueError:
-        return
-    assert found.isascii()
-    assert found.isprintable()
-    assert " " not in found
-    assert location_of(BASE, found) == found
+def test_a_location_leads_to_a_normalised_url_or_is_refused(location: str) -> None:
     with suppress(BadName):
-        assert normalise_url(found).startswith(("http://", "https://", "ftp://"))
+        found = location_of(BASE, location)
+        assert found == normalise_url(found) == location_of(BASE, found)
