@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked
 from archec.web.location import location_of
 from archec.web.outcome import Outcome, of_status
 from archec.web.policy import Tuning
-from archec.web.task import HEAD, FetchTask, Hop, HopKind, Sink, TempLike
+from archec.web.task import HEAD, FetchTask, Hop, Sink, TempLike
 from archec.web.transport import Transports
 
 _EMPTY = httpx.ByteStream(b"")
@@ -94,35 +94,6 @@ class Attempt(NamedTuple):
     answer: Answer | None = None
 
 
-class _Exchange:
-    """One request with its response so far; creates the hops that report it."""
-
-    __slots__ = ("fields", "flight", "response", "task")
-
-    def __init__(self, task: FetchTask, flight: Flight) -> None:
-        self.task = task
-        self.flight = flight
-        self.response: httpx.Response | None = None
-        self.fields: dict[str, str] = {}
-
-    def hop(self, kind: HopKind, outcome: Outcome | None = None, message: str = "") -> Hop:
-        """A hop with the current state."""
-        elapsed = asyncio.get_running_loop().time() - self.flight.started
-        if self.response is None:
-            return Hop(self.task.url, kind, outcome, message=message, elapsed=elapsed)
-        return Hop(
-            self.task.url,
-            kind,
-            outcome,
-            self.response.status_code,
-            kept(self.fields) + _of_tls(self.response),
-            content_type=self.fields.get("content-type", ""),
-            message=message,
-            address=self.response.extensions.get("address", ""),
-            elapsed=elapsed,
-        )
-
-
 class Client:
     """Makes attempts. ``progress`` is called with bytes received and requests sent since it was called last.
 
@@ -156,31 +127,30 @@ class Client:
 
     async def attempt(self, task: FetchTask, flight: Flight) -> Attempt:
         """Attempts a task. A fault of the server or the network ends in a failed hop; a sink's errors are raised."""
-        exchange = _Exchange(task, flight)
+        response: httpx.Response | None = None
+        seen = Hop(task.url, "failed")
         try:
-            attempt = await self._exchanged(exchange)
+            response = await self.open(task.url, flight, task.etag, task.last_modified)
+            fields = raw_headers(response.headers.raw)
+            seen = _seen(task, response, fields)
+            if 200 <= response.status_code < 300 and response.status_code != 206:
+                attempt = await self._body(task, flight, response, fields, seen)
+            else:
+                await self._drain(flight, response)
+                attempt = _without_body(task, response, fields, seen)
         except EXPECTED as error:
             fault = fault_of(error)
-            attempt = Attempt(exchange.hop("failed", fault.outcome, fault.message), lasting=fault.lasting)
+            attempt = Attempt(seen._replace(outcome=fault.outcome, message=fault.message), fault.lasting)
         except asyncio.CancelledError:
             if not flight.verdict:  # it was not cancelled for its time limit: the fetcher is being stopped
                 raise
-            attempt = Attempt(exchange.hop("failed", Outcome.TIMEOUT, flight.verdict), lasting=flight.lasting)
+            attempt = Attempt(seen._replace(outcome=Outcome.TIMEOUT, message=flight.verdict), flight.lasting)
         finally:
-            if exchange.response is not None:
-                await close(exchange.response)
-        if exchange.response is None:
-            return attempt
-        return attempt._replace(answer=exchange.response.extensions.get("answer"))
-
-    async def _exchanged(self, exchange: _Exchange) -> Attempt:
-        task, flight = exchange.task, exchange.flight
-        exchange.response = response = await self.open(task.url, flight, task.etag, task.last_modified)
-        exchange.fields = raw_headers(response.headers.raw)
-        if 200 <= response.status_code < 300 and response.status_code != 206:
-            return await self._body(exchange, response)
-        await self._drain(flight, response)
-        return _without_body(exchange, response)
+            if response is not None:
+                await close(response)
+        elapsed = (flight.last or asyncio.get_running_loop().time()) - flight.started
+        answer = None if response is None else response.extensions.get("answer")
+        return attempt._replace(hop=attempt.hop._replace(elapsed=elapsed), answer=answer)
 
     async def open(
         self, url: str, flight: Flight, etag: str = "", last_modified: str = "", *, fresh: bool = False
@@ -230,16 +200,19 @@ class Client:
             url = self._origins[origin] = httpx.URL(origin + "/")
         return url
 
-    async def _body(self, exchange: _Exchange, response: httpx.Response) -> Attempt:
+    async def _body(
+        self, task: FetchTask, flight: Flight, response: httpx.Response, fields: Mapping[str, str], seen: Hop
+    ) -> Attempt:
         """Writes a body to a temporary file of the sink."""
-        flight, fields, limit = exchange.flight, exchange.fields, self._config.max_size
+        limit = self._config.max_size
+        too_large = Attempt(seen._replace(outcome=Outcome.TOO_LARGE, message=f"larger than {limit} bytes"))
         coding = fields.get("transfer-encoding", "").lower()
         if coding not in ("", "chunked", "identity"):
             raise httpx.RemoteProtocolError(f"a transfer coding that was not requested: {coding[:40]}")
         stated = fields.get("content-length", "") if not coding else ""
         length = int(stated[:18]) if stated.isascii() and stated.isdecimal() else -1
         if length > limit:
-            return Attempt(exchange.hop("failed", Outcome.TOO_LARGE, f"larger than {limit} bytes"))
+            return too_large
         loop = asyncio.get_running_loop()
         temp: TempLike | None = None
         unwritten: list[bytes] = []
@@ -250,21 +223,20 @@ class Client:
                 flight.last = loop.time()
                 self.progress(len(chunk), 0)
                 if flight.received > limit:
-                    return Attempt(exchange.hop("failed", Outcome.TOO_LARGE, f"larger than {limit} bytes"))
+                    return too_large
                 if len(head) < HEAD:
                     head += chunk[: HEAD - len(head)]
                 unwritten.append(chunk)
                 if flight.received > _SMALL:
-                    temp = temp or self._sink.temp(exchange.task.url)
+                    temp = temp or self._sink.temp(task.url)
                     temp.write(b"".join(unwritten))
                     unwritten.clear()
             if 0 <= length != flight.received and response.status_code not in (204, 205):
                 raise Truncated(f"received {flight.received} of {length} bytes")
-            hop = exchange.hop("body")
             await close(response)
             flight.release()
             await asyncio.sleep(0)  # so that the next request is sent before this body is written
-            temp = temp or self._sink.temp(exchange.task.url)
+            temp = temp or self._sink.temp(task.url)
             if unwritten:
                 temp.write(b"".join(unwritten))
             complete, temp = temp, None
@@ -272,8 +244,11 @@ class Client:
         finally:
             if temp is not None:
                 temp.discard()
-        hop = hop._replace(temp=stored.temp, md5=stored.md5, sha256=stored.sha256, size=stored.size, head=head)
-        return Attempt(hop)
+        return Attempt(
+            seen._replace(
+                kind="body", temp=stored.temp, md5=stored.md5, sha256=stored.sha256, size=stored.size, head=head
+            )
+        )
 
     async def _drain(self, flight: Flight, response: httpx.Response) -> None:
         """Reads a small unwanted body so that its connection can be kept."""
@@ -286,23 +261,29 @@ class Client:
                     return
 
 
-def _of_tls(response: httpx.Response) -> tuple[tuple[str, str], ...]:
-    """What TLS needed, as a field among the headers, so that it is kept with the visit."""
-    needed = response.extensions.get("tls")
-    return ((TLS_FIELD, needed),) if needed else ()
+def _seen(task: FetchTask, response: httpx.Response, fields: dict[str, str]) -> Hop:
+    """What the head of an answer says; a failure until its body has come."""
+    headers, tls = kept(fields), response.extensions.get("tls")
+    return Hop(
+        task.url,
+        "failed",
+        status=response.status_code,
+        headers=(*headers, (TLS_FIELD, tls)) if tls else headers,
+        content_type=fields.get("content-type", ""),
+        address=response.extensions.get("address", ""),
+    )
 
 
-def _without_body(exchange: _Exchange, response: httpx.Response) -> Attempt:
+def _without_body(task: FetchTask, response: httpx.Response, fields: Mapping[str, str], seen: Hop) -> Attempt:
     """The result of an answer that is not a file: a redirect, not modified, a failure."""
-    task, fields, status = exchange.task, exchange.fields, response.status_code
+    status = seen.status
     if status == 304 and (task.etag or task.last_modified):
-        return Attempt(exchange.hop("not-modified", Outcome.NOT_MODIFIED))
+        return Attempt(seen._replace(kind="not-modified", outcome=Outcome.NOT_MODIFIED))
     if status in _REDIRECTS and fields.get("location"):
         try:
-            location = location_of(task.url, fields["location"])
+            return Attempt(seen._replace(kind="redirect", location=location_of(task.url, fields["location"])))
         except BadName as error:
-            return Attempt(exchange.hop("failed", Outcome.BAD_URL, f"redirects to: {error.message}"))
-        return Attempt(exchange.hop("redirect")._replace(location=location))
+            return Attempt(seen._replace(outcome=Outcome.BAD_URL, message=f"redirects to: {error.message}"))
     outcome = of_status(status)
     message = f"HTTP {status}"
     if outcome is None:
@@ -310,11 +291,10 @@ def _without_body(exchange: _Exchange, response: httpx.Response) -> Attempt:
         message += " that was not requested" if status == 304 else " without a Location that can be followed"
     elif status == 206:
         message += ": a part that was not requested"
-    hop = exchange.hop("failed", outcome, str(response.extensions.get("message") or message))
     slow_down = status in (429, 503)
-    if slow_down:
-        hop = hop._replace(wait=wait_asked(fields, time.time()))
-    return Attempt(hop, not outcome.is_transient, slow_down)
+    wait = wait_asked(fields, time.time()) if slow_down else 0.0
+    message = str(response.extensions.get("message") or message)
+    return Attempt(seen._replace(outcome=outcome, message=message, wait=wait), not outcome.is_transient, slow_down)
 
 
 async def close(response: httpx.Response) -> None:

@@ -29,7 +29,7 @@ def location_of(url: str, location: str) -> str:
     text = re.sub(r"[\t\n\r]", "", location.strip(_ENDS)).partition("#")[0]
     path, mark, query = text.partition("?")
     path, query = path.replace("\\", "/"), mark + query.replace("'", "%27")
-    scheme, _, rest = url.partition("://")
+    scheme = url.partition(":")[0]
     named = _SCHEME.match(path)
     if named is not None:
         path = path[named.end() :]
