@@ -9,15 +9,16 @@ on disk.
 from __future__ import annotations
 
 import fcntl
+import heapq
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, groupby
 from pathlib import Path
 
 from archec.access.files import MAX_LINE, SortedFile, newer_of
 from archec.access.query import key_of
-from archec.access.rows import NOWHERE, Row, any_row, made_line
+from archec.access.rows import NOWHERE, any_row, made_line
 from archec.config import CollectionConfig, Config
 from archec.errors import UsageError
 from archec.store.durable import atomic_stream, storage_errors
@@ -61,11 +62,9 @@ def add(path: Path, lines: Iterable[bytes]) -> int:
         if file.exists() and size <= _MAX_NEWER:
             return _add_newer(file, newer, found)
         _settle(file)
-        before = 0
-        for line in chain(_lines(file), _lines(newer)):
-            before += 1
-            found.add(line)
-        added = _write(file, found) - before
+        before = sum(1 for _ in chain(_lines(file), _lines(newer)))
+        merged = groupby(heapq.merge(_lines(file), _lines(newer), found))
+        added = _write(file, (line for line, _ in merged)) - before
         if newer.exists():
             _write(newer, ())  # and not removed: somebody may be about to open it
         return added
@@ -74,30 +73,45 @@ def add(path: Path, lines: Iterable[bytes]) -> int:
 def _add_newer(file: Path, newer: Path, found: Iterable[bytes]) -> int:
     """Adds sorted lines to the newer file; the number of those that were in neither."""
     there = set(_lines(newer))
-    with _searched(file) as known:
-        fresh = [line for line in found if line not in there and not known(line)]
+    with _searched(file) as lines:
+        fresh = [line for line in found if line not in there and not _has(lines, line)]
     if fresh:
         _write(newer, sorted([*there, *fresh]))
     return len(fresh)
 
 
 def _settle(file: Path) -> None:
-    """Ends a merge that was cut off: lines that are in the file are removed from the newer one."""
+    """Ends a merge that was cut off: the lines of the newer file, which are all in the file then, are removed from
+    it."""
     newer = newer_of(file)
-    if not file.exists() or not newer.exists():
+    first = next(_lines(newer), None)
+    if first is None or not file.exists():
         return
-    with _searched(file) as known:
-        left = [line for line in _lines(newer) if not known(line)]
-    if len(left) < sum(1 for _ in _lines(newer)):
-        _write(newer, left)
+    with _searched(file) as lines:
+        if _has(lines, first):
+            _write(newer, _without(_lines(newer), _lines(file)))
 
 
 @contextmanager
-def _searched(file: Path) -> Iterator[Callable[[bytes], bool]]:
-    """Whether a line is in a sorted file."""
+def _searched(file: Path) -> Iterator[SortedFile]:
+    """The lines of a sorted file, to be searched."""
     with storage_errors(file), open(file, "rb") as opened:
-        lines = SortedFile(os.dup(opened.fileno()), 0, file.name)
-        yield lambda line: next(lines.forward(line, line + b"\0"), None) is not None
+        yield SortedFile(os.dup(opened.fileno()), 0, file.name)
+
+
+def _has(lines: SortedFile, line: bytes) -> bool:
+    return any(found.rstrip(b"\r") == line for found in lines.forward(line, line + b"\r\0"))
+
+
+def _without(lines: Iterator[bytes], others: Iterable[bytes]) -> Iterator[bytes]:
+    """Sorted lines that are not among others, which are sorted, too."""
+    rest = iter(others)
+    other = next(rest, None)
+    for line in lines:
+        while other is not None and other < line:
+            other = next(rest, None)
+        if line != other:
+            yield line
 
 
 def remove(path: Path, lines: Iterable[bytes]) -> int:
@@ -109,37 +123,30 @@ def remove(path: Path, lines: Iterable[bytes]) -> int:
         with _alone(folder):
             _settle(path / _ADDED if path.is_dir() else path)
             files = sorted(path.glob("*.cdxj")) if path.is_dir() else [newer_of(path), path]
-            return sum(_remove(file, gone) for file in files)
+            return sum(_remove(file, gone) for file in files if file.exists())
 
 
-def _remove(file: Path, gone: SortedLines) -> int:
-    before = sum(1 for _ in _lines(file))
-    if before == sum(1 for _ in _without(_lines(file), gone)):
-        return 0
-    return before - _write(file, _without(_lines(file), gone))
-
-
-def _without(lines: Iterator[bytes], gone: Iterable[bytes]) -> Iterator[bytes]:
-    """Sorted lines, without those that say the same as one of ``gone``, which are sorted, too."""
-    others = groupby(gone, key=_key_and_time)
-    place: bytes | None = b""  # None: there are no others any more
-    identities = set[tuple[str, ...]]()
-    for here, group in groupby(lines, key=_key_and_time):
-        while place is not None and place < here:
-            place, found = next(others, (None, iter(())))
-            identities = {_identity(row) for line in found if (row := any_row(line, NOWHERE)) is not None}
-        for line in group:
-            row = any_row(line, NOWHERE) if place == here else None
-            if row is None or _identity(row) not in identities:
-                yield line
+def _remove(file: Path, gone: Iterable[bytes]) -> int:
+    """Removes the rows of a file that say the same as some of these lines, which are sorted."""
+    with SortedLines(file.parent) as same:
+        with _searched(file) as lines:
+            for begin, group in groupby(gone, key=_key_and_time):
+                wanted = set(map(_identity, group))
+                for line in lines.forward(begin, begin[:-1] + b"!"):
+                    if _identity(line) in wanted:
+                        same.add(line.rstrip(b"\r"))
+        if not same.empty:
+            _write(file, _without(_lines(file), same))
+        return sum(1 for _ in same)
 
 
 def _key_and_time(line: bytes) -> bytes:
     return line[: line.find(b" ", line.find(b" ") + 1) + 1]
 
 
-def _identity(row: Row) -> tuple[str, ...]:
-    return (row.urlkey, row.timestamp, row.url, row.text("filename"), row.text("offset"))
+def _identity(line: bytes) -> tuple[str, ...] | None:
+    row = any_row(line, NOWHERE)
+    return (row.urlkey, row.timestamp, row.url, row.text("filename"), row.text("offset")) if row is not None else None
 
 
 def _file_of(path: Path) -> Path:
@@ -158,8 +165,8 @@ def _lines(file: Path) -> Iterator[bytes]:
         return
     with storage_errors(file), open(file, "rb") as opened:
         for line in opened:
-            if line.strip():
-                yield line.rstrip(b"\r\n")
+            if line := line.rstrip(b"\r\n"):
+                yield line
 
 
 def _write(file: Path, lines: Iterable[bytes]) -> int:
