@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from archec.archive.evidence import id_list, ids_in
+from archec.archive.conclusions import last_shown
+from archec.archive.evidence import Evidence, id_list, ids_in
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import HeldBack, HeldGroup, KeyedSet, Kind, Note, Obi, Visit
-from archec.catalogue.records import ObiChange
+from archec.catalogue.model import Claim, DataSet, HeldBack, HeldGroup, KeyedSet, Kind, Note, Obi, Visit
+from archec.catalogue.records import LossesHeldBack, ObiChange, SetAdded
 from archec.config import Config
 
 
@@ -44,8 +45,40 @@ def held_back_record(
     return HeldBack(run, kind, groups), list(lists.values())
 
 
+def journalled(
+    catalogue: Catalogue, record: HeldBack, lists: Iterable[KeyedSet]
+) -> Iterator[SetAdded | LossesHeldBack]:
+    """The journal's lines of such a record; a list is written once."""
+    yield from (SetAdded.of(item) for item in lists if catalogue.keyed(item.key) is None)
+    yield LossesHeldBack(record)
+
+
+def held_losses(catalogue: Catalogue, held_back: HeldBack) -> Iterator[tuple[str, str]]:
+    """The losses of a record, as they were journalled: (group, id)."""
+    for name, group in held_back.groups.items():
+        for obi in ids_in(catalogue.keyed(group.ids) or b""):
+            yield name, obi
+
+
+def without_accepted(
+    catalogue: Catalogue, evidence: Evidence, data_set: DataSet, accepted: Mapping[str, Sequence[Claim]]
+) -> Iterator[tuple[HeldBack, list[KeyedSet]]]:
+    """What data sets still hold back, where that changes, once the losses of ``data_set`` of these tobis (with their
+    claims) are accepted: a template is then lost from the first data set on that lacks it. So none of those after the
+    last one before ``data_set`` that shows it holds its loss back any more, up to the next one that shows it."""
+    for item in catalogue.held_back():
+        losses = list(held_losses(catalogue, item)) if item.kind == "tobi" else []
+        if not accepted.keys().isdisjoint(obi for _, obi in losses):
+            key = next((one.key for one in evidence.data_sets if one.run == item.run), (0, 0))
+            first, last = sorted((key, data_set.key))
+            left = [
+                (group, obi) for group, obi in losses
+                if obi not in accepted or last_shown(accepted[obi], evidence, last) >= first
+            ]  # fmt: skip
+            if len(left) < len(losses):
+                yield held_back_record(item.run, left)
+
+
 def files_of(catalogue: Catalogue, held_back: HeldBack) -> Iterator[tuple[str, str]]:
     """The files that a record lists, each with its host; none for templates."""
-    for host, group in held_back.groups.items() if held_back.kind == "fobi" else ():
-        for url in ids_in(catalogue.keyed(group.ids) or b""):
-            yield host, url
+    return held_losses(catalogue, held_back) if held_back.kind == "fobi" else iter(())

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from xxhash import xxh3_64_intdigest
 
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.losses import files_of, held_back_record, loss_of
+from archec.archive.losses import files_of, held_back_record, journalled, loss_of
 from archec.archive.opening import Archive
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import AT_ONCE, HeldBack, HostState, Note, Obi, Version, Visit
-from archec.catalogue.records import HostNoted, LossesHeldBack, ObiChange, RunStart, SetAdded, decode
+from archec.catalogue.records import HostNoted, LossesHeldBack, ObiChange, RunStart, decode
 from archec.store.durable import storage_errors
 from archec.store.journal_reader import JournalFile, journals, read_batches
 from archec.store.sorting import SortedLines
@@ -143,9 +143,8 @@ def _hold_back(archive: Archive, stated: HeldBack, run: int, to: Commits) -> Non
     record, lists = held_back_record(stated.run, gone, "fobi")
     now = next((item for item in catalogue.held_back() if (item.run, item.kind) == (stated.run, "fobi")), None)
     if record.groups != (now.groups if now is not None else {}):
-        for ids in lists:
-            to.add(CommitItem(SetAdded.of(ids)))
-        to.add(CommitItem(LossesHeldBack(record)))
+        for line in journalled(catalogue, record, lists):
+            to.add(CommitItem(line))
 
 
 def _collect(archive: Archive, run: int, out: Collection[int], to: SortedLines) -> list[_Other]:

@@ -150,7 +150,7 @@ def _conclude(archive: Archive, last: LastRun, start: RunStart, committer: Commi
         known = any(item.whole and item.key == (start.data_set, run) for item in evidence.data_sets for run in noted)
         part = DataSet(start.data_set, start.tist, PurePath(start.source).name, "", start.sha256, whole=False)
         if noted and not known:
-            evidence = evidence.with_data_set(part, (), None)
+            evidence = evidence.with_data_set(part)
         judge_again(catalogue, _touched(last), evidence, start.tist, committer)
         if noted and not known:
             committer.add(CommitItem(DataSetRead(part)))

@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
+from archec.archive.losses import held_losses
 from archec.catalogue.interface import Catalogue
 from archec.cli.common import config_option, json_option, opened
 from archec.config import load
 from archec.errors import UsageError
-from archec.gather.operator import accept, awaiting, held_losses
+from archec.gather.operator import accept, awaiting
 from archec.ids import is_url, typed
 from archec.ids.handles import normalise
 from archec.terminal.output import LineWriter, echo, echo_json, note
@@ -74,10 +75,10 @@ class _Row:
 def _rows(catalogue: Catalogue, run: int | None) -> Iterator[_Row]:
     for held_back in awaiting(catalogue) if run is None else catalogue.held_back():
         if run is None or held_back.run == run:
-            for loss in held_losses(catalogue, held_back):
-                obi = catalogue.obis(held_back.kind, [loss.id]).get(loss.id)
+            for group, loss in held_losses(catalogue, held_back):
+                obi = catalogue.obis(held_back.kind, [loss]).get(loss)
                 newest = obi.newest if obi is not None else None
-                yield _Row(loss.run, held_back.kind, loss.group, loss.id, newest.title if newest is not None else "")
+                yield _Row(held_back.run, held_back.kind, group, loss, newest.title if newest is not None else "")
 
 
 def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) -> None:

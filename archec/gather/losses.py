@@ -13,10 +13,9 @@ from itertools import islice
 from pathlib import Path
 
 from archec.archive.commit import CommitItem, Commits
-from archec.archive.losses import files_of, held_back_record, loss_of
+from archec.archive.losses import files_of, held_back_record, journalled, loss_of
 from archec.archive.opening import Archive
 from archec.archive.report import Report
-from archec.catalogue.records import LossesHeldBack, SetAdded
 from archec.config import Config
 from archec.errors import StorageFailed
 from archec.gather.merging import Held
@@ -135,9 +134,8 @@ class GoneFiles:
             records.append(held_back_record(report.run, held_back, "fobi"))
             report.held_back.update((host, group.losses) for host, group in records[-1][0].groups.items())
         for record, lists in records:
-            for ids in lists:
-                committer.add(CommitItem(SetAdded.of(ids)))
-            committer.add(CommitItem(LossesHeldBack(record)))
+            for line in journalled(catalogue, record, lists):
+                committer.add(CommitItem(line))
 
     def _listed(self, wanted: Callable[[str], bool]) -> Iterator[str]:
         self._file.seek(0)

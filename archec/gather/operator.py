@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer
 from archec.archive.conclusions import last_shown
-from archec.archive.evidence import ids_in
 from archec.archive.follow import catch_up, last_run
-from archec.archive.losses import held_back_record, loss_of
+from archec.archive.losses import held_back_record, held_losses, journalled, loss_of, without_accepted
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.archive.retracting import Withdrawn, conclude_without, visits_files
@@ -24,7 +23,7 @@ from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, HeldBack, Kind
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import LossesHeldBack, Record, Retraction, RunEnd, RunStart, SetAdded
+from archec.catalogue.records import Record, Retraction, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import NotHeld, UsageError
 from archec.gather.bodies import sweep
@@ -37,6 +36,7 @@ from archec.tist import iso, run_number, stamp
 from archec.units import counted
 
 _SHORTEST = 8
+"""Minimum number of digits of a sha256 that select a data set."""
 
 
 class Decision(NamedTuple):
@@ -90,14 +90,6 @@ def deciding(archive: Archive, kind: str, options: Mapping[str, Any]) -> Iterato
         journal.finish()
 
 
-class HeldLoss(NamedTuple):
-    """A loss that is held back: its run, group and obi."""
-
-    run: int
-    group: str
-    id: str
-
-
 class Accepted(NamedTuple):
     """The result of a decision: its run, the number of accepted losses, and the obis that have returned instead."""
 
@@ -129,13 +121,6 @@ def awaiting(catalogue: Catalogue) -> list[HeldBack]:
     return sorted(found, key=lambda item: (item.run, item.kind))
 
 
-def held_losses(catalogue: Catalogue, held_back: HeldBack) -> Iterator[HeldLoss]:
-    """The losses of a record, by group and id, as they were journalled."""
-    for name, group in held_back.groups.items():
-        for obi in ids_in(catalogue.keyed(group.ids) or b""):
-            yield HeldLoss(held_back.run, name, obi)
-
-
 def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
     """Accepts losses: all that ``run`` (for templates: the one that read their data set) holds back, or those of the
     archives, archives' directories, hosts and ids in ``wanted``.
@@ -158,57 +143,43 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
                 f"the data set of run {run} ({iso(run)}) is retracted: {retracted}",
                 hint=f"'archec retract {run} --undo' reverses that",
             )
-        tobis = _chosen(catalogue, data_set.run, "tobi", wanted) if data_set is not None and not retracted else []
+        tobis = _chosen(catalogue, data_set.run, "tobi", wanted) if data_set is not None and not retracted else set()
         if not (files or tobis):
             raise NotHeld(f"run {run} ({iso(run)}) holds no such losses back", hint="'archec losses' lists them")
         with deciding(archive, "losses", {"run": run, "accept": sorted(wanted)}) as decision:
             report, back = decision.report, set[str]()
             if files:
-                back.update(_accept_files(archive, run, {loss.id for loss in files}, decision))
+                back.update(_accept_files(archive, run, files, decision))
             if data_set is not None and tobis:
-                back.update(_back(catalogue, data_set, {loss.id for loss in tobis}))
-                accepted = {loss.id for loss in tobis} - back
-                decision.journal(*_still_held_back(catalogue, data_set.run, accepted))
                 evidence = evidence_of(catalogue)
+                found = catalogue.obis("tobi", tobis).values()
+                accepted = {obi.id: obi.claims for obi in found if last_shown(obi.claims, evidence) < data_set.key}
+                back.update(obi.id for obi in found if obi.id not in accepted)
+                still = without_accepted(catalogue, evidence, data_set, accepted)
+                decision.journal(*(line for record, lists in still for line in journalled(catalogue, record, lists)))
                 report.tobis["lost"] = judge_again(
-                    catalogue, sorted(accepted), evidence, report.run, decision.committer
+                    catalogue, sorted(accepted), evidence_of(catalogue), report.run, decision.committer
                 )
     return Accepted(report.run, len(files) + len(tobis) - len(back), sorted(back))
 
 
-def _chosen(catalogue: Catalogue, run: int, kind: Kind, wanted: Collection[str]) -> list[HeldLoss]:
+def _chosen(catalogue: Catalogue, run: int, kind: Kind, wanted: Collection[str]) -> set[str]:
     """The losses of this kind that a run holds back, as far as they are wanted."""
-    found = (item for item in catalogue.held_back() if (item.run, item.kind) == (run, kind))
-    return [loss for item in found for loss in held_losses(catalogue, item) if _wanted(loss, wanted)]
-
-
-def _still_held_back(catalogue: Catalogue, run: int, accepted: Collection[str]) -> Iterator[SetAdded | LossesHeldBack]:
-    """What is still held back once these losses of ``run`` are accepted: they are also removed from what other data
-    sets hold back, as far as these come after the last one that shows the template."""
-    evidence = evidence_of(catalogue)
-    keys = {item.run: item.key for item in evidence.data_sets}
-    shown = {obi.id: last_shown(obi.claims, evidence) for obi in catalogue.obis("tobi", accepted).values()}
-    for item in catalogue.held_back():
-        if item.kind == "tobi" and item.groups:
-            losses, key = list(held_losses(catalogue, item)), keys.get(item.run, (0, 0))
-            left = [
-                (loss.group, loss.id) for loss in losses
-                if loss.id not in shown or (item.run != run and key < shown[loss.id])
-            ]  # fmt: skip
-            if len(left) < len(losses):
-                record, lists = held_back_record(item.run, left)
-                yield from map(SetAdded.of, lists)
-                yield LossesHeldBack(record)
+    return {
+        obi for item in catalogue.held_back() if (item.run, item.kind) == (run, kind)
+        for group, obi in held_losses(catalogue, item)
+        if not wanted or not {group, archive_of(obi), obi}.isdisjoint(wanted)
+    }  # fmt: skip
 
 
 def _accept_files(archive: Archive, run: int, accepted: Collection[str], decision: Decision) -> list[str]:
     """Accepts losses of files; returns those whose last visit found them. They are no longer held back either."""
     catalogue = archive.catalogue
-    left = [(loss.group, loss.id) for loss in _chosen(catalogue, run, "fobi", ()) if loss.id not in accepted]
-    record, lists = held_back_record(run, left, "fobi")
+    left = [
+        (host, url) for item in catalogue.held_back() if (item.run, item.kind) == (run, "fobi")
+        for host, url in held_losses(catalogue, item) if url not in accepted
+    ]  # fmt: skip
     back: list[str] = []
-    for ids in lists:
-        decision.committer.add(CommitItem(SetAdded.of(ids)))
     for fobi in catalogue.obis("fobi", accepted).values():
         loss = loss_of(archive.config, fobi, decision.report.run)
         if loss is None:
@@ -216,23 +187,8 @@ def _accept_files(archive: Archive, run: int, accepted: Collection[str], decisio
         else:
             decision.committer.add(CommitItem(loss))
             decision.report.visited(loss)
-    decision.committer.add(CommitItem(LossesHeldBack(record)))
+    decision.journal(*journalled(catalogue, *held_back_record(run, left, "fobi")))
     return back
-
-
-def _wanted(loss: HeldLoss, wanted: Collection[str]) -> bool:
-    return not wanted or bool({loss.group, archive_of(loss.id), loss.id}.intersection(wanted))
-
-
-def _back(catalogue: Catalogue, data_set: DataSet, ids: Collection[str]) -> Iterator[str]:
-    """Those that a later data set contains."""
-    evidence = evidence_of(catalogue)
-    for obi in catalogue.obis("tobi", ids).values():
-        if last_shown(obi.claims, evidence) >= data_set.key:
-            yield obi.id
-
-
-"""Minimum number of digits of a sha256 that select a data set."""
 
 
 class Retracted(NamedTuple):

@@ -88,7 +88,7 @@ class Phases:
         must stop.
         """
         self.meter.phase("planning visits", None)
-        with self.report.timed("files"), self._file_phase() as (phase, hosts, gone):
+        with self.report.timed("files"), self._file_phase() as (phase, hosts):
             files = self.options.budget.files
             due = due_files(self.archive.catalogue, self.archive.config.fetch, self.at.when)
             free = (fobi for fobi in due if self._may_be_asked(fobi.id, hosts))
@@ -103,21 +103,16 @@ class Phases:
                     if spent or hosts.is_cut_off or not again:
                         break
             sweep_parts(self.archive.layout, {self.report.run})  # of fetching processes that died
-            gone.conclude(
-                self.archive, self.committer, self.report, when=self.at.when, accepted=self.options.accept
-            )
             return "network-down" if hosts.is_cut_off else "budget" if spent else ""
 
     def take_up(self, hops: Iterable[Hop]) -> None:
         """Completes the visits whose hops a killed run has left."""
-        with self._file_phase() as (phase, _, gone), TextPool(self.archive.config.text) as texts:
+        with self._file_phase() as (phase, _), TextPool(self.archive.config.text) as texts:
             phase.take_up(hops, texts)
-            gone.conclude(
-                self.archive, self.committer, self.report, when=self.at.when, accepted=self.options.accept
-            )
 
     @contextmanager
-    def _file_phase(self) -> Iterator[tuple[FilePhase, HostTable, GoneFiles]]:
+    def _file_phase(self) -> Iterator[tuple[FilePhase, HostTable]]:
+        """Decides on the losses of files at its end, also where no file was due: listed ones may be accepted."""
         archive, run = self.archive, self.report.run
         hosts = HostTable(archive.config.fetch, archive.catalogue.hosts(), run, time.time())
         with closing(GoneFiles(self.spool.folder)) as gone, Received(archive.work, run) as received:
@@ -125,7 +120,8 @@ class Phases:
                 archive, self.committer, self.report, self.meter, hosts, received,
                 at=self.at, budget=self.options.budget, on_gone=gone.add,
             )  # fmt: skip
-            yield phase, hosts, gone
+            yield phase, hosts
+            gone.conclude(archive, self.committer, self.report, when=self.at.when, accepted=self.options.accept)
 
     def _may_be_asked(self, url: str, hosts: HostTable) -> bool:
         """Whether the host of a file may be asked in this run; if not, the file is deferred and counted."""

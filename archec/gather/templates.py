@@ -15,14 +15,14 @@ import msgspec
 
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.conclusions import Judgement, Verdict, claim_of, judged, merged, said, verdict_after
-from archec.archive.evidence import Evidence, coverage_set, directory_of
+from archec.archive.evidence import Evidence, coverage_set, directory_of, ids_in
 from archec.archive.follow import tobis_in_journals
-from archec.archive.losses import held_back_record
+from archec.archive.losses import held_back_record, journalled, without_accepted
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.archive.revision import concluded, evidence_of
 from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi, ObiState
-from archec.catalogue.records import DataSetRead, LossesHeldBack, ObiChange, RunEnd, SetAdded
+from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
 from archec.gather.losses import group_of, groups_to_hold_back
 from archec.gather.merging import Case, Held, Merge
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
@@ -37,6 +37,7 @@ from archec.redif.problems import Problem
 from archec.store.durable import atomic_stream
 from archec.store.interface import Placement
 from archec.store.writer import sweep_parts
+from archec.tist import MAX_TIST
 from archec.units import counted
 from archec.workers.pool import Done, Pool
 
@@ -112,16 +113,17 @@ class TemplatePhase:
         kept = coverage_set(coverage)
         run = known.run if known is not None else self.report.run
         data_set = DataSet(self.tist, run, name, kept.key if reading.whole else "", self.sha256, reading.whole)
-        evidence = before.with_data_set(data_set, (kept,), None)
+        evidence = before.with_data_set(data_set, (kept,))
         merging = _Merging(self, evidence, data_set, newest=_is_newest(before, data_set))
         quick = data_set.whole and _leaves_others(before, evidence, data_set)
         held = merging.merge(reading, Merge(coverage, self.tist, quick=quick))
-        held_back, lists = merging.losses(held, kept)
-        for item in (kept, *lists) if data_set.coverage else lists:
-            if self.archive.catalogue.keyed(item.key) is None:
-                self.committer.add(CommitItem(SetAdded.of(item)))
-        if held_back.groups or any(item.run == run for item in self.archive.catalogue.held_back()):
-            self.committer.add(CommitItem(LossesHeldBack(held_back)))
+        catalogue = self.archive.catalogue
+        for held_back, lists in merging.losses(held, kept):
+            if held_back.groups or any(item.run == held_back.run for item in catalogue.held_back()):
+                for line in journalled(catalogue, held_back, lists):
+                    self.committer.add(CommitItem(line))
+        if data_set.coverage and catalogue.keyed(kept.key) is None:
+            self.committer.add(CommitItem(SetAdded.of(kept)))
         # In this order, so that a run marked as merged has its report.
         self.committer.add(CommitItem(RunEnd(self.report.run, "running", self.report.as_value())))
         self.committer.add(CommitItem(DataSetRead(data_set)))
@@ -316,12 +318,14 @@ class _Merging:
         added = said(obi.claims, self._evidence, self._data_set, None)
         judgement = self._judged(obi, added)
         place = self._place_before(obi)
-        if tist in judgement.entries and judgement.entries[tist] is None and obi.history.at(tist) is not None:
+        lost = tist in judgement.entries and judgement.entries[tist] is None and obi.history.at(tist) is not None
+        if lost and not _is_lost_later(obi, judgement, tist):
             self._losses.append(Loss(archive_of(obi.id), directory_of(place), obi.id))
             if len(self._losses) >= _BATCH:
                 self._spool.add_losses(self._losses)
                 self._losses = []
             return
+        self._report.tobis["lost"] += lost
         why = judgement.whys.get(tist)
         if why is not None:
             merge.not_judged(obi.id, place, why)
@@ -329,28 +333,46 @@ class _Merging:
         if item is not None:
             self._committer.add(item)
 
-    def losses(self, held: Held, kept: KeyedSet) -> tuple[HeldBack, list[KeyedSet]]:
-        """Commits the accepted losses; returns those that are held back, and the lists of their ids."""
+    def losses(self, held: Held, kept: KeyedSet) -> list[tuple[HeldBack, list[KeyedSet]]]:
+        """Commits the accepted losses; returns the records of those that are held back, also of other data sets as far
+        as they change, with the lists of their ids."""
         config, accepted, run = self._phase.archive.config, self._phase.accept, self._data_set.run
         archives, directories = groups_to_hold_back(config, self._spool.losses(), held, accepted)
-        back = (
-            (group, loss.id)
-            for loss in self._spool.losses()
+        back = {
+            loss.id: group
+            for loss in (self._spool.losses() if archives or directories else ())
             if (group := group_of(loss, archives, directories, accepted))
-        )
-        record, lists = held_back_record(run, back if archives or directories else ())
+        }
+        record, lists = held_back_record(run, ((group, obi) for obi, group in back.items()))
         self._report.held_back = {group: item.losses for group, item in record.groups.items()}
-        self._evidence = self._evidence.with_data_set(self._data_set, (kept, *lists), record)
+        records = [(record, lists), *self._still_held_back(back)]
+        self._newest = self._newest and len(records) == 1  # else earlier conclusions change as well
+        sets = (kept, *(item for _, lists in records for item in lists))
+        self._evidence = self._evidence.with_data_set(self._data_set, sets, [one for one, _ in records])
         ids = (loss.id for loss in self._spool.losses())
         while batch := list(islice(ids, _BATCH)):
             for obi in self._obis(batch).values():
                 added = said(obi.claims, self._evidence, self._data_set, None)
                 judgement = self._judged(obi, added)
-                self._report.tobis["lost"] += judgement.entries.get(self._data_set.tist, "") is None
+                self._report.tobis["lost"] += _state_at(judgement, self._data_set.tist) is None
                 item = concluded(obi, added, judgement, self._report.run)
                 if item is not None:
                     self._committer.add(item)
-        return record, lists
+        return records
+
+    def _still_held_back(self, back: Collection[str]) -> Iterator[tuple[HeldBack, list[KeyedSet]]]:
+        """What other data sets hold back, where that changes because losses of this one are not held ``back``."""
+        catalogue, run = self._phase.archive.catalogue, self._data_set.run
+        others = [item for item in catalogue.held_back() if item.kind == "tobi" and item.run != run]
+        lists = {group.ids for item in others for group in item.groups.values()}
+        waiting = {obi for key in lists for obi in ids_in(catalogue.keyed(key) or b"")}
+        ids = [loss.id for loss in self._spool.losses() if loss.id in waiting and loss.id not in back]
+        claims = {
+            obi.id: merged(obi.claims, said(obi.claims, self._evidence, self._data_set, None))
+            for obi in self._obis(ids).values()
+        }
+        changed = without_accepted(catalogue, self._evidence, self._data_set, claims) if claims else ()
+        return (item for item in changed if item[0].run != run)
 
     def _judged(self, obi: Obi, added: Sequence[Claim]) -> Judgement:
         """The judgement that follows from the claims. For the newest data set, all earlier conclusions still hold."""
@@ -387,6 +409,13 @@ def _bytes_before(obi: Obi, judgement: Judgement, tist: int) -> int | None:
     if when is None or judgement.entries[when] is None:
         return None
     return judgement.claims[when].bytes_at if when in judgement.claims else obi.bytes_at(when)
+
+
+def _is_lost_later(obi: Obi, judgement: Judgement, tist: int) -> bool:
+    """Whether a tobi that is absent from ``tist`` on was already lost by a later date, before it is seen again: then
+    its loss is not a new one."""
+    back = min((entry for entry in judgement.entries if entry > tist), default=MAX_TIST)
+    return any(state is None and tist < entry < back for entry, state in obi.history)
 
 
 def _kind(judgement: Judgement, tist: int, difference: str) -> str:

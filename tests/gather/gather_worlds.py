@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -117,6 +117,14 @@ def oracle(data_sets: Sequence[DataSet]) -> dict[str, dict[int, str | None]]:
 
 def history(handle: str, speaking: dict[int, list[DataSet]]) -> dict[int, str | None]:
     """The states of one handle, by the date from which on they are true."""
+    return told(handle, speaking)[0]
+
+
+def told(
+    handle: str, speaking: dict[int, list[DataSet]], waiting: Collection[tuple[str, int]] = ()
+) -> tuple[dict[int, str | None], str]:
+    """The states of one handle, and the place where it was seen last. Losses (handle, date) that are ``waiting`` for a
+    decision are none."""
     states: dict[int, str | None] = {}
     text: str | None = None
     place, last = "", Copy("", "", good=False)
@@ -131,7 +139,9 @@ def history(handle: str, speaking: dict[int, list[DataSet]]) -> dict[int, str | 
         if believed:
             last = max(believed, key=lambda copy: (copy.good, copy.sha256, copy.place))
             now, place = last.sha256, last.place
-        elif text is not None and not copies and any(is_absent(one, handle, place, before) for one in there):
+        elif text is None or copies or (handle, day) in waiting:
+            now = text
+        elif any(is_absent(one, handle, place, before) for one in there):
             now = None
         else:
             now = text
@@ -139,7 +149,37 @@ def history(handle: str, speaking: dict[int, list[DataSet]]) -> dict[int, str | 
             states[day] = text = now
         if any(one.cut is None for one in there):
             before = [one for one in there if one.cut is None]
-    return states
+    return states, place
+
+
+def guarded(data_sets: Sequence[DataSet], accepted: Sequence[bool]) -> dict[str, dict[int, str | None]]:
+    """mi where these whole data sets came by date, each of another one, and the losses that the guard held back were
+    accepted or not."""
+    waiting: set[tuple[str, int]] = set()
+    speaking: dict[int, list[DataSet]] = {}
+    for one, accept in zip(data_sets, accepted, strict=True):
+        before = {handle: told(handle, speaking, waiting) for handle in HANDLES}
+        held = {handle: place for handle, (states, place) in before.items() if states and [*states.values()][-1]}
+        speaking[one.tist] = [one]
+        lost = {handle for handle in held if told(handle, speaking, waiting)[0].get(one.tist, "") is None}
+        groups = ({handle: handle.split(":")[1] for handle in held if handle[:6] == "RePEc:"}, {
+            handle: place.split("/")[0] for handle, place in held.items()
+        })  # fmt: skip
+        back = {
+            handle for group in groups for handle in lost & group.keys()
+            if too_many(*(sum(group.get(other) == group[handle] for other in some) for some in (lost, held)))
+        }  # fmt: skip
+        back = set() if accept else back
+        for handle in lost - back:
+            shown = max(day for day, (there,) in speaking.items() if winner(there, handle) is not None)
+            waiting -= {(handle, day) for day in speaking if day > shown}
+        waiting |= {(handle, one.tist) for handle in back}
+    found = {handle: told(handle, speaking, waiting)[0] for handle in HANDLES}
+    return {handle: states for handle, states in found.items() if states}
+
+
+def too_many(losses: int, held: int) -> bool:
+    return held >= 3 and losses > held / 2
 
 
 class Copy(NamedTuple):

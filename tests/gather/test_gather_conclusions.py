@@ -406,7 +406,9 @@ def test_losses_of_a_host_are_held_back(config: Config, site: Site) -> None:
     check(config)
 
 
-def test_losses_of_templates_and_of_files_are_accepted_together(config: Config, site: Site) -> None:
+@pytest.mark.parametrize("command", ["losses accept", "gather --accept-losses all"])
+def test_losses_of_templates_and_of_files_are_accepted_together(config: Config, site: Site, command: str) -> None:
+    """Also where no file is due."""
     config = change(config, {"lost_confirmations": 1, "text.enabled": False})
     urls = [site.url(f"/{n}") for n in range(6)]
     for n in range(6):
@@ -416,9 +418,14 @@ def test_losses_of_templates_and_of_files_are_accepted_together(config: Config, 
     for n in range(4):
         del site.answers[f"/{n}"]
     write_papers(config, urls[:2])
+    later = {"lost_confirmations": 1, "text.enabled": False, "fetch.revisit_min": "9d", "fetch.revisit_max": "9d"}
+    config = change(config, later)
     held_back = run(config)
     assert set(held_back.held_back.values()) == {4}
-    assert b"8 losses accepted" in archec_inline(config, "losses", "accept", held_back.run).out
+    if command.startswith("gather"):
+        assert archec_cli(config, *command.split(), "--json").code == 0
+    else:
+        assert b"8 losses accepted" in archec_inline(config, *command.split(), held_back.run).out
     assert archec_inline(config, "losses").out == b""
     assert sum(None in history.values() for history in histories(config).values()) == 8
     check(config)

@@ -7,17 +7,33 @@ import itertools
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from gather_play import Player, histories_of, play, play_seed
-from gather_support import check, lines, make
-from gather_worlds import CODES, HANDLES, LINK, Act, DataSet, File, Template, World, oracle, some_world, write
+from gather_support import check, lines, make, run
+from gather_worlds import (
+    CODES,
+    HANDLES,
+    LINK,
+    Act,
+    DataSet,
+    File,
+    Template,
+    World,
+    guarded,
+    oracle,
+    some_set,
+    some_world,
+    write,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
+from archec.gather import operator
 from archec.redif.template import canonical_text
 from archec.store.layout import open_layout
 from archec.store.reader import open_obi
@@ -70,6 +86,27 @@ def test_the_worlds_are_not_dull() -> None:
         *("changed", "lost", "returned", "repeated", "empty", "link", "spoilt", "one date"),
         *("gather", "refused", "salvage", "retract", "undo", "kill", "kill-retract", "directory"),
     }
+
+
+@pytest.mark.parametrize("worlds", [2, pytest.param(100, marks=pytest.mark.slow)])
+def test_losses_are_accepted_by_either_command(memory_folder: Callable[[], Path], worlds: int) -> None:
+    """As an option of gather or afterwards, and late or at once: they count from the first data set on."""
+    folder = memory_folder()
+    for seed in range(worlds):
+        chance, sets = random.Random(seed), list[DataSet]()
+        for day in range(1, 7):
+            sets.append(replace(some_set(chance, sets[-1:]), day=day, cut=None))
+        accepted = [chance.random() < 0.3 for _ in sets]
+        tarballs = [write(one, folder, str(n)) for n, one in enumerate(sets)]
+        first, second = make(folder / f"{seed}-first"), make(folder / f"{seed}-second")
+        for one, file, accept in zip(sets, tarballs, accepted, strict=True):
+            run(first, file, complete=one.complete, accept=["all"] if accept else [])
+            report = run(second, file, complete=one.complete)
+            if accept and report.held_back:
+                assert not operator.accept(second, report.run, ()).back
+        assert histories_of(first) == histories_of(second) == guarded(sets, accepted), seed
+        assert lines(first) == lines(second)
+        check(first)
 
 
 def check_texts(config: Config) -> None:
