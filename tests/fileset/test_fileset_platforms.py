@@ -382,6 +382,18 @@ def test_signposting_in_a_header_and_in_a_link_set() -> None:
     assert [file.path for file in generic(page(link=header), {"/set": linkset}).manifest or ()] == ["p q.csv"]
 
 
+def test_links_of_another_resource_do_not_describe_the_page() -> None:
+    item, anchors = {"href": "https://h/p"}, ["https://data.example.org/8/", "urn:x", "http://[", "", 'doi:10.1/"x"']
+    contexts: list[dict[str, object]] = [{"anchor": one, "item": [{"href": "https://h/other"}]} for one in anchors]
+    for own in ("http://www.data.example.org/7", "../7/", None):
+        contexts.append({"anchor": own, "item": [item]})
+        header = '<https://data.example.org/set>; rel="linkset"'
+        found = generic(page(link=header), {"/set": {"linkset": contexts}})
+        assert {file.path for file in found.manifest or ()} == {"p"}
+    header = '<q>; rel=item, <p>; rel=item; anchor="../7/", <o>; rel=item; anchor="../8/", <n>; rel=item; anchor="http://["'
+    assert [file.path for file in generic(page(link=header)).manifest or ()] == ["q", "p"]
+
+
 def test_schema_org_and_croissant() -> None:
     data = {"@context": "https://schema.org/", "@type": "Dataset", "name": "Prices", "distribution": [
         {"@type": "DataDownload", "contentUrl": "files/p.csv", "encodingFormat": "text/csv", "contentSize": "2.5 MB"},

@@ -1,17 +1,19 @@
 """The last resort: what a landing page itself says of its data.
 
 In this order: Signposting (``Link`` headers, ``link`` elements or a link set, RFC 8288 and 9264) with its ``item``
-links; schema.org's ``Dataset`` and Croissant, JSON-LD in the page or in a file that the page is ``describedby``.
+links, except those of another resource (``anchor``); schema.org's ``Dataset`` and Croissant, JSON-LD in the page or in
+a file that the page is ``describedby``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
 
+from archec.errors import BadName
 from archec.fileset import fields
 from archec.fileset.checksums import Checksums, checksums
 from archec.fileset.fields import Field
@@ -30,6 +32,7 @@ from archec.fileset.platforms.base import (
 )
 from archec.fileset.public import public_url
 from archec.fileset.status import NoPlatformMatch, PlatformError
+from archec.ids import normalise_url, urlkey
 from archec.text.sniff import bare_type
 from archec.units import parse_size
 
@@ -41,11 +44,12 @@ _DATASETS = ("Dataset", "https://schema.org/Dataset", "http://schema.org/Dataset
 
 
 class TypedLink(NamedTuple):
-    """A link of RFC 8288: where to, its relations, its parameters."""
+    """A link of RFC 8288: where to, its relations, its parameters; ``anchor``: of what, empty if it does not say so."""
 
     url: str
     relations: frozenset[str]
     parameters: dict[str, str]
+    anchor: str = ""
 
 
 class GenericHelper(FilesetPlatformHelper):
@@ -64,11 +68,16 @@ class GenericHelper(FilesetPlatformHelper):
         if resource is None:
             raise NoPlatformMatch("there is no landing page")
         url = resource.terminal_url
-        found = [*links(resource.headers.get("link", ""), url), *_elements(resource.body, url)]
+        own = {"", _key(url), _key(request.base_url)}
+
+        def of_page(links: Iterable[TypedLink]) -> list[TypedLink]:
+            return [link for link in links if _key(link.anchor) in own]
+
+        found = of_page([*links(resource.headers.get("link", ""), url), *_elements(resource.body, url)])
         for link in found:
             if "linkset" in link.relations and link.parameters.get("type", "") in ("", *_LINK_SETS):
                 answer = yield Question(link.url, accept=", ".join(_LINK_SETS), secret=False, page=True)
-                found += _link_set(answer)
+                found += of_page(_link_set(answer))
                 break
         data = next((one for one in json_ld_of(resource.body) if _is_dataset(one)), None)
         files = [_linked(link) for link in found if "item" in link.relations]
@@ -110,10 +119,9 @@ def links(header: str, base: str) -> Iterator[TypedLink]:
         for name, quoted, bare in _PARAMETER.findall(match[2]):
             parameters.setdefault(name.lower(), quoted or bare)
         relations = frozenset(parameters.get("rel", "").lower().split())
-        try:
-            yield TypedLink(urljoin(base, match[1].strip()), relations, parameters)
-        except ValueError:
-            continue
+        with suppress(ValueError):
+            anchor = _joined(base, parameters.get("anchor"))
+            yield TypedLink(urljoin(base, match[1].strip()), relations, parameters, anchor)
 
 
 def _elements(page: bytes, base: str) -> Iterator[TypedLink]:
@@ -136,14 +144,31 @@ def _link_set(answer: PlatformAnswer) -> list[TypedLink]:
     return list(links(" ".join(answer.body.decode("utf-8", "replace").split()), answer.url))
 
 
+def _joined(base: str, anchor: str | None) -> str:
+    """An absolute anchor; empty if there is none."""
+    try:
+        return "" if anchor is None else urljoin(base, anchor.strip())
+    except ValueError:
+        return anchor or ""
+
+
+def _key(url: str) -> str:
+    """What a URL has in common with its other spellings."""
+    try:
+        return urlkey(normalise_url(url))
+    except BadName:
+        return url
+
+
 def _json_links(body: Field, base: str) -> Iterator[TypedLink]:
     for context in body["linkset"].items():
+        anchor = _joined(base, context["anchor"].text_or_none())
         for relation, targets in context.members():
             if relation == "anchor":
                 continue
             for target in targets.items():
                 parameters = {name: value.raw for name, value in target.members() if isinstance(value.raw, str)}
-                yield TypedLink(download_url(target["href"], base), frozenset([relation]), parameters)
+                yield TypedLink(download_url(target["href"], base), frozenset([relation]), parameters, anchor)
 
 
 def _linked(link: TypedLink) -> FilesetManifestFile:
