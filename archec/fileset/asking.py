@@ -105,11 +105,8 @@ class Asker:
         token = self._environ.get(helper.config.token, "").strip()
         if not token or not (token.isascii() and token.isprintable()):
             return {}
-        if helper.name == "openicpsr":
-            return {"Cookie": token}
-        if helper.name == "dataverse":
-            return {"X-Dataverse-key": token}
-        return {"Authorization": f"{'token' if helper.name == 'figshare' else 'Bearer'} {token}"}
+        name, value = helper.secret_header
+        return {name: value.format(token)}
 
     # -- requests ---------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from archec.fileset.status import PlatformError
 _LONGEST = 100_000
 """Characters of a text; a longer one is no name, URL or title."""
 _MOST = 2**63 - 1
+_MOST_VALUES = 10_000_000
+"""Values of an answer, of which each takes some 50 bytes of memory; a manifest of 100,000 files has some 3 million."""
 _NAMES = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
 _MISSING: Any = object()
 
@@ -155,6 +157,8 @@ class Field:
 
 def parse(body: bytes, name: str = "") -> Field:
     """The JSON in an answer. Raises PlatformError if it is none."""
+    if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+        raise PlatformError(f"{name or 'the answer'}: has more than {_MOST_VALUES} values")
     try:
         return Field(json.loads(body, parse_constant=_refuse), name)
     except (ValueError, RecursionError) as error:

@@ -539,7 +539,7 @@ def test_files_whose_urls_differ_in_a_query_only_are_files_of_their_own(filesets
             assert held(filesets, row.platform_url or "") == f"/f?{name}={number}".encode()
     assert ingested("token", "/f?token=3", "/f?token=4").status == "success-existing"
     same = ingested("same", "/same?token=1", "/same?token=1#again")
-    assert [row.status for row in same.manifest or ()] == ["success", "error-platform-download"]
+    assert {row.status for row in same.manifest or ()} == {"success", "error-platform-download"}
     assert "not stored" in (same.message or "")
 
 

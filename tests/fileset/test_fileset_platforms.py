@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import fileset_samples as made
@@ -147,6 +148,11 @@ def test_a_concept_stands_for_its_newest_version_only_if_asked_for() -> None:
 def test_b2share() -> None:
     (file,) = item_of(*CASES["b2share"]).manifest or ()
     assert (file.path, file.platform_url) == ("p q.csv", "https://b2share.eudat.eu/api/files/b/p%20q.csv")
+    record: Any = {**made.B2SHARE["/records/"]}  # type: ignore[dict-item]
+    links = {"self": "https://b2share.eudat.eu/api/files/b/p"}
+    bucket = {"contents": [{**row, "links": links} for row in record.pop("files")]}
+    (file,) = item_of(B2shareHelper, CASES["b2share"][1], {"/records/": record, "/files/b": bucket}).manifest or ()
+    assert (file.path, file.md5, file.platform_url) == ("p q.csv", MD5, "https://b2share.eudat.eu/api/files/b/p")
     closed = copy.deepcopy(made.B2SHARE["/records/"])
     closed["metadata"] |= {"open_access": False, "embargo_date": "2999-01-02"}  # type: ignore[index]
     with pytest.raises(PlatformRestrictedError, match="until 2999-01-02"):
@@ -329,6 +335,42 @@ def test_a_collection_of_dspace_names_its_items() -> None:
     collection = {"uuid": "c", "type": "collection", "handle": "10419/7"}
     with pytest.raises(FilesetPlatformScopeError, match="collection, not an item: 10419/8"):
         item_of(DspaceHelper, CASES["dspace6"][1], {"/discover/": found, "/pid/find": collection})
+
+
+def test_a_collection_of_an_older_dspace_names_what_is_in_it() -> None:
+    community: dict[str, object] = {"id": 7, "type": "community", "handle": "10419/7", "name": "Prices"}
+    inside = {**community, "collections": [{"handle": "10419/8"}], "subcommunities": [{"handle": None, "uuid": "u"}]}
+    bodies = {"expand=items,": inside, "/rest/handle/": community}
+    with pytest.raises(FilesetPlatformScopeError, match="7 is a community, not an item: 10419/8, u"):
+        item_of(DspaceHelper, CASES["dspace6"][1], bodies)
+    withdrawn = {**made.DSPACE6["/rest/handle/"], "withdrawn": "true"}  # type: ignore[dict-item]
+    with pytest.raises(PlatformGone):
+        item_of(DspaceHelper, CASES["dspace6"][1], {"/rest/handle/": withdrawn})
+
+
+@pytest.mark.parametrize("name", ["dryad", "dspace7", "osf"])
+@pytest.mark.parametrize("turn", [lambda count: "?page=1", lambda count: f"?page={count}"])
+def test_a_list_without_an_end_is_an_error(name: str, turn: Callable[[int], str]) -> None:
+    cls, url, bodies = CASES[name]
+    asked = itertools.count()
+
+    def ask(question: Question) -> PlatformAnswer:
+        answer = answering(bodies)(question)
+        body = json.loads(answer.body)
+        there = question.url.partition("?")[0] + turn(next(asked))
+        if name == "osf":
+            body = {"data": [], "links": {"next": there}} if "/files/" in there else body
+        elif any(part in there for part in ("/files", "/bitstreams")):
+            body = {"_links": {"next": {"href": there}}}
+        return PlatformAnswer(question.url, answer.status, {}, json.dumps(body).encode())
+
+    with pytest.raises(PlatformError, match="does not come to an end"):
+        cls(ask=ask).process_request(IngestRequest(url))
+
+
+def test_a_folder_in_itself_is_an_error() -> None:
+    with pytest.raises(PlatformError, match="does not come to an end"):
+        item_of(OsfHelper, CASES["osf"][1], {**made.OSF, "/d1/": made.OSF_FOLDER})
 
 
 def test_a_folder_on_another_host_is_not_asked_for() -> None:

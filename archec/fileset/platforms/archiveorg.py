@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin
 
 from archec.fileset.checksums import checksums
 from archec.fileset.fields import Field
-from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
-    MOST_FILES,
     FilesetPlatformHelper,
     Question,
     Questions,
+    check_known,
     manifest_file,
     quoted,
 )
-from archec.fileset.status import (
-    FilesetPlatformScopeError,
-    PlatformError,
-    PlatformNotFound,
-    PlatformRestrictedError,
-    Status,
-)
+from archec.fileset.status import FilesetPlatformScopeError, PlatformNotFound, PlatformRestrictedError, Status
 
 _OWN = ("_meta.sqlite", "_archive.torrent", "_itemimage.jpg", "_meta.xml", "_thumb.png", "_files.xml", "_reviews.xml")
 _OF_TORRENTS = ("_academictorrents.torrent", "_academictorrents_torrent.txt", ".bib")
@@ -56,33 +50,17 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
             raise PlatformNotFound(f"archive.org has no item {asked}: {str(body['error'].raw)[:200]}")
         meta = body["metadata"]
         known = meta["identifier"].text()
-        if known != asked:
-            raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
+        check_known(asked, known)
         kind = meta["mediatype"].text_or_none()
         if body["is_collection"].flag() or kind in ("collection", "web", "account"):
             members = [one for field in meta["related_collections"].one_or_more() if (one := field.text_or_none())]
             raise FilesetPlatformScopeError(f"{asked} is a {kind or 'collection'}, not an item", members=members)
-        manifest = []
-        for number, row in enumerate(body["files"].items()):
-            if number >= MOST_FILES:
-                raise PlatformError(f"{body['files'].shown}: more than {MOST_FILES} files")
-            file = _file(row, known, base)
-            if file is not None:
-                manifest.append(file)
-        parts = urlsplit(base)
-        return FilesetPlatformItem(
-            platform_name=self.name,
-            platform_domain=self.domain(url),
-            platform_id=known,
-            manifest=manifest,
-            archiveorg_item_name=known,
-            archiveorg_item_meta={"title": _first(meta["title"])},
-            web_base_url=f"{parts.scheme}://{parts.netloc}/details/{known}",
-            web_bundle_url=f"{parts.scheme}://{parts.netloc}/compress/{known}",
-            work_id=known,
-            published=_date(meta["publicdate"]),
-            title=_first(meta["title"]),
-        )
+        rows = (_file(row, known, base) for row in body["files"].items())
+        return self.item(
+            url, known, [file for file in rows if file is not None], title=_first(meta["title"]), name=known,
+            page=urljoin(base, f"/details/{known}"), bundle=urljoin(base, f"/compress/{known}"),
+            published=next((one.tist() for one in meta["publicdate"].one_or_more()), 0),
+        )  # fmt: skip
 
 
 def _file(row: Field, item: str, base: str) -> FilesetManifestFile | None:
@@ -101,7 +79,3 @@ def _file(row: Field, item: str, base: str) -> FilesetManifestFile | None:
 
 def _first(field: Field) -> str:
     return next((text for one in field.one_or_more() if (text := one.text_or_none())), "")
-
-
-def _date(field: Field) -> int:
-    return next((one.tist() for one in field.one_or_more()), 0)

@@ -7,7 +7,7 @@ helper is a pure function of the answers. """
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote, unquote, urljoin, urlsplit
 
@@ -19,6 +19,7 @@ from archec.fileset.checksums import Checksums
 from archec.fileset.fields import Field
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.status import (
+    FilesetPlatformScopeError,
     PlatformError,
     PlatformGone,
     PlatformHttpError,
@@ -28,6 +29,7 @@ from archec.fileset.status import (
 
 MOST_FILES = 100_000
 """Files of a manifest; a platform that lists more is not read on."""
+_MOST_PAGES = 5000
 _LOOPBACK = re.compile(r"(?:127(?:\.[0-9]{1,3}){3}|localhost)(?::[0-9]+)?\Z")
 _ITEM_NAME = re.compile("[^A-Za-z0-9_.-]+")
 
@@ -80,13 +82,14 @@ class PlatformAnswer(Struct, frozen=True):
 
 
 Questions = Generator[Question, PlatformAnswer, FilesetPlatformItem]
+FileQuestions = Generator[Question, PlatformAnswer, list[FilesetManifestFile]]
 
 
 class FilesetPlatformHelper:
     """One platform. Subclasses set ``name``, ``hosts``, ``api`` and ``rate`` as they are by default, and ``pattern``,
     which is in the path of every URL of a data set.
 
-    ``api`` begins with ``/`` where each of the hosts has its own API.
+    ``api`` begins with ``/`` where each of the hosts has its own API. ``secret_header`` is how a token is sent.
     """
 
     name: ClassVar[str] = ""
@@ -94,6 +97,7 @@ class FilesetPlatformHelper:
     api: ClassVar[str] = ""
     rate: ClassVar[str] = "60/min"
     pattern: ClassVar[re.Pattern[str]] = re.compile("")
+    secret_header: ClassVar[tuple[str, str]] = ("Authorization", "Bearer {}")
 
     def __init__(
         self, config: PlatformConfig | None = None, ask: Callable[[Question], PlatformAnswer] | None = None
@@ -185,6 +189,46 @@ class FilesetPlatformHelper:
         """The platform's domain: the host of the data set's URL."""
         return host_of(url).removeprefix("www.")
 
+    def item(
+        self,
+        url: str,
+        platform_id: str,
+        manifest: list[FilesetManifestFile],
+        *,
+        title: str | None,
+        order: tuple[int, ...] = (),
+        version: str | None = None,
+        work_id: str | None = None,
+        name: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        page: str | None = None,
+        bundle: str | None = None,
+        bundle_only: bool = False,
+        published: int = 0,
+    ) -> FilesetPlatformItem:
+        """The data set with this URL. By default ``version`` is its ``order`` with dots, ``work_id`` is the id of the
+        version, ``name``, that of an item of archive.org, is made of domain, id and version, and ``meta`` for that item
+        is the title. Raises PlatformError for too many files."""
+        if len(manifest) > MOST_FILES:
+            raise PlatformError(f"the answer: lists more than {MOST_FILES} files")
+        domain, text = self.domain(url), ".".join(map(str, order)) if version is None else version
+        return FilesetPlatformItem(
+            platform_name=self.name,
+            platform_domain=domain,
+            platform_id=platform_id,
+            manifest=manifest,
+            archiveorg_item_name=name or item_name(domain, platform_id.rpartition("/")[2], f"v{text}" if text else ""),
+            archiveorg_item_meta={name: value for name, value in {"title": title, **(meta or {})}.items() if value},
+            web_base_url=page,
+            web_bundle_url=bundle,
+            bundle_only=bundle_only,
+            work_id=work_id or platform_id,
+            version=text,
+            order=order,
+            published=published,
+            title=title or "",
+        )
+
 
 def host_of(url: str) -> str:
     """Host, and port where it is not the usual one, in lower case; empty if there is none."""
@@ -240,6 +284,34 @@ def same_origin(field: Field, base: str) -> str:
     if not host_of(url) or host_of(url) != host_of(base):
         raise PlatformError(f"{field.shown}: {url[:200]!r} is not on {host_of(base)}")
     return url
+
+
+def check_known(asked: str, known: str) -> None:
+    """Raises FilesetPlatformScopeError where an answer is not of what was asked for."""
+    if asked != known:
+        raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
+
+
+def paged_files(
+    page: str | None,
+    base: str,
+    files: Callable[[Field], Iterable[FilesetManifestFile]],
+    following: Callable[[Field], Field],
+) -> FileQuestions:
+    """The files of all pages of a list; ``following`` is the link to the next page, null in the last one. Raises
+    PlatformError for a list without an end."""
+    found: list[FilesetManifestFile] = []
+    asked: set[str] = set()
+    while page is not None:
+        if page in asked or len(asked) >= _MOST_PAGES or len(found) > MOST_FILES:
+            raise PlatformError(f"{page[:300]}: the list of files does not come to an end")
+        asked.add(page)
+        answer = yield Question(page)
+        body = answer.json()
+        found += files(body)
+        link = following(body)
+        page = None if link.is_null else same_origin(link, base)
+    return found
 
 
 def manifest_file(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Generator
-from urllib.parse import urlsplit
+from urllib.parse import urljoin
 
 from archec.config.platforms import PlatformConfig
 from archec.fileset.checksums import checksums
@@ -20,7 +20,7 @@ from archec.fileset.platforms.base import (
     PlatformAnswer,
     Question,
     Questions,
-    item_name,
+    check_known,
     manifest_file,
     path_of,
     query_of,
@@ -48,6 +48,7 @@ class DataverseHelper(FilesetPlatformHelper):
     hosts = ("dataverse.harvard.edu", "demo.dataverse.org", "borealisdata.ca", "dataverse.no", "dataverse.nl",
              "data.aussda.at", "data.goettingen-research-online.de", "entrepot.recherche.data.gouv.fr")  # fmt: skip
     api = "/api"
+    secret_header = ("X-Dataverse-key", "{}")
 
     def __init__(
         self,
@@ -101,8 +102,8 @@ class DataverseHelper(FilesetPlatformHelper):
             raise PlatformNotFound("the data set has no published version")
         _check_state(version)
         known = _known(data, version)
-        if pid is not None and known.lower() != pid.lower():
-            raise FilesetPlatformScopeError(f"{pid} was asked for, and the answer is of {known}", members=[known])
+        if pid is not None:
+            check_known(pid.lower(), known.lower())
         rows = version["files"]
         if rows.is_null:
             answer = yield Question(f"{base}/{where.format('versions/:latest-published/files')}")
@@ -110,30 +111,22 @@ class DataverseHelper(FilesetPlatformHelper):
         return self._item(url, base, known, version, rows)
 
     def _item(self, url: str, base: str, known: str, version: Field, rows: Field) -> FilesetPlatformItem:
-        domain, order = self.domain(url), _order(version)
-        text = ".".join(map(str, order))
         now = int(self._clock())
         manifest = [_file(row, base, now) for row in rows.items()]
         closed = [file for file in manifest if file.status == Status.PLATFORM_RESTRICTED]
         if manifest and len(closed) == len(manifest):
             due = min((int((file.extra or {}).get("due", 0)) for file in closed), default=0)
             raise PlatformRestrictedError("all files are restricted or embargoed", due=due)
-        parts = urlsplit(base)
-        return FilesetPlatformItem(
-            platform_name=self.name,
-            platform_domain=domain,
-            platform_id=known,
-            manifest=manifest,
-            archiveorg_item_name=item_name(domain, known.rpartition("/")[2], f"v{text}"),
-            archiveorg_item_meta=_item_meta(known, version),
-            web_base_url=f"{parts.scheme}://{parts.netloc}/dataset.xhtml?persistentId={quoted(known)}",
-            web_bundle_url=f"{base}/access/dataset/:persistentId/?persistentId={quoted(known)}&format=original",
-            work_id=known,
-            version=text,
-            order=order,
+        meta = {
+            "date": (version["releaseTime"].text_or_none() or "")[:10],
+            "doi": known[4:] if known.lower().startswith("doi:") else "",
+        }
+        return self.item(
+            url, known, manifest, title=_title(version), order=_order(version), meta=meta,
+            page=urljoin(base, f"/dataset.xhtml?persistentId={quoted(known)}"),
+            bundle=f"{base}/access/dataset/:persistentId/?persistentId={quoted(known)}&format=original",
             published=version["releaseTime"].tist() or version["lastUpdateTime"].tist(),
-            title=_citation(version).get("title", ""),
-        )
+        )  # fmt: skip
 
 
 def _pid(url: str) -> str | None:
@@ -250,20 +243,7 @@ def _closed(row: Field, data: Field, extra: dict[str, object], now: int) -> str 
     return None
 
 
-def _citation(version: Field) -> dict[str, str]:
-    found = {}
-    for field in version["metadataBlocks"]["citation"]["fields"].items():
-        name, value = field["typeName"].text_or_none(), field["value"].raw
-        if name and isinstance(value, str):
-            found[name] = field["value"].text_or_none() or ""
-    return found
-
-
-def _item_meta(known: str, version: Field) -> dict[str, object]:
-    citation = _citation(version)
-    found: dict[str, object] = {
-        "title": citation.get("title"),
-        "date": (version["releaseTime"].text_or_none() or "")[:10],
-        "doi": known[4:] if known.lower().startswith("doi:") else "",
-    }
-    return {name: value for name, value in found.items() if value}
+def _title(version: Field) -> str | None:
+    fields = version["metadataBlocks"]["citation"]["fields"].items()
+    titles = (field["value"] for field in fields if field["typeName"].raw == "title")
+    return next((title.text_or_none() for title in titles if isinstance(title.raw, str)), None)

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
+from collections.abc import Iterator
+from urllib.parse import urljoin
 
 from archec.fileset.checksums import checksums
 from archec.fileset.fields import Field
-from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
-    MOST_FILES,
     FilesetPlatformHelper,
     Question,
     Questions,
+    check_known,
     download_url,
-    item_name,
     manifest_file,
+    paged_files,
     quoted,
     same_origin,
 )
-from archec.fileset.status import (
-    FilesetPlatformScopeError,
-    PlatformError,
-    PlatformNotFound,
-    PlatformRestrictedError,
-)
+from archec.fileset.status import PlatformNotFound, PlatformRestrictedError
 
 
 class DryadHelper(FilesetPlatformHelper):
@@ -44,42 +40,25 @@ class DryadHelper(FilesetPlatformHelper):
         answer = yield Question(f"{base}/datasets/{quoted(asked)}")
         data = answer.json()
         known = data["identifier"].text()
-        if known.lower() != asked.lower():
-            raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
+        check_known(asked.lower(), known.lower())
         if (data["visibility"].text_or_none() or "public") != "public":
             raise PlatformRestrictedError("the data set is not public")
         link = data["_links"]["stash:version"]["href"]
         if link.is_null:
             raise PlatformNotFound("the data set has no published version")
-        page: str | None = f"{same_origin(link, base + '/')}/files?per_page=100"
-        manifest: list[FilesetManifestFile] = []
-        seen: set[str] = set()
-        while page is not None and page not in seen:
-            seen.add(page)
-            answer = yield Question(page)
-            body = answer.json()
-            rows = body["_embedded"]["stash:files"]
-            manifest += [_file(row, base) for row in rows.items() if row["status"].text_or_none() != "deleted"]
-            if len(manifest) > MOST_FILES:
-                raise PlatformError(f"{rows.shown}: more than {MOST_FILES} files")
-            following = body["_links"]["next"]["href"]
-            page = None if following.is_null else same_origin(following, base + "/")
+        manifest = yield from paged_files(
+            f"{same_origin(link, base + '/')}/files?per_page=100", base + "/",
+            lambda body: _files(body["_embedded"]["stash:files"], base), lambda body: body["_links"]["next"]["href"],
+        )  # fmt: skip
         number = data["versionNumber"].whole_or_none()
-        domain, parts = self.domain(url), urlsplit(url)
-        return FilesetPlatformItem(
-            platform_name=self.name,
-            platform_domain=domain,
-            platform_id=known,
-            manifest=manifest,
-            archiveorg_item_name=item_name(domain, known.rpartition("/")[2], f"v{number}" if number else ""),
-            archiveorg_item_meta={"title": data["title"].text_or_none()},
-            web_base_url=f"{parts.scheme}://{parts.netloc}/dataset/{known}",
-            work_id=known,
-            version=str(number) if number is not None else "",
-            order=(number,) if number is not None else (),
-            published=data["publicationDate"].tist(),
-            title=data["title"].text_or_none() or "",
-        )
+        return self.item(
+            url, known, manifest, title=data["title"].text_or_none(), order=(number,) if number is not None else (),
+            page=urljoin(url, f"/dataset/{known}"), published=data["publicationDate"].tist(),
+        )  # fmt: skip
+
+
+def _files(rows: Field, base: str) -> Iterator[FilesetManifestFile]:
+    return (_file(row, base) for row in rows.items() if row["status"].text_or_none() != "deleted")
 
 
 def _file(row: Field, base: str) -> FilesetManifestFile:

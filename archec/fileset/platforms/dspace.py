@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 from archec.fileset.checksums import Checksums, checksums
 from archec.fileset.fields import Field
-from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
-    MOST_FILES,
+    FileQuestions,
     FilesetPlatformHelper,
     PlatformAnswer,
     Question,
     Questions,
+    check_known,
     download_url,
     item_name,
     manifest_file,
+    paged_files,
     path_of,
     quoted,
     same_origin,
 )
-from archec.fileset.status import FilesetPlatformScopeError, PlatformError, PlatformNotFound
+from archec.fileset.status import FilesetPlatformScopeError, PlatformGone, PlatformNotFound
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _ITEM = re.compile(rf"/(?:items|entities/[a-z]+)/({_UUID})")
@@ -52,90 +54,73 @@ class DspaceHelper(FilesetPlatformHelper):
         else:
             raise PlatformNotFound(f"{url[:300]}: is not an item")
         asked = item[1] if item is not None else handle[1] if handle is not None else ""
+        rest = ""
         if answer.status == 404 and handle is not None:
             rest = base if base.endswith("/rest") else f"{base.removesuffix('/server/api')}/rest"
-            answer = yield Question(f"{rest}/handle/{handle[1]}?expand=bitstreams,metadata")
-            body = answer.json()
+            answer = yield Question(f"{rest}/handle/{asked}?expand=bitstreams,metadata")
+        body = answer.json()
+        known, stated = body["uuid"].word_or_none() or body["id"].word(), body["handle"].text_or_none()
+        check_known(asked, known if item is not None else stated or asked)
+        if (body["type"].text_or_none() or "item") != "item":
+            yield from _collection(body, asked, known, server, rest)
+        if body["withdrawn"].flag():
+            raise PlatformGone("the item was withdrawn")
+        if rest:
             manifest = _old_files(body, rest)
-            known = body["uuid"].word_or_none() or body["id"].word()
         else:
-            body = answer.json()
-            known = body["uuid"].word_or_none() or body["id"].word()
-            if item is not None and known != asked:
-                raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
-            if (body["type"].text_or_none() or "item") != "item":
-                yield from _collection(body, asked, server)
-            if body["withdrawn"].flag():
-                raise PlatformNotFound("the item was withdrawn")
             manifest = yield from _new_files(f"{server}/core/items/{quoted(known)}/bundles", server)
-        stated = body["handle"].text_or_none()
-        if handle is not None and stated and stated != handle[1]:
-            message = f"{handle[1]} was asked for, and the answer is of {stated}"
-            raise FilesetPlatformScopeError(message, members=[stated])
-        domain, title = self.domain(url), body["name"].text_or_none() or ""
-        return FilesetPlatformItem(
-            platform_name=self.name,
-            platform_domain=domain,
-            platform_id=stated or known,
-            manifest=manifest,
-            archiveorg_item_name=item_name(domain, (stated or known).replace("/", "_")),
-            archiveorg_item_meta={"title": title},
-            web_base_url=url,
-            work_id=stated or known,
-            title=title,
-            published=body["lastModified"].tist(),
-        )
+        own = stated or known
+        return self.item(
+            url, own, manifest, title=body["name"].text_or_none(), page=url, published=body["lastModified"].tist(),
+            name=item_name(self.domain(url), own.replace("/", "_")),
+        )  # fmt: skip
 
 
-def _collection(body: Field, asked: str, server: str) -> Generator[Question, PlatformAnswer, None]:
-    """Names some of the items in what is none."""
-    kind, known = body["type"].text()[:40], body["uuid"].word()
-    answer = yield Question(f"{server}/discover/search/objects?scope={quoted(known)}&dsoType=item&size=20")
-    rows = answer.json()["_embedded"]["searchResult"]["_embedded"]["objects"]
-    items = [row["_embedded"]["indexableObject"] for row in rows.items()]
-    members = [name for one in items if (name := one["handle"].word_or_none() or one["uuid"].word_or_none())]
-    raise FilesetPlatformScopeError(f"{asked} is a {kind}, not an item", members=members)
+def _collection(
+    body: Field, asked: str, known: str, server: str, rest: str
+) -> Generator[Question, PlatformAnswer, None]:
+    """Names some of what is in a collection or a community."""
+    members: list[Field] = []
+    if rest:
+        answer = yield Question(f"{rest}/handle/{asked}?expand=items,collections,subCommunities")
+        listed = answer.json()
+        for name in ("items", "collections", "subcommunities"):
+            members += listed[name].items()
+    else:
+        answer = yield Question(f"{server}/discover/search/objects?scope={quoted(known)}&dsoType=item&size=20")
+        rows = answer.json()["_embedded"]["searchResult"]["_embedded"]["objects"]
+        members += (row["_embedded"]["indexableObject"] for row in rows.items())
+    ids = (one["handle"].word_or_none() or one["uuid"].word_or_none() for one in members)
+    message = f"{asked} is a {body['type'].text()[:40]}, not an item"
+    raise FilesetPlatformScopeError(message, members=[one for one in ids if one])
 
 
 def _old_files(body: Field, rest: str) -> list[FilesetManifestFile]:
-    if (body["type"].text_or_none() or "item") != "item":
-        raise FilesetPlatformScopeError(f"the handle is of a {body['type'].text()[:40]}, not of an item")
     if not body["bitstreams"].is_list:
         raise body["bitstreams"].error("a list")
-    origin = rest.removesuffix("/rest")
     return [
         manifest_file(
             row["name"].text(), row["sizeBytes"].whole_or_none(), _sums(row),
-            download_url(row["retrieveLink"], rest) if row["retrieveLink"].text().startswith("/rest/")
-            else origin + "/rest" + row["retrieveLink"].text(),
-            row["mimeType"].text_or_none(),
+            f"{rest}{row['retrieveLink'].text().removeprefix('/rest')}", row["mimeType"].text_or_none(),
         )
         for row in body["bitstreams"].items()
         if (row["bundleName"].text_or_none() or "ORIGINAL") == "ORIGINAL"
     ]  # fmt: skip
 
 
-def _new_files(url: str, base: str) -> Generator[Question, PlatformAnswer, list[FilesetManifestFile]]:
+def _new_files(url: str, base: str) -> FileQuestions:
+    def files(body: Field) -> Iterator[FilesetManifestFile]:
+        for row in body["_embedded"]["bitstreams"].items():
+            link = download_url(row["_links"]["content"]["href"], base)
+            size, extra = row["sizeBytes"].whole_or_none(), {"file_id": row["uuid"].word_or_none()}
+            yield manifest_file(row["name"].text(), size, _sums(row), link, None, extra)
+
     answer = yield Question(url)
     manifest: list[FilesetManifestFile] = []
     for bundle in answer.json()["_embedded"]["bundles"].items():
-        if bundle["name"].text_or_none() != "ORIGINAL":
-            continue
-        page: str | None = same_origin(bundle["_links"]["bitstreams"]["href"], base)
-        seen: set[str] = set()
-        while page is not None and page not in seen:
-            seen.add(page)
-            answer = yield Question(page)
-            body = answer.json()
-            rows = body["_embedded"]["bitstreams"]
-            for row in rows.items():
-                link = download_url(row["_links"]["content"]["href"], base)
-                size, extra = row["sizeBytes"].whole_or_none(), {"file_id": row["uuid"].word_or_none()}
-                manifest.append(manifest_file(row["name"].text(), size, _sums(row), link, None, extra))
-            if len(manifest) > MOST_FILES:
-                raise PlatformError(f"{rows.shown}: more than {MOST_FILES} files")
-            following = body["_links"]["next"]["href"]
-            page = None if following.is_null else same_origin(following, base)
+        if bundle["name"].text_or_none() == "ORIGINAL":
+            first = same_origin(bundle["_links"]["bitstreams"]["href"], base)
+            manifest += yield from paged_files(first, base, files, lambda body: body["_links"]["next"]["href"])
     return manifest
 
 

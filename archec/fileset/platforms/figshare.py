@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 from archec.fileset.checksums import checksums
 from archec.fileset.fields import Field
-from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
     PlatformAnswer,
     Question,
     Questions,
+    check_known,
     download_url,
-    item_name,
     manifest_file,
     path_of,
     quoted,
@@ -44,6 +44,7 @@ class FigshareHelper(FilesetPlatformHelper):
     hosts: ClassVar[tuple[str, ...]] = ("figshare.com", "*.figshare.com")
     api = "https://api.figshare.com/v2"
     rate = "60/min"
+    secret_header = ("Authorization", "token {}")
 
     def matches(self, url: str) -> bool:
         """Articles and collections."""
@@ -76,28 +77,17 @@ class FigshareHelper(FilesetPlatformHelper):
         answer = yield Question(f"{base}/articles/{asked}" + (f"/versions/{version}" if version else ""))
         article = answer.json()
         known = article["id"].word() if not article["id"].is_null else article["uuid"].word()
-        if known != asked and article["uuid"].raw != asked:
-            raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
+        if article["uuid"].raw != asked:
+            check_known(asked, known)
         number = article["version"].whole_or_none() or (int(version) if version else None)
         if version and number is not None and int(version) != number:
             raise FilesetPlatformScopeError(f"version {version} was asked for, and the answer is of {number}")
-        manifest = _manifest(article, base)
-        domain = self.domain(url)
-        text = str(number) if number is not None else ""
-        return FilesetPlatformItem(
-            platform_name=self.name,
-            platform_domain=domain,
-            platform_id=known,
-            manifest=manifest,
-            archiveorg_item_name=item_name(domain, known, f"v{text}" if text else ""),
-            archiveorg_item_meta=_item_meta(article),
-            web_base_url=article["url_public_html"].text_or_none() or article["figshare_url"].text_or_none(),
-            work_id=known,
-            version=text,
-            order=(number,) if number is not None else (),
+        return self.item(
+            url, known, _manifest(article, base), title=article["title"].text_or_none(),
+            order=(number,) if number is not None else (), meta=_item_meta(article),
+            page=article["url_public_html"].text_or_none() or article["figshare_url"].text_or_none(),
             published=article["published_date"].tist(),
-            title=article["title"].text_or_none() or "",
-        )
+        )  # fmt: skip
 
     def _collection(self, path: str, base: str) -> Generator[Question, PlatformAnswer, None]:
         found = _COLLECTION.search(path)
@@ -113,6 +103,7 @@ class FourTuHelper(FigshareHelper):
     name = "4tu"
     hosts: ClassVar[tuple[str, ...]] = ("data.4tu.nl",)
     api = "/v2"
+    secret_header = FilesetPlatformHelper.secret_header
 
 
 def _manifest(article: Field, base: str) -> list[FilesetManifestFile]:
@@ -146,11 +137,9 @@ def _file(row: Field, base: str) -> FilesetManifestFile:
 
 
 def _item_meta(article: Field) -> dict[str, object]:
-    found: dict[str, object] = {
-        "title": article["title"].text_or_none(),
+    return {
         "date": article["published_date"].text_or_none(),
         "doi": article["doi"].text_or_none(),
         "creator": [name for one in article["authors"].items() if (name := one["full_name"].text_or_none())],
         "description": article["description"].text_or_none(),
     }
-    return {name: value for name, value in found.items() if value}

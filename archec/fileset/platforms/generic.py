@@ -17,10 +17,9 @@ from archec.errors import BadName
 from archec.fileset import fields
 from archec.fileset.checksums import Checksums, checksums
 from archec.fileset.fields import Field
-from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.pages import json_ld_of, link_elements_of, objects_of
 from archec.fileset.platforms.base import (
-    MOST_FILES,
     FilesetPlatformHelper,
     PlatformAnswer,
     Question,
@@ -31,7 +30,7 @@ from archec.fileset.platforms.base import (
     manifest_file,
 )
 from archec.fileset.public import public_url
-from archec.fileset.status import NoPlatformMatch, PlatformError
+from archec.fileset.status import NoPlatformMatch
 from archec.ids import normalise_url, urlkey
 from archec.text.sniff import bare_type
 from archec.units import parse_size
@@ -92,24 +91,16 @@ class GenericHelper(FilesetPlatformHelper):
             raise NoPlatformMatch(f"{url[:300]}: not of a known platform, and the page lists no files of a data set")
         name = (data["name"].text_or_none() if data is not None else None) or ""
         parts = urlsplit(public_url(url))
-        domain, work = host_of(url).removeprefix("www."), parts.path.strip("/") or "-"
+        work = parts.path.strip("/") or "-"
         if parts.query:
             work += "?" + parts.query
         about = data if data is not None else Field(None)
         version, published = about["version"].raw, about["datePublished"]
-        return FilesetPlatformItem(
-            platform_name=self.name,
-            platform_domain=domain,
-            platform_id=work,
-            manifest=files,
-            archiveorg_item_name=item_name(domain, work.replace("/", "_")),
-            archiveorg_item_meta={"title": name},
-            web_base_url=url,
-            work_id=work,
+        return self.item(
+            url, work, files, title=name, name=item_name(self.domain(url), work.replace("/", "_")), page=url,
             version=fields.clean(str(version))[:100] if isinstance(version, (str, int, float)) else "",
             published=published.tist() if isinstance(published.raw, str) else 0,
-            title=name,
-        )
+        )  # fmt: skip
 
 
 def links(header: str, base: str) -> Iterator[TypedLink]:
@@ -186,9 +177,7 @@ def _is_dataset(one: Field) -> bool:
 
 def _distributed(data: Field, base: str) -> Iterator[FilesetManifestFile]:
     """The files of a Dataset's distribution; what is in another one, as Croissant may say, is left out."""
-    for number, one in enumerate(data["distribution"].one_or_more()):
-        if number >= MOST_FILES:
-            raise PlatformError(f"{data['distribution'].shown}: more than {MOST_FILES} files")
+    for one in data["distribution"].one_or_more():
         if one.is_object and not one["contentUrl"].is_null and one["containedIn"].is_null:
             yield _distribution(one, base)
 

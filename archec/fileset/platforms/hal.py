@@ -6,16 +6,17 @@ import re
 from urllib.parse import unquote, urlsplit
 
 from archec.fileset.checksums import checksums
-from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.model import IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
     Question,
     Questions,
+    check_known,
     download_url,
     item_name,
     manifest_file,
 )
-from archec.fileset.status import FilesetPlatformScopeError, PlatformNotFound
+from archec.fileset.status import PlatformNotFound
 
 
 class HalHelper(FilesetPlatformHelper):
@@ -38,24 +39,13 @@ class HalHelper(FilesetPlatformHelper):
         if row is None:
             raise PlatformNotFound(f"HAL has no deposit {asked}")
         known, number = row["halId_s"].text(), row["version_i"].whole_or_none() or 1
-        if known != asked:
-            raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
+        check_known(asked, known)
         urls = [download_url(one, base) for one in row["files_s"].one_or_more()]
         manifest = [manifest_file(unquote(urlsplit(one).path.rpartition("/")[2]) or known, None, checksums(), one)
                     for one in urls]  # fmt: skip
         title = next((one.text_or_none() or "" for one in row["title_s"].one_or_more()), "")
-        domain = self.domain(url)
-        return FilesetPlatformItem(
-            platform_name=self.name,
-            platform_domain=domain,
-            platform_id=f"{known}v{number}",
-            manifest=manifest,
-            archiveorg_item_name=item_name(domain, f"{known}v{number}"),
-            archiveorg_item_meta={"title": title},
-            web_base_url=row["uri_s"].text_or_none(),
-            work_id=known,
-            version=str(number),
-            order=(number,),
+        return self.item(
+            url, f"{known}v{number}", manifest, title=title, order=(number,), work_id=known,
+            name=item_name(self.domain(url), f"{known}v{number}"), page=row["uri_s"].text_or_none(),
             published=row["submittedDate_s"].tist(),
-            title=title,
-        )
+        )  # fmt: skip

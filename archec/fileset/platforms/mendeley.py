@@ -7,13 +7,12 @@ from collections.abc import Mapping
 
 from archec.fileset.checksums import checksums
 from archec.fileset.fields import Field
-from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
     Question,
     Questions,
     download_url,
-    item_name,
     manifest_file,
     path_of,
 )
@@ -50,22 +49,12 @@ class MendeleyHelper(FilesetPlatformHelper):
                     one["id"].word(): (one["name"].text(), one["parent_id"].word_or_none() or "")
                     for one in answer.json().items()
                 }
-        domain = self.domain(url)
-        doi = data["doi"]
-        return FilesetPlatformItem(
-            platform_name=self.name,
-            platform_domain=domain,
-            platform_id=known,
-            manifest=[_file(row, folders, known, base) for row in data["files"].items()],
-            archiveorg_item_name=item_name(domain, known, f"v{number}" if number else ""),
-            archiveorg_item_meta={"title": data["name"].text_or_none(), "doi": doi["id"].text_or_none()},
-            web_base_url=f"https://{domain}/datasets/{known}/{number or 1}",
-            work_id=known,
-            version=str(number) if number is not None else "",
-            order=(number,) if number is not None else (),
-            published=data["publish_date"].tist(),
-            title=data["name"].text_or_none() or "",
-        )
+        return self.item(
+            url, known, [_file(row, folders, known, base) for row in data["files"].items()],
+            title=data["name"].text_or_none(), order=(number,) if number is not None else (),
+            meta={"doi": data["doi"]["id"].text_or_none()},
+            page=f"https://{self.domain(url)}/datasets/{known}/{number or 1}", published=data["publish_date"].tist(),
+        )  # fmt: skip
 
 
 def _file(row: Field, folders: Mapping[str, tuple[str, str]], known: str, base: str) -> FilesetManifestFile:

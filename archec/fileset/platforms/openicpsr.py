@@ -7,17 +7,12 @@ the manifest; without it the data set is ``platform-restricted``.
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import urljoin
 
 from archec.fileset.fields import tist_of
-from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.model import IngestRequest, Resource
 from archec.fileset.pages import meta_of
-from archec.fileset.platforms.base import (
-    FilesetPlatformHelper,
-    Question,
-    Questions,
-    item_name,
-)
+from archec.fileset.platforms.base import FilesetPlatformHelper, Question, Questions, item_name
 from archec.fileset.status import (
     FilesetPlatformScopeError,
     PlatformError,
@@ -35,6 +30,7 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
     name = "openicpsr"
     hosts = ("www.openicpsr.org", "openicpsr.org", "deposit.icpsr.umich.edu")
     api = ""
+    secret_header = ("Cookie", "{}")
     pattern = re.compile(r"/(?:openicpsr/)?project/([0-9]+)(?:/version/(V[0-9]+))?")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:
@@ -55,28 +51,13 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
         if said[1] != asked or (said[2] or version).upper() != version.upper():
             known = f"{said[1]} {said[2] or ''}".strip()
             raise FilesetPlatformScopeError(f"{asked} {version} was asked for, and the page is of {known}")
-        domain, number = self.domain(url), int(version[1:])
-        parts = urlsplit(base)
         where = f"/openicpsr/{asked}/fcr:versions/{version}"
-        item = FilesetPlatformItem(
-            platform_name=self.name,
-            platform_domain=domain,
-            platform_id=f"{asked}{version}",
-            manifest=[],
-            archiveorg_item_name=item_name(domain, asked, version),
-            archiveorg_item_meta={"title": meta.get("dc.title"), "date": meta.get("dc.date")},
-            web_base_url=page,
-            web_bundle_url=(
-                f"{parts.scheme}://{parts.netloc}/openicpsr/project/{asked}/version/{version}"
-                f"/download/project?dirPath={where}"
-            ),
-            work_id=asked,
-            version=version,
-            order=(number,),
+        item = self.item(
+            url, f"{asked}{version}", [], title=meta.get("dc.title"), version=version, order=(int(version[1:]),),
+            work_id=asked, name=item_name(self.domain(url), asked, version), meta={"date": meta.get("dc.date")},
+            page=page, bundle=urljoin(page, f"download/project?dirPath={where}"), bundle_only=True,
             published=tist_of(meta.get("dc.date", "")),
-            title=meta.get("dc.title", ""),
-            bundle_only=True,
-        )
+        )  # fmt: skip
         if not self.config.token:
             raise PlatformRestrictedError(
                 f"{meta.get('dc.title', asked)[:200]}: its files require a login;"

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
-from urllib.parse import urlsplit
+from collections.abc import Iterator
+from urllib.parse import urljoin
 
 from archec.fileset.checksums import checksums
 from archec.fileset.fields import Field
-from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
     MOST_FILES,
+    FileQuestions,
     FilesetPlatformHelper,
-    PlatformAnswer,
     Question,
     Questions,
+    check_known,
     download_url,
-    item_name,
     manifest_file,
+    paged_files,
     path_of,
     same_origin,
 )
@@ -31,7 +32,7 @@ from archec.fileset.status import (
 
 _NODE = re.compile(r"/(?:v2/(?:nodes|registrations)/)?([a-z0-9]{5,8})(?:_v[0-9]+)?(?:/.*)?$")
 _NO_NODE = frozenset({"login", "register", "search", "explore", "support", "download", "meetings", "dashboard"})
-_MOST_PAGES = 5000
+_MOST_FOLDERS = 5000
 
 
 class OsfHelper(FilesetPlatformHelper):
@@ -61,8 +62,7 @@ class OsfHelper(FilesetPlatformHelper):
             answer = yield Question(f"{base}/registrations/{asked}/")
         node = answer.json()["data"]
         known = node["id"].word()
-        if known != asked:
-            raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
+        check_known(asked, known)
         attributes = node["attributes"]
         _check_open(attributes)
         children = node["relationships"]["children"]["links"]["related"]["href"]
@@ -72,19 +72,15 @@ class OsfHelper(FilesetPlatformHelper):
             if members:
                 raise FilesetPlatformScopeError(f"{known} is a tree of components", members=members)
         manifest = yield from _files(f"{base}/{kind}/{known}/files/osfstorage/?page[size]=100", base)
-        domain = self.domain(url).removeprefix("api.")
-        return FilesetPlatformItem(
-            platform_name=self.name,
-            platform_domain=domain,
-            platform_id=known,
-            manifest=manifest,
-            archiveorg_item_name=item_name(domain, known),
-            archiveorg_item_meta={"title": attributes["title"].text_or_none()},
-            web_base_url=f"{urlsplit(url).scheme}://{urlsplit(url).netloc.removeprefix('api.')}/{known}/",
-            work_id=known,
+        return self.item(
+            url, known, manifest, title=attributes["title"].text_or_none(),
+            page=urljoin(url.replace("://api.", "://", 1), f"/{known}/"),
             published=attributes["date_registered"].tist() or attributes["date_created"].tist(),
-            title=attributes["title"].text_or_none() or "",
-        )
+        )  # fmt: skip
+
+    def domain(self, url: str) -> str:
+        """That of its pages."""
+        return super().domain(url).removeprefix("api.")
 
 
 def _check_open(attributes: Field) -> None:
@@ -96,31 +92,25 @@ def _check_open(attributes: Field) -> None:
         raise PlatformRestrictedError("not public" + (f" until {date}" if date else ""), due=until.tist())
 
 
-def _files(url: str, base: str) -> Generator[Question, PlatformAnswer, list[FilesetManifestFile]]:
+def _files(url: str, base: str) -> FileQuestions:
     """The files of a directory and of all directories in it."""
     manifest: list[FilesetManifestFile] = []
-    asked: set[str] = set()
-    waiting = [url]
-    while waiting:
-        page = waiting.pop()
-        if page in asked:
-            continue
-        asked.add(page)
-        if len(asked) > _MOST_PAGES or len(manifest) > MOST_FILES:
-            raise PlatformError(f"data: more than {_MOST_PAGES} pages or {MOST_FILES} files")
-        answer = yield Question(page)
-        body = answer.json()
-        following = body["links"]["next"]
-        if not following.is_null:
-            waiting.append(same_origin(following, base))
+    folders = [url]
+
+    def files(body: Field) -> Iterator[FilesetManifestFile]:
         if not body["data"].is_list:
             raise body["data"].error("a list")
         for row in body["data"].items():
             attributes = row["attributes"]
             if attributes["kind"].text() == "folder":
-                waiting.append(same_origin(row["relationships"]["files"]["links"]["related"]["href"], base))
+                folders.append(same_origin(row["relationships"]["files"]["links"]["related"]["href"], base))
             else:
-                manifest.append(_file(row, attributes, base))
+                yield _file(row, attributes, base)
+
+    for number, folder in enumerate(folders):
+        if number >= _MOST_FOLDERS or len(manifest) > MOST_FILES or folder in folders[:number]:
+            raise PlatformError(f"{folder[:300]}: the list of directories does not come to an end")
+        manifest += yield from paged_files(folder, base, files, lambda body: body["links"]["next"])
     return sorted(manifest, key=lambda file: file.path)
 
 

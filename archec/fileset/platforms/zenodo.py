@@ -6,19 +6,19 @@ its kind; since then ``key``, ``size`` and ``links.self``. InvenioRDM's own form
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable
 from typing import ClassVar
 from urllib.parse import quote
 
 from archec.fileset.checksums import checksums
 from archec.fileset.fields import Field, tist_of
-from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem, IngestRequest, Resource
+from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
 from archec.fileset.platforms.base import (
-    MOST_FILES,
     FilesetPlatformHelper,
     PlatformAnswer,
     Question,
     Questions,
+    check_known,
     download_url,
     item_name,
     manifest_file,
@@ -75,28 +75,24 @@ class InvenioHelper(FilesetPlatformHelper):
             rows = rows["entries"]
         if rows.is_null and not record["links"]["files"].is_null:
             answer = yield Question(same_origin(record["links"]["files"], base))
-            rows = answer.json()["entries"]
+            listed = answer.json()
+            rows = listed["entries"] if listed["contents"].is_null else listed["contents"]  # B2SHARE: a bucket
         folder = record["links"]["files"].text_or_none()
-        manifest = [_file(row, key, known, base, folder) for key, row in _rows(rows)]
-        domain = self.domain(url)
+        pairs: Iterable[tuple[str | None, Field]] = rows.members() if rows.is_object else (
+            (None, row) for row in rows.items()
+        )  # fmt: skip
+        manifest = [_file(row, key, known, base, folder) for key, row in pairs]
         meta = record["metadata"]
         relation = next(meta["relations"]["version"].items(), Field(None))
         index = relation["index"].whole_or_none()
-        return FilesetPlatformItem(
-            platform_name=self.name,
-            platform_domain=domain,
-            platform_id=known,
-            manifest=manifest,
-            archiveorg_item_name=item_name(domain, known),
-            archiveorg_item_meta=_item_meta(record, meta),
-            web_base_url=record["links"]["self_html"].text_or_none() or record["links"]["html"].text_or_none(),
-            web_bundle_url=record["links"]["archive"].text_or_none(),
-            work_id=concept or known,
-            version=known,
+        return self.item(
+            url, known, manifest, title=_title(meta), version=known, work_id=concept,
             order=(index,) if index is not None else (int(known),) if known.isdecimal() else (),
+            name=item_name(self.domain(url), known), meta=_item_meta(record, meta),
+            page=record["links"]["self_html"].text_or_none() or record["links"]["html"].text_or_none(),
+            bundle=record["links"]["archive"].text_or_none(),
             published=meta["publication_date"].tist() or record["created"].tist(),
-            title=_title(meta) or "",
-        )
+        )  # fmt: skip
 
     def _community(self, path: str, base: str) -> Generator[Question, PlatformAnswer, None]:
         found = _COMMUNITY.search(path)
@@ -149,8 +145,8 @@ def _check_scope(asked: str, known: str, concept: str, *, follow: bool) -> None:
         if not follow:
             members = [known] if known != concept else []
             raise FilesetPlatformScopeError(f"{asked} stands for all versions of a record", members=members)
-    elif asked != known:
-        raise FilesetPlatformScopeError(f"{asked} was asked for, and the answer is of {known}", members=[known])
+    else:
+        check_known(asked, known)
 
 
 def _check_published(record: Field) -> None:
@@ -182,16 +178,6 @@ def _check_open(record: Field) -> None:
     raise PlatformRestrictedError(f"the files are {word}{date}", due=tist_of(until) if until else 0)
 
 
-def _rows(rows: Field) -> Iterator[tuple[str | None, Field]]:
-    """The files, each with the key that it has from outside."""
-    found: Iterator[tuple[str | None, Field]]
-    found = iter(rows.members()) if rows.is_object else ((None, row) for row in rows.items())
-    for number, pair in enumerate(found):
-        if number >= MOST_FILES:
-            raise PlatformError(f"{rows.shown}: more than {MOST_FILES} files")
-        yield pair
-
-
 def _file(row: Field, key: str | None, record: str, base: str, folder: str | None) -> FilesetManifestFile:
     path = key or row["key"].text_or_none() or row["filename"].text()
     size = row["size"] if not row["size"].is_null else row["filesize"]
@@ -216,15 +202,13 @@ def _title(meta: Field) -> str | None:
 
 def _item_meta(record: Field, meta: Field) -> dict[str, object]:
     creators = [name for one in meta["creators"].items() if (name := _creator(one))]
-    found: dict[str, object] = {
-        "title": _title(meta),
+    return {
         "date": meta["publication_date"].text_or_none(),
         "doi": record["doi"].text_or_none(),
         "creator": creators,
         "description": meta["description"].text_or_none(),
         "version": meta["version"].text_or_none(),
     }
-    return {name: value for name, value in found.items() if value}
 
 
 def _creator(one: Field) -> str | None:
