@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,7 +11,7 @@ from archec.errors import CatalogueError
 from archec.history import History
 
 _T = TypeVar("_T")
-_ANEW = "'archec rebuild' rebuilds the catalogue"
+REBUILD = "'archec rebuild' rebuilds the catalogue"
 
 
 def _whole_number(value: object) -> int:
@@ -48,15 +48,16 @@ def read(decoder: msgspec.json.Decoder[_T], text: bytes | str) -> _T:
     try:
         return decoder.decode(text)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise CatalogueError(f"a catalogue document is broken: {error}", hint=_ANEW) from error
+        raise CatalogueError(f"a catalogue document is broken: {error}", hint=REBUILD) from error
 
 
-def built(kind: type[_T], value: Mapping[str, Any]) -> _T:
+def built(kind: type[_T], value: Mapping[str, Any] | Sequence[Any]) -> _T:
     """The value of a document of plain values. Raises CatalogueError if archec did not write it."""
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind, str_keys=True)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise CatalogueError(f"a catalogue document is not a {kind.__name__}: {error}", hint=_ANEW) from error
+        name = getattr(kind, "__name__", str(kind))
+        raise CatalogueError(f"a catalogue document is not a {name}: {error}", hint=REBUILD) from error
 
 
 def plain(value: object) -> dict[str, Any]:

@@ -13,7 +13,7 @@ Reads go to the primary. Iterators read page by page, by key, and leave no curso
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, takewhile
 from typing import Any
 
@@ -52,7 +52,7 @@ from archec.catalogue.model import (
     Visit,
     Visited,
 )
-from archec.catalogue.mongo_server import Document, Pages, open_database, translated
+from archec.catalogue.mongo_server import ABSENT, Document, Pages, Shape, open_database, translated
 from archec.catalogue.rows import (
     Content,
     Head,
@@ -104,6 +104,33 @@ _SET_PART = 8_000_000
 """Bytes of a keyed set in one document: a whole set may exceed MongoDB's 16 MB."""
 _MENTIONED: Document = {"h": {}, "state": None, "due": 0, "stamp": 0}
 
+_TEXT, _NUMBER = (str,), (int,)
+_TEXT_OR_NULL, _NUMBER_OR_NULL = (str, type(None)), (int, type(None))
+_HEAD: Shape = {
+    "_id": _TEXT, "h": (dict,), "state": _TEXT_OR_NULL, "due": _NUMBER, "stamp": _NUMBER,
+    "handle": (str, ABSENT), "type": (str, ABSENT), "place": (str, ABSENT),
+    "since": (int, ABSENT), "settled": (int, ABSENT), "lost": (int, ABSENT),
+}  # fmt: skip
+_SHAPES: Mapping[str, Shape] = {
+    **dict.fromkeys(COLLECTION.values(), _HEAD),
+    "entries": {"obi": _TEXT, "kind": _TEXT, "tist": _NUMBER, "note": (dict, type(None)), "back": (str, ABSENT)},
+    "versions": {"obi": _TEXT, "kind": _TEXT, "sha256": _TEXT, "md5": _TEXT, "size": _NUMBER, "first": _NUMBER_OR_NULL,
+                 "text": (str, type(None), ABSENT)},
+    "refs": {"url": _TEXT, "obi": _TEXT},
+    "claims": {"obi": _TEXT},
+    "visits": {"_id": _TEXT, "outcome": _TEXT},
+    "runs": {"_id": _NUMBER},
+    "data_sets": {"tist": _NUMBER, "run": _NUMBER},
+    "sets": {"_id": _TEXT, "of": _NUMBER, "data": (bytes,)},
+    "held": {"run": _NUMBER, "kind": _TEXT, "doc": _TEXT},
+    "hosts": {"_id": _TEXT},
+    "manifests": {"sha256": _TEXT, "n": _NUMBER, "file": _TEXT},
+    "ingests": {"base_url": _TEXT, "ingest_type": _TEXT},
+    "refused": {"what": _TEXT, "run": _NUMBER, "batch": _NUMBER, "message": _TEXT, "id": _TEXT, "state": _TEXT},
+    "state": {},
+}  # fmt: skip
+"""The types of the fields that are read without :func:`built`, which checks the others."""
+
 _held_back = msgspec.json.Decoder(HeldBack)
 _file = msgspec.json.Decoder(FilesetManifestFile)
 
@@ -123,7 +150,7 @@ class MongoCatalogue:
         self.read_only = read_only
         self._db, self._shown = open_database(url)
         try:
-            self._pages = Pages(self._db, self._shown)
+            self._pages = Pages(self._db, self._shown, _SHAPES)
             with translated(self._shown):
                 self._check(create=create and not read_only)
         except BaseException:
@@ -236,19 +263,17 @@ class MongoCatalogue:
         versions = self._versions(kind, held)
         claims: defaultdict[str, list[Claim]] = defaultdict(list)
         for document in self._pages.having("claims", "obi", ids) if kind == "tobi" else ():
-            claims[document["obi"]].append(_claim(document))
+            said = [document.get(name) for name in Claim.__struct_fields__]
+            claims[document["obi"]].append(built(Claim, said))
         visits = {d["_id"]: built(Visit, d) for d in self._pages.having("visits", "_id", ids)} if kind == "fobi" else {}
         for head in heads:
-            try:
-                obi, history = head["_id"], _history(head)
-                said = tuple(sorted(claims[obi], key=lambda claim: claim.key))
-                yield Obi(
-                    obi, kind, history, versions_of(history, versions[obi], said), notes_of(history, notes[obi]),
-                    head.get("handle", ""), visits.get(obi), head["due"], head["stamp"], said, head.get("place", ""),
-                    head.get("settled", 0),
-                )  # fmt: skip
-            except KeyError as error:
-                raise CatalogueError(f"a catalogue document lacks its {error}") from error
+            obi, history = head["_id"], _history(head)
+            told = tuple(sorted(claims[obi], key=lambda claim: claim.key))
+            yield Obi(
+                obi, kind, history, versions_of(history, versions[obi], told), notes_of(history, notes[obi]),
+                head.get("handle", ""), visits.get(obi), head["due"], head["stamp"], told, head.get("place", ""),
+                head.get("settled", 0),
+            )  # fmt: skip
 
     def _versions(self, kind: Kind, ids: Collection[str]) -> defaultdict[str, list[Version]]:
         versions: defaultdict[str, list[Version]] = defaultdict(list)
@@ -305,12 +330,7 @@ class MongoCatalogue:
     def position(self) -> Position:
         """How far this catalogue has followed the journals."""
         found = self._pages.one("state", "position")
-        if found is None:
-            return Position()
-        try:
-            return Position(*(found[key] for key in Position._fields))
-        except KeyError as error:
-            raise CatalogueError(f"{self._shown}: the catalogue's position lacks its {error}") from error
+        return built(Position, [found.get(name) for name in Position._fields]) if found is not None else Position()
 
     def runs(self) -> Iterator[Run]:
         """All runs, oldest first."""
@@ -331,11 +351,15 @@ class MongoCatalogue:
 
     def keyed(self, key: str) -> bytes | None:
         """The bytes of one keyed set; None also where a part of it is missing."""
-        first = self._pages.one("sets", f"{key}/0")
-        if first is None:
-            return None
-        parts = [first, *(self._pages.one("sets", f"{key}/{i}") for i in range(1, first["of"]))]
-        return None if None in parts else b"".join(part["data"] for part in parts if part)
+        data: list[bytes] = []
+        of = 1
+        while len(data) < of:
+            part = self._pages.one("sets", f"{key}/{len(data)}")
+            if part is None:
+                return None
+            data.append(part["data"])
+            of = part["of"]
+        return b"".join(data)
 
     # -- filesets ---------------------------------------------------------------------------------
 
@@ -367,13 +391,10 @@ class MongoCatalogue:
     def checksums(self) -> Iterator[tuple[str, str, str, str, str | None, int | None]]:
         """Of each version what it is looked up by."""
         for document in self._pages.by_key("versions", "_id", MinKey(), _PAGE):
-            try:
-                yield (
-                    document["kind"], document["obi"], document["sha256"], document["md5"], document.get("text"),
-                    document["first"],
-                )  # fmt: skip
-            except KeyError as error:
-                raise CatalogueError(f"a version in the catalogue lacks its {error}") from error
+            yield (
+                document["kind"], document["obi"], document["sha256"], document["md5"], document.get("text"),
+                document["first"],
+            )  # fmt: skip
 
     def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:
         """The files of the manifest with this sha256, in its order."""
@@ -573,10 +594,7 @@ def _head(obi: Obi, head: Head) -> Document:
 
 
 def _history(head: Document) -> History:
-    try:
-        return History.of({int(tist): state for tist, state in head["h"].items()})
-    except (KeyError, ValueError, AttributeError, TypeError) as error:
-        raise CatalogueError(f"a catalogue document has no history: {error!r}") from error
+    return History.of(built(dict[int, str | None], head["h"]))
 
 
 def _entry_write(kind: Kind, entry: HistoryEntry) -> _Write:
@@ -589,13 +607,6 @@ def _entry_write(kind: Kind, entry: HistoryEntry) -> _Write:
 def _claim_write(obi: str, claim: Claim) -> _Write:
     fields = {name: getattr(claim, name) for name in Claim.__struct_fields__}
     return _replace({"obi": obi, "tist": claim.tist, "run": claim.run}, fields)
-
-
-def _claim(document: Document) -> Claim:
-    try:
-        return Claim(*(document[name] for name in Claim.__struct_fields__))
-    except KeyError as error:
-        raise CatalogueError(f"a catalogue document lacks its {error}") from error
 
 
 def _content_write(kind: Kind, content: Content) -> _Write:

@@ -7,8 +7,9 @@ This module, with :mod:`archec.catalogue.mongo`, is the only one that imports py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import EllipsisType
 from typing import Any, NamedTuple
 
 import pymongo
@@ -25,11 +26,16 @@ from pymongo.errors import (
 )
 from pymongo.uri_parser import parse_uri
 
+from archec.catalogue.codec import REBUILD
 from archec.catalogue.interface import redact
 from archec.catalogue.rows import is_text
 from archec.errors import ArchecError, CatalogueError, CatalogueGone, CatalogueRefused, ConfigError, StorageFull
 
 Document = dict[str, Any]
+Shape = Mapping[str, tuple[type, ...]]
+"""The types that each field of a document may have; :data:`ABSENT` is the type of a missing one."""
+
+ABSENT = EllipsisType
 
 _IN = 1000
 """Ids asked for at once."""
@@ -179,11 +185,12 @@ def _brief(error: PyMongoError) -> str:
 
 
 class Pages:
-    """The collections of one database; ``shown`` is how messages name it."""
+    """The collections of one database, with the shapes of their documents; ``shown`` is how messages name it."""
 
-    def __init__(self, db: Database[Document], shown: str) -> None:
+    def __init__(self, db: Database[Document], shown: str, shapes: Mapping[str, Shape]) -> None:
         self._db = db
         self._shown = shown
+        self._shapes = shapes
 
     def one(self, name: str, key: str) -> Document | None:
         """The document with this id."""
@@ -256,16 +263,21 @@ class Pages:
     ) -> list[Document]:
         """At most ``size`` documents (0: all), in one go; ``down``: the last ones first.
 
-        Raises :class:`CatalogueError` for one that lacks a field that it is sorted by.
+        Raises :class:`CatalogueError` for one that is not of the collection's shape.
         """
         with translated(self._shown):
             cursor = self._db[name].find(where, fields).limit(size).batch_size(size)
             if order:
                 cursor = cursor.sort([(field, -1 if down else 1) for field in order])
             found = list(cursor)
-        for field in order:
-            if any(field not in document for document in found):
-                raise CatalogueError(f"{self._shown}: a document in {name} lacks its {field!r}")
+        shape = self._shapes[name].items()
+        wanted = [(field, types) for field, types in shape if not fields or field == "_id" or field in fields]
+        for document in found:
+            for field, types in wanted:
+                if not isinstance(document.get(field, ...), types):
+                    value = repr(document[field])[:80] if field in document else "missing"
+                    message = f"{self._shown}: a document in {name} is broken: {field}: {value}"
+                    raise CatalogueError(message, hint=REBUILD)
         return found
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pymongo
 import pytest
-from audit_support import World, checked, codes, run_sql
+from audit_support import World, checked, codes, run_sql, verified
 from gather_support import archec_inline, change, run, write_papers
+from pymongo.database import Database
 
 EDITS = {
     "a history": "UPDATE mi SET state = zeroblob(32), h = NULL WHERE id = 'RePEc:aaa:sss:1'",
@@ -93,30 +94,57 @@ def edits_of(document: dict[str, object], path: str = "") -> Iterator[tuple[str,
             yield where, b"{}"
 
 
-@pytest.mark.slow
-def test_an_edit_of_any_field_is_found_on_mongodb(world: World, mongodb_url: str) -> None:
-    """The same kinds of edits on the other engine, and more: a field of every kind of document, and every removal."""
-    config = change(world.config, {"database": mongodb_url})
-    assert archec_inline(config, "rebuild").code == 0
-    there = World(config, world.places)
+@pytest.fixture
+def on_mongodb(world: World, mongodb_url: str) -> Iterator[tuple[World, Database[dict[str, object]]]]:
+    """The archive with its catalogue on a MongoDB server, and that database."""
+    there = World(change(world.config, {"database": mongodb_url}), world.places)
+    assert archec_inline(there.config, "rebuild").code == 0
     assert checked(there)[1] == []
-    client: pymongo.MongoClient[dict[str, object]] = pymongo.MongoClient(mongodb_url)
+    with pymongo.MongoClient[dict[str, object]](mongodb_url) as client:
+        yield there, client.get_default_database()
+
+
+def test_a_document_of_the_wrong_shape_is_found_on_mongodb(
+    on_mongodb: tuple[World, Database[dict[str, object]]],
+) -> None:
+    """Whatever lies in a field, it is a finding, and no error of Python's."""
+    there, database = on_mongodb
+    for name, field, value in (
+        ("claims", "tist", None), ("claims", "state", [1]), ("entries", "tist", "x"), ("mi", "h", {"1": 5}),
+        ("mo", "due", 1.5), ("sets", "of", 2**62), ("sets", "data", "x"), ("versions", "size", []),
+        ("state", "batch", "x"),
+    ):  # fmt: skip
+        where = {"_id": "position"} if name == "state" else {}
+        document = database[name].find_one_and_update(where, {"$set": {field: value}})
+        findings = checked(there, quick=name == "state")[1]
+        assert any(finding.code.startswith("catalogue-") for finding in findings), (name, field, findings)
+        database[name].replace_one({"_id": document["_id"]}, document)
+    assert checked(there)[1] == []
+
+
+@pytest.mark.slow
+def test_an_edit_of_any_field_is_found_on_mongodb(
+    on_mongodb: tuple[World, Database[dict[str, object]]],
+) -> None:
+    """The same kinds of edits on the other engine, and more: a field of every kind of document, also with a value of
+    another type, and every removal."""
+    there, database = on_mongodb
     missed = []
-    with client:
-        database = client.get_default_database()
-        for name in ("mi", "mo", "entries", "versions", "refs", "visits", "claims", "runs", "data_sets", "sets"):
-            collection = database[name]
-            document = collection.find_one(sort=[("_id", -1)])
-            assert document is not None, name
-            where = {"_id": document["_id"]}
-            for field, value in edits_of(document):
-                collection.update_one(where, {"$set": {field: value}})
+    for name in ("mi", "mo", "entries", "versions", "refs", "visits", "claims", "runs", "data_sets", "sets"):
+        collection = database[name]
+        document = collection.find_one(sort=[("_id", -1)])
+        assert document is not None, name
+        where = {"_id": document["_id"]}
+        for field, value in edits_of(document):
+            for other in (value, [1]):
+                collection.update_one(where, {"$set": {field: other}})
                 if checked(there)[0].clean and f"{name}.{field}" not in NEVER_READ:
                     missed.append(f"{name}.{field}")
+                assert verified(there)[0].files
                 collection.replace_one(where, document)
-            collection.delete_one(where)
-            if checked(there)[0].clean:
-                missed.append(f"{name}: a removal")
-            collection.insert_one(document)
+        collection.delete_one(where)
+        if checked(there)[0].clean:
+            missed.append(f"{name}: a removal")
+        collection.insert_one(document)
     assert checked(there)[1] == []
     assert not missed, " ".join(missed)
