@@ -58,7 +58,7 @@ def redif(
     summary = Summary()
     unread = 0
     for file in files:
-        summary.file(str(file))
+        summary.file(_in_repec(config, file))
         try:
             for template, problems in _by_template(_linted(lint, file)):
                 if template is not None:
@@ -83,6 +83,12 @@ def redif(
         click.echo(shown(row), err=True)
     if unread or (strict and codes):
         context.exit(int(Exit.OPERATOR_ERROR))
+
+
+def _in_repec(config: Config, file: Path) -> str:
+    """The path of a file; of one in the current data set that below RePEc."""
+    data, there = config.data_path.absolute(), file.absolute()
+    return f"RePEc/{there.relative_to(data)}" if data in there.parents else str(file)
 
 
 def _linted(lint: Lint, file: Path) -> Iterator[Template | Problem]:

@@ -88,6 +88,11 @@ def below_root(path: str) -> str:
     return "/".join(parts).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def is_below_root(path: str) -> bool:
+    """Whether a path has a directory ``RePEc``, so that its archive is known for certain."""
+    return any(map(_is_root, path.split("/")[:-1]))
+
+
 def own(handle_id: str, path: str) -> bool:
     """Whether a file is in the directory of the archive and the series of a normalised handle.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from archec.ids import archive_of
-from archec.redif.handles import place
+from archec.redif.handles import is_below_root, place
 from archec.redif.problems import CODES, WARNINGS, Problem
 from archec.redif.template import Template
 from archec.units import counted
@@ -42,7 +42,8 @@ class OfArchive:
 
 
 class Summary:
-    """Counts what the lint finds, archive by archive: by the path of a file, else by the handle of a template."""
+    """Counts what the lint finds, archive by archive: by the path of a file below a directory ``RePEc``, else by the
+    handle of a template."""
 
     def __init__(self) -> None:
         self.archives: dict[str, OfArchive] = {}
@@ -52,7 +53,7 @@ class Summary:
 
     def file(self, path: str) -> None:
         """The next file begins."""
-        self._code = place(path).archive
+        self._code = place(path).archive if is_below_root(path) else ""
         self._here = self._of(self._code)
 
     def add(self, item: Template | Problem) -> None:
@@ -81,7 +82,7 @@ class Summary:
     def table(self) -> Iterator[str]:
         """A line for each archive."""
         for code, one in self._listed():
-            yield f"{code or '(none)'}: {_counts(one)}"
+            yield f"{code or '?'}: {_counts(one)}"
 
     def markdown(self) -> str:
         """The report as Markdown."""

@@ -49,6 +49,17 @@ def test_json_has_each_template_with_its_problems(files: list[Path], tmp_path: P
     assert "bbb: 1 template, 2 errors, 2 warnings" in done.err
 
 
+def test_a_file_outside_repec_is_of_the_archive_of_its_handles(files: list[Path], tmp_path: Path) -> None:
+    loose = [tmp_path / "xyz" / file.name for file in files[1:]]
+    loose[0].parent.mkdir()
+    for path, file in zip(loose, files[1:], strict=True):
+        file.rename(path)
+    done = archec_inline(None, "redif", "--json", *loose, cwd=tmp_path)
+    archives = json.loads(done.out.splitlines()[-1])["archives"]
+    assert {code: one["templates"] for code, one in archives.items()} == {"": 0, "bbb": 1}
+    assert "?: 0 templates, 1 error" in done.err
+
+
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
 def test_a_report_to_send(files: list[Path], tmp_path: Path, name: str) -> None:
     files[0].write_text(PAPER.format("aaa").replace("soon", "<script>alert(1)</script>"))
