@@ -47,40 +47,30 @@ class Connector:
         self._tls = tls or Tls()
         self.issuers: Callable[[str], Awaitable[bytes]] = _no_issuers
 
-    async def direct(
-        self, scheme: str, host: str, port: int, timeout: float, *, exempt: bool = False
+    async def connect(
+        self, scheme: str, host: str, port: int, timeout: float, *, proxy: Proxy | None = None, exempt: bool = False
     ) -> H1Connection:
-        """A connection to the host itself; ``exempt`` from the guard where the operator has named it.
+        """A connection for requests to a host: to itself, or to the proxy; for https a tunnel through it.
+
+        ``exempt`` from the guard: a host that the operator has named.
 
         Raises:
             Blocked, Denied: the guard allows none of the host's addresses.
             Distrusted: its certificate does not verify.
             httpx.ConnectError, httpx.ConnectTimeout: it cannot be reached within ``timeout`` seconds.
+            httpx.ProxyError: the proxy cannot be reached, or refuses.
         """
-        return await _within(timeout, self._direct(scheme, host, port, timeout, exempt), host)
-
-    async def tunnel(
-        self, proxy: Proxy, host: str, port: int, timeout: float, *, exempt: bool = False
-    ) -> H1Connection:
-        """A TLS connection to the host through a proxy's CONNECT; raises as ``direct`` does, and ProxyError."""
-        return await _within(timeout, self._tunnel(proxy, host, port, timeout, exempt), host)
-
-    async def to_proxy(self, proxy: Proxy, timeout: float) -> H1Connection:
-        """A connection to a proxy, whose own address is exempt from the guard.
-
-        Raises:
-            httpx.ProxyError: it cannot be reached.
-        """
-        try:
-            resolving = self._guard.resolve(proxy.host, proxy.port, exempt=True)
-            addresses = await _within(timeout, resolving, "the proxy's name")
-            return await self._first(addresses, proxy.host, proxy.port, timeout, tls=proxy.scheme == "https")
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise httpx.ProxyError(f"the proxy {proxy.host}:{proxy.port} cannot be reached: {error}") from error
+        if proxy is None:
+            connecting = self._direct(scheme, host, port, timeout, exempt)
+        elif scheme == "https":
+            connecting = self._tunnel(proxy, host, port, timeout)
+        else:
+            connecting = self._to_proxy(proxy, timeout)
+        return await within(timeout, connecting, host)
 
     async def check(self, host: str, port: int, timeout: float) -> None:
         """Raises Blocked or Denied if a proxy is not to be asked for this host."""
-        await _within(timeout, self._guard.check(host, port), f"the name {host}")
+        await within(timeout, self._guard.check(host, port), f"the name {host}")
 
     async def _direct(self, scheme: str, host: str, port: int, timeout: float, exempt: bool) -> H1Connection:
         addresses = await self._guard.resolve(host, port, exempt=exempt)
@@ -90,6 +80,14 @@ class Connector:
             connection.abort()
             raise refusal
         return connection
+
+    async def _to_proxy(self, proxy: Proxy, timeout: float) -> H1Connection:
+        try:
+            resolving = self._guard.resolve(proxy.host, proxy.port, exempt=True)
+            addresses = await within(timeout, resolving, "the proxy's name")
+            return await self._first(addresses, proxy.host, proxy.port, timeout, tls=proxy.scheme == "https")
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise httpx.ProxyError(f"the proxy {proxy.host}:{proxy.port} cannot be reached: {error}") from error
 
     async def _first(
         self, addresses: Sequence[str], host: str, port: int, timeout: float, *, tls: bool
@@ -101,7 +99,7 @@ class Connector:
             connecting = self._secured(host, connect) if tls else connect(None)
             try:
                 # each gets a share of the time, so that one that drops packets leaves time for the others
-                return await _within(timeout / len(addresses), connecting, f"{host} ({address})")
+                return await within(timeout / len(addresses), connecting, f"{host} ({address})")
             except OSError as error:
                 if error.errno in OURS:
                     raise internal(error) from error
@@ -127,19 +125,17 @@ class Connector:
             connection.tls = f"{', '.join(sorted(needs))} ({connection.tls_version})"
         return connection
 
-    async def _tunnel(self, proxy: Proxy, host: str, port: int, timeout: float, exempt: bool) -> H1Connection:
-        if not exempt:
-            await self.check(host, port, timeout)
+    async def _tunnel(self, proxy: Proxy, host: str, port: int, timeout: float) -> H1Connection:
         try:
             return await self._secured(host, partial(self._through, proxy, host, port, timeout))
-        except (OSError, ssl.SSLError) as error:
+        except OSError as error:
             raise httpx.ConnectError(f"no TLS with {host} through the proxy: {_reason(error)}") from error
 
     async def _through(
         self, proxy: Proxy, host: str, port: int, timeout: float, context: ssl.SSLContext
     ) -> H1Connection:
         """TLS with a host on a connection through a proxy."""
-        connection = await self.to_proxy(proxy, timeout)
+        connection = await self._to_proxy(proxy, timeout)
         try:
             netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             head = f"CONNECT {netloc} HTTP/1.1\r\nHost: {netloc}\r\n".encode("ascii")
@@ -167,7 +163,8 @@ async def _no_issuers(url: str) -> bytes:
     return b""
 
 
-async def _within(timeout: float, doing: Awaitable[T], what: str) -> T:
+async def within(timeout: float, doing: Awaitable[T], what: str) -> T:
+    """What is done towards a connection. Raises httpx.ConnectTimeout after ``timeout`` seconds."""
     try:
         return await asyncio.wait_for(doing, timeout)
     except asyncio.TimeoutError as error:

@@ -22,7 +22,7 @@ from urllib.parse import unquote_to_bytes
 
 import httpx
 
-from archec.web.connect import MAX_ADDRESSES, port_of
+from archec.web.connect import MAX_ADDRESSES, port_of, within
 from archec.web.faults import OURS, Internal, Truncated, internal
 from archec.web.guard import Guard
 from archec.web.h1 import AHEAD
@@ -65,10 +65,7 @@ class FtpTransport(httpx.AsyncBaseTransport):
         host, port = url.raw_host.decode("ascii"), port_of(url)
         path = _path(request.extensions.get("target") or url.raw_path)
         timeout: float = request.extensions.get("timeout", {}).get("connect") or 20.0
-        try:
-            addresses = await asyncio.wait_for(self._guard.resolve(host, port), timeout)
-        except asyncio.TimeoutError as error:
-            raise httpx.ConnectTimeout(f"the name {host} took too long") from error
+        addresses = await within(timeout, self._guard.resolve(host, port), f"the name {host}")
         held, contact = request.headers.get("if-none-match", ""), self._contact
         addresses = addresses[:MAX_ADDRESSES]
         for number, address in enumerate(addresses, 1):

@@ -89,9 +89,9 @@ class DirectTransport(httpx.AsyncBaseTransport):
         target: bytes = extensions.get("target") or url.raw_path
         # A plain proxy serves all hosts on one connection; a tunnel through it belongs to its host.
         plain_proxy = proxy if scheme != "https" else None
+        if proxy is not None and not exempt:
+            await self._connector.check(host, port, timeout)
         if plain_proxy is not None:
-            if not exempt:
-                await self._connector.check(host, port, timeout)
             target = scheme.encode() + b"://" + netloc + target
         # What was connected to with an exemption from the guard serves no one else.
         key: object = plain_proxy or (scheme, netloc, exempt)
@@ -102,12 +102,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
             alone = key in self._distrusted
             connection = await self._take(key) if kept else None
             if connection is None:
-                if proxy is None:
-                    connection = await self._connector.direct(scheme, host, port, timeout, exempt=exempt)
-                elif scheme == "https":
-                    connection = await self._connector.tunnel(proxy, host, port, timeout, exempt=exempt)
-                else:
-                    connection = await self._connector.to_proxy(proxy, timeout)
+                connection = await self._connector.connect(scheme, host, port, timeout, proxy=proxy, exempt=exempt)
                 connection.on_surplus = partial(self._distrust, key)
             sent = extensions.get("sent")
             if sent is not None:
