@@ -21,7 +21,7 @@ What goes wrong is one of ``EXPECTED``; ``fault_of`` says in which outcome and m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, TypeVar, cast
 
@@ -210,7 +210,7 @@ class _Blocking(httpx.BaseTransport):
 
     def __init__(self, policy: Policy, resolver: Resolver | None) -> None:
         self._loop = asyncio.new_event_loop()
-        self._door = self._run(_opened(policy, resolver))
+        self._door = _Bounded(policy, resolver, Tuning())
 
     def handle_request(self, request: Request) -> Response:
         """See ``DirectTransport``."""
@@ -223,12 +223,8 @@ class _Blocking(httpx.BaseTransport):
         self._run(self._door.aclose())
         self._loop.close()
 
-    def _run(self, doing: Coroutine[Any, Any, T]) -> T:
+    def _run(self, doing: Awaitable[T]) -> T:
         return self._loop.run_until_complete(doing)
-
-
-async def _opened(policy: Policy, resolver: Resolver | None) -> _Bounded:
-    return _Bounded(policy, resolver, Tuning())
 
 
 class _BlockingBody(httpx.SyncByteStream):
@@ -237,12 +233,8 @@ class _BlockingBody(httpx.SyncByteStream):
 
     def __iter__(self) -> Iterator[bytes]:
         pieces = self._stream.__aiter__()
-        while piece := self._run(_next(pieces)):
+        while piece := self._run(anext(pieces, b"")):
             yield piece
 
     def close(self) -> None:
         self._run(self._stream.aclose())
-
-
-async def _next(pieces: AsyncIterator[bytes]) -> bytes:
-    return await anext(pieces, b"")

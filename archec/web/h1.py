@@ -237,6 +237,11 @@ class H1Connection(asyncio.Protocol):
         """Whether there is nothing to read on the socket."""
         return not self.lost and not self._poll.poll(0)
 
+    @property
+    def unseen(self) -> bool:
+        """Whether the socket was not looked at behind the last answer."""
+        return bool(self.answers) and self.answers[-1].quiet is None
+
     def settle(self) -> None:
         """The socket was looked at, and was quiet."""
         if self.answers:

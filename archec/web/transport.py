@@ -61,14 +61,11 @@ class DirectTransport(httpx.AsyncBaseTransport):
         self._keep = keep
         self._tuning = tuning
         self._idle: dict[object, list[H1Connection]] = {}
-        self._by_age: OrderedDict[H1Connection, object] = OrderedDict()
-        """The idle connections and their keys, the one that has been idle for longest first."""
-        self._unseen: OrderedDict[H1Connection, None] = OrderedDict()
-        """Connections whose socket is to be looked at behind the last answer, in the order in which that came."""
+        self._resting: dict[H1Connection, object] = {}
+        """Connections behind their last answer, oldest first, and their keys; None for one that is not used again."""
         self._distrusted: OrderedDict[object, None] = OrderedDict()
         """Keys of those that sent bytes that no one asked for."""
-        self._looking: asyncio.TimerHandle | None = None
-        self._sweeping: asyncio.TimerHandle | None = None
+        self._tending: asyncio.TimerHandle | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends the request and returns the head of the answer; the body streams.
@@ -140,55 +137,34 @@ class DirectTransport(httpx.AsyncBaseTransport):
             return
         kept = connection.reusable and connection.used < _MAX_USES and key not in self._distrusted
         connection.rest()
-        self._unseen[connection] = None
+        self._resting[connection] = key if kept else None
         if kept:
             self._idle.setdefault(key, []).append(connection)
-            self._by_age[connection] = key
-            if len(self._by_age) > self._keep:
-                self._drop(next(iter(self._by_age)))
-        loop = asyncio.get_running_loop()
-        if self._looking is None:
-            self._looking = loop.call_later(self._tuning.quiet, self._look)
-        if self._sweeping is None and self._by_age:
-            self._sweeping = loop.call_later(self._tuning.keep_idle, self._sweep)
+        if len(self._resting) > self._keep:
+            self._drop(next(iter(self._resting)))
+        if self._tending is None:
+            self._tending = asyncio.get_running_loop().call_later(self._tuning.quiet, self._tend)
 
-    def _look(self) -> None:
-        """Looks at connections that rest, and closes those that are not to be used again."""
-        self._looking = None
+    def _tend(self) -> None:
+        """Looks at connections that rest, and closes those that are not used again, or have been idle for too long."""
         loop = asyncio.get_running_loop()
-        now, wait = loop.time(), self._tuning.quiet
-        while self._unseen:
-            connection = next(iter(self._unseen))
-            if connection.idle_since + wait > now or not (connection.lost or connection.is_quiet()):
-                break  # it is not time, or the event loop has not read yet what is there
-            del self._unseen[connection]
-            connection.settle()
-            if connection not in self._by_age:
-                connection.abort()
-        if self._unseen:
-            self._looking = loop.call_later(wait, self._look)
-
-    def _sweep(self) -> None:
-        """Closes connections that have been idle for too long."""
-        self._sweeping = None
-        loop = asyncio.get_running_loop()
-        while self._by_age:
-            oldest = next(iter(self._by_age))
-            due = oldest.idle_since + self._tuning.keep_idle
-            if not oldest.lost and due > loop.time():
-                self._sweeping = loop.call_at(due, self._sweep)
-                return
-            self._drop(oldest)
+        now = loop.time()
+        for connection, key in list(self._resting.items()):
+            rested = now - connection.idle_since
+            if rested < self._tuning.quiet:
+                break
+            # Where a socket is not quiet, the event loop has not read yet what is there.
+            if connection.lost or (connection.unseen and connection.is_quiet()):
+                connection.settle()
+            if connection.lost or (key is None and not connection.unseen) or rested >= self._tuning.keep_idle:
+                self._drop(connection)
+        self._tending = loop.call_later(self._tuning.quiet, self._tend) if self._resting else None
 
     async def aclose(self) -> None:
         """Closes the idle connections."""
-        for timer in (self._looking, self._sweeping):
-            if timer is not None:
-                timer.cancel()
-        for connection in self._unseen:
-            connection.abort()
-        self._unseen.clear()
-        for connection in list(self._by_age):
+        if self._tending is not None:
+            self._tending.cancel()
+        for connection in list(self._resting):
             self._drop(connection)
 
     async def _issuer(self, url: str) -> bytes:
@@ -213,8 +189,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
             connection = idle.pop()
             if not idle:
                 del self._idle[key]
-            del self._by_age[connection]
-            self._unseen.pop(connection, None)
+            del self._resting[connection]
             if connection.lost:
                 continue
             for _ in range(_TURNS):
@@ -234,11 +209,11 @@ class DirectTransport(httpx.AsyncBaseTransport):
             self._drop(connection)
 
     def _drop(self, connection: H1Connection) -> None:
-        key = self._by_age.pop(connection)
-        idle = self._idle[key]
-        idle.remove(connection)
-        if not idle:
-            del self._idle[key]
+        key = self._resting.pop(connection)
+        if key is not None:
+            self._idle[key].remove(connection)
+            if not self._idle[key]:
+                del self._idle[key]
         connection.abort()
 
 
