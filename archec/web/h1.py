@@ -105,6 +105,7 @@ class H1Connection(asyncio.Protocol):
     def _reset(self) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
+        self._fields = 0  # headers, or trailers with them
         self._chunks: list[bytes] = []
         self._buffered = 0
         self._overhead = 0  # bytes received in a row that were no part of a body: headers, trailers, 1xx answers
@@ -373,10 +374,13 @@ class H1Connection(asyncio.Protocol):
             self._surplus = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._complete:
+        if self._complete:
+            return
+        self._fields += 1
+        if self._fields > self._max_count:
+            self._fail(httpx.RemoteProtocolError(f"the answer has more than {self._max_count} headers"))
+        elif self.status < 200:  # what comes behind a body are trailers: RFC 9110 section 6.5.1
             self.headers.append((name, value))
-            if len(self.headers) > self._max_count:
-                self._fail(httpx.RemoteProtocolError(f"the answer has more than {self._max_count} headers"))
 
     def on_headers_complete(self) -> None:
         if self._parser is None or self._complete or self._error is not None:
@@ -407,6 +411,7 @@ class H1Connection(asyncio.Protocol):
             return
         if self.status < 200:  # an interim answer (100, 103): the real one follows
             self.headers.clear()
+            self._fields = 0
             return
         self._complete = True
         self._keep = self._parser.should_keep_alive()

@@ -5,7 +5,7 @@ The policy:
 * 2xx: the rules in it, as the protego library reads them, for our product token or ``*``.
 * 4xx: there are no rules, everything may be fetched. (But 408, 421, 425 and 429 say "not now", and 407
   comes from a proxy: they count as no answer.)
-* 5xx, no answer, more than five redirects: the rules are unknown, so nothing of the origin is fetched
+* 5xx, no answer, a part (206), more than five redirects: the rules are unknown, so nothing of the origin is fetched
   in this run. Never treated as permission. A Retry-After of its 429 or 503 binds the host like that of a file.
 * An address that the guard refuses: the origin's files are refused the same way.
 * Crawl-delay (and Request-rate) are kept up to ``fetch.max_delay``; a host that asks for more waits for
@@ -175,7 +175,7 @@ class RobotsCache:
         if 300 <= status < 400 and fields.get("location"):
             return location_of(url, fields["location"])
         outcome = of_status(status)
-        if outcome in (Outcome.SERVER_ERROR, Outcome.UNREACHABLE) or status == 304:
+        if outcome in (Outcome.SERVER_ERROR, Outcome.UNREACHABLE, Outcome.TRUNCATED) or status == 304:
             wait = wait_asked(fields, time.time()) if status in (429, 503) else 0.0
             text = f"robots.txt is not available: HTTP {status}"
             return Unknown(Outcome.SERVER_ERROR, text, again=not wait, wait=wait)

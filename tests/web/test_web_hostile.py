@@ -77,6 +77,11 @@ def test_headers_with_junk_are_cleaned(hostile: Hostile, tmp_path: Path) -> None
     assert hop.header("etag") == '"x "'
 
 
+def test_trailers_are_no_headers(hostile: Hostile, tmp_path: Path) -> None:
+    hop = fetch_one(tmp_path, hostile.url("/trailers"))
+    assert (hop.size, hop.content_type, hop.headers) == (5, "", ())
+
+
 def test_a_body_in_a_coding_nobody_asked_for_is_kept_as_served(hostile: Hostile, tmp_path: Path) -> None:
     hop = fetch_one(tmp_path, hostile.url("/gzip-content"))
     assert Path(hop.temp).read_bytes() == b"\x1f\x8b this is no gzip"

@@ -97,7 +97,10 @@ def test_no_rules_allow_all(hostile: Hostile, tmp_path: Path, status: int) -> No
     assert fetch_one(tmp_path, hostile.url("/ok"), OBEY).kind == "body"
 
 
-@pytest.mark.parametrize(("status", "outcome"), [(429, "server-error"), (500, "server-error"), (0, "unreachable")])
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(206, "server-error"), (429, "server-error"), (500, "server-error"), (0, "unreachable")],
+)
 def test_rules_that_cannot_be_had_defer_the_host(hostile: Hostile, tmp_path: Path, status: int, outcome: str) -> None:
     hostile.robots = (status, b"", "")
     hops = fetch(tmp_path, [hostile.url(f"/ok/{n}") for n in range(5)], OBEY)

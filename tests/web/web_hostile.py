@@ -265,6 +265,13 @@ async def chunked(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -
 
 
 @behaviour
+async def trailers(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
+    told = b"ETag: \"late\"\r\nContent-Type: text/html\r\n"
+    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n" + told + b"\r\n")
+    return True
+
+
+@behaviour
 async def endless_trailers(server: Hostile, writer: asyncio.StreamWriter, asked: Asked) -> bool:
     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX: ")
     while True:
