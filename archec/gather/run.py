@@ -28,7 +28,7 @@ from archec.gather.phases import Phases
 from archec.gather.plan import due_files
 from archec.gather.remembered import DirectoryMemory, memory_to_read, open_memory
 from archec.gather.spool import Spool
-from archec.gather.visits import RunTime, run_time
+from archec.gather.visits import run_time
 from archec.progress import Meter, Silent
 from archec.redif.files import Source
 from archec.redif.problems import Problem
@@ -295,11 +295,12 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
             stack.callback(memory.close)
         source = stack.enter_context(_source(config, chosen, options, memory))
         archive = Archive(config, layout, catalogue)
-        phases = Phases(archive, DryCommitter(), spool, report, meter, options, RunTime(run), memory)
+        at = run_time(run, time.time())
+        phases = Phases(archive, DryCommitter(), spool, report, meter, options, at, memory)
         phases.read_templates(chosen, source, dated=lambda chosen: None, dry=True)
         report.stored_bytes = 0
         if options.fetch:
-            report.fobis["due"] = sum(1 for _ in due_files(catalogue, config.fetch, int(time.time())))
+            report.fobis["due"] = sum(1 for _ in due_files(catalogue, config.fetch, at.when))
     return report
 
 

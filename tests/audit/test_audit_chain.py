@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from audit_support import World, checked, clone, codes, rewrite, tree, verified
-from gather_support import archec_cli, archec_inline
+from gather_support import archec_inline
 
 from archec.audit.check import CheckSummary
 from archec.audit.findings import Finding
@@ -226,7 +226,7 @@ def test_commands_name_run_and_batch(world: World, middle: int) -> None:
     runs = runs_of(world)
     following = runs[runs.index(middle) + 1]
     for command in ("check", "verify"):
-        done = archec_cli(world.config, command, "--json")
+        done = archec_inline(world.config, command, "--json")
         assert done.code == 6
         found = [json.loads(line) for line in done.out.splitlines()]
         (finding,) = (value for value in found if value.get("finding") == "journal-chain")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, tree, verified
 from gather_site import Site, pdf
-from gather_support import Member, archec_cli, archec_inline, killing, make, run, start_cli, tarball, template, until
+from gather_support import Member, archec_inline, killing, make, run, start_cli, tarball, template, until
 
 from archec.archive.budget import Budget
 from archec.audit import fixity as fixity_module
@@ -248,13 +248,13 @@ def test_an_older_journal_does_not_fit(paused: World, tmp_path: Path) -> None:
 
 
 def test_commands(world: World, pristine: World) -> None:
-    done = archec_cli(world.config, "verify")
+    done = archec_inline(world.config, "verify")
     assert (done.code, b": 0 wrong, 0 fixed, 0 notes." in done.out) == (0, True)
-    done = archec_cli(world.config, "check")
+    done = archec_inline(world.config, "check")
     assert done.code == 0
     flip(world.path("pdf"))
     world.path("new page").unlink()
-    done = archec_cli(world.config, "verify", "--all", "--json")
+    done = archec_inline(world.config, "verify", "--all", "--json")
     assert done.code == 6
     *findings, summary = map(json.loads, done.out.splitlines())
     assert [(f["finding"], f["path"]) for f in findings] == [
@@ -263,15 +263,15 @@ def test_commands(world: World, pristine: World) -> None:
     ]
     assert set(findings[0]) == {"finding", "wrong", "path", "tist", "id", "sha256", "found", "message"}
     assert (summary["summary"], summary["wrong"], summary["bad"], summary["clean"]) == ("verify", 2, 2, False)
-    done = archec_cli(world.config, "check", "--json")
+    done = archec_inline(world.config, "check", "--json")
     assert done.code == 6
     assert [json.loads(line).get("finding") for line in done.out.splitlines()] == ["missing", None]
-    done = archec_cli(
+    done = archec_inline(
         world.config, "verify", "--sample", "0%", "--rate", "10MB", "--repair-from", pristine.config.store_path
     )
     assert done.code == 0, done.out
     assert done.out.count(b"repaired from") == 2
-    assert archec_cli(world.config, "check", "--fix").code == 0
+    assert archec_inline(world.config, "check", "--fix").code == 0
 
 
 def test_bad_usage(world: World) -> None:
@@ -279,14 +279,14 @@ def test_bad_usage(world: World) -> None:
     for arguments in (["--all", "--sample", "5%"], ["--sample", "200%"], ["--max-time", "soon"], ["--rate", "fast"]):
         with pytest.raises(UsageError):
             cli.main(["verify", *config, *arguments], standalone_mode=False)
-    own = archec_cli(world.config, "verify", "--repair-from", world.config.store_path)
+    own = archec_inline(world.config, "verify", "--repair-from", world.config.store_path)
     assert (own.code, "this archive itself" in own.err) == (1, True)
-    none = archec_cli(world.config, "verify", "--repair-from", world.config.base.parent)
+    none = archec_inline(world.config, "verify", "--repair-from", world.config.base.parent)
     assert (none.code, "is not an archive" in none.err) == (1, True)
-    away = archec_cli(world.config, "verify", "--repair-from", "http://127.0.0.1:1/")
+    away = archec_inline(world.config, "verify", "--repair-from", "http://127.0.0.1:1/")
     assert (away.code, "http://127.0.0.1:1" in away.err) == (1, True)
     flip(world.config.store_path / "layout.json", 40)
-    assert archec_cli(world.config, "check").code == 6
+    assert archec_inline(world.config, "check").code == 6
 
 
 # -- many files ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gather_support import archec_cli, archec_inline, environment, make, run
+from gather_support import archec_inline, environment, make, run
 
 from archec.config import Config
 from archec.store.journal_reader import journals
@@ -164,4 +164,4 @@ def test_redif_goes_on_and_reads_stdin(folder: Path) -> None:
     )
     assert piped.returncode == 0
     assert json.loads(piped.stdout.splitlines()[0])["path"] == "-"
-    assert archec_cli(None, "redif", "--help").code == 0
+    assert archec_inline(None, "redif", "--help").code == 0

@@ -12,18 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gather_support import (
-    ROOT,
-    archec_cli,
-    archec_inline,
-    check,
-    environment,
-    make,
-    run,
-    tarball,
-    temporary_files,
-    write_papers,
-)
+from gather_support import ROOT, archec_inline, check, environment, make, run, tarball, temporary_files, write_papers
 from gather_support import Member as TarMember
 from gather_support import template as paper
 
@@ -99,13 +88,13 @@ def test_history_of_files(demo: Config, urls: dict[str, str]) -> None:
 
 
 def test_history_for_people(demo: Config, urls: dict[str, str]) -> None:
-    done = archec_cli(demo, "history", urls["chain"])
+    done = archec_inline(demo, "history", urls["chain"])
     text = done.out.decode()
     assert text.startswith(urls["chain"] + "\n")
     assert "HTTP 302 -> 200" in text
     assert "-> " in text
     assert "last visit" in text
-    done = archec_cli(demo, "history", "RePEc:dmo:wpaper:2011-11")
+    done = archec_inline(demo, "history", "RePEc:dmo:wpaper:2011-11")
     assert "lost: no longer in " in done.out.decode()
 
 
@@ -194,7 +183,7 @@ def test_the_report(folder: Path) -> None:
         from archec.demo.papers import write_data_set
 
         write_data_set(config.data_path, 1, site.base_url)
-        done = archec_cli(config, "gather", "--json")
+        done = archec_inline(config, "gather", "--json")
         assert done.code == 0
         assert [line.split()[0] for line in done.err.splitlines()] == ["archec-run"]
         value = json.loads(done.out)
@@ -211,7 +200,7 @@ def test_the_report(folder: Path) -> None:
         assert set(value["problems"]["first"][0]) == {"path", "line", "code", "message"}
         assert set(value["seconds"]) == {"templates", "files"}
         assert value["templates"]["by_type"] == {"ReDIF-Archive": 1, "ReDIF-Paper": 13, "ReDIF-Series": 1}
-        table = archec_cli(config, "gather").out.decode()
+        table = archec_inline(config, "gather").out.decode()
     assert "15 same" in table
     assert value["problems"]["by_code"] == {"bad-url": 1}
     check(config)
@@ -249,7 +238,7 @@ def test_the_table_of_exit_codes() -> None:
     manual = ROOT / "docs/operations.md"
     told = {int(m[1]) for m in re.finditer(r"^\| (\d+) \|", manual.read_text(encoding="utf-8"), re.M)}
     assert told == {int(code) for code in Exit}
-    text = archec_cli(None, "--help").out.decode().partition("Exit codes:")[2]
+    text = archec_inline(None, "--help").out.decode().partition("Exit codes:")[2]
     assert {int(n) for n in re.findall(r"\d+", text)} == told
 
 
@@ -366,18 +355,18 @@ def fresh(folder: Path) -> Path:
 
 
 def test_init_then_gather(fresh: Path) -> None:
-    done = archec_cli(None, "init", fresh)
+    done = archec_inline(None, "init", fresh)
     assert (done.code, complaints(done.err)) == (0, [])
     assert {path.name for path in fresh.iterdir()} == {"config.yaml", "archive", "data"}
-    done = archec_cli(None, "gather", cwd=fresh)
+    done = archec_inline(None, "gather", cwd=fresh)
     (warning,) = complaints(done.err)
     assert (done.code, "contains no template files" in warning) == (0, True), done
-    done = archec_cli(None, "gather", "--no-fetch", "--json", cwd=fresh)
+    done = archec_inline(None, "gather", "--no-fetch", "--json", cwd=fresh)
     assert json.loads(done.out)["templates"]["total"] == 0
-    done = archec_cli(None, "dump", cwd=fresh)
+    done = archec_inline(None, "dump", cwd=fresh)
     assert (done.code, done.out) == (0, b"")
     for arguments in ([], ["--fanout", "256"]):
-        done = archec_cli(None, "init", fresh, *arguments)
+        done = archec_inline(None, "init", fresh, *arguments)
         assert done.code in (1, 2)
         assert "already" in done.err
     from archec.config import load
@@ -385,16 +374,16 @@ def test_init_then_gather(fresh: Path) -> None:
     config = load(fresh / "config.yaml", environ={})
     write_papers(config, [])
     (config.data_path / "aaa/sss/papers.rdf").write_text(paper("RePEc:aaa:sss:1"))
-    assert archec_cli(config, "gather", "--no-fetch").code == 0
-    assert archec_cli(config, "get", "RePEc:aaa:sss:1").out.decode() == paper("RePEc:aaa:sss:1")
+    assert archec_inline(config, "gather", "--no-fetch").code == 0
+    assert archec_inline(config, "get", "RePEc:aaa:sss:1").out.decode() == paper("RePEc:aaa:sss:1")
     assert temporary_files(config) == []
     check(config)
 
 
 def test_init_with_fanout_and_database(fresh: Path) -> None:
-    done = archec_cli(None, "init", fresh, "--fanout", "256", "--database", "sqlite:///data/other.sqlite")
+    done = archec_inline(None, "init", fresh, "--fanout", "256", "--database", "sqlite:///data/other.sqlite")
     assert done.code == 0, done.err
-    assert archec_cli(None, "gather", cwd=fresh).code == 0
+    assert archec_inline(None, "gather", cwd=fresh).code == 0
     assert (fresh / "data/other.sqlite").exists()
 
 

@@ -14,18 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gather_support import (
-    Member,
-    archec_cli,
-    archec_inline,
-    change,
-    make,
-    on_terminal,
-    run,
-    tarball,
-    template,
-    write_papers,
-)
+from gather_support import Member, archec_inline, change, make, on_terminal, run, tarball, template, write_papers
 
 from archec.config import Config
 from archec.errors import UsageError
@@ -147,7 +136,7 @@ def reads(config: Config, vault: Path) -> None:
         ("changes",), ("lost",), ("coverage",), ("dump",), ("dump", "--all"), ("metrics",), ("check",),
         ("export", "warc", vault),
     ):  # fmt: skip
-        done = archec_cli(config, *command)
+        done = archec_inline(config, *command)
         assert done.code == 0, (command, done.err)
 
 
@@ -156,11 +145,11 @@ def test_a_read_only_archive_can_be_read(filled: Config, tmp_path: Path) -> None
     expected = archec_inline(filled, "dump", "--all").out
     with read_only(filled.base):
         reads(filled, tmp_path / "vault")
-        assert archec_cli(filled, "dump", "--all").out == expected
-        done = archec_cli(filled, "verify")
+        assert archec_inline(filled, "dump", "--all").out == expected
+        done = archec_inline(filled, "verify")
         assert done.code == 0
         assert b"read-only file system" in done.out.lower()
-        done = archec_cli(filled, "gather")
+        done = archec_inline(filled, "gather")
         assert done.code == 1
         assert "read-only file system" in done.err.lower()
 
@@ -180,7 +169,7 @@ def test_a_read_only_copy_of_a_catalogue_in_use(filled: Config, tmp_path: Path) 
     path.with_name("catalogue.sqlite-shm").unlink()
     with read_only(filled.base):
         for command in ("status", "check"):
-            done = archec_cli(filled, command)
+            done = archec_inline(filled, command)
             assert done.code == 1, done
             assert "read-only file system" in done.err
             assert "-wal" in done.err

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from gather_support import archec_cli, environment, make, write_papers
+from gather_support import archec_inline, environment, make, write_papers
 
 from archec.config import Config
 
@@ -21,7 +21,7 @@ def archive(memory_folder: Callable[[], Path]) -> Config:
     folder = config.data_path / "aaa/sss"
     folder.mkdir(parents=True)
     (folder / "p.rdf").write_text("Template-Type: ReDIF-Paper 1.0\nTitle: T\nHandle: RePEc:aaa:sss:1\n")
-    assert archec_cli(config, "gather", "--no-fetch").code == 0
+    assert archec_inline(config, "gather", "--no-fetch").code == 0
     return config
 
 
@@ -61,7 +61,7 @@ def test_stderr_is_no_reason_to_fail(archive: Config, redirection: str) -> None:
 def test_nobody_reads_what_a_run_says(memory_folder: Callable[[], Path]) -> None:
     config = make(memory_folder() / "archive")
     write_papers(config, [f"http://127.0.0.1:9/{n}" for n in range(40)])
-    assert archec_cli(config, "gather", "--no-fetch").code == 0
+    assert archec_inline(config, "gather", "--no-fetch").code == 0
     for path in (config.data_path / "aaa/sss").iterdir():
         path.write_text("Template-Type: ReDIF-Paper 1.0\nTitle: T\nHandle: RePEc:aaa:sss:other\n")
     read, write = os.pipe()

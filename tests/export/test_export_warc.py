@@ -413,7 +413,7 @@ def test_a_kill_costs_work_and_nothing_else(world: World, vault: Path, tmp_path:
         assert list(records_of(path)), "a visible file is whole"
     for index in (tmp_path / "v" / "indexes").glob("*.cdxj"):
         assert index.read_bytes() == (vault / "indexes" / index.name).read_bytes()
-    done = archec_cli(world.config, "export", "warc", tmp_path / "v")
+    done = archec_inline(world.config, "export", "warc", tmp_path / "v")
     assert done.code == 0, done.err
     assert tree(tmp_path / "v") == tree(vault)
 

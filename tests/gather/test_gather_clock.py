@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from failpoint import clock_ahead
 from gather_site import Site, pdf
-from gather_support import archec_cli, check, histories, make, outcomes, run, write_papers
+from gather_support import archec_cli, archec_inline, check, histories, make, outcomes, run, write_papers
 
 from archec.catalogue.records import ClockReading
 from archec.config import Config
@@ -52,7 +52,7 @@ def test_web_servers_contradict_the_clock(config: Config) -> None:
         for site in sites:
             site["/a"] = pdf(site.url("/a"))
         write_papers(config, [site.url("/a") for site in sites])
-        assert archec_cli(config, "gather").code == 0
+        assert archec_inline(config, "gather").code == 0
         known = journals(open_layout(config.store_path))
         done = archec_cli(config, "gather", env=clock_ahead(2 * DAY))
         assert done.code == 1, done.err
@@ -60,7 +60,7 @@ def test_web_servers_contradict_the_clock(config: Config) -> None:
         assert "--trust-clock" in done.err
         assert journals(open_layout(config.store_path)) == known, "nothing was stamped"
         assert all(site.count("/a") == 1 for site in sites)
-        assert archec_cli(config, "gather").code == 0
+        assert archec_inline(config, "gather").code == 0
 
 
 def test_the_boot_clock_contradicts_the_clock(config: Config) -> None:
@@ -82,14 +82,14 @@ def test_after_a_run_from_the_future_all_goes_on(config: Config) -> None:
         write_papers(config, [site.url("/a"), site.url("/b")])
         assert archec_cli(config, "gather", env=clock_ahead(4000 * DAY)).code == 0, "a first run never stops"
         site["/b"] = pdf("b, revised")
-        assert archec_cli(config, "gather", "--trust-clock").code == 0
+        assert archec_inline(config, "gather", "--trust-clock").code == 0
         assert outcomes(config) == {site.url("/a"): "same", site.url("/b"): "changed"}
         first, second = histories(config)[site.url("/b")]
         assert second - first == 1
-        assert b"ahead of it" in archec_cli(config, "status").out
-        assert b"archec_tist_ahead_seconds 3.4" in archec_cli(config, "metrics").out
+        assert b"ahead of it" in archec_inline(config, "status").out
+        assert b"archec_tist_ahead_seconds 3.4" in archec_inline(config, "metrics").out
         site.forget()
-        assert archec_cli(config, "gather").code == 0
+        assert archec_inline(config, "gather").code == 0
         assert not site.asked, "nothing is due again before its time"
         assert archec_cli(config, "gather", env=clock_ahead(DAY / 2)).code == 0
         assert site.count("/a") == site.count("/b") == 1
@@ -103,7 +103,7 @@ def test_a_loss_is_confirmed_by_the_clock(memory_folder: Callable[[], Path]) -> 
         write_papers(config, [site.url("/a")])
         assert archec_cli(config, "gather", env=clock_ahead(4000 * DAY)).code == 0
         del site.answers["/a"]
-        assert archec_cli(config, "gather", "--trust-clock").code == 0
+        assert archec_inline(config, "gather", "--trust-clock").code == 0
         assert archec_cli(config, "gather", env=clock_ahead(1000)).code == 0
         assert site.count("/a") == 2, "a second visit has to wait"
         assert list(histories(config)[site.url("/a")].values())[-1] is not None

@@ -9,18 +9,7 @@ from pathlib import Path
 
 import pytest
 from gather_site import Answer, Site, moved, page, pdf
-from gather_support import (
-    archec_cli,
-    archec_inline,
-    change,
-    check,
-    histories,
-    lines,
-    make,
-    outcomes,
-    run,
-    write_papers,
-)
+from gather_support import archec_inline, change, check, histories, lines, make, outcomes, run, write_papers
 
 from archec.archive.budget import Budget
 from archec.archive.losses import loss_of
@@ -94,7 +83,7 @@ def test_retry_after_binds_the_host(config: Config, site: Site, status: int) -> 
     for _ in range(2):
         report = run(config)
         assert (len(site.asked), report.requests, report.hosts_deferred) == (asked, 0, 8)
-    assert archec_cli(config, "rebuild").code == 0
+    assert archec_inline(config, "rebuild").code == 0
     run(config)
     assert len(site.asked) == asked
     check(config)
@@ -172,13 +161,13 @@ def test_a_host_that_has_recovered_is_forgotten(config: Config, site: Site) -> N
 def test_no_network_at_all(config: Config) -> None:
     """An address that is refused is no answer, either."""
     write_papers(config, [*CLOSED, "http://10.0.0.1/x"])
-    done = archec_cli(config, "gather")
+    done = archec_inline(config, "gather")
     assert done.code == 9, done.err
     line = json.loads(done.err.splitlines()[-1].removeprefix("archec-run "))
     assert (line["state"], line["message"].partition(":")[0]) == ("network-down", "no host answered")
     assert {outcome for url, outcome in outcomes(config).items() if url in CLOSED} == {""}
     assert hosts(config) == []
-    assert b"network-down" in archec_cli(config, "runs").out
+    assert b"network-down" in archec_inline(config, "runs").out
     check(config)
 
 
@@ -369,7 +358,7 @@ def test_what_no_template_names_is_visited_less_and_less(config: Config, site: S
     assert b.visit is not None
     assert (a.visit.unnamed, b.visit.unnamed) == (0, 1)
     assert b.due - b.visit.tist == 2 * (a.due - a.visit.tist)
-    assert b"no template mentions it" in archec_cli(config, "history", site.url("/b")).out
+    assert b"no template mentions it" in archec_inline(config, "history", site.url("/b")).out
 
 
 # -- losses of a host ---------------------------------------------------------------------------------
@@ -394,15 +383,15 @@ def test_losses_of_a_host_are_held_back(config: Config, site: Site) -> None:
     listed = archec_inline(config, "losses").out.decode().splitlines()
     assert [line.split()[:3] for line in listed] == [[str(before.run), host, url] for url in urls[:9]]
     retract_visits(config, report.run, "", undo=True)
-    listed = archec_cli(config, "losses").out.decode().splitlines()
+    listed = archec_inline(config, "losses").out.decode().splitlines()
     assert [line.split()[:3] for line in listed] == [[str(report.run), host, url] for url in urls[:9]]
-    done = archec_cli(config, "losses", "accept", report.run, urls[0])
+    done = archec_inline(config, "losses", "accept", report.run, urls[0])
     assert done.code == 0, done.err
     assert [None in histories(config)[url].values() for url in urls] == [True] + 9 * [False]
-    assert len(archec_cli(config, "losses").out.splitlines()) == 8
-    assert archec_cli(config, "losses", "accept", report.run, host).code == 0
+    assert len(archec_inline(config, "losses").out.splitlines()) == 8
+    assert archec_inline(config, "losses", "accept", report.run, host).code == 0
     assert sum(None in histories(config)[url].values() for url in urls) == 9
-    assert archec_cli(config, "losses").out == b""
+    assert archec_inline(config, "losses").out == b""
     check(config)
 
 
@@ -465,12 +454,12 @@ def test_losses_of_a_host_are_let_through_by_a_gather(config: Config, site: Site
     assert sum(held_back.held_back.values()) == 3
     site["/2"] = pdf("2")
     run(config)
-    done = archec_cli(config, "losses", "accept", held_back.run)
+    done = archec_inline(config, "losses", "accept", held_back.run)
     assert done.code == 7, "a later run has decided again"
-    done = archec_cli(config, "gather", "--accept-losses", urls[0].split("/")[2])
+    done = archec_inline(config, "gather", "--accept-losses", urls[0].split("/")[2])
     assert done.code == 0, done.err
     assert [None in histories(config)[url].values() for url in urls] == [True, True, False, False]
-    assert archec_cli(config, "losses").out == b""
+    assert archec_inline(config, "losses").out == b""
     check(config)
 
 

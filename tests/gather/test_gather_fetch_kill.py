@@ -132,7 +132,7 @@ def ends_well(config: Config, world: World, seed: int, kills: int, *, resume: bo
         child = start_cli(config, "gather", *resuming(config, wanted=resume))
         until(lambda: child.poll() is not None or world.asked >= target, 60.0)  # noqa: B023
         kill(child)
-    done = archec_cli(config, "gather", *resuming(config, wanted=resume))
+    done = archec_inline(config, "gather", *resuming(config, wanted=resume))
     assert done.code == 0, done.err
     assert temporary_files(config) == []
     for _ in range(2):
@@ -172,7 +172,7 @@ def test_killed_at_a_step_of_the_file_phase(memory_folder: Callable[[], Path], p
         write_papers(config, world.urls)
         done = archec_cli(config, "gather", env=killed_at(point))
         assert done.code == -signal.SIGKILL, done.err
-        done = archec_cli(config, "gather", "--resume")
+        done = archec_inline(config, "gather", "--resume")
         assert done.code == 0, done.err
         run(config)
         world.assert_whole(config, resumed=True)
@@ -180,7 +180,7 @@ def test_killed_at_a_step_of_the_file_phase(memory_folder: Callable[[], Path], p
 
 def orphans(config: Config) -> int:
     """What ``archec check`` counts of files that no journal names."""
-    done = archec_cli(config, "check", "--json")
+    done = archec_inline(config, "check", "--json")
     assert done.code == 0, done.err
     return int(json.loads(done.out.splitlines()[-1])["by_code"].get("orphan", 0))
 
@@ -227,13 +227,13 @@ def test_what_a_kill_leaves_is_counted(memory_folder: Callable[[], Path]) -> Non
 def placed_but_not_told(config: Config, urls: list[str]) -> None:
     """A run that dies when the files are in their places, before the journal hears of them."""
     write_papers(config, urls)
-    archec_cli(config, "gather", "--no-fetch")
+    archec_inline(config, "gather", "--no-fetch")
     done = archec_cli(config, "gather", env=killed_at("journal.before-append:3"))
     assert done.code == -signal.SIGKILL, done.err
 
 
 def resumed(config: Config) -> None:
-    done = archec_cli(config, "gather", "--resume")
+    done = archec_inline(config, "gather", "--resume")
     assert done.code == 0, done.err
     check(config)
 
@@ -287,7 +287,7 @@ def test_two_urls_that_differ_by_a_slash_are_not_taken_for_each_other(memory_fol
     with Site() as site:
         site["/a"], site["/a/"] = pdf("without"), pdf("with")
         write_papers(config, [site.url("/a"), site.url("/a/")])
-        done = archec_cli(config, "gather", "--max-files", 1)
+        done = archec_inline(config, "gather", "--max-files", 1)
         assert done.code == 5, done.err
         resumed(config)
         found = histories(config)
@@ -390,7 +390,7 @@ def repeats_after_kills(folder: Path, kills: int, seed: int, *, resume: bool) ->
             child = start_cli(config, "gather", *resuming(config, wanted=resume))
             until(lambda: child.poll() is not None or len(site.asked) >= target, 60.0)  # noqa: B023
             kill(child)
-        done = archec_cli(config, "gather", *resuming(config, wanted=resume))
+        done = archec_inline(config, "gather", *resuming(config, wanted=resume))
         assert done.code == 0, done.err
         check(config)
         known = histories(config)

@@ -18,6 +18,7 @@ import pytest
 from gather_support import (
     Member,
     archec_cli,
+    archec_inline,
     check,
     histories,
     kill,
@@ -82,7 +83,7 @@ class Story:
         assert store_files(open_layout(config.store_path)) == self.files
 
     def carry_on(self, config: Config, *, resume: bool) -> None:
-        done = archec_cli(config, "gather", "-f", self.file, "--no-fetch", *resuming(config, wanted=resume))
+        done = archec_inline(config, "gather", "-f", self.file, "--no-fetch", *resuming(config, wanted=resume))
         assert done.code == 0, done.err
         self.assert_good(config)
 
@@ -180,7 +181,7 @@ def test_losses_that_were_held_back_are_told_after_a_kill(folder: Path, resume: 
         arguments = ["gather", "-f", file, "--no-fetch"]
         done = archec_cli(config, *arguments, env=failpoint.killed_at(f"catalogue.after-write:{hits}"))
         assert done.code == -signal.SIGKILL
-        done = archec_cli(config, *arguments, *resuming(config, wanted=resume))
+        done = archec_inline(config, *arguments, *resuming(config, wanted=resume))
         assert done.code == 3, (hits, done.out)
         assert b"held back" in done.out
         check(config)
@@ -199,9 +200,9 @@ def test_a_directory_that_was_read_in_part_is_read_anew_at_another_tist(folder: 
     noted = histories(config)
     assert 0 < len(noted) < 8100
     rdf.write_text("\n".join(template(f"RePEc:aaa:sss:{n}", "new") for n in range(1, 8100)))
-    refused = archec_cli(config, "gather", "--resume", "--no-fetch")
+    refused = archec_inline(config, "gather", "--resume", "--no-fetch")
     assert (refused.code, "cannot be resumed" in refused.err) == (2, True)
-    report = json.loads(archec_cli(config, "gather", "--no-fetch", "--json").out)
+    report = json.loads(archec_inline(config, "gather", "--no-fetch", "--json").out)
     assert report["templates"]["conflicts"] == 0
     first, second = (journal.tist for journal in journals(open_layout(config.store_path)))
     assert second > first
@@ -210,7 +211,7 @@ def test_a_directory_that_was_read_in_part_is_read_anew_at_another_tist(folder: 
     assert all(set(history) <= {first, second} for history in found.values())
     assert found["RePEc:aaa:sss:0"][second] is None
     assert all(noted[obi][first] == found[obi][first] for obi in noted)
-    states = [json.loads(row)["state"] for row in archec_cli(config, "runs", "--json").out.splitlines()]
+    states = [json.loads(row)["state"] for row in archec_inline(config, "runs", "--json").out.splitlines()]
     assert states == ["done", "interrupted"]
     dump = [json.loads(line) for line in lines(config, everything=True)]
     assert [row["id"] for row in dump if row["collection"] == "data_sets" and row.get("whole", True)] == [second]
@@ -229,11 +230,11 @@ def test_another_tarball_in_the_place_of_the_one_that_was_read_is_refused(story:
     before = journal.path.read_bytes()
     with file.open("ab") as tail:
         tail.write(bytes(512))
-    done = archec_cli(config, *arguments, "--resume")
+    done = archec_inline(config, *arguments, "--resume")
     assert (done.code, start["sha256"] in done.err) == (1, True), done.err
     assert journal.path.read_bytes() == before
     shutil.copy(story.file, file)
-    assert archec_cli(config, *arguments, "--resume").code == 0
+    assert archec_inline(config, *arguments, "--resume").code == 0
     check(config)
 
 

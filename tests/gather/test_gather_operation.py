@@ -93,21 +93,21 @@ def slow_run(config: Config, site: Site, *arguments: str) -> Iterator[subprocess
 def test_a_second_run_says_who_is_there_and_leaves(config: Config, site: Site) -> None:
     with slow_run(config, site) as child:
         for command in (["gather"], ["gather", "--no-fetch"], ["rebuild"]):
-            done = archec_cli(config, *command)
+            done = archec_inline(config, *command)
             assert done.code == 4, done
             assert str(child.pid) in done.err
             assert "gather" in done.err
-        assert archec_cli(config, "gather", "--dry-run").code == 0, "a dry run needs no lock"
-        done = archec_cli(config, "history", "RePEc:aaa:sss:0")
+        assert archec_inline(config, "gather", "--dry-run").code == 0, "a dry run needs no lock"
+        done = archec_inline(config, "history", "RePEc:aaa:sss:0")
         assert done.code == 0, "reading goes on"
-    assert archec_cli(config, "gather").code == 0
+    assert archec_inline(config, "gather").code == 0
     check(config)
 
 
 def test_a_run_that_was_asked_to_waits_for_another(config: Config, folder: Path) -> None:
     file = many(folder / "RePEc_2001-01-01.tar", 3)
     with RunLock(open_layout(config.store_path), "verify"):
-        refused = archec_cli(config, "gather", "-f", str(file), "--no-fetch")
+        refused = archec_inline(config, "gather", "-f", str(file), "--no-fetch")
         assert refused.code == 4
         child = start_cli(config, "gather", "--wait", "-f", str(file), "--no-fetch")
         with pytest.raises(subprocess.TimeoutExpired):
@@ -175,7 +175,7 @@ def test_reading_takes_no_lock_where_nothing_is_behind(config: Config, folder: P
     run(config, many(folder / "RePEc_2001-01-01.tar", 3))
     with RunLock(open_layout(config.store_path), "gather"):
         before = holder(open_layout(config.store_path))
-        assert archec_cli(config, "history", "RePEc:aaa:sss:1").code == 0
+        assert archec_inline(config, "history", "RePEc:aaa:sss:1").code == 0
         assert holder(open_layout(config.store_path)) == before
 
 
@@ -183,11 +183,11 @@ def test_a_run_that_its_budget_stopped_leaves_nothing_to_catch_up_with(config: C
     for n in range(3):
         site[f"/{n}"] = pdf(str(n))
     write_papers(config, [site.url(f"/{n}") for n in range(3)])
-    assert archec_cli(config, "gather", "--max-files", 1).code == 5
+    assert archec_inline(config, "gather", "--max-files", 1).code == 5
     older = {path: path.read_bytes() for path in config.base.glob("data/catalogue.sqlite*")}
     layout = open_layout(config.store_path)
     assert not _is_behind(config)
-    assert archec_cli(config, "gather", "--max-files", 1, "--resume").code == 5
+    assert archec_inline(config, "gather", "--max-files", 1, "--resume").code == 5
     assert len(journals(layout)) == 1
     for path in config.base.glob("data/catalogue.sqlite*"):
         path.unlink()
@@ -209,7 +209,7 @@ def _is_behind(config: Config) -> bool:
 
 @pytest.mark.parametrize("budget", [("--max-files", 0), ("--max-bytes", "0"), ("--max-time", "0s")])
 def test_a_budget_of_nothing_is_refused(config: Config, budget: tuple[str, object]) -> None:
-    done = archec_cli(config, "gather", *budget)
+    done = archec_inline(config, "gather", *budget)
     assert (done.code, done.out) == (2, b"")
     assert budget[0] in done.err
 
@@ -221,7 +221,7 @@ def test_a_budget_stops_a_run_that_can_be_resumed(config: Config, site: Site, bu
     for n in range(40):
         site[f"/{n}"] = pdf(str(n))
     write_papers(config, [site.url(f"/{n}") for n in range(40)])
-    done = archec_cli(config, "gather", *budget, "--json")
+    done = archec_inline(config, "gather", *budget, "--json")
     assert done.code == 5, done.err
     report = json.loads(done.out)
     assert report["state"] == "budget"
@@ -229,10 +229,10 @@ def test_a_budget_stops_a_run_that_can_be_resumed(config: Config, site: Site, bu
     assert fetched < 40
     if budget[0] == "--max-files":
         assert fetched == 3
-        done = archec_cli(config, "gather", "--resume", *budget, "--json")
+        done = archec_inline(config, "gather", "--resume", *budget, "--json")
         assert (done.code, json.loads(done.out)["fobis"]["new"]) == (5, 6)
     check(config)
-    done = archec_cli(config, "gather", "--resume", "--json")
+    done = archec_inline(config, "gather", "--resume", "--json")
     assert done.code == 0, done.err
     report = json.loads(done.out)
     assert (report["state"], report["fobis"], report["tobis"]["new"]) == ("done", {"new": 40}, 40)
@@ -248,9 +248,9 @@ def test_a_budget_that_is_enough(config: Config, site: Site) -> None:
     for n in range(3):
         site[f"/{n}"] = pdf(str(n))
     write_papers(config, [site.url(f"/{n}") for n in range(3)])
-    assert archec_cli(config, "gather", "--max-files", 3).code == 0
-    assert archec_cli(config, "gather", "--max-files", 2).code == 5
-    assert archec_cli(config, "gather", "--max-files", 9).code == 0
+    assert archec_inline(config, "gather", "--max-files", 3).code == 0
+    assert archec_inline(config, "gather", "--max-files", 2).code == 5
+    assert archec_inline(config, "gather", "--max-files", 9).code == 0
     assert temporary_files(config) == []
 
 
@@ -261,7 +261,7 @@ def test_new_files_come_first(config: Config, site: Site) -> None:
     run(config)
     write_papers(config, [site.url(f"/{n}") for n in range(8)])
     site.forget()
-    done = archec_cli(config, "gather", "--max-files", 4)
+    done = archec_inline(config, "gather", "--max-files", 4)
     assert done.code == 5
     assert sorted(path for path, _ in site.asked) == ["/4", "/5", "/6", "/7"]
 
@@ -270,8 +270,8 @@ def test_a_plain_run_after_a_budget_begins_anew(config: Config, site: Site) -> N
     for n in range(5):
         site[f"/{n}"] = pdf(str(n))
     write_papers(config, [site.url(f"/{n}") for n in range(5)])
-    assert archec_cli(config, "gather", "--max-files", 2).code == 5
-    assert archec_cli(config, "gather").code == 0
+    assert archec_inline(config, "gather", "--max-files", 2).code == 5
+    assert archec_inline(config, "gather").code == 0
     assert set(outcomes(config).values()) == {"new", "same"}
     check(config)
 
@@ -279,13 +279,13 @@ def test_a_plain_run_after_a_budget_begins_anew(config: Config, site: Site) -> N
 def test_resume_with_another_tarball(config: Config, site: Site, folder: Path) -> None:
     site["/0"], site["/1"] = pdf("0"), pdf("1")
     write_papers(config, [site.url("/0"), site.url("/1")])
-    assert archec_cli(config, "gather", "--max-files", 1).code == 5
-    done = archec_cli(config, "gather", "--resume", "-f", many(folder / "RePEc_2001-01-01.tar", 1))
+    assert archec_inline(config, "gather", "--max-files", 1).code == 5
+    done = archec_inline(config, "gather", "--resume", "-f", many(folder / "RePEc_2001-01-01.tar", 1))
     assert done.code == 2
-    assert archec_cli(config, "gather", "--resume", "--no-fetch").code == 2, "it would end without its files"
-    assert archec_cli(config, "gather", "--resume").code == 0
+    assert archec_inline(config, "gather", "--resume", "--no-fetch").code == 2, "it would end without its files"
+    assert archec_inline(config, "gather", "--resume").code == 0
     before = [journal.tist for journal in journals(open_layout(config.store_path))]
-    assert archec_cli(config, "gather", "--resume").code == 2, "nothing to resume"
+    assert archec_inline(config, "gather", "--resume").code == 2, "nothing to resume"
     assert [journal.tist for journal in journals(open_layout(config.store_path))] == before
     check(config)
 
@@ -308,7 +308,7 @@ def test_interrupted_while_it_fetches(config: Config, site: Site, number: int, g
     assert temporary_files(config) == []
     check(config)
     assert site.url("/a") in histories(config), "what had come is kept"
-    done = archec_cli(config, "gather", "--resume")
+    done = archec_inline(config, "gather", "--resume")
     assert done.code == 0, done.err
     assert site.count("/a") == 1
     assert len({tist for history in histories(config).values() for tist in history}) == 1
@@ -326,7 +326,7 @@ def test_interrupted_while_it_reads(folder: Path, number: int) -> None:
     _, err = child.communicate(timeout=60)
     assert child.returncode == 130, err
     assert b"Traceback" not in err
-    done = archec_cli(config, "gather", "--resume", "--no-fetch")
+    done = archec_inline(config, "gather", "--resume", "--no-fetch")
     assert done.code == 0, done.err
     assert len(histories(config)) == 4_000
     assert temporary_files(config) == []
@@ -352,7 +352,7 @@ def test_a_dry_run_changes_nothing(config: Config, folder: Path, site: Site) -> 
     site["/0"], site["/1"] = pdf("0"), moved("/0")
     write_papers(config, [site.url("/0"), site.url("/1")])
     before = everything(folder)
-    done = archec_cli(config, "gather", "--dry-run", "--json")
+    done = archec_inline(config, "gather", "--dry-run", "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["tobis"]["new"] == 2
     assert everything(folder) == before, "not even a catalogue"
@@ -360,7 +360,7 @@ def test_a_dry_run_changes_nothing(config: Config, folder: Path, site: Site) -> 
     run(config)
     write_papers(config, [site.url("/0")], title="Another title")
     before, asked = everything(folder), len(site.asked)
-    done = archec_cli(config, "gather", "--dry-run", "--json")
+    done = archec_inline(config, "gather", "--dry-run", "--json")
     report = json.loads(done.out)
     assert (done.code, report["state"], report["tobis"]["changed"], report["tobis"]["lost"]) == (0, "dry-run", 1, 1)
     assert report["fobis"] == {"due": 2}
@@ -375,7 +375,7 @@ def test_a_dry_run_over_what_a_killed_run_left(config: Config, folder: Path) -> 
     done = archec_cli(config, "gather", "-f", file, env=killed_at("catalogue.before-write:2"))
     assert done.code == -signal.SIGKILL
     before = everything(folder)
-    assert archec_cli(config, "gather", "-f", file, "--dry-run").code == 0
+    assert archec_inline(config, "gather", "-f", file, "--dry-run").code == 0
     after = everything(folder)
     assert {path for path in before | after if before.get(path) != after.get(path)} <= {
         str(config.base / "data/catalogue.sqlite-shm")
@@ -388,7 +388,7 @@ def test_a_dry_run_refuses_journals_of_version_1(config: Config, folder: Path) -
     old = sorted((config.store_path / "runs").iterdir())[-1]
     line = b'{"type":"run","tist":1}\n{"type":"batch","n":1,"lines":1,"stamp":1,"xxh3":"%032d"}\n' % 0
     old.write_bytes(gzip.compress(line))
-    done = archec_cli(config, "gather", "-f", file, "--dry-run")
+    done = archec_inline(config, "gather", "-f", file, "--dry-run")
     assert done.code == 1
     assert f"{old}: is a journal of version 1" in done.err
 
@@ -396,13 +396,13 @@ def test_a_dry_run_refuses_journals_of_version_1(config: Config, folder: Path) -
 def test_a_dry_run_says_that_losses_would_be_held_back(config: Config, folder: Path) -> None:
     run(config, many(folder / "RePEc_2001-01-01.tar", 60))
     file = many(folder / "RePEc_2001-01-02.tar", 3)
-    done = archec_cli(config, "gather", "-f", file, "--dry-run", "--json")
+    done = archec_inline(config, "gather", "-f", file, "--dry-run", "--json")
     assert done.code == 3
     assert json.loads(done.out)["held_back"] == {"aaa": 57}
-    done = archec_cli(config, "gather", "-f", file, "--dry-run", "--accept-losses", "RePEc:AAA", "--json")
+    done = archec_inline(config, "gather", "-f", file, "--dry-run", "--accept-losses", "RePEc:AAA", "--json")
     assert (done.code, json.loads(done.out)["tobis"]["lost"]) == (0, 57)
-    assert archec_cli(config, "gather", "-f", file, "--no-fetch").code == 3
-    assert archec_cli(config, "gather", "-f", file, "--no-fetch", "--accept-losses", "aaa").code == 0
+    assert archec_inline(config, "gather", "-f", file, "--no-fetch").code == 3
+    assert archec_inline(config, "gather", "-f", file, "--no-fetch", "--accept-losses", "aaa").code == 0
     check(config)
 
 
@@ -448,7 +448,7 @@ def test_a_full_disk(folder: Path, what: str) -> None:
             },
         }[what]  # type: ignore[assignment]
         config = make(folder / "archive", inside)  # type: ignore[arg-type]
-        done = archec_cli(config, "gather", "-f", file, "--no-fetch")
+        done = archec_inline(config, "gather", "-f", file, "--no-fetch")
         assert done.code == 1, done
         assert "no space left" in done.err.lower(), done.err
         assert "Traceback" not in done.err
@@ -459,7 +459,7 @@ def test_a_full_disk(folder: Path, what: str) -> None:
         assert bool(told.get("stored_bytes")) == bool(kept)
         filler.unlink()
         subprocess.run(["mount", "-o", "remount,size=200m", str(place)], check=True)
-        done = archec_cli(config, "gather", "-f", file, "--no-fetch", "--resume")
+        done = archec_inline(config, "gather", "-f", file, "--no-fetch", "--resume")
         assert done.code == 0, done.err
         assert temporary_files(config) == []
         check(config)
@@ -475,13 +475,13 @@ def test_a_disk_that_gets_full_while_fetching(folder: Path, site: Site) -> None:
         for n in range(20):
             site[f"/{n}"] = Answer(200, bytes([65 + n]) * 500_000, {"Content-Type": "application/octet-stream"})
         write_papers(config, [site.url(f"/{n}") for n in range(20)])
-        done = archec_cli(config, "gather")
+        done = archec_inline(config, "gather")
         assert done.code == 1, done
         assert "no space left" in done.err.lower()
         assert "Traceback" not in done.err
         check(config)
         subprocess.run(["mount", "-o", "remount,size=100m", str(place)], check=True)
-        done = archec_cli(config, "gather", "--resume")
+        done = archec_inline(config, "gather", "--resume")
         assert done.code == 0, done.err
         assert temporary_files(config) == []
         assert set(outcomes(config).values()) == {"new"}
@@ -493,11 +493,11 @@ def test_a_disk_that_is_kept_from_getting_full(folder: Path) -> None:
         config = make(folder / "archive", {"object_store": str(place / "archive"), "min_free": "50%"})
         (place / "filler").write_bytes(bytes(12_000_000))
         file = many(folder / "RePEc_2001-01-01.tar", 5)
-        done = archec_cli(config, "gather", "-f", file, "--no-fetch")
+        done = archec_inline(config, "gather", "-f", file, "--no-fetch")
         assert done.code == 1
         assert "50.0% of the disk" in done.err
         (place / "filler").unlink()
-        assert archec_cli(config, "gather", "-f", file, "--no-fetch").code == 0
+        assert archec_inline(config, "gather", "-f", file, "--no-fetch").code == 0
         check(config)
 
 
@@ -505,12 +505,12 @@ def test_a_catalogue_of_another_archive(config: Config, folder: Path) -> None:
     run(config, many(folder / "RePEc_2001-01-01.tar", 3))
     other = make(folder / "other")
     shutil.copy(config.base / "data/catalogue.sqlite", other.base / "data/catalogue.sqlite")
-    done = archec_cli(other, "gather", "--no-fetch")
+    done = archec_inline(other, "gather", "--no-fetch")
     assert done.code == 6, done.err
     assert "set another 'database'" in done.err
-    assert archec_cli(other, "rebuild").code == 6, "a rebuild forgets no newer head"
+    assert archec_inline(other, "rebuild").code == 6, "a rebuild forgets no newer head"
     (other.base / "data/catalogue.sqlite").unlink()
-    assert archec_cli(other, "gather", "--no-fetch").code == 0
+    assert archec_inline(other, "gather", "--no-fetch").code == 0
     check(other)
 
 
@@ -562,10 +562,10 @@ def test_a_budget_that_is_used_up_while_a_target_is_read(config: Config, site: S
     for n in range(50):
         site[f"/d{n}"] = pdf(str(n))
     write_papers(config, [site.url(path) for path in ("/a", "/c", *(f"/d{n}" for n in range(50)))])
-    done = archec_cli(config, "gather", "--max-bytes", "20000", "--json")
+    done = archec_inline(config, "gather", "--max-bytes", "20000", "--json")
     assert done.code in (0, 5), done.err
     check(config)
-    done = archec_cli(config, "gather", *resuming(config), "--json")
+    done = archec_inline(config, "gather", *resuming(config), "--json")
     assert done.code == 0, done.err
     assert set(outcomes(config).values()) <= {"new", "same", "not-modified"}
     check(config)

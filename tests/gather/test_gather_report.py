@@ -17,6 +17,7 @@ from gather_site import Answer, Site, page, pdf
 from gather_support import (
     Member,
     archec_cli,
+    archec_inline,
     change,
     check,
     end,
@@ -89,10 +90,10 @@ def test_the_visits_of_a_killed_attempt_count(config: Config, site: Site, point:
     many_files(config, site)
     # In small lots; a kill, a stop at a budget, a kill: none of them may make forget what was before it.
     gather_killed_at(config, point)
-    done = archec_cli(config, "gather", "--resume", "--max-files", 5)
+    done = archec_inline(config, "gather", "--resume", "--max-files", 5)
     assert done.code == 5, done.err
     gather_killed_at(config, "catalogue.before-write:2")
-    done = archec_cli(config, "gather", *(["--resume"] if resume else []), "--json")
+    done = archec_inline(config, "gather", *(["--resume"] if resume else []), "--json")
     assert done.code == 0, done.err
     told = json.loads(done.out)
     if not resume:
@@ -122,7 +123,7 @@ def test_the_templates_of_a_killed_attempt_count(memory_folder: Callable[[], Pat
     file = tarball(folder / "RePEc_2001-01-01.tar", [Member("RePEc/aaa/sss/p.rdf", "\n".join(texts).encode())])
     arguments = ["gather", "-f", file, "--no-fetch"]
     assert archec_cli(config, *arguments, env=killed_at("catalogue.after-write:2")).code == -signal.SIGKILL
-    done = archec_cli(config, *arguments, *(["--resume"] if resume else []), "--json")
+    done = archec_inline(config, *arguments, *(["--resume"] if resume else []), "--json")
     assert done.code == 0, done.err
     found = reports(config)
     if resume:
@@ -216,7 +217,7 @@ def test_a_stopped_run_keeps_its_requests_and_seconds(config: Config, site: Site
     assert (stopped["recorded"], told["state"]) == ("interrupted", "interrupted")
     assert (stopped["fetch"]["requests"], stopped["fobis"]) == (told["requests"], told["fobis"])
     assert set(stopped["seconds"]) == {"templates", "files"}
-    done = archec_cli(config, "gather", "--resume", "--json")
+    done = archec_inline(config, "gather", "--resume", "--json")
     assert done.code == 0, done.err
     report = json.loads(done.out)
     assert report["fobis"] == {"new": 11}

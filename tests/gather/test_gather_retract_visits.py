@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from gather_site import Answer, Site, moved, page, pdf
-from gather_support import archec_cli, archec_inline, change, check, histories, lines, make, run, write_papers
+from gather_support import archec_inline, change, check, histories, lines, make, run, write_papers
 
 from archec.catalogue.model import Visit
 from archec.catalogue.open import open_catalogue
@@ -72,7 +72,7 @@ def test_a_captive_portal(config: Config, site: Site) -> None:
         assert files(config) == before
         check(config)
         retracted = known(config)
-        shown = [archec_cli(config, *words).out.decode() for words in (["history", site.url("/a")], ["status"])]
+        shown = [archec_inline(config, *words).out.decode() for words in (["history", site.url("/a")], ["status"])]
         assert "; due now" in shown[0]
         assert "due           5 files now\n" in shown[1]
         assert retract_visits(config, portal, "it was none", undo=True)[1] == (0, 4)
@@ -84,7 +84,7 @@ def test_a_captive_portal(config: Config, site: Site) -> None:
         assert dict(run(patient).fobis) == {"new": 1, "same": 3, "not-modified": 1}
         assert dict(site.asked)["/a"]["if-none-match"] == '"a"', "what the portal sent is no validator"
     check(config)
-    assert f"its visits do not count: {REASON}" in archec_cli(config, "runs", portal).out.decode()
+    assert f"its visits do not count: {REASON}" in archec_inline(config, "runs", portal).out.decode()
     retraction, unfetched = portal + 1, run(config, fetch=False).run
     refused = (
         (portal, False, "are retracted"), (first, True, "are not"), (retraction, False, "of the kind retract"),
@@ -93,9 +93,9 @@ def test_a_captive_portal(config: Config, site: Site) -> None:
     for wanted, undo, message in refused:
         with pytest.raises((UsageError, NotHeld), match=message):
             retract_visits(config, wanted, REASON, undo=undo)
-    assert archec_cli(config, "retract", unfetched, "--visits", "--reason", REASON).code == 2
+    assert archec_inline(config, "retract", unfetched, "--visits", "--reason", REASON).code == 2
     for command in ("verify", "check"):
-        done = archec_cli(config, command)
+        done = archec_inline(config, command)
         assert done.code == 0, done.out
 
 
@@ -172,12 +172,12 @@ def test_bytes_that_a_later_visit_saw_as_well(config: Config, site: Site) -> Non
     retract_visits(config, first, "its clock was wrong")
     assert [list(history) for history in files(config).values()] == [[second], [second]]
     check(config)
-    assert archec_cli(config, "get", site.url("/to")).out == pdf("a").body
-    assert archec_cli(config, "history", site.url("/to")).code == 0
-    assert archec_cli(config, "check").code == 0
-    assert archec_cli(config, "verify").code == 0
+    assert archec_inline(config, "get", site.url("/to")).out == pdf("a").body
+    assert archec_inline(config, "history", site.url("/to")).code == 0
+    assert archec_inline(config, "check").code == 0
+    assert archec_inline(config, "verify").code == 0
     retract_visits(config, second, REASON)
-    done = archec_cli(config, "get", site.url("/a"))
+    done = archec_inline(config, "get", site.url("/a"))
     assert (done.code, f"'archec retract {second} --visits --undo'" in done.err) == (7, True)
 
 

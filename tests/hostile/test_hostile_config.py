@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gather_support import archec_cli, archec_inline, make
+from gather_support import archec_inline, make
 from hostile_support import assert_clean, good, written
 
 WRONG = {
@@ -84,7 +84,7 @@ def test_a_store_that_cannot_be_written(folder: Path) -> None:
         data = good()
         (config.data_path / "zzz").mkdir()
         (config.data_path / "zzz/1.rdf").write_bytes(data.data or b"")
-        done = archec_cli(config, "gather", "--no-fetch")
+        done = archec_inline(config, "gather", "--no-fetch")
         assert done.code in (1, 6), done
         assert_clean(done)
         assert str(path) in done.err
@@ -99,7 +99,7 @@ def test_a_directory_of_the_store_that_became_a_link(folder: Path) -> None:
     (config.data_path / "zzz/1.rdf").write_bytes(good().data or b"")
     for n in range(1000):
         (config.store_path / f"{n:03}").symlink_to(outside)
-    done = archec_cli(config, "gather", "--no-fetch")
+    done = archec_inline(config, "gather", "--no-fetch")
     assert done.code == 6, done
     assert_clean(done)
     assert list(outside.iterdir()) == []

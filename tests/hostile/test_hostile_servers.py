@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from gather_support import archec_cli, check, histories, make, outcomes, temporary_files, write_papers
+from gather_support import archec_inline, check, histories, make, outcomes, temporary_files, write_papers
 from hostile_support import assert_clean, gathered, written
 from web_behaviours import LOCATIONS, RUNS, rows
 from web_ftpserver import FtpServer
@@ -91,7 +91,7 @@ def test_nothing_of_a_server_speaks_to_the_terminal(config: Config) -> None:
         write_papers(config, urls)
         commands = [["gather"], *(["history", url] for url in urls), ["dump", "--all"], ["lost"], ["status"]]
         for command in commands:
-            done = archec_cli(config, *command)
+            done = archec_inline(config, *command)
             assert_clean(done)
         for path, data in written(config.store_path / "runs").items():
             if not path.endswith(".gz"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from gather_support import Member, archec_cli, check, histories, make, tarball, template
+from gather_support import Member, archec_inline, check, histories, make, tarball, template
 from hostile_support import GOOD, assert_clean, gathered, good, problems, written
 
 PAPER = template("RePEc:aaa:sss:1").encode()
@@ -168,7 +168,7 @@ def test_half_a_tarball(folder: Path, kind: str) -> None:
     data = PACK[kind](tarball(folder / "whole.tar", [good(), noise, Member("RePEc/aaa/sss/1.rdf", PAPER)]).read_bytes())
     path = folder / f"RePEc_2001-01-01.tar.{kind}"
     path.write_bytes(data[: len(data) // 2 + len(data) // 4])
-    done = archec_cli(config, "gather", "-f", path, "--no-fetch")
+    done = archec_inline(config, "gather", "-f", path, "--no-fetch")
     assert done.code == 8, done
     assert_clean(done)
     assert str(path) in done.err
@@ -244,7 +244,7 @@ def test_a_window_that_takes_all_memory_is_refused(folder: Path) -> None:
     packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     path = folder / "RePEc_2001-01-01.tar.zst"
     path.write_bytes(packer.compress(end() + random.Random(1).randbytes(3_000)) + packer.flush())
-    done = archec_cli(config, "gather", "-f", path, "--no-fetch")
+    done = archec_inline(config, "gather", "-f", path, "--no-fetch")
     assert done.code == 8, done
     assert_clean(done)
     assert f"{path}: " in done.err
@@ -273,7 +273,7 @@ def test_dates_in_names_beyond_range(folder: Path, name: str, day: str) -> None:
 def test_dates_of_the_operator_beyond_range(folder: Path, when: str) -> None:
     config = make(folder / "archive")
     path = tarball(folder / "RePEc_2001-01-01.tar", [good()])
-    done = archec_cli(config, "gather", "-f", path, "--no-fetch", "--as-of", when)
+    done = archec_inline(config, "gather", "-f", path, "--no-fetch", "--as-of", when)
     assert done.code == 2, done
     assert_clean(done)
     assert gathered(config, "-f", path, "--no-fetch")["tobis"]["new"] == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from gather_support import Member, archec_cli, check, histories, make, tarball, template
+from gather_support import Member, archec_inline, check, histories, make, tarball, template
 from hostile_support import GOOD, assert_clean, gathered, good, problems, written
 
 HEAD = "Template-Type: ReDIF-Paper 1.0\n"
@@ -126,7 +126,7 @@ def test_handles_that_are_no_names_of_files(folder: Path) -> None:
     check(config)
     for n, handle in enumerate(HANDLES):
         if "\0" not in handle and n % 5 == 0:  # no argument of a command can hold a NUL
-            done = archec_cli(None, "get", "--config", config.base / "config.yaml", "--", handle)
+            done = archec_inline(None, "get", "--config", config.base / "config.yaml", "--", handle)
             assert (done.code, done.out) == (0, texts[n].encode()), handle
 
 
@@ -152,14 +152,14 @@ def test_nothing_speaks_to_the_terminal(folder: Path) -> None:
         ["history", handle.replace("\r", "")], ["gather", "-f", f"no{evil}such.tar"], ["gather", "--accept-losses",
         evil],
     ):  # fmt: skip
-        done = archec_cli(config, *arguments)
+        done = archec_inline(config, *arguments)
         assert_clean(done)
         assert evil not in done.err
     report = gathered(config, "-f", file, "--no-fetch")
     assert {code for _, code in problems(report)} >= {"bad-name", "no-handle", "two-handles"}
     path = folder / "lint.rdf"
     path.write_text("\n".join(texts), newline="")
-    assert_clean(archec_cli(None, "redif", path))
+    assert_clean(archec_inline(None, "redif", path))
     check(config)
 
 

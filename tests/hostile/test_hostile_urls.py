@@ -193,13 +193,13 @@ def test_a_proxy_s_password_is_not_told(folder: Path) -> None:
     config = make(folder / "archive", {**SETTINGS, "fetch.proxy": f"http://user:{SECRET}@127.0.0.1:9/"})
     write_papers(config, ["http://127.0.0.1:8/x"])
     for command in (["gather"], ["gather", "--json"]):
-        done = archec_cli(config, *command)
+        done = archec_inline(config, *command)
         assert done.code == 0
         assert SECRET not in done.err + done.out.decode()
     text = (config.base / "config.yaml").read_text()
     for wrong in (f"socks5://user:{SECRET}@h/", f"http://user:{SECRET}@[::1", f"http://user:{SECRET}@h:x/"):
         (config.base / "config.yaml").write_text(re.sub(r"proxy: .*", f"proxy: '{wrong}'", text))
-        done = archec_cli(config, "gather")
+        done = archec_inline(config, "gather")
         assert done.code == 1, done
         assert SECRET not in done.err + done.out.decode()
     (config.base / "config.yaml").write_text(text)

@@ -16,7 +16,6 @@ from gather_site import Answer, Site, page, pdf
 from gather_support import (
     Done,
     Member,
-    archec_cli,
     archec_inline,
     change,
     end,
@@ -311,7 +310,7 @@ def test_the_last_line_where_the_lock_is_held_or_a_signal_comes(config: Config, 
     child = start_cli(config, "gather")
     try:
         assert until(lambda: site.count("/stuck") > 0 < site.count("/a"))
-        found = last_line(archec_cli(config, "gather"))
+        found = last_line(archec_inline(config, "gather"))
         assert (found["exit"], found["state"], found["run"]) == (4, "locked", None)
         assert str(child.pid) in found["message"]
         assert told(config, "runs")["state"] == "running"
@@ -335,10 +334,10 @@ def test_the_last_line_where_the_lock_is_held_or_a_signal_comes(config: Config, 
     assert {kind: count for kind, count in stopped["tobis"].items() if count} == found["tobis"]
     assert stopped["stored_bytes"] == found["stored_bytes"]
     assert told(config, "status")["stored_bytes"] == stopped["stored_bytes"] > 0
-    carried = archec_cli(config, "gather", "--resume")
+    carried = archec_inline(config, "gather", "--resume")
     assert f"archec: continuing run {stopped['run']} of" in carried.err
     assert carried.code == 0
-    again = archec_cli(config, "gather", "--resume")
+    again = archec_inline(config, "gather", "--resume")
     assert (again.code, "there is no gathering to resume" in again.err) == (2, True)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gather_support import Member, archec_cli, archec_inline, change, make, run, tarball, template
+from gather_support import Member, archec_inline, change, make, run, tarball, template
 
 from archec.config import Config, load
 from archec.proof.log import hashed
@@ -215,7 +215,7 @@ def test_a_proof_needs_no_archive(archive: Config, folder: Path, when: str | Non
     assert proof.read_text().endswith((folder / "last.txt").read_text())
     empty = folder / "empty"
     empty.mkdir()
-    checked = archec_cli(None, "prove", "--check", proof, content, "--key", folder / "key.pub", "--json", cwd=empty)
+    checked = archec_inline(None, "prove", "--check", proof, content, "--key", folder / "key.pub", "--json", cwd=empty)
     assert checked.code == 0, checked.err
     told = json.loads(checked.out)
     assert (told["id"], told["seal"]["signed_by"], told["seal"]["origin"]) == (HANDLE, ["The-archive"], "The-archive")
