@@ -1,4 +1,4 @@
-"""What the tests of hostile input share: a run by the real command, and what it must come to whatever it was given."""
+"""What the tests of hostile input share: a run of the command, and what it must come to whatever it was given."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
-from gather_support import Done, Member, archec_cli, archec_inline, template
+from gather_support import Done, Member, archec_inline, template
 
 from archec.config import Config
 
@@ -21,10 +21,9 @@ def good(urls: tuple[str, ...] = ()) -> Member:
     return Member("RePEc/zzz/good/1.rdf", template(GOOD, urls=urls).encode())
 
 
-def gathered(config: Config, *arguments: object, inline: bool = False, code: int = 0) -> dict[str, Any]:
+def gathered(config: Config, *arguments: object, code: int = 0) -> dict[str, Any]:
     """The report of ``archec gather --json``, which ended as it should: quietly, and with its exit code."""
-    command = archec_inline if inline else archec_cli
-    done = command(config, "gather", "--json", *arguments)
+    done = archec_inline(config, "gather", "--json", *arguments)
     assert done.code == code, done
     assert_clean(done)
     report: dict[str, Any] = json.loads(done.out)

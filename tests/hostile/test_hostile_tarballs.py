@@ -85,7 +85,7 @@ def test_members_that_are_not_taken(folder: Path) -> None:
     """Each is told by its name, makes its archive's absences no evidence, and touches no file out of the archive."""
     config = make(folder / "archive")
     first = tarball(folder / "RePEc_2001-01-01.tar", [Member("RePEc/aaa/sss/1.rdf", PAPER), good()])
-    assert gathered(config, "-f", first, "--no-fetch", inline=True)["tobis"]["new"] == 2
+    assert gathered(config, "-f", first, "--no-fetch")["tobis"]["new"] == 2
     before = set(written(folder))
     path = folder / "RePEc_2001-01-02.tar"
     path.write_bytes(end(*(data for _, data, _ in REFUSED)))
@@ -120,7 +120,7 @@ def test_odd_headers_hide_nothing(folder: Path, data: bytes) -> None:
     config = make(folder / "archive")
     path = folder / "odd.tar"
     path.write_bytes(end(data))
-    report = gathered(config, "-f", path, "--no-fetch", "--as-of", "2001-01-01", inline=True)
+    report = gathered(config, "-f", path, "--no-fetch", "--as-of", "2001-01-01")
     assert (report["tobis"]["new"], report["problems"]["by_code"]) == (2, {})
     check(config)
 
@@ -141,14 +141,14 @@ def test_headers_that_cannot_be_believed_end_the_tarball(folder: Path, data: byt
     """Nothing of it is noted; salvaged, what was read before counts, and nothing is taken for lost."""
     config = make(folder / "archive")
     first = tarball(folder / "RePEc_2001-01-01.tar", [Member("RePEc/aaa/sss/1.rdf", PAPER), good()])
-    gathered(config, "-f", first, "--no-fetch", inline=True)
+    gathered(config, "-f", first, "--no-fetch")
     path = folder / "RePEc_2001-01-02.tar"
     path.write_bytes(block("RePEc/bbb/sss/1.rdf", template("RePEc:bbb:sss:1").encode()) + end(data))
     before = histories(config)
     options = ("-f", path, "--no-fetch", "--complete", "--accept-losses", "all")
-    assert gathered(config, *options, inline=True, code=8)["state"] == "damaged"
+    assert gathered(config, *options, code=8)["state"] == "damaged"
     assert histories(config) == before
-    report = gathered(config, *options, "--salvage", inline=True)
+    report = gathered(config, *options, "--salvage")
     assert (report["tobis"]["new"], report["tobis"]["lost"]) == (1, 0)
     assert report["data_set"]["whole"] is False
     assert "RePEc:aaa:sss:1" in {handle.replace("repec", "RePEc") for handle in histories(config)}
@@ -263,9 +263,9 @@ def test_dates_in_names_beyond_range(folder: Path, name: str, day: str) -> None:
     """Another date is looked for, and the archive is as good as before."""
     config = make(folder / "archive")
     path = tarball(folder / name, [good()])
-    report = gathered(config, "-f", path, "--no-fetch", inline=True)
+    report = gathered(config, "-f", path, "--no-fetch")
     assert report["data_set"]["time"][:10] == day
-    assert gathered(config, "-f", path, "--no-fetch", inline=True)["tobis"]["same"] == 1
+    assert gathered(config, "-f", path, "--no-fetch")["tobis"]["same"] == 1
     check(config)
 
 
