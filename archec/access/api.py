@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from urllib.parse import quote, unquote
 
 from anyio import to_thread
@@ -22,10 +23,10 @@ from archec.access.index import answer_index, list_sources
 from archec.access.memento import Addresses, Lost
 from archec.access.permissions import Viewer
 from archec.access.posts import Asked, key_of_request, parse_request
-from archec.access.query import Arguments, Query, parse_query, whole_url
+from archec.access.query import Arguments, Query, all_of, parse_query, whole_url
 from archec.access.record import Record
 from archec.access.replay import answer_replay
-from archec.access.resource import answer_record, load, nearest_first
+from archec.access.resource import answer_record, load
 from archec.access.slices import answer_slice
 from archec.access.sources import Errors
 from archec.access.stamps import checked, from_http_date, last_moment
@@ -151,7 +152,7 @@ class Api:
         if view.chosen.timestamp != stamp:
             return answer(302, b"", HTML, [("Location", at.memento(view.chosen))])
         errors = Errors()
-        loaded = await load(collection, memento.all_of(at.url, stamp), viewer, errors)
+        loaded = await load(collection, all_of(at.url, stamp), viewer, errors)
         if loaded.row.timestamp != stamp:
             await loaded.record.close()
             return answer(302, b"", HTML, [("Location", at.memento(loaded.row))])
@@ -217,7 +218,7 @@ class Api:
         accept = exchange.headers.get("accept-datetime", "")
         negotiated = not query.closest
         if accept and negotiated:
-            query = nearest_first(query, from_http_date(accept))
+            query = replace(query, closest=from_http_date(accept), order="closest")
         errors = Errors()
         loaded = await load(collection, query, viewer, errors, asked)
         exchange.note["source"] = loaded.row.origin.source

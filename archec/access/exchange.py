@@ -109,9 +109,8 @@ def answer(
 ) -> Response:
     """A small answer."""
     response = Response(body, status)
-    response.raw_headers.append((b"content-type", media_type.encode("latin-1")))
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    for name, value in pairs:
+    for name, value in (("Content-Type", media_type), *pairs):
         response.raw_headers.append((name.lower().encode("latin-1"), header_value(value).encode("latin-1")))
     return response
 

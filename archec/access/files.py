@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from archec.access.errors import SourceFailed
-from archec.access.rows import CDX_COLUMNS, CDX_FORMS, LineReader, cdx_reader, cdxj_row
+from archec.access.rows import CDX_COLUMNS, CDX_FORMS, LineReader, any_row, cdx_reader
 
 _BLOCK = 1 << 16
 _PROBE = 1 << 10
@@ -44,8 +44,8 @@ class Stamp(NamedTuple):
 class Found(NamedTuple):
     """What one pass over a file found: where its lines begin (after a header) and how they are read; or ``fault``."""
 
-    begin: int
-    read: LineReader
+    begin: int = 0
+    read: LineReader = any_row
     fault: str = ""
 
 
@@ -183,16 +183,17 @@ def _line_in(data: bytes, key: bytes) -> int:
     return low
 
 
-Check = Callable[[BinaryIO, str], Found]
+Form = Callable[[bytes], bool]
+"""Whether the first line of a file is of the right form."""
 
 
 class IndexFile:
-    """A file of an index by its path: opened and checked when it is first used, and again when it has changed.
-    Messages name it by ``told``, by default its path."""
+    """A file of an index, or of other sorted lines, by its path: opened and checked when it is first used, and again
+    when it has changed. Messages name it by ``told``, by default its path."""
 
-    def __init__(self, path: Path, name: str, check: Check | None = None, told: Path | None = None) -> None:
+    def __init__(self, path: Path, name: str, form: Form | None = None, told: Path | None = None) -> None:
         self.path = path
-        self._name, self._check = name, check or check_sorted
+        self._name, self._form = name, form or _is_row
         self._told = os.fsencode(told or path).decode("utf-8", "backslashreplace")
         self._known: tuple[Stamp | None, Found | None, SortedFile | None] = (None, None, None)
         """What belongs together is replaced as a whole, as it is read without the lock."""
@@ -241,10 +242,10 @@ class IndexFile:
             stamp = stamp_of(os.fstat(file.fileno()))
             try:
                 with _plain(file, self._told) as plain:
-                    found = known or self._check(plain, self._told)
+                    found = known or check_sorted(plain, self._told, self._form)
                     descriptor = -1 if found.fault else os.dup(plain.fileno())
             except SourceFailed as error:
-                found, descriptor = Found(0, cdxj_row, error.message), -1
+                found, descriptor = Found(fault=error.message), -1
         lines = SortedFile(descriptor, found.begin, self._name) if descriptor >= 0 else None
         self._known = (stamp, found, lines)
         return lines, found
@@ -261,33 +262,30 @@ def newer_of(path: Path) -> Path:
     return path.with_name(f"{path.stem},new.cdxj")
 
 
-def check_sorted(file: BinaryIO, name: str, form: Callable[[bytes], LineReader | None] | None = None) -> Found:
-    """Reads a file from its beginning to its end: whether it is sorted, and of which form its lines are."""
-    form = form or form_of
+def check_sorted(file: BinaryIO, name: str, form: Form) -> Found:
+    """Reads a file from its beginning to its end: whether it is sorted and of a form, and what its header says."""
     file.seek(0)
     begin, number, before = 0, 0, b""
-    read: LineReader | None = None
+    read: LineReader = any_row
     while line := file.readline(MAX_LINE + 1):
         number += 1
         if len(line) > MAX_LINE:
-            return Found(0, cdxj_row, f"{name}:{number}: has a line of more than {MAX_LINE} bytes")
+            return Found(fault=f"{name}:{number}: has a line of more than {MAX_LINE} bytes")
         if number == 1 and line.lstrip().startswith((b"CDX ", b"!OpenWayback")):
             begin = len(line)
             try:
-                read = _by_header(line) if b"CDX " in line else None
+                read = _by_header(line) if b"CDX " in line else any_row
             except ValueError as error:
-                return Found(0, cdxj_row, f"{name}:1: {error}")
+                return Found(fault=f"{name}:1: {error}")
             continue
         if not line.strip():
             continue
         if line < before:
-            return Found(0, cdxj_row, f"{name}:{number}: is not sorted ('archec access sort' fixes it)")
-        if read is None:
-            read = form(line)
-            if read is None:
-                return Found(0, cdxj_row, f"{name}:{number}: is neither a line of CDXJ nor one of CDX")
+            return Found(fault=f"{name}:{number}: is not sorted ('archec access sort' fixes it)")
+        if not before and read is any_row and not form(line):
+            return Found(fault=f"{name}:{number}: is neither a line of CDXJ nor one of CDX")
         before = line
-    return Found(begin, read or cdxj_row)
+    return Found(begin, read)
 
 
 def _by_header(line: bytes) -> LineReader:
@@ -301,13 +299,10 @@ def _by_header(line: bytes) -> LineReader:
     return cdx_reader(names)
 
 
-def form_of(line: bytes) -> LineReader | None:
-    """How lines like this one are read; None if it is neither CDXJ nor CDX."""
-    parts = line.rstrip(b"\r\n").split(b" ", 2)
-    if len(parts) == 3 and parts[2].startswith(b"{"):
-        return cdxj_row
-    columns = line.rstrip(b"\r\n").count(b" ") + 1
-    return cdx_reader(CDX_FORMS[columns]) if columns in CDX_FORMS else None
+def _is_row(line: bytes) -> bool:
+    """Whether a line is of CDXJ or CDX."""
+    parts = line.rstrip(b"\r\n").split(b" ")
+    return len(parts) in CDX_FORMS or (len(parts) > 2 and parts[2].startswith(b"{"))
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from typing import NamedTuple, Protocol
 from anyio import to_thread
 
 from archec.access.errors import LoadFailed, SourceFailed
-from archec.access.files import Found, IndexFile, check_sorted
+from archec.access.files import IndexFile
 from archec.access.posts import Asked
 from archec.access.record import Record, read_record
-from archec.access.rows import LineReader, Origin, Row
+from archec.access.rows import Row
 
 _INLINE = 1 << 17
 """Records up to this size are read without a thread."""
@@ -80,7 +80,7 @@ class ListResolver:
     """Files by a list: name TAB path, or several paths. A sorted one is searched by halves."""
 
     def __init__(self, path: Path) -> None:
-        self._file = IndexFile(path, path.name, _check_list)
+        self._file = IndexFile(path, path.name, lambda line: b"\t" in line)
         self._path = path
 
     def places(self, filename: str) -> Sequence[Place]:
@@ -168,15 +168,3 @@ async def _pieces(path: str, offset: int, length: int) -> AsyncGenerator[bytes, 
         raise LoadFailed(f"cannot be read: {error.strerror}") from error
     finally:
         os.close(descriptor)
-
-
-def _check_list(file: object, name: str) -> Found:
-    return check_sorted(file, name, _list_form)  # type: ignore[arg-type]
-
-
-def _list_form(line: bytes) -> LineReader | None:
-    return _no_row if b"\t" in line else None
-
-
-def _no_row(line: bytes, origin: Origin) -> Row | None:
-    return None

@@ -18,7 +18,7 @@ from archec.access.collection import Collection
 from archec.access.errors import Refused
 from archec.access.exchange import HTML, JSON, Chunks, answer, as_uri
 from archec.access.permissions import Viewer
-from archec.access.query import DEFAULT_LIMIT, Query, key_range
+from archec.access.query import DEFAULT_LIMIT, Query, all_of
 from archec.access.rows import Row
 from archec.access.sources import Errors
 from archec.access.stamps import http_date, seconds
@@ -50,14 +50,8 @@ class Addresses:
         return f"{self.base}/timemap/{form}/{number}{as_uri(self.url)}"
 
     def memento(self, row: Row) -> str:
-        """URI-M."""
-        return f"{self.base}/{row.timestamp}id_/{as_uri(row.url)}"
-
-
-def all_of(url: str, closest: str = "", *, reverse: bool = False, limit: int | None = None) -> Query:
-    """The query for the captures of a URL."""
-    order = "closest" if closest else "reverse" if reverse else "ascending"
-    return Query(url, "exact", key_range(url, "exact"), closest=closest, order=order, limit=limit)  # type: ignore[arg-type]
+        """URI-M. A row that does not say its URL has that of the request."""
+        return f"{self.base}/{row.timestamp}id_/{as_uri(row.url or self.url)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +105,7 @@ def links(at: Addresses, around: View) -> str:
     """The header ``Link`` of a TimeGate and of a memento: original, timegate, timemap, and the mementos around."""
     chosen = around.chosen
     found = [
-        f'<{as_uri(chosen.url)}>; rel="original"',
+        f'<{as_uri(chosen.url or at.url)}>; rel="original"',
         f'<{at.timegate}>; rel="timegate"',
         f'<{at.timemap()}>; rel="timemap"; type="{LINK_FORMAT}"',
     ]
@@ -201,7 +195,7 @@ def _page_of(rows: Iterator[Row], number: int) -> _Page:
 def _as_link(at: Addresses, page: _Page, lost: dict[str, int] | None) -> Iterator[bytes]:
     first, last = http_date(page.rows[0].timestamp), http_date(page.rows[-1].timestamp)
     lines = [
-        f'<{as_uri(page.rows[0].url)}>; rel="original"',
+        f'<{as_uri(page.rows[0].url or at.url)}>; rel="original"',
         f'<{at.timemap("link", page.number)}>; rel="self"; type="{LINK_FORMAT}"; from="{first}"; until="{last}"',
         f'<{at.timegate}>; rel="timegate"',
     ]

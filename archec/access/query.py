@@ -208,6 +208,12 @@ def parse_query(
     )
 
 
+def all_of(url: str, closest: str = "", *, reverse: bool = False, limit: int | None = None) -> Query:
+    """The query for the captures of a URL. Raises UsageError."""
+    order: Order = "closest" if closest else "reverse" if reverse else "ascending"
+    return Query(url, "exact", key_range(url, "exact"), closest=closest, order=order, limit=limit)
+
+
 def check_names(given: Sequence[Argument]) -> None:
     """Raises UsageError for a known parameter in other letters (``matchtype``). Unknown ones are ignored: clients send
     those of other servers."""

@@ -10,6 +10,7 @@ import re
 import uuid
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from archec.access.errors import LoadFailed
@@ -20,8 +21,12 @@ Headers = Sequence[tuple[str, str]]
 _MAX_HEAD = 1 << 18
 _PIECE = 1 << 16
 _ARC = re.compile(rb"[a-zA-Z][a-zA-Z0-9+.-]*:\S* \S+ ([0-9]{12,17}) (\S+ )?.*?([0-9]+)$")
+_VERSIONS = ("WARC/1.0", "WARC/1.1", "WARC/0.18", "WARC/0.17")
+_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
 _WITH_HTTP = ("response", "request", "revisit")
 END = b"\r\n\r\n"
+SMALL = 1 << 16
+"""Bytes of a body that is read, and sent, as a whole."""
 
 
 async def _nothing() -> None:
@@ -61,6 +66,12 @@ class Record:
         """The status of its HTTP header, "" if it has none."""
         parts = self.http[:40].split(b" ", 2)
         return parts[1][:3].decode("latin-1") if len(parts) > 1 else ""
+
+    async def read_if_small(self) -> None:
+        """Reads a small body, so that one that cannot be read is found out before an answer begins. Raises
+        LoadFailed."""
+        if 0 <= self.size <= SMALL:
+            self.body = one_piece(b"".join([piece async for piece in self.body]))
 
     def http_headers(self) -> list[tuple[str, str]]:
         """The headers of its HTTP header."""
@@ -168,17 +179,20 @@ async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitabl
             raw = first + await reader.until([b"\r\n\r\n", b"\n\n"])
             headers: Headers = parse_headers(raw.partition(b"\n")[2])
             version = first.strip().decode("latin-1")
+            if version not in _VERSIONS:
+                raise LoadFailed("it has an unknown version of WARC")
         else:
             headers, raw, version = _arc_headers(first.rstrip(b"\r\n"), place), b"", "WARC/1.0"
         size = _length(headers)
         http = b""
         if _has_http(headers) and size:
-            http = await reader.until([b"\r\n\r\n", b"\n\n"], min(size, _MAX_HEAD))
-            if len(http) > size:
-                raise LoadFailed("its HTTP header is longer than its block")
+            http = (await reader.until([b"\r\n\r\n", b"\n\n"], min(size, _MAX_HEAD)))[:size]
         if raw and not raw.endswith(END):
             raw = b""
-        return Record(headers, http, size - len(http), _body(reader, size - len(http)), close_all, version, raw)
+        left = size - len(http)
+        record = Record(headers, http, left, _body(reader, left), close_all, version, raw)
+        await record.read_if_small()
+        return record
     except BaseException:
         await close_all()
         raise
@@ -195,9 +209,9 @@ async def _body(reader: Reader, size: int) -> AsyncIterator[bytes]:
 
 
 def _length(headers: Headers) -> int:
-    text = next((value for name, value in headers if name.lower() == "content-length"), "")
-    if not re.fullmatch("[0-9]{1,18}", text):
-        raise LoadFailed("it has no Content-Length")
+    found = {value for name, value in headers if name.lower() == "content-length"}
+    if len(found) != 1 or not re.fullmatch("[0-9]{1,18}", text := found.pop()):
+        raise LoadFailed("it has no valid Content-Length")
     return int(text)
 
 
@@ -237,16 +251,17 @@ async def dechunked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     first = True
     while True:
         line = b""
-        try:
+        with suppress(LoadFailed):
             line = await reader.until([b"\n"], 1 << 12)
-            size = int(line.partition(b";")[0].strip() or b"x", 16)
-        except (LoadFailed, ValueError):
+        match = _CHUNK_SIZE.fullmatch(line.partition(b";")[0].strip())
+        if match is None:
             if not first:
                 return
             yield line
             while piece := await reader.some(_PIECE):
                 yield piece
             return
+        size = int(match[0], 16)
         first = False
         if not size:
             return

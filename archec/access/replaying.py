@@ -87,7 +87,8 @@ class ReplayLoader:
     async def _record(self, stack: AsyncExitStack, row: Row, response: Response, url: str) -> Record:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.headers.get("warcserver-type") == "warc" or kind == "application/warc-record":
-            return await read_record(_raw(response), stack.aclose, url)
+            with Deadline(self._seconds):
+                return await read_record(_raw(response), stack.aclose, url)
         http = _http_head(response, url, is_live=row.origin.type == "live")
         size, body = await self._sized(stack, response)
         shown = response.headers.get("content-length", "0") if response.request.method == "HEAD" else str(size)
@@ -104,7 +105,10 @@ class ReplayLoader:
             ("Content-Type", "application/http; msgtype=response"),
             ("Content-Length", str(len(head) + size)),
         ]
-        return Record(headers, head, size, body, stack.aclose)
+        record = Record(headers, head, size, body, stack.aclose)
+        with Deadline(self._seconds):
+            await record.read_if_small()
+        return record
 
     async def _sized(self, stack: AsyncExitStack, response: Response) -> tuple[int, AsyncIterator[bytes]]:
         """The size of a body, and the body. One of unknown size waits on disk."""

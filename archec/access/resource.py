@@ -19,19 +19,17 @@ from archec.access.exchange import answer, as_uri, error_header, header_value
 from archec.access.own import TYPE
 from archec.access.permissions import Viewer
 from archec.access.posts import Asked
-from archec.access.query import Query, joined, key_range, parse_filters
-from archec.access.record import Record, one_piece
+from archec.access.query import Query, all_of, joined, parse_filters
+from archec.access.record import END, SMALL, Record, one_piece
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
 from archec.access.stamps import http_date
+from archec.errors import UsageError
 
 WARC = "application/warc-record"
 _NOT_FOUND = "No Resource Found"
 _MAX_CDX = 2000
 _MAX_ORIGINALS = 10
-_SMALL = 1 << 16
-"""Bytes of a record that is sent as a whole."""
-_END = b"\r\n\r\n"
 _NOT_ASCII = re.compile(r"[^\x20-\x7e]")
 _GET = Asked()
 _FRAMING = ("transfer-encoding", "content-encoding", "content-length")
@@ -157,14 +155,10 @@ async def _original(
     date = "".join(char for char in record.get("WARC-Refers-To-Date") if char.isdigit())[:14].ljust(14, "0")
     wanted = date if len(date) == 14 and date.strip("0") else row.timestamp[:14]
     digest = _digest(record.get("WARC-Payload-Digest") or row.text("digest"))
-    query = Query(
-        url,
-        "exact",
-        key_range(url, "exact"),
-        closest=wanted,
-        order="closest",
-        filters=parse_filters(["!=mime:warc/revisit"]),
-    )
+    try:
+        query = replace(all_of(url, wanted), filters=parse_filters(["!=mime:warc/revisit"]))
+    except UsageError:
+        return None
     tried = 0
     for other in collection.steps:
         rows = await other.answer(query, errors, viewer.visible)
@@ -235,7 +229,6 @@ class RecordAnswer(Response):
         super().__init__(None, made.status_code)
         self.raw_headers = [pair for pair in made.raw_headers if pair[0] != b"content-length"]
         self._head, self._record, self._tail = head, record, tail
-        self._is_small = 0 <= record.size <= _SMALL
         if record.size >= 0:
             size = len(head) + record.size + len(tail)
             self.raw_headers.append((b"content-length", b"%d" % size))
@@ -250,7 +243,7 @@ class RecordAnswer(Response):
             waiting = self._head
             async for piece in self._record.body:
                 waiting += piece
-                if not self._is_small:
+                if len(waiting) >= SMALL:
                     await send({"type": "http.response.body", "body": waiting, "more_body": True})
                     waiting = b""
             await send({"type": "http.response.body", "body": waiting + self._tail})
@@ -283,7 +276,7 @@ def answer_record(
     made = answer(200, b"", WARC, [(name, header_value(value)) for name, value in headers])
     if packed:
         return RecordAnswer(b"", Record((), b"", -1, _packed(record), record.close), b"", made)
-    return RecordAnswer(record.head + record.http, record, _END, made)
+    return RecordAnswer(record.head + record.http, record, END, made)
 
 
 async def _packed(record: Record) -> AsyncIterator[bytes]:
@@ -291,10 +284,4 @@ async def _packed(record: Record) -> AsyncIterator[bytes]:
     yield packer.compress(record.head + record.http)
     async for piece in record.body:
         yield await to_thread.run_sync(packer.compress, piece)
-    yield packer.compress(_END) + packer.flush()
-
-
-def nearest_first(query: Query, stamp: str) -> Query:
-    """The same query, with the rows nearest to a time first."""
-    return replace(query, closest=stamp, order="closest")
-
+    yield packer.compress(END) + packer.flush()

@@ -15,8 +15,8 @@ from archec.access.collection import Collection
 from archec.access.errors import LoadFailed, Refused
 from archec.access.exchange import Exchange, answer
 from archec.access.loading import WarcLoader
-from archec.access.memento import all_of
 from archec.access.permissions import Viewer
+from archec.access.query import all_of
 from archec.access.record import Record
 from archec.access.resource import RecordAnswer, check_record
 from archec.access.rows import NOWHERE, Row

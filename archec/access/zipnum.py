@@ -11,11 +11,10 @@ import zlib
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO
 
 from archec.access.errors import SourceFailed
-from archec.access.files import Found, IndexFile, SortedFile, check_sorted
-from archec.access.rows import LineReader, Origin, Row, any_row
+from archec.access.files import IndexFile, SortedFile
+from archec.access.rows import LineReader, any_row
 
 _MAX_BLOCK = 64 << 20
 """Bytes of the largest block, unpacked."""
@@ -99,7 +98,7 @@ class ZipNumFile:
 
     def __init__(self, path: Path, name: str) -> None:
         self.path, self._name = path, name
-        self._summary = IndexFile(path, name, _check_summary)
+        self._summary = IndexFile(path, name, lambda line: line.count(b"\t") >= 3)
 
     def opened(self) -> tuple[ZipNum, LineReader]:
         """Its lines, and how they are read. Raises SourceFailed."""
@@ -120,18 +119,6 @@ class ZipNumFile:
     def fault(self) -> str:
         """See :class:`archec.access.files.IndexFile`."""
         return self._summary.fault
-
-
-def _check_summary(file: BinaryIO, name: str) -> Found:
-    return check_sorted(file, name, _summary_form)
-
-
-def _summary_form(line: bytes) -> LineReader | None:
-    return _no_row if line.count(b"\t") >= 3 else None
-
-
-def _no_row(line: bytes, origin: Origin) -> Row | None:
-    return None
 
 
 def _places(summary: Path) -> dict[str, Path]:

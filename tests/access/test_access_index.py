@@ -27,6 +27,7 @@ CDX11 = (
 )
 CDX9 = "org,nine)/ 20110101000000 http://nine.org/ text/html 200 AAAA - 10 a.arc.gz\n"
 CDX10 = "org,ten)/ 20110101000000 http://ten.org/ text/html 200 AAAA - - 10 a.arc.gz\n"
+MIXED = f'{CDX10}org,ten)/ 20120101000000 {{"url": "http://ten.org/", "offset": "20"}}\n{CDX9.replace("nine", "ten-9")}'
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     (folder / "one" / "b.cdx").write_text(CDX11)
     (folder / "one" / "c.cdx.gz").write_bytes(gzip.compress(CDX9.encode()))
-    (folder / "one" / "d.cdx").write_text(CDX10)
+    (folder / "one" / "d.cdx").write_text(MIXED)
     unsorted = [line("http://z.org/", "20140101000000"), line("http://b.org/", "20140101000000")]
     (folder / "one" / "bad.cdxj").write_bytes(b"\n".join(unsorted) + b"\n")
     write_index(folder / "two.cdxj", [line("http://example.org/", "20150101000000", n=1)])
@@ -150,6 +151,7 @@ def test_cdx_with_and_without_header_and_packed(get: httpx.Client) -> None:
     assert (nine["offset"], nine["filename"], nine["source"]) == ("10", "a.arc.gz", "one:c.cdx.gz")
     assert ten["robotflags"] == "-"
     assert stamps(get, "url=cdx.org&closest=2012&limit=1") == ["20120101000000"]
+    assert [row["offset"] for row in found(get, "url=ten.org") + found(get, "url=ten-9.org")] == ["10", "20", "10"]
 
 
 def test_an_unsorted_file_alone_is_left_out_and_named_with_its_line(get: httpx.Client) -> None:

@@ -38,7 +38,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     crawl.response(PART, STAMPS[0], b"cdefg", status="206 Partial Content", headers={"Content-Range": "bytes 2-6/9"})
     crawl.response("http://a.org/ä>x", STAMPS[0], b"odd")
     crawl.other("resource", "urn:x-repec:aaa:s:1", STAMPS[0], b"Template-Type: x", "text/plain; charset=utf-8")
-    write_index(folder / "a.cdxj", crawl.close())
+    write_index(folder / "a.cdxj", [*crawl.close(), b'org,nourl)/ 20140101000000 {"mime": "a/b"}'])
     config = configured(folder, "collections: {a: {index: a.cdxj, resource: ./w}}")
     give_tokens(config)
     with serving(config) as url:
@@ -85,6 +85,12 @@ def test_a_timegate_redirects_to_the_nearest(base: str, get: httpx.Client, date:
     own = answer.headers["link"].partition(f'<{answer.headers["location"]}>; ')[2].partition(", <")[0]
     assert re.fullmatch(f'rel="[a-z ]*memento"; datetime="{DATES[chosen]}"', own)
     assert ("prev" in found, "next" in found) == (chosen > 0, chosen < 2)
+
+
+def test_a_row_without_its_url_is_of_the_url_that_is_asked_for(base: str, get: httpx.Client) -> None:
+    answer = get.get("/a/http://nourl.org/")
+    assert answer.headers["location"] == f"{base}/a/{STAMPS[0]}id_/http://nourl.org/"
+    assert rels(answer.headers["link"])["original"][0] == "http://nourl.org/"
 
 
 def test_bad_dates_and_unknown_urls(get: httpx.Client) -> None:

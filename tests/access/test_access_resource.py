@@ -42,6 +42,24 @@ ARC_BODY = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>arc</p>"
 ARC_LINE = b"http://arc.org/ 192.0.2.1 20140101000000 text/html %d\n" % len(ARC_BODY)
 
 
+def odd_response(http: str, more: str = "", version: str = "1.0") -> tuple[str, str]:
+    """The head and the block of a response."""
+    kind = f"Content-Type: application/http\r\nContent-Length: {len(http)}{more}"
+    return f"WARC/{version}\r\nWARC-Type: response\r\nWARC-Target-URI: http://odd.org/\r\n{kind}", http
+
+
+ODD = {
+    "cut": ("WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 9", "abc"),
+    "cut-large": ("WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 99999", "abc"),
+    "version": odd_response("HTTP/1.1 200 OK\r\n\r\nx", version="9.9"),
+    "lengths": odd_response("HTTP/1.1 200 OK\r\n\r\nx", more="\r\nContent-Length: 7"),
+    "astray-revisit": ("WARC/1.0\r\nWARC-Type: revisit\r\nWARC-Refers-To-Target-URI: ::\r\nContent-Length: 0", ""),
+    "not-ended": odd_response("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"),
+    "type": odd_response("HTTP/1.1 200 OK\r\nContent-Type: a/\xe9b\r\n\r\nx"),
+    "odd-chunks": odd_response("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\nx"),
+}
+
+
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("access")
@@ -60,7 +78,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     plain.other("metadata", "http://a.org/meta", S, b"k: v\r\n", "application/warc-fields")
     plain.other("conversion", "http://a.org/conv", S, b"text", "text/plain")
     plain.raw(b"no record at all", "http://bad.org/", S)
-    plain.raw(b"WARC/1.0\r\nWARC-Type: response\r\nContent-Length: 5\r\n\r\nabc", "http://cut.org/", S)
+    for name, (head, block) in ODD.items():
+        plain.raw(f"{head}\r\n\r\n{block}\r\n\r\n".encode("latin-1"), f"http://{name}.org/", S)
+    plain.other("resource", "http://cut.org/", "20140101000001", b"whole", "text/plain")
     lines = one.close() + plain.close()
     (folder / "warcs" / "a.arc.gz").write_bytes(gzip.compress(ARC) + gzip.compress(ARC_LINE + ARC_BODY + b"\n"))
     offset = len(gzip.compress(ARC))
@@ -177,8 +197,21 @@ def test_what_cannot_be_loaded_is_named(get: httpx.Client) -> None:
     assert get.get("/c/resource?url=http://bad.org/").status_code == 404
     assert get.get("/c/resource?url=http://nothing.org/").status_code == 404
     assert get.get("/c/resource?url=http://unknown.org/").json() == {"message": "No Resource Found"}
+
+
+def test_records_that_are_odd(get: httpx.Client) -> None:
+    cut = get.get("/c/resource?url=http://cut.org/")
+    assert (record(cut).payload, json.loads(cut.headers["reserrors"])) == (b"whole", {"c": "two.warc: it is cut"})
     with pytest.raises(httpx.RemoteProtocolError):
-        get.get("/c/resource?url=http://cut.org/")
+        get.get("/c/resource?url=http://cut-large.org/")
+    for host in ("version", "lengths", "astray-revisit"):
+        assert get.get(f"/c/resource?url=http://{host}.org/").status_code == 404
+    for host, body, kind in (
+        ("not-ended", "", "text/plain"), ("type", "x", "a/?b"), ("odd-chunks", "-1\r\nx", "application/octet-stream"),
+    ):  # fmt: skip
+        assert record(get.get(f"/c/resource?url=http://{host}.org/")).rec_type == "response"
+        answer = get.get(f"/c/{S}id_/http://{host}.org/")
+        assert (answer.status_code, answer.text, answer.headers["content-type"]) == (200, body, kind)
 
 
 def test_other_places_lists_and_steps_are_tried_in_turn(get: httpx.Client) -> None:
