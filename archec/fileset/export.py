@@ -79,16 +79,10 @@ def _sums(kind: str) -> Callable[..., None]:
     def write(
         archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool
     ) -> None:
-        lines = [_sum_line(getattr(file, kind), safe_path(file)) for file in files]
+        lines = [f"{getattr(file, kind)}  {safe_path(file)}\n" for file in files]
         (folder / f"{kind}sums.txt").write_text("".join(lines), encoding="utf-8")
 
     return write
-
-
-def _sum_line(digest: str, path: str) -> str:
-    """A line as md5sum and sha256sum read them."""
-    escaped = path.replace("\\", "\\\\").replace("\n", "\\n")
-    return f"{'' if escaped == path else chr(92)}{digest}  {escaped}\n"
 
 
 def _urls(archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool) -> None:
@@ -103,13 +97,15 @@ def _bagit(archive: Archive, held: HeldFileset, files: list[FilesetManifestFile]
     (folder / "data").mkdir()
     if not fetch:
         _folder(archive, held, files, folder / "data", fetch)
-    tags = {"bagit.txt": "BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"}
+    # Version 1.0 escapes a percent sign in a path, and some of its readers do not know that; the one before does not.
+    version = "0.97" if any("%" in safe_path(file) for file in files) else "1.0"
+    tags = {"bagit.txt": f"BagIt-Version: {version}\nTag-File-Character-Encoding: UTF-8\n"}
     for kind in ("md5", "sha256"):
-        tags[f"manifest-{kind}.txt"] = "".join(f"{getattr(file, kind)}  data/{_bag_path(file)}\n" for file in files)
+        tags[f"manifest-{kind}.txt"] = "".join(f"{getattr(file, kind)}  data/{safe_path(file)}\n" for file in files)
     if fetch:
         urls = [(file.platform_url or "").replace(" ", "%20") for file in files]
         rows = zip(urls, files, strict=True)
-        tags["fetch.txt"] = "".join(f"{url} {file.size} data/{_bag_path(file)}\n" for url, file in rows)
+        tags["fetch.txt"] = "".join(f"{url} {file.size} data/{safe_path(file)}\n" for url, file in rows)
     manifest, size = held.manifest, sum(file.size or 0 for file in files)
     about = {
         "Bagging-Date": datetime.fromtimestamp(held.tist, timezone.utc).date().isoformat(),
@@ -130,10 +126,6 @@ def _md5(data: bytes) -> str:
     digests = Digests()
     digests.update(data)
     return digests.md5
-
-
-def _bag_path(file: FilesetManifestFile) -> str:
-    return safe_path(file).replace("%", "%25").replace("\n", "%0A").replace("\r", "%0D")
 
 
 # -- descriptions in JSON ---------------------------------------------------------------------------

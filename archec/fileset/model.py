@@ -55,8 +55,8 @@ class IngestStrategy(str, Enum):
 
 
 class IngestRequest(Struct, frozen=True):
-    """One request. ``given`` is the request as it came, which the result repeats; ``ext_ids`` are identifiers such as
-    the DOI, ``version`` that of a ``fileset:`` id."""
+    """One request. ``given`` is the request as it came, without secrets, which the result repeats; ``ext_ids`` are
+    identifiers such as the DOI."""
 
     base_url: str
     ingest_type: str = "dataset"

@@ -11,6 +11,7 @@ from msgspec import Struct
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.fields import clean
 from archec.fileset.model import IngestRequest
+from archec.fileset.public import public_value
 from archec.fileset.status import BadRequest
 
 RESULT_VERSION = 1
@@ -108,4 +109,8 @@ def request(given: Mapping[str, Any]) -> IngestRequest:
         raise BadRequest("ingest_type: must be text")
     if ids is not None and not isinstance(ids, dict):
         raise BadRequest("ext_ids: must be an object")
-    return IngestRequest(clean(url), kind, ids or {}, given)
+    try:
+        public = public_value(dict(given))
+    except RecursionError as error:
+        raise BadRequest("nested too deeply") from error
+    return IngestRequest(clean(url), clean(kind), ids or {}, public)

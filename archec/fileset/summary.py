@@ -19,7 +19,7 @@ from archec.fileset.lookup import is_whole
 from archec.fileset.model import IngestRequest
 from archec.fileset.pages import meta_of
 from archec.fileset.platforms.base import PlatformAnswer
-from archec.fileset.public import public_body, public_text, public_url, public_value
+from archec.fileset.public import public_body, public_text, public_url
 from archec.fileset.result import FilesetBundle, FilesetFile, IngestResult
 from archec.fileset.status import FilesetProblem, Status
 from archec.fileset.work import Found, Work
@@ -156,8 +156,7 @@ def _name(found: Found) -> str | None:
 
 
 def _given(request: IngestRequest) -> Any:
-    given = public_value(dict(request.given)) or {"ingest_type": request.ingest_type}
-    return given | {"base_url": _public(request.base_url)}
+    return {**(request.given or {"ingest_type": request.ingest_type}), "base_url": _public(request.base_url)}
 
 
 def _public(base_url: str) -> str:

@@ -838,12 +838,16 @@ def ingesting(filesets: Filesets, url: str, *options: str, **environ: str) -> su
 def test_the_command_prints_one_result_a_line(filesets: Filesets, platform: Platform, tmp_path: Path) -> None:
     url = zenodo(platform, 7, {"p": 10})
     requests = tmp_path / "requests"
-    requests.write_text(f'{{"base_url": "{url}", "ingest_type": "dataset"}}\n\nno json\n{{"base_url": 7}}\n')
+    deep = "[" * 900 + "]" * 900
+    requests.write_text(
+        f'{{"base_url": "{url}", "ingest_type": "dataset"}}\n\nno json\n{{"base_url": 7}}\n'
+        f'{{"base_url": "{url}", "deep": {deep}}}\n{{"base_url": "{url}", "ingest_type": "\\u0000"}}\n'
+    )
     files = tmp_path / "files"
     process = ingesting(filesets, url, "--requests", str(requests), "--file-results", str(files))
     out, err = process.communicate(timeout=60)
     statuses = [json.loads(line)["status"] for line in out.splitlines()]
-    assert statuses == ["success-file", "success-existing", "bad-request", "bad-request"], err
+    assert statuses == ["success-file", "success-existing", *["bad-request"] * 3, "success-existing"], err
     assert process.returncode == 2
     assert [json.loads(line)["ingest_type"] for line in files.read_text().splitlines()] == ["dataset-file"]
 

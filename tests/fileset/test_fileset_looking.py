@@ -201,6 +201,13 @@ def test_bags_are_valid(one: Filesets, tmp_path: Path) -> None:
     assert not list((folder / "data").iterdir())
 
 
+def test_bags_with_percent_signs_are_valid(one: Filesets, platform: Platform, tmp_path: Path) -> None:
+    url = zenodo(platform, 9, {"95%CI.csv": 10, "a%2Fb": 5}, concept=99)
+    one.ingest(url)
+    assert command(one, "export", url, "--as", "bagit", str(tmp_path))[0] == 0
+    assert bagit.Bag(str(tmp_path)).validate()
+
+
 def test_crates_are_readable(one: Filesets, tmp_path: Path) -> None:
     crate = ROCrate(str(exported(one, "ro-crate", tmp_path)))
     assert crate.name == "Prices 7"

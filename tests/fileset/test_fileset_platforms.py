@@ -329,6 +329,13 @@ def test_a_download_of_another_data_set_of_mendeley_is_an_error() -> None:
         item_of(MendeleyHelper, CASES["mendeley"][1], {**made.MENDELEY, "/datasets/": body})
 
 
+def test_bundles_of_dspace_are_read_page_by_page() -> None:
+    first = {"_embedded": {"bundles": [{"name": "TEXT"}] * 20}, "_links": {"next": {
+        "href": "https://econ.example.org/server/api/core/items/u/bundles?page=1"}}}  # fmt: skip
+    bodies = {"bundles?page=1": made.DSPACE7["/bundles"], **made.DSPACE7, "/bundles": first}
+    assert [file.path for file in item_of(*CASES["dspace7"][:2], bodies).manifest or ()] == ["p.csv"]
+
+
 def test_a_collection_of_dspace_names_its_items() -> None:
     found = {"_embedded": {"searchResult": {"_embedded": {"objects": [
         {"_embedded": {"indexableObject": {"uuid": "u", "handle": "10419/8"}}}]}}}}  # fmt: skip

@@ -68,7 +68,7 @@ def _file(row: Field, item: str, base: str) -> FilesetManifestFile | None:
     name = row["name"].text()
     added = (*_OWN, *(_OF_TORRENTS if item.startswith("academictorrents_") else ()))
     is_own = name.startswith("__ia_") or name.lower() in {f"{item}{suffix}".lower() for suffix in added}
-    if is_own or row["source"].text_or_none() != "original":
+    if is_own or row["source"].text() != "original":
         return None
     status = Status.PLATFORM_RESTRICTED.value if row["private"].flag() else None
     sums = checksums(*(f"{kind}:{value}" for kind in ("md5", "sha1") if (value := row[kind].text_or_none())))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 from archec.fileset.checksums import Checksums, checksums
 from archec.fileset.fields import Field
@@ -115,13 +115,21 @@ def _new_files(url: str, base: str) -> FileQuestions:
             size, extra = row["sizeBytes"].whole_or_none(), {"file_id": row["uuid"].word_or_none()}
             yield manifest_file(row["name"].text(), size, _sums(row), link, None, extra)
 
-    answer = yield Question(url)
-    manifest: list[FilesetManifestFile] = []
-    for bundle in answer.json()["_embedded"]["bundles"].items():
-        if bundle["name"].text_or_none() == "ORIGINAL":
-            first = same_origin(bundle["_links"]["bitstreams"]["href"], base)
-            manifest += yield from paged_files(first, base, files, lambda body: body["_links"]["next"]["href"])
+    def bundles(body: Field) -> Iterable[FilesetManifestFile]:
+        for bundle in body["_embedded"]["bundles"].items():
+            if bundle["name"].text_or_none() == "ORIGINAL":
+                lists.append(same_origin(bundle["_links"]["bitstreams"]["href"], base))
+        return ()
+
+    lists: list[str] = []
+    manifest = yield from paged_files(url, base, bundles, _next)
+    for first in lists:
+        manifest += yield from paged_files(first, base, files, _next)
     return manifest
+
+
+def _next(body: Field) -> Field:
+    return body["_links"]["next"]["href"]
 
 
 def _sums(row: Field) -> Checksums:
