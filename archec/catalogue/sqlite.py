@@ -151,9 +151,8 @@ _OBI_PAGE = 500
 """Whole obis read at once."""
 _IN = 500
 """Parameters of one IN list."""
-_CACHE, _WIDE_CACHE = 8192, 65536
-"""KiB of pages kept in memory, and from the first batch of ``_MANY`` obis on: checksums are written in random order."""
-_MANY = 250
+_CACHE = 16384
+"""KiB of pages kept in memory."""
 
 _claim = msgspec.json.Decoder(Claim)
 _held_back = msgspec.json.Decoder(HeldBack)
@@ -185,7 +184,6 @@ class SQLiteCatalogue(Database):
 
     def __init__(self, url: str, path: Path, *, create: bool = False, read_only: bool = False) -> None:
         self.url = redact(url)
-        self._is_wide = False
         try:
             if create and not path.parent.is_dir():
                 raise CatalogueError(f"{path}: there is no directory {path.parent}")
@@ -225,9 +223,6 @@ class SQLiteCatalogue(Database):
 
     def write(self, changes: Changes) -> None:
         """Applies one batch's changes as one transaction."""
-        if not self._is_wide and len(changes.obis) + len(changes.visits) >= _MANY:
-            self.fetch(f"PRAGMA cache_size = -{_WIDE_CACHE}")
-            self._is_wide = True
         with self.transaction() as db:
             for kind in KINDS:
                 self._put(db, kind, written_obis(changes, kind))

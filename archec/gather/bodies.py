@@ -48,7 +48,7 @@ _TAG = "noarchive"
 _CHUNK = 1 << 20
 MANY = 5
 """Number of URLs of a host with the same body from which on they are suspect."""
-_REMEMBERED = 4000
+_REMEMBERED = 2000
 """Number of bodies kept in memory, more than a batch has."""
 _MOST = 32_000_000
 """Size of the file in bytes at which it is rewritten with what is still needed."""

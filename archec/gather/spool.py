@@ -115,7 +115,7 @@ class Spool:
         try:
             with self._file.translated():
                 self._db.executescript(
-                    "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE; PRAGMA cache_size=-32000;"
+                    "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE; PRAGMA cache_size=-8192;"
                 )
                 self._db.executescript(_SCHEMA + SORTED_SCHEMA)
         except BaseException:

@@ -165,7 +165,7 @@ class UnderWay:
         self._states[state] += 1
 
 
-_RECENT = 4000
+_RECENT = 2000
 """Number of visits kept in memory, more than a batch has; older ones are read from the catalogue."""
 
 

@@ -4,7 +4,8 @@ Many small files, then some large ones. archec's time is that of the whole proce
 data set again, planning, fetching, hashing, syncing, journal, catalogue, report) in an archive that knows the templates
 already; "files phase" is the time that its own report gives for the files. The others only write files. All run in
 turn in every round, each into a new folder, and must end with every file. Then the memory of archec for the small
-files, and for a tenth of them, in runs of their own.
+files, and for a tenth and half of them, in runs of their own: caches of a fixed size are full after some ten thousand
+files, so it is from half to all of them that memory must not grow.
 
 nginx, aria2c and wget are looked for on PATH. Scrapy lives in an environment of its own: name its Python
 with --scrapy (or ARCHEC_BENCH_SCRAPY). What is not there is left out.
@@ -215,8 +216,9 @@ def _memory(folder: Path, report: Report, workload: Workload) -> None:
         done, _ = _gathered(place, part, memory=True)
         return report.add("memory", f"{part.files:,} files", "MB", [done.peak / 1e6])
 
-    few = peak(workload._replace(urls=workload.urls[: workload.files // 10]))
-    report.compare(few, peak(workload), "few / many files, MB", least=FLAT)
+    few, half, whole = (peak(workload._replace(urls=workload.urls[: workload.files // part])) for part in (10, 2, 1))
+    report.compare(few, whole, "a tenth / all files, MB")
+    report.compare(half, whole, "half / all files, MB", least=FLAT)
 
 
 def write_papers(folder: Path, urls: Sequence[str], series: int = 1) -> None:
