@@ -24,7 +24,9 @@ from archec.catalogue.records import ManifestNoted, ObiChange, Record, SetAdded,
 from archec.catalogue.setaside import write
 from archec.errors import StorageFailed, StorageFull
 from archec.store.failpoints import hit
-from archec.store.interface import CommitResult, HardLink, Journal, Link, ObiStore, Placement
+from archec.store.interface import CommitResult, HardLink, Link, Placement
+from archec.store.journal_writer import JournalWriter
+from archec.store.writer import Writer
 
 
 class CommitItem(NamedTuple):
@@ -118,8 +120,8 @@ class Committer:
 
     def __init__(
         self,
-        store: ObiStore,
-        journal: Journal,
+        store: Writer,
+        journal: JournalWriter,
         catalogue: Catalogue,
         *,
         run: int,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +15,11 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.sqlite import unwritable
+from archec.store.durable import open_directory, storage_errors
 from archec.store.layout import Layout, open_store
 from archec.store.lock import holder
+
+_SCRATCH = "scratch-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,27 @@ def scratch_space(config: Config) -> Path:
     """The directory for scratch files of what only reads: where temporary files belong if the archive's cannot be
     written."""
     return Path(tempfile.gettempdir()) if unwritable(config.work_path / "scratch") else config.work_path
+
+
+@contextmanager
+def scratch_folder(config: Config) -> Iterator[Path]:
+    """A new directory for scratch files, which is removed at the end of the block. What killed processes left is
+    removed when no other process has one."""
+    parent = scratch_space(config)
+    with ExitStack() as stack:
+        with storage_errors(parent):
+            parent.mkdir(parents=True, exist_ok=True)
+            if parent == config.work_path:
+                lock = stack.enter_context(open_directory(parent))
+                with suppress(OSError):  # held by others, or on a file system that locks no directory exclusively
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    for left in parent.glob(f"{_SCRATCH}*"):
+                        shutil.rmtree(left, ignore_errors=True)
+                fcntl.flock(lock, fcntl.LOCK_SH)
+            folder = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=parent, ignore_cleanup_errors=True)
+            )
+        yield Path(folder)
 
 
 @contextmanager

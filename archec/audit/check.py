@@ -8,12 +8,13 @@ import time
 from collections import Counter
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from archec.archive.follow import last_run
 from archec.archive.ledger import left_parts
-from archec.archive.opening import scratch_space
+from archec.archive.opening import scratch_folder
 from archec.audit.comparison import Comparison, Differences, report_differences
 from archec.audit.disk import (
     MOST,
@@ -109,11 +110,11 @@ def check(
         summary.tally.add(finding)
         report(finding)
 
-    with closing(Comparison(archive.layout, scratch_space(archive.config))) as comparison:
+    with closing(Comparison(archive.layout, partial(scratch_folder, archive.config))) as comparison:
         look = _Check(archive, meter, reported, fix, quick, unjournalled, comparison, summary)
         look.go()
-    partial = quick or (summary.clean and not summary.whole)
-    structure = Structure(partial, int(time.time()), summary.tally.wrong)
+    in_part = quick or (summary.clean and not summary.whole)
+    structure = Structure(in_part, int(time.time()), summary.tally.wrong)
     remember_structure(archive.config, structure, look.named, reported)
     summary.seconds = time.monotonic() - began
     return summary

@@ -6,7 +6,6 @@ such batch is found by comparing few journals. The files of the obi stores are t
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from archec.archive.opening import scratch_folder
 from archec.audit.copies import Copy, DirectoryCopy, fetch_journal
 from archec.audit.disk import MOST
 from archec.audit.expected import Entry, statement_of
@@ -22,7 +22,6 @@ from archec.config import Config
 from archec.errors import ArchecError
 from archec.ids import is_url, slash_variant
 from archec.progress import Meter
-from archec.store.durable import storage_errors
 from archec.store.journal_reader import JournalBatch, journals, read_batches
 from archec.store.layout import RUNS, Layout
 
@@ -120,13 +119,8 @@ def compare(
         result.differences[difference.what] += 1
         report(difference)
 
-    with storage_errors(config.work_path):
-        config.work_path.mkdir(parents=True, exist_ok=True)
-        with (
-            tempfile.TemporaryDirectory(prefix="audit-", dir=config.work_path) as scratch,
-            closing(DirectoryCopy(layout)) as own,
-        ):
-            _Comparing(layout, own, copy, Path(scratch), meter, reported, result).go(files=files)
+    with scratch_folder(config) as scratch, closing(DirectoryCopy(layout)) as own:
+        _Comparing(layout, own, copy, scratch, meter, reported, result).go(files=files)
     result.seconds = time.monotonic() - began
     return result
 

@@ -6,9 +6,8 @@ needed if there are any.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -37,14 +36,22 @@ class PartitionedDiff:
 
     Each side consists of records of one width that begin with a 16-byte key (:func:`archec.audit.expected.key_of`).
     They are divided by the first byte of their key, so that records with the same key are in the same part, in any
-    order. Beyond about 64 MB the parts are in files below ``folder``. ``widths`` are the record sizes of each side.
+    order. Beyond about 64 MB the parts are in files of the folder that ``scratch`` opens then. ``widths`` are the
+    record sizes of each side.
     """
 
-    def __init__(self, folder: Path, widths: Sequence[int], *, in_memory: int = _IN_MEMORY) -> None:
-        self._folder, self._widths, self._in_memory = folder, tuple(widths), in_memory
+    def __init__(
+        self,
+        scratch: Callable[[], AbstractContextManager[Path]],
+        widths: Sequence[int],
+        *,
+        in_memory: int = _IN_MEMORY,
+    ) -> None:
+        self._scratch, self._widths, self._in_memory = scratch, tuple(widths), in_memory
         self._parts = [[bytearray() for _ in range(_PARTS)] for _ in widths]
         self._size = 0
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._stack = ExitStack()
+        self._folder: Path | None = None
 
     def add(self, side: int, records: bytes) -> None:
         """Adds records of a side, one after the other in ``records``."""
@@ -66,39 +73,26 @@ class PartitionedDiff:
 
     def _whole(self, side: int, number: int) -> bytes:
         rest = bytes(self._parts[side][number])
-        if self._scratch is None:
+        if self._folder is None:
             return rest
-        path = self._path(self._scratch, side, number)
+        path = self._folder / f"{side}-{number:02x}"
         with storage_errors(path):
             return path.read_bytes() + rest if path.exists() else rest
 
     def _spill(self) -> None:
-        path = self._folder
-        with storage_errors(path):
-            if self._scratch is None:
-                path.mkdir(parents=True, exist_ok=True)
-                self._scratch = tempfile.TemporaryDirectory(prefix="audit-", dir=path)
+        self._folder = self._folder or self._stack.enter_context(self._scratch())
+        with storage_errors(self._folder):
             for side, parts in enumerate(self._parts):
                 for number, part in enumerate(parts):
                     if part:
-                        path = self._path(self._scratch, side, number)
-                        with open(path, "ab") as file:
+                        with open(self._folder / f"{side}-{number:02x}", "ab") as file:
                             file.write(part)
                         part.clear()
         self._size = 0
 
-    @staticmethod
-    def _path(scratch: tempfile.TemporaryDirectory[str], side: int, number: int) -> Path:
-        return Path(scratch.name, f"{side}-{number:02x}")
-
     def close(self) -> None:
         """Removes the files."""
-        scratch, self._scratch = self._scratch, None
-        if scratch is not None:
-            try:
-                scratch.cleanup()
-            except OSError as error:
-                raise StorageFailed(f"{scratch.name}: {error.strerror}") from error
+        self._stack.close()
 
 
 _JOURNALS, _DISK, _CATALOGUE = 0, 1, 2
@@ -135,7 +129,7 @@ class Differences:
 class Comparison:
     """Receives the three sides one after the other, then returns their differences. To be closed."""
 
-    def __init__(self, layout: Layout, scratch: Path) -> None:
+    def __init__(self, layout: Layout, scratch: Callable[[], AbstractContextManager[Path]]) -> None:
         self._layout = layout
         self._diff = PartitionedDiff(scratch, (_WIDTH, KEY + 1, _WIDTH))
         self.names = 0

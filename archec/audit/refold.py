@@ -6,17 +6,15 @@ returned, what is due, where texts and files are mentioned).
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from itertools import islice
-from pathlib import Path
 
 import orjson
 from xxhash import xxh3_128_digest
 
 from archec.archive.follow import follow_until
-from archec.archive.opening import scratch_space
+from archec.archive.opening import scratch_folder, scratch_space
 from archec.audit.comparison import PartitionedDiff
 from archec.audit.disk import MOST
 from archec.audit.findings import Finding, Reporter
@@ -42,37 +40,35 @@ def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: 
     Raises :class:`archec.errors.CatalogueError` if the catalogue cannot be read, :class:`CorruptArchive` if the
     journals cannot.
     """
-    work = scratch_space(archive.config)
     try:
-        work.mkdir(parents=True, exist_ok=True)
         with (
-            tempfile.TemporaryDirectory(prefix="audit-", dir=work) as folder,
-            closing(open_catalogue("sqlite:///fold.sqlite", base=Path(folder), create=True)) as fresh,
+            scratch_folder(archive.config) as folder,
+            closing(open_catalogue("sqlite:///fold.sqlite", base=folder, create=True)) as fresh,
+            closing(PartitionedDiff(lambda: nullcontext(folder), (_KEY, _KEY))) as diff,
         ):
             meter.phase("folding journals", None)
             follow_until(archive.layout, fresh, archive.position, progress=lambda lines, run: meter.at(lines))
-            _compare(catalogue, fresh, work, meter, report)
+            _compare(catalogue, fresh, diff, meter, report)
         return True
     except (OSError, StorageFailed, StorageFull) as error:
         message = f"the catalogue was not compared whole: the journals cannot be folded there: {error}"
-        report(Finding("no-scratch-space", str(work), message))
+        report(Finding("no-scratch-space", str(scratch_space(archive.config)), message))
         return False
 
 
-def _compare(catalogue: Catalogue, fresh: Catalogue, work: Path, meter: Meter, report: Reporter) -> None:
+def _compare(catalogue: Catalogue, fresh: Catalogue, diff: PartitionedDiff, meter: Meter, report: Reporter) -> None:
     meter.phase("comparing the catalogue", None)
     differing: list[set[bytes]] = [set(), set()]
     more = 0
-    with closing(PartitionedDiff(work, (_KEY, _KEY))) as diff:
-        for side, one in enumerate((catalogue, fresh)):
-            statements = _statements(one)
-            while some := list(islice(statements, _PAGE)):
-                diff.add(side, b"".join(map(_key, some)))
-        for theirs, ours in diff.parts():
-            for side, keys in ((_CATALOGUE, set(theirs) - set(ours)), (_JOURNALS, set(ours) - set(theirs))):
-                room = MOST - len(differing[side])
-                differing[side].update(islice(keys, room))
-                more += max(0, len(keys) - room)
+    for side, one in enumerate((catalogue, fresh)):
+        statements = _statements(one)
+        while some := list(islice(statements, _PAGE)):
+            diff.add(side, b"".join(map(_key, some)))
+    for theirs, ours in diff.parts():
+        for side, keys in ((_CATALOGUE, set(theirs) - set(ours)), (_JOURNALS, set(ours) - set(theirs))):
+            room = MOST - len(differing[side])
+            differing[side].update(islice(keys, room))
+            more += max(0, len(keys) - room)
     for side, one, says in (
         (_CATALOGUE, catalogue, "the catalogue says, and the journals do not"),
         (_JOURNALS, fresh, "the journals say, and the catalogue does not"),

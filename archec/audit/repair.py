@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from archec.archive.opening import Archive
+from archec.archive.opening import Archive, scratch_folder
 from archec.audit.disk import judge
 from archec.audit.expected import Entry
 from archec.audit.findings import Finding
@@ -174,18 +173,14 @@ class Repair:
         """
         from archec.audit.copies import fetch_journal
 
-        with storage_errors(self._archive.work):
-            self._archive.work.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix="audit-", dir=self._archive.work) as scratch:
-                candidate = fetch_journal(self._copy, tist, Path(scratch))
-                run = next((run for run in self._catalogue.runs() if run.tist == tist), None)
-                like = None if why.code == "journal-misnamed" else ours
-                objection = journal_objection(
-                    candidate, like, tist, run, self._catalogue.position(), self._end_of(tist)
-                )
-                if objection:
-                    raise CorruptArchive(f"the copy's journal does not fit: {objection}")
-                return self._placed(candidate, ours, why)
+        with scratch_folder(self._archive.config) as scratch:
+            candidate = fetch_journal(self._copy, tist, scratch)
+            run = next((run for run in self._catalogue.runs() if run.tist == tist), None)
+            like = None if why.code == "journal-misnamed" else ours
+            objection = journal_objection(candidate, like, tist, run, self._catalogue.position(), self._end_of(tist))
+            if objection:
+                raise CorruptArchive(f"the copy's journal does not fit: {objection}")
+            return self._placed(candidate, ours, why)
 
     def gap(self, gap: Gap) -> list[str]:
         """Puts in place the journals that are missing between two runs: those of the copy that lead from the one's last
@@ -195,21 +190,19 @@ class Repair:
         runs = self._copy.runs()
         if runs is None:
             raise NotHeld(f"{self.where}: does not list its journals")
-        with storage_errors(self._archive.work):
-            self._archive.work.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix="audit-", dir=self._archive.work) as scratch:
-                found, head = list[Path](), gap.head
-                for run in runs:
-                    if gap.before < run < gap.after and head != gap.prev:
-                        candidate = fetch_journal(self._copy, run, Path(scratch))
-                        leads_to = _leads_from(candidate, run, head)
-                        if leads_to:
-                            found.append(candidate)
-                            head = leads_to
-                if head != gap.prev or not found:
-                    raise CorruptArchive("the copy has no journals that lead from the one to the other")
-                for candidate in found:
-                    self._placed(candidate, None, Finding("journal-missing", "", ""))
+        with scratch_folder(self._archive.config) as scratch:
+            found, head = list[Path](), gap.head
+            for run in runs:
+                if gap.before < run < gap.after and head != gap.prev:
+                    candidate = fetch_journal(self._copy, run, scratch)
+                    leads_to = _leads_from(candidate, run, head)
+                    if leads_to:
+                        found.append(candidate)
+                        head = leads_to
+            if head != gap.prev or not found:
+                raise CorruptArchive("the copy has no journals that lead from the one to the other")
+            for candidate in found:
+                self._placed(candidate, None, Finding("journal-missing", "", ""))
         return [f"{RUNS}/{candidate.name}" for candidate in found]
 
     def _end_of(self, tist: int) -> str:

@@ -6,11 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from math import ceil
 from typing import Any
 
 from archec.archive.follow import not_of_this_store
+from archec.archive.opening import scratch_folder
 from archec.audit.comparison import KEY, PartitionedDiff
 from archec.audit.disk import MOST, journalled, known_tists, report_unknown_files, under_way, walk
 from archec.audit.expected import Amount, amount_of, key_of, names_something
@@ -97,7 +99,7 @@ def verify(archive: Audited, scope: Scope, meter: Meter, report: Reporter, repai
     with (
         open_memory(memory_path(archive.config), reported) as memory,
         closing(Inspector(archive.layout, archive.catalogue, ReadPace(scope.rate))) as inspector,
-        closing(PartitionedDiff(archive.config.work_path, (KEY, KEY))) as names,
+        closing(PartitionedDiff(partial(scratch_folder, archive.config), (KEY, KEY))) as names,
     ):
         _Verification(archive, scope, meter, report, repair, memory, inspector, names, summary, Journals(archive)).go()
         summary.bad = memory.count_bad()

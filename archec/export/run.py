@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from archec.archive.opening import Archive, scratch_space
+from archec.archive.opening import Archive, scratch_folder
 from archec.catalogue.interface import Catalogue
 from archec.config import Config
 from archec.export.checking import VaultFault, read_unit, vault_units
@@ -19,7 +18,6 @@ from archec.export.units import Selection, Unit, units
 from archec.export.vault import open_vault, sweep
 from archec.export.writing import MAX_BYTES, ExportPlan, NotExported, UnitResult, unit_exporter
 from archec.progress import Meter
-from archec.store.durable import storage_errors
 from archec.store.layout import Layout
 from archec.store.lock import RunLock
 from archec.units import human_size
@@ -118,7 +116,7 @@ def export_warc(archive: Archive, request: ExportRequest, meter: Meter, report: 
         if not request.dry:
             stack.enter_context(RunLock(Layout(vault.root), "export warc"))
             sweep(vault)
-        scratch = stack.enter_context(_scratch_folder(config))
+        scratch = stack.enter_context(scratch_folder(config))
         position = archive.catalogue.position()
         visits = None
         if request.revisits:
@@ -210,14 +208,3 @@ def _export_units(
                 take(done.result(_HINT))
         for done in pool.results(at_most=0):
             take(done.result(_HINT))
-
-
-@contextmanager
-def _scratch_folder(config: Config) -> Iterator[Path]:
-    """A directory for scratch files."""
-    parent = scratch_space(config)
-    with storage_errors(parent):
-        parent.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(prefix="export-", dir=parent)
-    with folder as name:
-        yield Path(name)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer
 from archec.archive.follow import LastRun, follow_until, last_run, rebuild
-from archec.archive.opening import Archive
+from archec.archive.opening import Archive, scratch_folder
 from archec.archive.report import Report
 from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.interface import Catalogue
@@ -21,7 +19,6 @@ from archec.errors import UsageError
 from archec.progress import Meter
 from archec.proof.log import chain, forks_in
 from archec.proof.seal import Seal
-from archec.store.durable import storage_errors
 from archec.store.journal_reader import NO_BATCH
 from archec.store.journal_writer import JournalWriter, tidy
 from archec.store.layout import Layout, open_store
@@ -94,15 +91,12 @@ def _end(layout: Layout) -> str:
 
 def _close(config: Config, layout: Layout, last: LastRun) -> None:
     """Closes the journal of a run that was in progress when the copy was made, by a catalogue in scratch space."""
-    work = config.work_path
-    with storage_errors(work):
-        work.mkdir(parents=True, exist_ok=True)
-        with (
-            tempfile.TemporaryDirectory(prefix="fork-", dir=work) as folder,
-            closing(open_catalogue("sqlite:///fold.sqlite", base=Path(folder), create=True)) as scratch,
-        ):
-            follow_until(layout, scratch, Position(last.journal.tist, 1 << 60))
-            close_interrupted_run(Archive(config, layout, scratch), last)
+    with (
+        scratch_folder(config) as folder,
+        closing(open_catalogue("sqlite:///fold.sqlite", base=folder, create=True)) as scratch,
+    ):
+        follow_until(layout, scratch, Position(last.journal.tist, 1 << 60))
+        close_interrupted_run(Archive(config, layout, scratch), last)
 
 
 def _end_run(layout: Layout, journal: JournalWriter, catalogue: Catalogue, run: int, reason: str) -> None:

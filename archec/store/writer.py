@@ -101,8 +101,7 @@ class Temp:
 
 
 class Writer(Reader):
-    """Reads and writes one obi store (:class:`archec.store.interface.ObiStore`). One per process, not
-    thread-safe; a context manager.
+    """Reads and writes one obi store, which only grows. One per process, not thread-safe; a context manager.
 
     Only the process that holds the :class:`archec.store.lock.RunLock` commits. Opens the root of the store when
     created; from then on, :meth:`commit` reports all failed writes.
@@ -164,7 +163,12 @@ class Writer(Reader):
     def commit(
         self, placements: Sequence[Placement], links: Sequence[Link] = (), restated: Sequence[HardLink] = ()
     ) -> list[CommitResult]:
-        """Makes a batch durable (:meth:`archec.store.interface.ObiStore.commit`)."""
+        """Makes a batch durable; the results are in the order of placements, links, restated.
+
+        When it returns, everything ``stored`` or ``adopted`` is on disk under its name. If it raises, some names may
+        exist already; committing the same batch again completes it. Raises :class:`archec.errors.StorageFull` and
+        :class:`StorageFailed`.
+        """
         if not (placements or links or restated):
             return []
         # Bytes before names: after a power failure a name may be missing, but never refers to an empty or partial file.

@@ -17,6 +17,7 @@ import pytest
 from audit_support import World, checked, clone, codes, flip, rewrite, run_sql, tree, verified
 from gather_support import Member, archec_inline, make, run, tarball, template, write_papers
 
+from archec.archive.opening import scratch_folder
 from archec.audit.check import check_layout
 from archec.audit.disk import Stopped
 from archec.audit.expected import Entry
@@ -476,6 +477,16 @@ def test_checks_go_on_where_they_can_remember_nothing(world: World, monkeypatch:
     summary, (finding,) = checked(world)
     assert (summary.clean, finding.code) == (True, "memory-damaged")
     assert finding.message == "nothing of this check is remembered: no space left: free some"
+
+
+def test_scratch_space_of_killed_processes_is_removed(world: World) -> None:
+    left = world.config.work_path / "scratch-left"
+    with scratch_folder(world.config) as one:
+        left.mkdir()
+        with scratch_folder(world.config) as two:
+            assert [one.is_dir(), two.is_dir(), left.is_dir()] == [True] * 3, "another process may be using it"
+    assert checked(world)[1] == []
+    assert list(world.config.work_path.iterdir()) == []
 
 
 def test_archives_beside_each_other_share_no_memory(folder: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -121,7 +123,13 @@ def test_the_diff_keeps_every_record_in_order(
     tmp_path_factory: pytest.TempPathFactory, one: list[bytes], two: list[bytes], in_memory: int
 ) -> None:
     folder = tmp_path_factory.mktemp("diff")
-    with closing(PartitionedDiff(folder, (KEY, KEY + 1), in_memory=in_memory)) as diff:
+
+    @contextmanager
+    def scratch() -> Iterator[Path]:
+        with TemporaryDirectory(dir=folder) as name:
+            yield Path(name)
+
+    with closing(PartitionedDiff(scratch, (KEY, KEY + 1), in_memory=in_memory)) as diff:
         for key in one:
             diff.add(0, key)
         diff.add(1, b"".join(key + b"!" for key in two))
