@@ -131,7 +131,7 @@ class Api:
         at = Addresses(base, url)
         view = await memento.view(collection, viewer, url, stamp)
         if view is None:
-            return self._missing(viewer, url)
+            return memento.no_memento(viewer)
         if negotiates:
             return await self._replay(exchange, viewer, collection, at, view.chosen.timestamp, negotiated=True)
         return memento.timegate(at, view, await to_thread.run_sync(self._lost, url))
@@ -148,7 +148,7 @@ class Api:
     ) -> Response:
         view = await memento.view(collection, viewer, at.url, last_moment(stamp))
         if view is None:
-            return self._missing(viewer, at.url)
+            return memento.no_memento(viewer)
         if view.chosen.timestamp != stamp:
             return answer(302, b"", HTML, [("Location", at.memento(view.chosen))])
         errors = Errors()
@@ -197,11 +197,6 @@ class Api:
         what, said = (remove, "Deleted") if mode == "delete" else (add, "Added")
         count = await to_thread.run_sync(what, collection.fed, lines)
         return answer(200, f"{said} {count} records\n", "text/plain")
-
-    def _missing(self, viewer: Viewer, url: str) -> Response:
-        if viewer.sees_nothing_by_default:
-            raise viewer.nothing("")
-        return memento.no_memento(url)
 
     # -- index and resource -------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from archec.access.feeding import fed_path
 from archec.access.folders import FileSource
 from archec.access.gate import Gate
 from archec.access.loading import ListResolver, Loader, PrefixResolver, Resolver, WarcLoader
-from archec.access.own import OwnLoader, OwnSource, lost_in, subject_with_works
+from archec.access.own import OwnLoader, OwnSource, looking_up, lost_in
 from archec.access.redisindex import RedisResolver, RedisSource
 from archec.access.remote import Web
 from archec.access.replaying import RangeReader, ReplayLoader
@@ -38,7 +38,7 @@ def opened_access(config: Config, archive: Archive | None) -> Iterator[AccessCap
         if default and default not in collections:
             raise ConfigError(f"{config.place('access.default')}: there is no collection {default}")
         known = [*([archive] if archive is not None and archive not in builder.archives else []), *builder.archives]
-        gate = Gate(config, subject_with_works(known, lambda: gate.rules.need_catalogue))
+        gate = Gate(config, partial(looking_up, known))
         gate.check()
         yield AccessCapability(config, collections, gate, partial(lost_in, builder.archives), builder.web)
 

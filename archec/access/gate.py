@@ -33,22 +33,18 @@ class TransferEnded(Exception):
 
 
 class Gate:
-    """See the module. ``look_up`` completes what rows say of themselves."""
+    """See the module. ``looking_up`` gives for a request what completes what rows say of themselves, where rules need
+    that."""
 
-    def __init__(self, config: Config, look_up: Callable[[Row], Subject] = subject_of) -> None:
-        self._config, self._look_up = config, look_up
+    def __init__(self, config: Config, looking_up: Callable[[], Callable[[Row], Subject]] = lambda: subject_of) -> None:
+        self._config, self._looking_up = config, looking_up
         self._tokens = TokenFile(token_path(config))
-        self._rules = Rules(config.access.rules, config.access.open)
+        self.rules = Rules(config.access.rules, config.access.open)
         self._stamp = _stamp_of(config)
         self._buckets: dict[str, tuple[float, float]] = {}
         self._transfers: dict[asyncio.Task[object], Token] = {}
         self.audit = AuditLog(config.path(config.access.audit) if config.access.audit else None)
         self.fault = ""
-
-    @property
-    def rules(self) -> Rules:
-        """The rules of this moment."""
-        return self._rules
 
     def check(self) -> None:
         """Raises ConfigError if the file of tokens cannot be used."""
@@ -56,17 +52,18 @@ class Gate:
 
     def enter(self, authorization: str, address: str) -> Viewer:
         """Who asks. Raises Refused: 401 for an unknown token, and without one if nothing is open; 429."""
-        rules = self._rules
+        rules = self.rules
+        look_up = self._looking_up() if rules.need_catalogue else subject_of
         if not authorization:
             if not rules.may_open:
                 raise unauthorized()
-            return Viewer(None, address, rules, self._look_up)
+            return Viewer(None, address, rules, look_up)
         text = token_of(authorization)
         token = self._tokens.find(text) if text else None
         if token is None:
             raise unauthorized()
         self._count(token)
-        return Viewer(token, address, rules, self._look_up)
+        return Viewer(token, address, rules, look_up)
 
     def _count(self, token: Token) -> None:
         rate = self._config.access.rate
@@ -113,7 +110,7 @@ class Gate:
             stamp = _stamp_of(self._config)
             if stamp != self._stamp:
                 fresh = load(self._config.file)
-                self._rules = Rules(fresh.access.rules, fresh.access.open)
+                self.rules = Rules(fresh.access.rules, fresh.access.open)
                 self._stamp = stamp
                 _log.info("the access rules were reloaded")
             ended = [task for task, token in self._transfers.items() if not self._tokens.holds(token)]

@@ -138,10 +138,12 @@ def timegate(at: Addresses, around: View, lost: dict[str, int] | None) -> Respon
     return answer(302, b"", HTML, headers)
 
 
-def no_memento(message: str) -> Response:
-    """What a TimeGate and the replay say where there is nothing."""
+def no_memento(viewer: Viewer) -> Response:
+    """What a TimeGate and the replay say where there is nothing. Raises Refused if that must not be told."""
+    if viewer.sees_nothing_by_default:
+        raise viewer.nothing("")
     text = "<!DOCTYPE html>\n<title>Not found</title>\n<p>The archive has no capture of this.</p>\n"
-    return answer(404, text, HTML, [("X-Archive-Error", message)])
+    return answer(404, text, HTML)
 
 
 # -- TimeMaps ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import IO
 
 from anyio import to_thread
@@ -28,6 +29,7 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Obi
 from archec.errors import ArchecError, BadName, UsageError
 from archec.ids import handle_in, is_url, normalise, slash_variant, target_uri, urlkey
+from archec.tist import MAX_TIST
 from archec.warc.cdxj import timestamp
 
 TYPE = "archec"
@@ -125,23 +127,31 @@ def lost_in(archives: Sequence[Archive], url: str) -> dict[str, int] | None:
     return None
 
 
-def subject_with_works(archives: Sequence[Archive], needed: Callable[[], bool]) -> Callable[[Row], Subject]:
+def looking_up(archives: Sequence[Archive]) -> Callable[[Row], Subject]:
     """What rows are about, completed from the catalogues: when an obi was first noted, and the works that name a
-    file. Rows of other sources are looked up by their URLs."""
+    file. Rows of other sources are looked up by their URLs. It is for one request: each URL is looked up once."""
+
+    @lru_cache(maxsize=1000)
+    def found(name: str, is_own: bool) -> Subject:
+        subject = Subject(name, noted=MAX_TIST)
+        ids = [name] if is_own else ids_of(name)
+        for archive in archives:
+            obis, works = _known(archive, ids), _works(archive, ids)
+            for one in ids:
+                first = obis[one].history.found if one in obis else None
+                if first is not None:
+                    subject = subject._replace(noted=min(subject.noted, first))
+                if is_url(one) and (one in works or first is not None):
+                    subject = _with_works(subject, works.get(one, ()))
+        return subject
 
     def look_up(row: Row) -> Subject:
         subject = subject_of(row)
         own = row.fields.get("obi") if row.origin.type == TYPE else None
-        ids = [] if not (archives and needed()) else [own] if isinstance(own, str) else ids_of(row.url)
-        for archive in archives:
-            obis, works = _known(archive, ids), _works(archive, ids)
-            for one in ids:
-                found = obis[one].history.found if one in obis else None
-                if found is not None:
-                    subject = subject._replace(noted=min(subject.noted, found))
-                if is_url(one) and (one in works or found is not None):
-                    subject = _with_works(subject, works.get(one, ()))
-        return subject
+        known = found(own, True) if isinstance(own, str) else found(row.url, False)
+        return subject._replace(
+            works=known.works, has_more=known.has_more, noted=min(subject.noted, known.noted)
+        )
 
     return look_up
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from archec.access.errors import Refused, unauthorized
-from archec.access.rows import Row
+from archec.access.rows import NOWHERE, Row
 from archec.access.rules import Decision, Level, Rules, Subject, subject_of
 from archec.access.tokens import Right, Token
+
+_NO_ROW = Row(b"", "", "19700101000000", {"url": "http://none/"}, NOWHERE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,17 @@ class Viewer:
         return self._judged(rows)
 
     def _judged(self, rows: Iterator[Row]) -> Iterator[Row]:
+        is_empty = True
         for row in rows:
+            is_empty = False
             decision = self.decide(row)
             if self.level(decision) < Level.METADATA and not (decision.withdrawn and self._sees_withdrawn):
                 continue
             if decision.withdrawn:
                 row = row.with_fields(access="withdrawn", **({"reason": decision.reason} if decision.reason else {}))
             yield row
+        if is_empty:  # where there is nothing as much is looked up as where something is hidden
+            self.decide(_NO_ROW)
 
     @property
     def _sees_withdrawn(self) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
+import os
 import shutil
 import socket
 import subprocess
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,13 +23,15 @@ from access_support import client, configured, give_tokens, line, rows, serving,
 from click.testing import CliRunner
 from warc_files import Crawl
 
-from archec.access.own import subject_with_works, subjects_of
+from archec.access.files import SortedFile
+from archec.access.own import looking_up, subjects_of
 from archec.access.rows import Origin, cdxj_row
 from archec.access.rules import Level, Rules
 from archec.access.tokens import Token, hash_of
 from archec.archive.opening import opened
+from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.cli.access import access
-from archec.config import Config, RuleConfig
+from archec.config import Config, RuleConfig, parse
 from archec.ids import target_uri
 
 S = "20140101000000"
@@ -254,7 +259,7 @@ def test_rules_about_archives_hold_for_their_files(demo: Config) -> None:
     is_open = Rules((RuleConfig(rights="open", archive="dmo"),))
     is_closed = Rules((RuleConfig(rights="closed", archive="dmo"), RuleConfig(rights="open")))
     with opened(demo) as archive:
-        look_up, unnamed = subject_with_works([archive], lambda: True), 0
+        look_up, unnamed = looking_up([archive]), 0
         for obi in (one for kind in ("tobi", "fobi") for one in archive.catalogue.all(kind) if len(one.history)):
             row = cdxj_row(line(target_uri(obi.id), S), Origin("v", "v", "file"))
             assert row is not None
@@ -264,3 +269,40 @@ def test_rules_about_archives_hold_for_their_files(demo: Config) -> None:
                 assert is_named == bool(subject.handle or subject.works)
                 unnamed += not is_named  # a file to which others redirect
         assert unnamed
+
+
+def test_what_is_hidden_takes_the_work_of_what_is_not_there(demo: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = f"""
+collections: {{own: $archive, file: {demo.base}/one.cdxj}}
+access: {{rules: [{{archive: dmo, rights: closed}}, {{host: secret.org, rights: closed}}, {{rights: open}}]}}
+"""
+    config = parse(text, demo.base / "config.yaml")
+    server = dataclasses.replace(demo.server, port=0, access_log="")
+    config = dataclasses.replace(demo, collections=config.collections, access=config.access, server=server)
+    write_index(demo.base / "one.cdxj", [line("http://secret.org/x", one, filename="a", offset=0) for one in STAMPS])
+    give_tokens(config)
+    work: list[str] = []
+    catalogue = [(SQLiteCatalogue, name) for name in ("obis", "referring", "ids", "position")]
+    for owner, name in (*catalogue, (SortedFile, "_pread"), (os, "open")):
+        done = getattr(owner, name)
+
+        def counted(*given: Any, done: Any = done, name: str = name) -> Any:
+            work.append(name)
+            return done(*given)
+
+        monkeypatch.setattr(owner, name, counted)
+    paths = ["index?url={}", "index?url={}&closest=2014", "resource?url={}", "cdx?url={}&output=json", "{}", "id_/{}"]
+    paths += [f"{S}id_/{{}}", "timemap/json/{}", "timemap/link/{}"]
+    with opened(config) as archive, serving(config, archive) as base, client(base, "") as get:
+        file = next(obi.id for obi in archive.catalogue.all("fobi") if len(obi.history))
+        for coll, hidden in (("own", file), ("file", "http://secret.org/x")):
+            for path in paths:
+                seen = []
+                for url in (hidden, hidden[:-1] + "~"):
+                    get.get(f"/{coll}/{path.format(url)}")
+                    work.clear()
+                    answer = get.get(f"/{coll}/{path.format(url)}")
+                    headers = {name: value for name, value in answer.headers.items() if name != "date"}
+                    seen.append((answer.status_code, answer.text.replace(url, ""), headers, Counter(work)))
+                assert seen[0] == seen[1], (coll, path)
+                assert seen[0][3], path
