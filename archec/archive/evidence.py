@@ -11,14 +11,11 @@ from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
-import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from archec.catalogue.codec import canonical, read
 from archec.catalogue.model import CORE, Claim, Coverage, DataSet, HeldBack, KeyedSet
 from archec.ids import archive_of, item_of
-
-_coverage = msgspec.json.Decoder(Coverage)
 
 Keyed = Callable[[str], "bytes | None"]
 
@@ -184,7 +181,7 @@ class Evidence:
         return self._last_read.get(directory, 0)
 
     def _read(self, key: str) -> Coverage:
-        return read(_coverage, self._keyed(key) or b"{}") if key else Coverage()
+        return read(Coverage, self._keyed(key) or b"{}") if key else Coverage()
 
     def _make(self, key: tuple[int, int]) -> Look:
         data_set = self.data_sets[bisect_left(self.keys, key)]

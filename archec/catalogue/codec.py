@@ -23,7 +23,6 @@ def _whole_number(value: object) -> int:
 
 _encoder = msgspec.json.Encoder(enc_hook=_whole_number)
 _canonical = msgspec.json.Encoder(enc_hook=_whole_number, order="sorted")
-_history: msgspec.json.Decoder[Mapping[int, str | None]] = msgspec.json.Decoder(Mapping[int, str | None])
 
 
 def text_of(value: object) -> bytes:
@@ -43,10 +42,10 @@ def _encode(encoder: msgspec.json.Encoder, value: object) -> bytes:
         raise CatalogueError(f"cannot be written as JSON: {error}") from error
 
 
-def read(decoder: msgspec.json.Decoder[_T], text: bytes | str) -> _T:
+def read(kind: type[_T], text: bytes | str) -> _T:
     """The value of a document's text. Raises CatalogueError if archec did not write it."""
     try:
-        return decoder.decode(text)
+        return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, ValueError) as error:
         raise CatalogueError(f"a catalogue document is broken: {error}", hint=REBUILD) from error
 
@@ -73,4 +72,4 @@ def history_text(history: History) -> str:
 
 def history_of(text: bytes | str) -> History:
     """The history of such a text."""
-    return History.of(read(_history, text))
+    return History.of(read(dict[int, str | None], text))

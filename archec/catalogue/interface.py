@@ -4,14 +4,19 @@ The contract is written here and tested once over every engine. Ids sort by the 
 UTF-8 (which is Python's order of ``str``, too). All iterators page by key and hold no more than a
 page in memory. A database that cannot be reached raises :class:`archec.errors.CatalogueGone`,
 anything else it refuses :class:`archec.errors.CatalogueError`.
+
+What is not about obis is the same for every engine: small documents, JSON text under a key
+(:data:`archec.catalogue.rows.KEYS`).
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, TypeVar
 
+from archec.catalogue.codec import read
 from archec.catalogue.model import (
     START,
     Changes,
@@ -33,10 +38,13 @@ from archec.catalogue.model import (
     TextPlace,
     TobiFiles,
 )
+from archec.catalogue.rows import Key, is_text
+from archec.tist import MAX_TIST
 
 Checksum = Literal["sha256", "md5", "text"]
 """The checksums of a version: two of its bytes, and the md5 of its text."""
 
+_T = TypeVar("_T")
 _USERINFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.S)
 _SECRET_OPTION = re.compile(r"([^?&=;]*password[^?&=;]*=)[^&;]*", re.I)
 
@@ -52,164 +60,185 @@ class Counts(NamedTuple):
     fobis_never: int
 
 
-@runtime_checkable
-class Catalogue(Protocol):
+class Catalogue(ABC):
     """See the module. ``url`` is fit for messages: :func:`redact` has been at it."""
 
     url: str
 
+    @abstractmethod
     def position(self) -> Position:
         """How far this catalogue has followed the journals; ``Position()`` for an empty one."""
-        ...
 
+    @abstractmethod
     def write(self, changes: Changes) -> None:
         """Applies one batch's changes durably. Applying the same changes again changes nothing.
 
         Raises :class:`archec.errors.CatalogueRefused` if one of them is not taken; none need be there then.
         """
-        ...
 
+    @abstractmethod
     def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
         """Those of ``ids`` that are known."""
-        ...
 
+    @abstractmethod
     def all(self, kind: Kind, after: str = "") -> Iterator[Obi]:
         """Whole obis with id > ``after``, by id."""
-        ...
 
+    @abstractmethod
     def ids(self, kind: Kind, low: str, high: str, limit: int) -> list[str]:
         """At most ``limit`` ids from ``low`` up to, and without, ``high``, in order."""
-        ...
 
+    @abstractmethod
     def scan(self, after: str = "") -> Iterator[ObiState]:
         """The states of all tobis with id > ``after`` by id; unaffected by writes to ids that it has passed."""
-        ...
 
+    @abstractmethod
     def changed(self, kind: Kind, stamp: int, after: str = "", limit: int = 1000) -> list[Obi]:
         """At most ``limit`` with (stamp, id) > the given pair, in that order."""
-        ...
 
+    @abstractmethod
     def due(self, before: int, after: DueFobi | None = None) -> Iterator[DueFobi]:
         """Fobis with due <= ``before`` by (due, id), beginning behind ``after``."""
-        ...
 
+    @abstractmethod
     def texts(self, kind: Kind) -> Iterator[TextPlace]:
         """The least place of each text, by checksum. Redirects are no places: their bytes are at their targets."""
-        ...
 
     def runs(self) -> Iterator[Run]:
         """All runs, oldest first."""
-        ...
+        return (run for _, run in self._read("runs", Run, (-1,)))
 
     def newest_runs(self, before: int, limit: int) -> list[Run]:
         """At most ``limit`` runs with tist < ``before``, newest first."""
-        ...
+        return [run for _, run in self._read("runs", Run, (-1,), (before,), limit)]
 
     def data_sets(self) -> list[DataSet]:
         """What every run read, by tist and run."""
-        ...
+        return [data_set for _, data_set in self._read("data_sets", DataSet, (-1, -1))]
 
+    @abstractmethod
     def keyed(self, key: str) -> bytes | None:
         """The bytes of one :class:`archec.catalogue.model.KeyedSet`."""
-        ...
 
     def refused(self) -> list[Refused]:
         """What this database would not take, by run and batch (:mod:`archec.catalogue.setaside`)."""
-        ...
+        return [refused for _, refused in self._read("refused", Refused, (-1, -1, ""))]
 
     def hosts(self) -> Iterator[HostState]:
         """The hosts against which something is known, by name."""
-        ...
+        return (host for _, host in self._read("hosts", HostState, ("",)))
 
+    @abstractmethod
     def gone_files(self, host: str, since: int) -> tuple[int, int]:
         """How many files of a host are held, and of how many of these the last visit, at ``since`` or later by the
         clock, found that they are gone."""
-        ...
 
+    @abstractmethod
     def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
         """At most ``limit`` files of a host that ever held these bytes."""
-        ...
 
     def held_back(self) -> list[HeldBack]:
         """The losses that wait for a decision, by run and kind."""
-        ...
+        return [held_back for _, held_back in self._read("held", HeldBack, (-1, ""))]
 
+    @abstractmethod
     def counts(self) -> Counts:
         """Counts of obis by their newest state."""
-        ...
 
+    @abstractmethod
     def incidences(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
         """Every entry of every history by (tist, id), beginning behind ``after``."""
-        ...
 
+    @abstractmethod
     def lost(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
         """The obis that are lost now by (tist of the loss, id), beginning behind ``after``."""
-        ...
 
+    @abstractmethod
     def returned(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
         """Every return of an obi that had been lost by (tist of the return, id), beginning behind ``after``."""
-        ...
 
     def referring(self, urls: Collection[str], limit: int) -> dict[str, list[Obi]]:
         """For each of ``urls`` at most ``limit`` of the tobis of which any version names it, by id.
 
         URLs that no tobi names are left out.
         """
-        ...
+        named = {url: self.naming(url, limit) for url in filter(is_text, dict.fromkeys(urls))}
+        tobis = self.obis("tobi", sorted({obi for listed in named.values() for obi in listed}))
+        return {url: [tobis[obi] for obi in listed if obi in tobis] for url, listed in named.items() if listed}
 
+    @abstractmethod
+    def naming(self, url: str, limit: int) -> list[str]:
+        """The ids of at most ``limit`` of the tobis of which any version names a URL, in order."""
+
+    @abstractmethod
     def tobi_files(self, after: str = "", before: str = "") -> Iterator[TobiFiles]:
         """The tobis that ever were held, with id > ``after`` and, if given, id < ``before``, by id."""
-        ...
 
+    @abstractmethod
     def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
         """Those of ``urls`` that are known."""
-        ...
 
+    @abstractmethod
     def holding(self, checksum: str) -> Place | None:
         """The first place, by (tist, id), of held bytes with this sha256 or md5 (in lower-case hex digits)."""
-        ...
 
+    @abstractmethod
     def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:
         """The ids, in order, of the obis of which any version has this checksum (in lower-case hex digits)."""
-        ...
 
+    @abstractmethod
     def references(self) -> Iterator[tuple[str, str]]:
         """Each URL with each tobi of which any version names it, in this order."""
-        ...
 
+    @abstractmethod
     def checksums(self) -> Iterator[tuple[str, str, str, str, str | None, int | None]]:
         """Of each version what it is looked up by: kind and id of the obi, sha256, md5, text, and the first tist at
         which the obi held it under its own name; in no particular order."""
-        ...
 
     def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:
         """The files of the manifest with this sha256, in its order; none where it is not known."""
-        ...
+        return (file for _, file in self._read("manifests", FilesetManifestFile, (sha256, -1), (sha256, MAX_TIST)))
 
     def manifests(self) -> Iterator[tuple[str, int, FilesetManifestFile]]:
         """Every file of every manifest, with the manifest's sha256 and the file's number in it, by these two."""
-        ...
+        return ((*key, file) for key, file in self._read("manifests", FilesetManifestFile, ("", -1)))
 
     def ingest(self, ingest_type: str, base_url: str) -> Ingest | None:
         """What the newest ingest of a base URL came to."""
-        ...
+        key = (base_url, ingest_type)
+        text = self.document("ingests", key) if is_text("".join(key)) else None
+        return read(Ingest, text) if text is not None else None
 
     def ingests(self) -> Iterator[Ingest]:
         """The newest ingest of every base URL, by (base_url, ingest_type)."""
-        ...
+        return (ingest for _, ingest in self._read("ingests", Ingest, ("", "")))
 
+    @abstractmethod
     def split(self, parts: int, least: int) -> list[str]:
         """At most ``parts - 1`` ids in ascending order, between which are about equally many tobis, and
         about ``least`` at least."""
-        ...
 
+    @abstractmethod
+    def documents(self, name: str, low: Key, high: Key | None = None, newest: int = 0) -> Iterator[Key]:
+        """The small documents of a collection with keys between two (and without these), in order: key and text in
+        one row. With ``newest`` only so many of them, the last one first."""
+
+    @abstractmethod
+    def document(self, name: str, key: Key) -> str | None:
+        """The text of one small document."""
+
+    def _read(
+        self, name: str, kind: type[_T], low: Key, high: Key | None = None, newest: int = 0
+    ) -> Iterator[tuple[Key, _T]]:
+        return ((row[:-1], read(kind, row[-1])) for row in self.documents(name, low, high, newest))
+
+    @abstractmethod
     def clear(self) -> None:
         """Empties the catalogue (for a rebuild; the archive directory is not touched)."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Lets go of the database."""
-        ...
 
 
 def redact(url: str) -> str:

@@ -14,28 +14,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, takewhile
+from itertools import chain, islice
 from typing import Any
 
-import msgspec
 from bson import MinKey
 from pymongo import DeleteOne, ReplaceOne, UpdateOne
 
-from archec.catalogue.codec import built, history_text, plain, read, text_of
-from archec.catalogue.interface import Checksum, Counts, redact
+from archec.catalogue.codec import built, history_text, plain
+from archec.catalogue.interface import Catalogue, Checksum, Counts, redact
 from archec.catalogue.model import (
     COLLECTION,
     KINDS,
     START,
     Changes,
     Claim,
-    DataSet,
     DueFobi,
-    FilesetManifestFile,
     FileState,
-    HeldBack,
-    HostState,
-    Ingest,
     KeyedSet,
     Kind,
     Moment,
@@ -44,8 +38,6 @@ from archec.catalogue.model import (
     ObiState,
     Place,
     Position,
-    Refused,
-    Run,
     TextPlace,
     TobiFiles,
     Version,
@@ -54,16 +46,16 @@ from archec.catalogue.model import (
 )
 from archec.catalogue.mongo_server import ABSENT, Document, Pages, Shape, open_database, translated
 from archec.catalogue.rows import (
+    KEYS,
     Content,
     Head,
     HistoryEntry,
+    Key,
+    ObiParts,
+    documents_of,
     gone,
-    is_text,
     new_parts_of,
-    notes_of,
-    parted,
     tobi_files_of,
-    versions_of,
     written_obis,
     written_visits,
 )
@@ -75,8 +67,7 @@ from archec.tist import MAX_TIST
 SCHEMA_VERSION = 9
 """To be raised with every change of what the documents look like."""
 
-_COLLECTIONS = ("mi", "mo", "entries", "versions", "refs", "claims", "visits", "runs", "data_sets", "sets", "held",
-                "hosts", "mf", "manifests", "ingests", "refused")  # fmt: skip
+_COLLECTIONS = (*COLLECTION.values(), "entries", "versions", "refs", "claims", "visits", "sets", *KEYS)
 _INDEXES: Sequence[tuple[str, tuple[str, ...], dict[str, Any]]] = (
     *((name, ("stamp", "_id"), {}) for name in ("mi", "mo", "mf")),
     *((name, ("lost", "_id"), {"partialFilterExpression": {"lost": {"$exists": True}}})
@@ -91,10 +82,6 @@ _INDEXES: Sequence[tuple[str, tuple[str, ...], dict[str, Any]]] = (
     ("versions", ("kind", "text", "first", "obi"), {}),
     ("refs", ("url", "obi"), {"unique": True}),
     ("claims", ("obi", "tist", "run"), {"unique": True}),
-    ("data_sets", ("tist", "run"), {"unique": True}),
-    ("manifests", ("sha256", "n"), {"unique": True}),
-    ("ingests", ("base_url", "ingest_type"), {"unique": True}),
-    ("held", ("run", "kind"), {"unique": True}),
 )
 _PAGE = 5000
 _OBI_PAGE = 500
@@ -119,25 +106,17 @@ _SHAPES: Mapping[str, Shape] = {
     "refs": {"url": _TEXT, "obi": _TEXT},
     "claims": {"obi": _TEXT},
     "visits": {"_id": _TEXT, "outcome": _TEXT},
-    "runs": {"_id": _NUMBER},
-    "data_sets": {"tist": _NUMBER, "run": _NUMBER},
     "sets": {"_id": _TEXT, "of": _NUMBER, "data": (bytes,)},
-    "held": {"run": _NUMBER, "kind": _TEXT, "doc": _TEXT},
-    "hosts": {"_id": _TEXT},
-    "manifests": {"sha256": _TEXT, "n": _NUMBER, "file": _TEXT},
-    "ingests": {"base_url": _TEXT, "ingest_type": _TEXT},
-    "refused": {"what": _TEXT, "run": _NUMBER, "batch": _NUMBER, "message": _TEXT, "id": _TEXT, "state": _TEXT},
+    **{name: {"_id": (dict,), "doc": _TEXT} for name in KEYS},
     "state": {},
 }  # fmt: skip
 """The types of the fields that are read without :func:`built`, which checks the others."""
 
-_held_back = msgspec.json.Decoder(HeldBack)
-_file = msgspec.json.Decoder(FilesetManifestFile)
 
 _Write = ReplaceOne[Document] | UpdateOne | DeleteOne
 
 
-class MongoCatalogue:
+class MongoCatalogue(Catalogue):
     """See :class:`archec.catalogue.interface.Catalogue` and this module's docstring.
 
     With ``create`` an empty database is made a catalogue. Opening raises :class:`archec.errors.ConfigError`,
@@ -169,25 +148,9 @@ class MongoCatalogue:
             mentioned = sorted(set(changes.mentioned))
             self._bulk("mo", [UpdateOne({"_id": url}, {"$setOnInsert": _MENTIONED}, upsert=True) for url in mentioned])
             self._bulk("sets", chain.from_iterable(map(_set_writes, changes.sets)))
-            self._bulk("data_sets", [_replace({"tist": d.tist, "run": d.run}, plain(d)) for d in changes.data_sets])
-            self._bulk("manifests", (
-                _replace({"sha256": part.sha256, "n": n}, {"file": text_of(file).decode()})
-                for part in changes.manifests for n, file in enumerate(part.files, part.first)
-            ))  # fmt: skip
-            self._bulk("ingests", [
-                _replace({"base_url": i.base_url, "ingest_type": i.ingest_type}, plain(i)) for i in changes.ingests
-            ])  # fmt: skip
-            clear, noted = parted(changes.hosts)
-            self._bulk("hosts", [DeleteOne({"_id": host.host}) for host in clear])
-            self._bulk("hosts", [_replace({"_id": host.host}, plain(host)) for host in noted])
-            self._bulk("held", [
-                _replace({"run": item.run, "kind": item.kind}, {"doc": text_of(item).decode()})
-                for item in changes.held_back
-            ])  # fmt: skip
-            self._bulk("runs", [_replace({"_id": run.tist}, plain(run)) for run in changes.runs])
-            self._bulk("refused", [
-                _replace({"_id": f"{item.run}/{item.batch}/{item.what}"}, item._asdict()) for item in changes.refused
-            ])  # fmt: skip
+            for name, rows in documents_of(changes):
+                self._bulk(name, [_replace({"_id": _key(name, row[:-1])}, {"doc": row[-1]}) for row in rows])
+            self._bulk("hosts", [DeleteOne({"_id": _key("hosts", (one.host,))}) for one in changes.hosts if one.clear])
             self._db.state.replace_one({"_id": "position"}, changes.position._asdict(), upsert=True)
 
     def _put(self, kind: Kind, obis: Sequence[Obi]) -> None:
@@ -248,7 +211,6 @@ class MongoCatalogue:
     # -- obis -------------------------------------------------------------------------------------
 
     def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
-        """Those of ``ids`` that are known."""
         heads = list(self._pages.having(COLLECTION[kind], "_id", ids))
         return {obi.id: obi for obi in self._whole(kind, heads)}
 
@@ -256,23 +218,20 @@ class MongoCatalogue:
         """Puts obis together from their heads."""
         ids = [head["_id"] for head in heads]
         held = [head["_id"] for head in heads if head.get("h") or kind == "tobi"]
-        notes: defaultdict[str, list[tuple[int, Note]]] = defaultdict(list)
+        parts = ObiParts()
         for entry in self._pages.having("entries", "obi", held, where={"kind": kind}):
             if entry.get("note") is not None:
-                notes[entry["obi"]].append((entry["tist"], built(Note, entry["note"])))
-        versions = self._versions(kind, held)
-        claims: defaultdict[str, list[Claim]] = defaultdict(list)
+                parts.notes[entry["obi"]].append((entry["tist"], built(Note, entry["note"])))
+        parts.versions.update(self._versions(kind, held))
         for document in self._pages.having("claims", "obi", ids) if kind == "tobi" else ():
             said = [document.get(name) for name in Claim.__struct_fields__]
-            claims[document["obi"]].append(built(Claim, said))
-        visits = {d["_id"]: built(Visit, d) for d in self._pages.having("visits", "_id", ids)} if kind == "fobi" else {}
+            parts.claims[document["obi"]].append(built(Claim, said))
+        for document in self._pages.having("visits", "_id", ids) if kind == "fobi" else ():
+            parts.visits[document["_id"]] = built(Visit, document)
         for head in heads:
-            obi, history = head["_id"], _history(head)
-            told = tuple(sorted(claims[obi], key=lambda claim: claim.key))
-            yield Obi(
-                obi, kind, history, versions_of(history, versions[obi], told), notes_of(history, notes[obi]),
-                head.get("handle", ""), visits.get(obi), head["due"], head["stamp"], told, head.get("place", ""),
-                head.get("settled", 0),
+            yield parts.whole(
+                kind, head["_id"], _history(head), handle=head.get("handle", ""), due=head["due"], stamp=head["stamp"],
+                place=head.get("place", ""), settled=head.get("settled", 0),
             )  # fmt: skip
 
     def _versions(self, kind: Kind, ids: Collection[str]) -> defaultdict[str, list[Version]]:
@@ -282,18 +241,15 @@ class MongoCatalogue:
         return versions
 
     def all(self, kind: Kind, after: str = "") -> Iterator[Obi]:
-        """Whole obis with id > ``after``, by id."""
         heads = self._pages.by_key(COLLECTION[kind], "_id", after, _OBI_PAGE)
         while page := list(islice(heads, _OBI_PAGE)):
             yield from self._whole(kind, page)
 
     def ids(self, kind: Kind, low: str, high: str, limit: int) -> list[str]:
-        """At most ``limit`` ids from ``low`` up to, and without, ``high``, in order."""
         within = {"_id": {"$gte": low, "$lt": high}}
         return [head["_id"] for head in self._pages.page(COLLECTION[kind], within, ("_id",), limit, {"_id": 1})]
 
     def scan(self, after: str = "") -> Iterator[ObiState]:
-        """The states of all tobis with id > ``after`` by id."""
         for head in self._pages.by_key("mi", "_id", after, _PAGE, {"h": 1, "place": 1, "since": 1}):
             history = _history(head)
             h = None if len(history) == 1 else history_text(history)
@@ -302,18 +258,15 @@ class MongoCatalogue:
             yield ObiState(head["_id"], history.last or 0, state, h, place, since)
 
     def changed(self, kind: Kind, stamp: int, after: str = "", limit: int = 1000) -> list[Obi]:
-        """At most ``limit`` with (stamp, id) > the given pair, in that order."""
         pairs = self._pages.by_pair(COLLECTION[kind], ("stamp", "_id"), (stamp, after), limit)
         return list(self._whole(kind, list(islice(pairs, limit))))
 
     def due(self, before: int, after: DueFobi | None = None) -> Iterator[DueFobi]:
-        """Fobis with due <= ``before`` by (due, id), beginning behind ``after``."""
         start = after or (-1, "")
         pairs = self._pages.by_pair("mo", ("due", "_id"), start, _PAGE, most=before, fields={"due": 1})
         return (DueFobi(document["due"], document["_id"]) for document in pairs)
 
     def texts(self, kind: Kind) -> Iterator[TextPlace]:
-        """The least place of each text, by checksum."""
         text, fields = "", {"text": 1, "first": 1, "obi": 1}
         while True:
             where = {"kind": kind, "text": {"$gt": text}, "first": {"$gt": -1}}
@@ -328,29 +281,10 @@ class MongoCatalogue:
     # -- runs and data sets -----------------------------------------------------------------------
 
     def position(self) -> Position:
-        """How far this catalogue has followed the journals."""
         found = self._pages.one("state", "position")
         return built(Position, [found.get(name) for name in Position._fields]) if found is not None else Position()
 
-    def runs(self) -> Iterator[Run]:
-        """All runs, oldest first."""
-        return (built(Run, d) for d in self._pages.by_key("runs", "_id", -1, _OBI_PAGE))
-
-    def newest_runs(self, before: int, limit: int) -> list[Run]:
-        """At most ``limit`` runs with tist < ``before``, newest first."""
-        found = self._pages.page("runs", {"_id": {"$lt": before}}, ("_id",), limit, down=True)
-        return [built(Run, document) for document in found]
-
-    def data_sets(self) -> list[DataSet]:
-        """What every run read, by tist and run."""
-        return [built(DataSet, document) for document in self._pages.page("data_sets", {}, ("tist", "run"), 0)]
-
-    def held_back(self) -> list[HeldBack]:
-        """The losses that wait for a decision, by run and kind."""
-        return [read(_held_back, document["doc"]) for document in self._pages.page("held", {}, ("run", "kind"), 0)]
-
     def keyed(self, key: str) -> bytes | None:
-        """The bytes of one keyed set; None also where a part of it is missing."""
         data: list[bytes] = []
         of = 1
         while len(data) < of:
@@ -361,17 +295,27 @@ class MongoCatalogue:
             of = part["of"]
         return b"".join(data)
 
-    # -- filesets ---------------------------------------------------------------------------------
+    def documents(self, name: str, low: Key, high: Key | None = None, newest: int = 0) -> Iterator[Key]:
+        start, end = _key(name, low), _key(name, high) if high else None
+        if newest:
+            found = iter(self._pages.page(name, {"_id": {"$gt": start, "$lt": end}}, ("_id",), newest, down=True))
+        else:
+            found = self._pages.by_key(name, "_id", start, _PAGE, before=end)
+        return ((*document["_id"].values(), document["doc"]) for document in found)
+
+    def document(self, name: str, key: Key) -> str | None:
+        found = self._pages.page(name, {"_id": _key(name, key)}, (), 1)
+        return str(found[0]["doc"]) if found else None
+
+    # -- versions ---------------------------------------------------------------------------------
 
     def holding(self, checksum: str) -> Place | None:
-        """The first place, by (tist, id), of held bytes with this sha256 or md5."""
         where = {"sha256" if len(checksum) == 64 else "md5": checksum, "first": {"$gt": -1}}
         for found in self._pages.page("versions", where, ("first", "obi"), 1):
             return Place(found["kind"], found["obi"], found["first"], found["size"])
         return None
 
     def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:
-        """The ids of the obis of which any version has this checksum."""
         last = ""
         while True:
             where = {checksum: value, "kind": kind, "obi": {"$gt": last}}
@@ -384,55 +328,19 @@ class MongoCatalogue:
                 return
 
     def references(self) -> Iterator[tuple[str, str]]:
-        """Each URL with each tobi of which any version names it."""
         pairs = self._pages.by_pair("refs", ("url", "obi"), ("", ""), _PAGE)
         return ((document["url"], document["obi"]) for document in pairs)
 
     def checksums(self) -> Iterator[tuple[str, str, str, str, str | None, int | None]]:
-        """Of each version what it is looked up by."""
         for document in self._pages.by_key("versions", "_id", MinKey(), _PAGE):
             yield (
                 document["kind"], document["obi"], document["sha256"], document["md5"], document.get("text"),
                 document["first"],
             )  # fmt: skip
 
-    def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:
-        """The files of the manifest with this sha256, in its order."""
-        last = -1
-        while page := self._pages.page("manifests", {"sha256": sha256, "n": {"$gt": last}}, ("n",), _PAGE):
-            yield from (read(_file, document["file"]) for document in page)
-            last = page[-1]["n"]
-
-    def manifests(self) -> Iterator[tuple[str, int, FilesetManifestFile]]:
-        """Every file of every manifest."""
-        rows = self._pages.by_pair("manifests", ("sha256", "n"), ("", -1), _PAGE)
-        return ((row["sha256"], row["n"], read(_file, row["file"])) for row in rows)
-
-    def ingest(self, ingest_type: str, base_url: str) -> Ingest | None:
-        """What the newest ingest of a base URL came to."""
-        if not (is_text(base_url) and is_text(ingest_type)):
-            return None
-        where = {"base_url": base_url, "ingest_type": ingest_type}
-        return next((built(Ingest, found) for found in self._pages.page("ingests", where, ("base_url",), 1)), None)
-
-    def ingests(self) -> Iterator[Ingest]:
-        """The newest ingest of every base URL."""
-        rows = self._pages.by_pair("ingests", ("base_url", "ingest_type"), ("", ""), _OBI_PAGE)
-        return (built(Ingest, row) for row in rows)
-
     # -- hosts --------------------------------------------------------------------------------------
 
-    def refused(self) -> list[Refused]:
-        """What this database would not take."""
-        found = self._pages.page("refused", {}, ("run", "batch", "what"), 0)
-        return [Refused(*(document[key] for key in Refused._fields)) for document in found]
-
-    def hosts(self) -> Iterator[HostState]:
-        """The hosts against which something is known, by name."""
-        return (built(HostState, document) for document in self._pages.by_key("hosts", "_id", "", _PAGE))
-
     def gone_files(self, host: str, since: int) -> tuple[int, int]:
-        """How many files of a host are held, and how many of these were found gone."""
         held = gone = 0
         for low, high in ranges_of(host):
             files = self._held_files(low, high)
@@ -443,19 +351,16 @@ class MongoCatalogue:
         return held, gone
 
     def _held_files(self, low: str, high: str) -> Iterator[str]:
-        heads = self._pages.by_key("mo", "_id", low[:-1], _PAGE, {"state": 1})
-        below = takewhile(lambda head: head["_id"] < high, heads)
-        return (head["_id"] for head in below if head["_id"] >= low and head.get("state"))
+        heads = self._pages.by_key("mo", "_id", low[:-1], _PAGE, {"state": 1}, before=high)
+        return (head["_id"] for head in heads if head["_id"] >= low and head.get("state"))
 
     def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
-        """At most ``limit`` files of a host that ever held these bytes."""
         where = {"sha256": sha256, "kind": "fobi"}
         ranges = [{**where, "obi": {"$gte": low, "$lt": high}} for low, high in ranges_of(host)]
         pages = (self._pages.page("versions", one, ("obi",), limit, {"obi": 1}) for one in ranges)
         return [document["obi"] for page in pages for document in page][:limit]
 
     def counts(self) -> Counts:
-        """Counts by newest state; the server reads the collections whole."""
         tobis, fobis = self._states("mi"), self._states("mo")
         return Counts(tobis["held"], tobis["lost"], fobis["held"], fobis["lost"], fobis["never"])
 
@@ -469,15 +374,12 @@ class MongoCatalogue:
     # -- lists ------------------------------------------------------------------------------------
 
     def incidences(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
-        """Every entry of every history by (tist, id), beginning behind ``after``."""
         return self._moments("entries", ("tist", "obi"), {"kind": kind}, after)
 
     def returned(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
-        """Every return of an obi that had been lost by (tist of the return, id), beginning behind ``after``."""
         return self._moments("entries", ("tist", "obi"), {"back": kind}, after)
 
     def lost(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
-        """The obis that are lost now by (tist of the loss, id), beginning behind ``after``."""
         return self._moments(COLLECTION[kind], ("lost", "_id"), {}, after)
 
     def _moments(self, name: str, pair: tuple[str, str], where: Document, after: Moment) -> Iterator[Moment]:
@@ -485,21 +387,11 @@ class MongoCatalogue:
         found = self._pages.by_pair(name, pair, after, _PAGE, fields=fields, where=where)
         return (Moment(document[pair[0]], document[pair[1]]) for document in found)
 
-    def referring(self, urls: Collection[str], limit: int) -> dict[str, list[Obi]]:
-        """At most ``limit`` of the tobis that name each of these URLs, by id."""
-        named: dict[str, list[str]] = {}
-        for url in filter(is_text, dict.fromkeys(urls)):
-            listed = self._pages.page("refs", {"url": url}, ("obi",), limit)
-            if listed:
-                named[url] = [document["obi"] for document in listed]
-        tobis = self.obis("tobi", {obi for listed in named.values() for obi in listed})
-        return {url: [tobis[obi] for obi in listed if obi in tobis] for url, listed in named.items()}
+    def naming(self, url: str, limit: int) -> list[str]:
+        return [document["obi"] for document in self._pages.page("refs", {"url": url}, ("obi",), limit)]
 
     def tobi_files(self, after: str = "", before: str = "") -> Iterator[TobiFiles]:
-        """The tobis that ever were held, with id > ``after`` and, if given, id < ``before``, by id."""
-        heads = self._pages.by_key("mi", "_id", after, _OBI_PAGE, {"h": 1})
-        if before:
-            heads = takewhile(lambda head: head["_id"] < before, heads)
+        heads = self._pages.by_key("mi", "_id", after, _OBI_PAGE, {"h": 1}, before=before or None)
         while page := list(islice(heads, _OBI_PAGE)):
             versions = self._versions("tobi", [head["_id"] for head in page])
             for head in page:
@@ -509,7 +401,6 @@ class MongoCatalogue:
                     yield files
 
     def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
-        """Those of ``urls`` that are known."""
         outcomes = {d["_id"]: d["outcome"] for d in self._pages.having("visits", "_id", urls, {"outcome": 1})}
         found: dict[str, FileState] = {}
         for head in self._pages.having("mo", "_id", urls, {"h": 1, "type": 1}):
@@ -520,7 +411,6 @@ class MongoCatalogue:
         return found
 
     def split(self, parts: int, least: int) -> list[str]:
-        """The quantiles of a sample that the server takes."""
         with translated(self._shown):
             parts = min(parts, self._db.mi.estimated_document_count() // least)
             if parts < 2:
@@ -532,7 +422,6 @@ class MongoCatalogue:
     # -- the server -------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Lets go of the server."""
         self._db.client.close()
 
     def _refuse_if_read_only(self) -> None:
@@ -564,6 +453,11 @@ class MongoCatalogue:
     def _make_indexes(self) -> None:
         for name, fields, options in _INDEXES:
             self._db[name].create_index([(field, 1) for field in fields], **options)
+
+
+def _key(name: str, values: Key) -> Document:
+    """The id of a small document; MongoDB orders such ids field by field."""
+    return dict(zip(KEYS[name], values, strict=True))
 
 
 def _replace(key: Document, rest: Document) -> ReplaceOne[Document]:

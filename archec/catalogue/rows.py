@@ -8,15 +8,32 @@ an obi apart and put it together again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from archec.catalogue.model import Changes, Claim, HostState, Kind, Note, Obi, TobiFiles, Version, Visited
+from archec.catalogue.codec import text_of
+from archec.catalogue.model import Changes, Claim, Kind, Note, Obi, TobiFiles, Version, Visit, Visited
 from archec.errors import CatalogueRefused
 from archec.history import History
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 _MD5 = re.compile("[0-9a-f]{32}")
+
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "runs": ("tist",),
+    "data_sets": ("tist", "run"),
+    "held": ("run", "kind"),
+    "hosts": ("host",),
+    "manifests": ("sha256", "n"),
+    "ingests": ("base_url", "ingest_type"),
+    "refused": ("run", "batch", "what"),
+}
+"""The collections of small documents, with the names of the fields of their keys."""
+
+Key = tuple[Any, ...]
+"""The fields of a row, the key of which comes first."""
 
 
 class Head(NamedTuple):
@@ -156,9 +173,18 @@ def written_visits(changes: Changes) -> list[Visited]:
     return [latest[obi] for obi in sorted(latest)]
 
 
-def parted(hosts: Sequence[HostState]) -> tuple[list[HostState], list[HostState]]:
-    """The hosts against which nothing is known any more, and the others."""
-    return [host for host in hosts if host.clear], [host for host in hosts if not host.clear]
+def documents_of(changes: Changes) -> Iterator[tuple[str, list[Key]]]:
+    """The small documents that a batch writes, by collection: keys and texts in one row."""
+    for name, items in (
+        ("runs", changes.runs), ("data_sets", changes.data_sets), ("held", changes.held_back),
+        ("ingests", changes.ingests), ("refused", changes.refused),
+        ("hosts", [host for host in changes.hosts if not host.clear]),
+    ):  # fmt: skip
+        yield name, [(*(getattr(item, field) for field in KEYS[name]), text_of(item).decode()) for item in items]
+    yield "manifests", [
+        (part.sha256, n, text_of(file).decode())
+        for part in changes.manifests for n, file in enumerate(part.files, part.first)
+    ]  # fmt: skip
 
 
 def is_text(obi: str) -> bool:
@@ -170,10 +196,25 @@ def is_text(obi: str) -> bool:
     return True
 
 
-def notes_of(history: History, notes: Iterable[tuple[int, Note]]) -> dict[int, Note]:
-    """The notes of a history's entries, in time order."""
-    known = dict(notes)
-    return {tist: known[tist] for tist in history.tists if tist in known}
+class ObiParts:
+    """What was read of some obis besides their heads, by id."""
+
+    def __init__(self) -> None:
+        self.notes: defaultdict[str, list[tuple[int, Note]]] = defaultdict(list)
+        self.versions: defaultdict[str, list[Version]] = defaultdict(list)
+        self.claims: defaultdict[str, list[Claim]] = defaultdict(list)
+        self.visits: dict[str, Visit] = {}
+
+    def whole(
+        self, kind: Kind, obi: str, history: History, *, handle: str, due: int, stamp: int, place: str, settled: int
+    ) -> Obi:
+        """Puts an obi together: what belongs to no entry of its history, and to no claim, does not count."""
+        claims = tuple(sorted(self.claims[obi], key=attrgetter("key")))
+        known = dict(self.notes[obi])
+        notes = {tist: known[tist] for tist in history.tists if tist in known}
+        versions = versions_of(history, self.versions[obi], claims)
+        visit = self.visits.get(obi)
+        return Obi(obi, kind, history, versions, notes, handle, visit, due, stamp, claims, place, settled)
 
 
 def versions_of(history: History, versions: Iterable[Version], claims: Iterable[Claim] = ()) -> dict[str, Version]:

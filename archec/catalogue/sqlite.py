@@ -24,23 +24,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from archec.catalogue.codec import history_of, history_text, read, text_of
-from archec.catalogue.interface import Checksum, Counts, redact
+from archec.catalogue.interface import Catalogue, Checksum, Counts, redact
 from archec.catalogue.model import (
     COLLECTION,
     KINDS,
     START,
     Changes,
     Claim,
-    DataSet,
     DueFobi,
-    FilesetManifestFile,
     FileState,
-    HeldBack,
-    HostState,
-    Ingest,
     Kind,
     Moment,
     Note,
@@ -48,8 +41,6 @@ from archec.catalogue.model import (
     ObiState,
     Place,
     Position,
-    Refused,
-    Run,
     TextPlace,
     TobiFiles,
     Version,
@@ -57,15 +48,16 @@ from archec.catalogue.model import (
     Visited,
 )
 from archec.catalogue.rows import (
+    KEYS,
     Gone,
+    Key,
+    ObiParts,
     Parts,
+    documents_of,
     gone,
     is_text,
     new_parts_of,
-    notes_of,
-    parted,
     tobi_files_of,
-    versions_of,
     written_obis,
     written_visits,
 )
@@ -78,39 +70,16 @@ from archec.tist import MAX_TIST
 APPLICATION = 0x61726368
 """``PRAGMA application_id``: "arch" in ASCII."""
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """``PRAGMA user_version`` of the tables below; to be raised with every change of theirs."""
 
-TABLES = ("position", "mi", "mo", "entries", "versions", "refs", "claims", "visits", "runs", "data_sets", "sets",
-          "held", "hosts", "mf", "manifests", "ingests", "refused")  # fmt: skip
+TABLES = ("position", *COLLECTION.values(), "entries", "versions", "refs", "claims", "visits", "sets", *KEYS)
 
 _SCHEMA = """
 CREATE TABLE position (
     one INTEGER PRIMARY KEY CHECK (one = 1), run INTEGER, batch INTEGER, stamp INTEGER, head TEXT,
     until INTEGER NOT NULL
 );
-CREATE TABLE mi (
-    id TEXT PRIMARY KEY, last INTEGER, state BLOB, h TEXT, handle TEXT, type TEXT, stamp INTEGER NOT NULL,
-    due INTEGER NOT NULL, place TEXT, since INTEGER, settled INTEGER
-) WITHOUT ROWID;
-CREATE INDEX mi_stamp ON mi (stamp, id);
-CREATE INDEX mi_lost ON mi (last, id) WHERE state IS NULL AND last IS NOT NULL;
-CREATE TABLE mo (
-    id TEXT PRIMARY KEY, last INTEGER, state BLOB, h TEXT, handle TEXT, type TEXT, stamp INTEGER NOT NULL,
-    due INTEGER NOT NULL, place TEXT, since INTEGER, settled INTEGER
-) WITHOUT ROWID;
-CREATE INDEX mo_stamp ON mo (stamp, id);
-CREATE INDEX mo_lost ON mo (last, id) WHERE state IS NULL AND last IS NOT NULL;
-CREATE INDEX mo_due ON mo (due, id);
-CREATE TABLE mf (
-    id TEXT PRIMARY KEY, last INTEGER, state BLOB, h TEXT, handle TEXT, type TEXT, stamp INTEGER NOT NULL,
-    due INTEGER NOT NULL, place TEXT, since INTEGER, settled INTEGER
-) WITHOUT ROWID;
-CREATE INDEX mf_stamp ON mf (stamp, id);
-CREATE INDEX mf_lost ON mf (last, id) WHERE state IS NULL AND last IS NOT NULL;
-CREATE TABLE manifests (sha256 BLOB, n INTEGER, doc TEXT NOT NULL, PRIMARY KEY (sha256, n)) WITHOUT ROWID;
-CREATE TABLE ingests (base_url TEXT, ingest_type TEXT, doc TEXT NOT NULL, PRIMARY KEY (base_url, ingest_type))
-    WITHOUT ROWID;
 CREATE TABLE entries (
     id TEXT, tist INTEGER, kind TEXT NOT NULL, back INTEGER NOT NULL, note TEXT, PRIMARY KEY (id, kind, tist)
 ) WITHOUT ROWID;
@@ -127,15 +96,23 @@ CREATE INDEX versions_text ON versions (kind, text, first, id) WHERE first IS NO
 CREATE TABLE refs (url TEXT, id TEXT, PRIMARY KEY (url, id)) WITHOUT ROWID;
 CREATE TABLE claims (id TEXT, tist INTEGER, run INTEGER, doc TEXT NOT NULL, PRIMARY KEY (id, tist, run)) WITHOUT ROWID;
 CREATE TABLE visits (id TEXT PRIMARY KEY, outcome TEXT NOT NULL, doc TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE runs (tist INTEGER PRIMARY KEY, doc TEXT NOT NULL);
-CREATE TABLE data_sets (tist INTEGER, run INTEGER, doc TEXT NOT NULL, PRIMARY KEY (tist, run)) WITHOUT ROWID;
-CREATE TABLE hosts (host TEXT PRIMARY KEY, doc TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE sets (key TEXT PRIMARY KEY, data BLOB NOT NULL);
-CREATE TABLE refused (
-    what TEXT, run INTEGER, batch INTEGER, message TEXT, id TEXT, state TEXT, PRIMARY KEY (run, batch, what)
-) WITHOUT ROWID;
-CREATE TABLE held (run INTEGER, kind TEXT, doc TEXT NOT NULL, PRIMARY KEY (run, kind)) WITHOUT ROWID;
 """
+_SCHEMA += "".join(
+    f"""
+CREATE TABLE {name} (
+    id TEXT PRIMARY KEY, last INTEGER, state BLOB, h TEXT, handle TEXT, type TEXT, stamp INTEGER NOT NULL,
+    due INTEGER NOT NULL, place TEXT, since INTEGER, settled INTEGER
+) WITHOUT ROWID;
+CREATE INDEX {name}_stamp ON {name} (stamp, id);
+CREATE INDEX {name}_lost ON {name} (last, id) WHERE state IS NULL AND last IS NOT NULL;
+"""
+    for name in COLLECTION.values()
+)
+_SCHEMA += "CREATE INDEX mo_due ON mo (due, id);\n" + "".join(
+    f"CREATE TABLE {name} ({', '.join(key)}, doc TEXT NOT NULL, PRIMARY KEY ({', '.join(key)})) WITHOUT ROWID;\n"
+    for name, key in KEYS.items()
+)
 
 _NEW = "'archec rebuild' creates it from the archive directory"
 _REBUILD = "move the file away and run 'archec rebuild': the archive directory has all of its contents"
@@ -154,16 +131,6 @@ _IN = 500
 _CACHE = 16384
 """KiB of pages kept in memory."""
 
-_claim = msgspec.json.Decoder(Claim)
-_held_back = msgspec.json.Decoder(HeldBack)
-_note = msgspec.json.Decoder(Note)
-_version = msgspec.json.Decoder(Version)
-_visit = msgspec.json.Decoder(Visit)
-_host = msgspec.json.Decoder(HostState)
-_run = msgspec.json.Decoder(Run)
-_data_set = msgspec.json.Decoder(DataSet)
-_file = msgspec.json.Decoder(FilesetManifestFile)
-_ingest = msgspec.json.Decoder(Ingest)
 
 _HEAD = (
     "INSERT INTO {} (id, last, state, h, handle, type, stamp, due, place, since, settled)"
@@ -174,7 +141,7 @@ _HEAD = (
 )
 
 
-class SQLiteCatalogue(Database):
+class SQLiteCatalogue(Database, Catalogue):
     """See :class:`archec.catalogue.interface.Catalogue` and this module's docstring.
 
     With ``create`` a missing or empty file becomes an empty catalogue. Opening raises
@@ -229,22 +196,10 @@ class SQLiteCatalogue(Database):
             self._put_visits(db, written_visits(changes))
             mention = "INSERT INTO mo (id, stamp, due) VALUES (?, 0, 0) ON CONFLICT (id) DO NOTHING"
             db.executemany(mention, ((url,) for url in sorted(set(changes.mentioned))))
-            db.executemany("REPLACE INTO runs VALUES (?, ?)", ((run.tist, _doc(run)) for run in changes.runs))
-            sets = ((item.tist, item.run, _doc(item)) for item in changes.data_sets)
-            db.executemany("REPLACE INTO data_sets VALUES (?, ?, ?)", sets)
             db.executemany("REPLACE INTO sets VALUES (?, ?)", changes.sets)
-            db.executemany("REPLACE INTO manifests VALUES (?, ?, ?)", (
-                (bytes.fromhex(part.sha256), n, _doc(file))
-                for part in changes.manifests for n, file in enumerate(part.files, part.first)
-            ))  # fmt: skip
-            ingests = ((ingest.base_url, ingest.ingest_type, _doc(ingest)) for ingest in changes.ingests)
-            db.executemany("REPLACE INTO ingests VALUES (?, ?, ?)", ingests)
-            clear, noted = parted(changes.hosts)
-            db.executemany("DELETE FROM hosts WHERE host = ?", ((host.host,) for host in clear))
-            db.executemany("REPLACE INTO hosts VALUES (?, ?)", ((host.host, _doc(host)) for host in noted))
-            db.executemany("REPLACE INTO refused VALUES (?, ?, ?, ?, ?, ?)", changes.refused)
-            held = ((item.run, item.kind, _doc(item)) for item in changes.held_back)
-            db.executemany("REPLACE INTO held VALUES (?, ?, ?)", held)
+            for name, rows in documents_of(changes):
+                db.executemany(f"REPLACE INTO {name} VALUES ({_marks(KEYS[name])}, ?)", rows)
+            db.executemany("DELETE FROM hosts WHERE host = ?", ((one.host,) for one in changes.hosts if one.clear))
             db.execute("REPLACE INTO position VALUES (1, ?, ?, ?, ?, ?)", changes.position)
 
     def _put(self, db: sqlite3.Connection, kind: Kind, obis: Sequence[Obi]) -> None:
@@ -285,7 +240,6 @@ class SQLiteCatalogue(Database):
     # -- obis -------------------------------------------------------------------------------------
 
     def obis(self, kind: Kind, ids: Collection[str]) -> dict[str, Obi]:
-        """Those of ``ids`` that are known."""
         return self._obis(kind, [obi for obi in ids if is_text(obi)])
 
     def _obis(self, kind: Kind, ids: Sequence[str]) -> dict[str, Obi]:
@@ -299,42 +253,35 @@ class SQLiteCatalogue(Database):
     def _whole(self, kind: Kind, heads: Sequence[Row]) -> list[Obi]:
         """Puts obis together from their heads; at most :data:`_IN` of them."""
         ids = tuple([head[0] for head in heads if kind == "tobi" or head[1] is not None])
-        notes: defaultdict[str, list[tuple[int, Note]]] = defaultdict(list)
-        versions: defaultdict[str, list[Version]] = defaultdict(list)
-        visits: dict[str, Visit] = {}
-        claims: defaultdict[str, list[Claim]] = defaultdict(list)
+        parts = ObiParts()
         if ids and kind == "tobi":
             for obi, doc in self.fetch(f"SELECT id, doc FROM claims WHERE id IN ({_marks(ids)})", ids):
-                claims[obi].append(read(_claim, doc))
+                parts.claims[obi].append(read(Claim, doc))
         if ids:
             sql = f"SELECT id, tist, note FROM entries WHERE id IN ({_marks(ids)}) AND kind = ? AND note IS NOT NULL"
             for obi, tist, note in self.fetch(sql, (*ids, kind)):
-                notes[obi].append((tist, read(_note, note)))
-            versions = self._versions(kind, ids)
+                parts.notes[obi].append((tist, read(Note, note)))
+            parts.versions.update(self._versions(kind, ids))
         if kind == "fobi" and heads:
             every = tuple([head[0] for head in heads])
             for obi, doc in self.fetch(f"SELECT id, doc FROM visits WHERE id IN ({_marks(every)})", every):
-                visits[obi] = read(_visit, doc)
-        found: list[Obi] = []
-        for obi, last, state, h, handle, stamp, due, place, settled in heads:
-            history = _history(obi, last, state, h)
-            found.append(
-                Obi(
-                    obi, kind, history, versions_of(history, versions[obi], claims[obi]), notes_of(history, notes[obi]),
-                    handle or "", visits.get(obi), due, stamp, _in_order(claims[obi]), place or "", settled or 0,
-                )
-            )  # fmt: skip
-        return found
+                parts.visits[obi] = read(Visit, doc)
+        return [
+            parts.whole(
+                kind, obi, _history(obi, last, state, h), handle=handle or "", due=due, stamp=stamp, place=place or "",
+                settled=settled or 0,
+            )
+            for obi, last, state, h, handle, stamp, due, place, settled in heads
+        ]  # fmt: skip
 
     def _versions(self, kind: Kind, ids: Sequence[str]) -> defaultdict[str, list[Version]]:
         versions: defaultdict[str, list[Version]] = defaultdict(list)
         sql = f"SELECT id, doc FROM versions WHERE id IN ({_marks(ids)}) AND kind = ?"
         for obi, doc in self.fetch(sql, (*ids, kind)):
-            versions[obi].append(read(_version, doc))
+            versions[obi].append(read(Version, doc))
         return versions
 
     def all(self, kind: Kind, after: str = "") -> Iterator[Obi]:
-        """Whole obis with id > ``after``, by id."""
         sql = f"SELECT {_COLUMNS} FROM {COLLECTION[kind]} WHERE id > ? ORDER BY id LIMIT ?"
         page = self.fetch(sql, (after, _OBI_PAGE))
         while page:
@@ -342,12 +289,10 @@ class SQLiteCatalogue(Database):
             page = self.fetch(sql, (page[-1][0], _OBI_PAGE))
 
     def ids(self, kind: Kind, low: str, high: str, limit: int) -> list[str]:
-        """At most ``limit`` ids from ``low`` up to, and without, ``high``, in order."""
         sql = f"SELECT id FROM {COLLECTION[kind]} WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
         return [obi for (obi,) in self.fetch(sql, (low, high, limit))]
 
     def scan(self, after: str = "") -> Iterator[ObiState]:
-        """The states of all tobis with id > ``after`` by id; pages of the narrow table."""
         sql = "SELECT id, last, state, h, place, since FROM mi WHERE id > ? ORDER BY id LIMIT ?"
         for obi, last, state, h, place, since in self._paged(sql, (after,), lambda row: row[:1], _PAGE):
             _check_types(obi, last, state)
@@ -355,7 +300,6 @@ class SQLiteCatalogue(Database):
             yield ObiState(obi, last or 0, sha256, h, place or "", MAX_TIST if since is None else since)
 
     def changed(self, kind: Kind, stamp: int, after: str = "", limit: int = 1000) -> list[Obi]:
-        """At most ``limit`` with (stamp, id) > the given pair, in that order."""
         sql = (
             f"SELECT {_COLUMNS} FROM {COLLECTION[kind]} WHERE (stamp, id) > (?, ?)"
             " ORDER BY stamp, id LIMIT ?"
@@ -364,13 +308,11 @@ class SQLiteCatalogue(Database):
         return [obi for part in _parts(heads) for obi in self._whole(kind, part)]
 
     def due(self, before: int, after: DueFobi | None = None) -> Iterator[DueFobi]:
-        """Fobis with due <= ``before`` by (due, id), beginning behind ``after``."""
         sql = "SELECT due, id FROM mo WHERE (due, id) > (?, ?) AND due <= ? ORDER BY due, id LIMIT ?"
         start = (*(after or (-1, "")), before)
         return (DueFobi(*row) for row in self._paged(sql, start, lambda row: (*row, before), _PAGE))
 
     def texts(self, kind: Kind) -> Iterator[TextPlace]:
-        """The least place of each text, by checksum."""
         sql = (
             "SELECT text, first, id FROM versions WHERE kind = ? AND text > ? AND first IS NOT NULL"
             " ORDER BY text, first, id LIMIT ?"
@@ -384,7 +326,6 @@ class SQLiteCatalogue(Database):
     # -- runs and data sets -----------------------------------------------------------------------
 
     def position(self) -> Position:
-        """How far this catalogue has followed the journals."""
         found = self.fetch("SELECT run, batch, stamp, head, until FROM position")
         if not found:
             return Position()
@@ -392,115 +333,65 @@ class SQLiteCatalogue(Database):
             raise CatalogueError(f"{self.path}: the catalogue's position is none: {found[0]!r}", hint=_REBUILD)
         return Position(*found[0])
 
-    def runs(self) -> Iterator[Run]:
-        """All runs, oldest first."""
-        sql = "SELECT tist, doc FROM runs WHERE tist > ? ORDER BY tist LIMIT ?"
-        return (read(_run, doc) for _, doc in self._paged(sql, (-1,), lambda row: row[:1], _OBI_PAGE))
-
-    def newest_runs(self, before: int, limit: int) -> list[Run]:
-        """At most ``limit`` runs with tist < ``before``, newest first."""
-        sql = "SELECT doc FROM runs WHERE tist < ? ORDER BY tist DESC LIMIT ?"
-        return [read(_run, doc) for (doc,) in self.fetch(sql, (before, limit))]
-
-    def data_sets(self) -> list[DataSet]:
-        """What every run read, by tist and run."""
-        return [read(_data_set, doc) for (doc,) in self.fetch("SELECT doc FROM data_sets ORDER BY tist, run")]
-
     def keyed(self, key: str) -> bytes | None:
-        """The bytes of one keyed set."""
         found = self.fetch("SELECT data FROM sets WHERE key = ?", (key,))
         return bytes(found[0][0]) if found else None
 
-    # -- filesets ---------------------------------------------------------------------------------
+    def documents(self, name: str, low: Key, high: Key | None = None, newest: int = 0) -> Iterator[Key]:
+        fields, marks, most = ", ".join(KEYS[name]), _marks(low), high or ()
+        below = f" AND ({fields}) < ({marks})" if high else ""
+        order = ", ".join(f"{field} DESC" for field in KEYS[name]) if newest else fields
+        sql = f"SELECT {fields}, doc FROM {name} WHERE ({fields}) > ({marks}){below} ORDER BY {order} LIMIT ?"
+        if newest:
+            return iter(self.fetch(sql, (*low, *most, newest)))
+        return self._paged(sql, (*low, *most), lambda row: (*row[:-1], *most), _PAGE)
+
+    def document(self, name: str, key: Key) -> str | None:
+        found = self.fetch(f"SELECT doc FROM {name} WHERE ({', '.join(KEYS[name])}) = ({_marks(key)})", key)
+        return str(found[0][0]) if found else None
+
+    # -- versions ---------------------------------------------------------------------------------
 
     def holding(self, checksum: str) -> Place | None:
-        """The first place, by (tist, id), of held bytes with this sha256 or md5."""
         column = "sha256" if len(checksum) == 64 else "md5"
         sql = f"SELECT kind, id, first, doc FROM versions WHERE {column} = ? AND first IS NOT NULL ORDER BY first, id"
         for kind, obi, first, doc in self.fetch(f"{sql} LIMIT 1", (bytes.fromhex(checksum),)):
-            return Place(kind, obi, first, read(_version, doc).size)
+            return Place(kind, obi, first, read(Version, doc).size)
         return None
 
     def holders(self, kind: Kind, checksum: Checksum, value: str) -> Iterator[str]:
-        """The ids of the obis of which any version has this checksum."""
         held = " AND first IS NOT NULL" if checksum == "text" else ""  # as its index has it
         sql = f"SELECT DISTINCT id FROM versions WHERE {checksum} = ? AND kind = ?{held} AND id > ? ORDER BY id LIMIT ?"
         key = (bytes.fromhex(value), kind)
         return (obi for (obi,) in self._paged(sql, (*key, ""), lambda row: (*key, *row), _PAGE))
 
     def references(self) -> Iterator[tuple[str, str]]:
-        """Each URL with each tobi of which any version names it."""
         sql = "SELECT url, id FROM refs WHERE (url, id) > (?, ?) ORDER BY url, id LIMIT ?"
         return ((url, obi) for url, obi in self._paged(sql, ("", ""), lambda row: row, _PAGE))
 
     def checksums(self) -> Iterator[tuple[str, str, str, str, str | None, int | None]]:
-        """Of each version what it is looked up by."""
         sql = "SELECT rowid, kind, id, sha256, md5, text, first FROM versions WHERE rowid > ? ORDER BY rowid LIMIT ?"
         for _, kind, obi, sha256, md5, text, first in self._paged(sql, (-1,), lambda row: row[:1], _PAGE):
             yield kind, obi, sha256.hex(), md5.hex(), None if text is None else text.hex(), first
 
-    def manifest(self, sha256: str) -> Iterator[FilesetManifestFile]:
-        """The files of the manifest with this sha256, in its order."""
-        sql = "SELECT n, doc FROM manifests WHERE sha256 = ? AND n > ? ORDER BY n LIMIT ?"
-        key = bytes.fromhex(sha256)
-        return (read(_file, doc) for _, doc in self._paged(sql, (key, -1), lambda row: (key, row[0]), _PAGE))
-
-    def manifests(self) -> Iterator[tuple[str, int, FilesetManifestFile]]:
-        """Every file of every manifest."""
-        sql = "SELECT sha256, n, doc FROM manifests WHERE (sha256, n) > (?, ?) ORDER BY sha256, n LIMIT ?"
-        rows = self._paged(sql, (b"", -1), lambda row: row[:2], _PAGE)
-        return ((sha256.hex(), n, read(_file, doc)) for sha256, n, doc in rows)
-
-    def ingest(self, ingest_type: str, base_url: str) -> Ingest | None:
-        """What the newest ingest of a base URL came to."""
-        if not (is_text(base_url) and is_text(ingest_type)):
-            return None
-        found = self.fetch("SELECT doc FROM ingests WHERE base_url = ? AND ingest_type = ?", (base_url, ingest_type))
-        return read(_ingest, found[0][0]) if found else None
-
-    def ingests(self) -> Iterator[Ingest]:
-        """The newest ingest of every base URL."""
-        sql = (
-            "SELECT base_url, ingest_type, doc FROM ingests WHERE (base_url, ingest_type) > (?, ?)"
-            " ORDER BY base_url, ingest_type LIMIT ?"
-        )
-        return (read(_ingest, doc) for _, _, doc in self._paged(sql, ("", ""), lambda row: row[:2], _OBI_PAGE))
-
     # -- hosts --------------------------------------------------------------------------------------
 
-    def refused(self) -> list[Refused]:
-        """What this database would not take."""
-        rows = self.fetch("SELECT what, run, batch, message, id, state FROM refused ORDER BY run, batch, what")
-        return [Refused(*row) for row in rows]
-
-    def hosts(self) -> Iterator[HostState]:
-        """The hosts against which something is known, by name."""
-        sql = "SELECT host, doc FROM hosts WHERE host > ? ORDER BY host LIMIT ?"
-        return (read(_host, doc) for _, doc in self._paged(sql, ("",), lambda row: row[:1], _PAGE))
-
     def gone_files(self, host: str, since: int) -> tuple[int, int]:
-        """How many files of a host are held, and how many of these were found gone."""
         held = gone = 0
         sql = "SELECT outcome, doc FROM mo LEFT JOIN visits USING (id) WHERE id >= ? AND id < ? AND state IS NOT NULL"
         for low, high in ranges_of(host):
             for outcome, doc in self.fetch(sql, (low, high)):
                 held += 1
-                gone += outcome == "gone" and read(_visit, doc).when >= since
+                gone += outcome == "gone" and read(Visit, doc).when >= since
         return held, gone
 
     def sharing(self, host: str, sha256: str, limit: int) -> list[str]:
-        """At most ``limit`` files of a host that ever held these bytes."""
         ranges = ranges_of(host)
         within = " OR ".join(["(id >= ? AND id < ?)"] * len(ranges))
         sql = f"SELECT id FROM versions WHERE sha256 = ? AND kind = 'fobi' AND ({within}) LIMIT ?"
         return [row[0] for row in self.fetch(sql, (bytes.fromhex(sha256), *chain.from_iterable(ranges), limit))]
 
-    def held_back(self) -> list[HeldBack]:
-        """The losses that wait for a decision, by run and kind."""
-        return [read(_held_back, doc) for (doc,) in self.fetch("SELECT doc FROM held ORDER BY run, kind")]
-
     def counts(self) -> Counts:
-        """Counts by newest state; reads the narrow tables whole (0.1 s a million)."""
         ((tobis, tobis_held),) = self.fetch("SELECT count(last), count(state) FROM mi")
         ((fobis, ever, fobis_held),) = self.fetch("SELECT count(*), count(last), count(state) FROM mo")
         return Counts(tobis_held, tobis - tobis_held, fobis_held, ever - fobis_held, fobis - ever)
@@ -508,16 +399,13 @@ class SQLiteCatalogue(Database):
     # -- lists ------------------------------------------------------------------------------------
 
     def incidences(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
-        """Every entry of every history by (tist, id), beginning behind ``after``."""
         return self._moments(f"SELECT tist, id FROM entries WHERE kind = '{kind}' AND (tist, id) > (?, ?)", after)
 
     def returned(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
-        """Every return of an obi that had been lost by (tist of the return, id), beginning behind ``after``."""
         where = f"kind = '{kind}' AND back = 1 AND (tist, id) > (?, ?)"
         return self._moments(f"SELECT tist, id FROM entries WHERE {where}", after)
 
     def lost(self, kind: Kind, after: Moment = START) -> Iterator[Moment]:
-        """The obis that are lost now by (tist of the loss, id), beginning behind ``after``."""
         table = COLLECTION[kind]
         sql = f"SELECT last AS tist, id FROM {table} WHERE state IS NULL AND last IS NOT NULL AND (last, id) > (?, ?)"
         return self._moments(sql, after)
@@ -526,19 +414,10 @@ class SQLiteCatalogue(Database):
         paged = self._paged(f"{sql} ORDER BY tist, id LIMIT ?", after, lambda row: row, _PAGE)
         return (Moment(*row) for row in paged)
 
-    def referring(self, urls: Collection[str], limit: int) -> dict[str, list[Obi]]:
-        """At most ``limit`` of the tobis that name each of these URLs, by id."""
-        named: dict[str, list[str]] = {}
-        sql = "SELECT id FROM refs WHERE url = ? ORDER BY id LIMIT ?"
-        for url in filter(is_text, dict.fromkeys(urls)):
-            listed = [obi for (obi,) in self.fetch(sql, (url, limit))]
-            if listed:
-                named[url] = listed
-        tobis = self._obis("tobi", sorted({obi for listed in named.values() for obi in listed}))
-        return {url: [tobis[obi] for obi in listed if obi in tobis] for url, listed in named.items()}
+    def naming(self, url: str, limit: int) -> list[str]:
+        return [obi for (obi,) in self.fetch("SELECT id FROM refs WHERE url = ? ORDER BY id LIMIT ?", (url, limit))]
 
     def tobi_files(self, after: str = "", before: str = "") -> Iterator[TobiFiles]:
-        """The tobis that ever were held, with id > ``after`` and, if given, id < ``before``, by id."""
         end = " AND id < ?" if before else ""
         rest = (before,) if before else ()
         sql = f"SELECT id, last, state, h FROM mi WHERE id > ?{end} AND last IS NOT NULL ORDER BY id LIMIT ?"
@@ -553,7 +432,6 @@ class SQLiteCatalogue(Database):
             page = self.fetch(sql, (page[-1][0], *rest, _OBI_PAGE))
 
     def file_states(self, urls: Collection[str]) -> dict[str, FileState]:
-        """Those of ``urls`` that are known."""
         found: dict[str, FileState] = {}
         for part in _parts([url for url in urls if is_text(url)]):
             sql = "SELECT id, last, state, type, outcome FROM mo LEFT JOIN visits USING (id) WHERE id IN"
@@ -563,7 +441,6 @@ class SQLiteCatalogue(Database):
         return found
 
     def split(self, parts: int, least: int) -> list[str]:
-        """The quantiles of the ids."""
         ((count,),) = self.fetch("SELECT count(*) FROM mi")
         parts = min(parts, count // least)
         sql = "SELECT id FROM mi ORDER BY id LIMIT 1 OFFSET ?"
@@ -619,10 +496,6 @@ def _remove(db: sqlite3.Connection, kind: Kind, olds: Sequence[Gone]) -> None:
     )
     claims = [(old.id, *key) for old in olds for key in old.claims]
     db.executemany("DELETE FROM claims WHERE id = ? AND tist = ? AND run = ?", claims)
-
-
-def _in_order(claims: list[Claim]) -> tuple[Claim, ...]:
-    return tuple(sorted(claims, key=lambda claim: claim.key)) if len(claims) > 1 else tuple(claims)
 
 
 def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:

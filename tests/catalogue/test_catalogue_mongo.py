@@ -336,8 +336,8 @@ def test_documents_of_someone_else(catalogue: MongoCatalogue, raw: Any, h: objec
     raw.mo.insert_one({"_id": "a", "h": h})
     raw.entries.insert_one({"kind": "tobi", "tist": 1, "h": h})
     raw.versions.insert_one({"kind": "tobi", "text": "a", "first": 1, "h": h})
-    raw.data_sets.insert_one({"_id": "a", "partial": h})
-    raw.runs.insert_one({"_id": 5, "h": h})
+    raw.data_sets.insert_one({"_id": {"tist": 5, "run": 5}, "partial": h})
+    raw.runs.insert_one({"_id": {"tist": 5}, "h": h})
     raw.state.update_one({"_id": "position"}, {"$unset": {"run": 1}})
     for read in (
         lambda: [list(catalogue.scan()), list(catalogue.all("tobi"))],
