@@ -1,4 +1,4 @@
-"""History: the states of one obi over time, and the rule by which an observation changes it.
+"""History: the states of one obi over time.
 
 A history maps tists to states. A state is the sha256 (64 hex digits) of the bytes that is held from
 that tist on, or ``None`` where the obi is lost from that tist on. Only changes are noted: two
@@ -8,27 +8,11 @@ sections 1 and 2).
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The change that one observation makes to a history.
-
-    ``put`` maps tists to the states to write; ``drop`` has the tists whose entries are removed because
-    they now only restate the previous entry. Bytes on disk are never removed.
-    """
-
-    put: Mapping[int, str | None]
-    drop: tuple[int, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.put) or bool(self.drop)
-
-
-NO_CHANGE = Change({})
+from archec.tist import MAX_TIST
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,78 +101,20 @@ class History:
             yield Incidence(tist, kind, state)
             before = state
 
-    def observe(
-        self,
-        when: int,
-        state: str | None,
-        next_observation: Callable[[int, int | None], int | None] = lambda after, before: None,
-    ) -> Change:
-        """The change that an observation at ``when`` makes to this history, which is not modified.
-
-        ``state`` is the sha256 that was seen, or None if the obi's source was read completely and lacks
-        it. ``next_observation(after, before)`` gives the tist of the first *other* observation of
-        this obi with ``after < tist < before`` (``before`` None: no end), which saw the state that this
-        history has at that time. It is called only if an observation splits an interval, to restate
-        what came after (invariant 4). An existing entry at ``when`` with another state is not
-        changed (held is held); see :meth:`conflicts`.
-        """
+    def noting(self, when: int, state: str) -> tuple[int, ...] | None:
+        """The entries that only restate ``state`` once it is noted at ``when``; None if it is not to be noted: it is
+        the state as of then, or another is held from exactly then on (held is held)."""
         i = bisect_right(self.tists, when)
-        before = self.states[i - 1] if i else None
-        if before == state:
-            return NO_CHANGE
-        if i and self.tists[i - 1] == when:
-            if state is None or before is not None:
-                return NO_CHANGE  # a conflict, or absent from only one data set of that date
-            put: dict[int, str | None] = {}
-            drop: list[int] = []
-            before_that = self.states[i - 2] if i > 1 else None
-            if before_that == state:
-                drop.append(when)
-            else:
-                put[when] = state
-            return self._close(i, when, state, None, put, drop, next_observation)
-        return self._close(i, when, state, before, {when: state}, [], next_observation)
+        now = self.states[i - 1] if i else None
+        if now == state or (now is not None and self.tists[i - 1] == when):
+            return None
+        return self.tists[i : i + 1] if self.states[i : i + 1] == (state,) else ()
 
-    def conflicts(self, when: int, state: str | None) -> bool:
-        """Whether there is another state at exactly ``when``: two data sets of one date disagree."""
-        i = bisect_left(self.tists, when)
-        if i == len(self.tists) or self.tists[i] != when or state is None:
-            return False
-        return self.states[i] is not None and self.states[i] != state
-
-    def apply(self, change: Change) -> History:
-        """The history after ``change``."""
-        if not change:
-            return self
-        entries = self.as_dict()
-        for tist in change.drop:
-            entries.pop(tist, None)
-        entries.update(change.put)
-        return History.of(entries)
-
-    def _close(
-        self,
-        i: int,
-        when: int,
-        state: str | None,
-        before: str | None,
-        put: dict[int, str | None],
-        drop: list[int],
-        next_observation: Callable[[int, int | None], int | None],
-    ) -> Change:
-        """Ends the interval that begins at ``when``: restates ``before`` or merges with the next interval.
-
-        ``i`` is the index of the first entry after ``when``, ``before`` the state that applied until now.
-        """
-        # Histories contain changes only. Until now the interval from the entry before ``when`` up to the next one had
-        # the state "before", for every data set that observed the obi in between. Now it has "state" from ``when`` on.
-        # The first of those later data sets still saw "before": without a new entry, its observation would be lost. If
-        # there was no observation in between, the interval ends at the next entry; if that has the same state, it has
-        # become a restatement and is removed.
-        nxt = self.tists[i] if i < len(self.tists) else None
-        other = next_observation(when, nxt)
-        if other is not None:
-            put[other] = before
-        elif nxt is not None and self.states[i] == state:
-            drop.append(nxt)
-        return Change(put, tuple(drop))
+    def changed(self, put: Mapping[int, str | None], drop: Iterable[int] = ()) -> History:
+        """The history with entries put into it, and others dropped. A loss of what was never held is none."""
+        entries = {**self.as_dict(), **put}
+        for tist in drop:
+            if tist not in put:
+                entries.pop(tist, None)
+        first = min((tist for tist, state in entries.items() if state is not None), default=MAX_TIST)
+        return History.of({tist: state for tist, state in entries.items() if tist >= first})

@@ -27,7 +27,6 @@ from archec.catalogue.records import (
     RunStart,
     SetAdded,
 )
-from archec.history import Change
 
 _Key = tuple[Kind, str]
 
@@ -106,7 +105,7 @@ def fold_obi(obi: Obi | None, change: ObiChange, stamp: int) -> Obi:
     settled = max(obi.settled, change.settled)
     if not (change.put or change.drop or change.version):
         return replace(obi, claims=ordered, place=place, settled=settled) if _is_more_than_a_visit(change) else obi
-    history = obi.history.apply(Change(change.put, change.drop))
+    history = obi.history.changed(change.put, change.drop)
     versions = dict(obi.versions)
     if change.version is not None:
         versions[change.version.sha256] = change.version

@@ -87,14 +87,14 @@ def state_items(
     fileset = known or Obi(manifest.fileset, "fileset")
     data = encode(manifest)
     stored: Stored = writer.put(when, manifest.fileset, data)
-    change = fileset.history.observe(when, stored.sha256)
-    if not change or when not in change.put:
+    drop = fileset.history.noting(when, stored.sha256)
+    if drop is None:
         writer.discard(stored.temp)
         return [], stored.sha256
     kind = "new" if not len(fileset.history) else "returned" if fileset.history.at(when) is None else "changed"
     version = Version(stored.sha256, stored.md5, stored.size, None, "application/json", manifest.title[:2000])
     record = ObiChange(
-        "fileset", manifest.fileset, "", dict(change.put), change.drop, version, {when: Note(run, kind)}
+        "fileset", manifest.fileset, "", {when: stored.sha256}, drop, version, {when: Note(run, kind)}
     )  # fmt: skip
     items = [CommitItem(ManifestNoted(part)) for part in parts(stored.sha256, manifest.manifest)]
     place = Placement(stored.temp, when, manifest.fileset, stored.sha256)
