@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,7 +47,10 @@ def fileset() -> None:
 
 @fileset.command()
 @click.argument("urls", nargs=-1, metavar="[URL|DOI|HANDLE]...")
-@click.option("--requests", metavar="FILE", help="Read requests from FILE (-: stdin), one JSON object per line.")
+@click.option(
+    "--requests", type=click.File("rb"), metavar="FILE",
+    help="Read requests from FILE (-: stdin), one JSON object per line.",
+)  # fmt: skip
 @click.option(
     "--strategy",
     type=click.Choice([one.value for one in IngestStrategy]),
@@ -61,7 +63,10 @@ def fileset() -> None:
 @click.option("--include", multiple=True, metavar="GLOB", help="Only files whose path matches; may be repeated.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Skip files whose path matches; may be repeated.")
 @click.option("--to", type=click.Path(path_type=Path), metavar="DIR", help="Also copy the files to DIR/ITEM/.")
-@click.option("--file-results", metavar="FILE", help="Write results of single data files to FILE (-: stdout).")
+@click.option(
+    "--file-results", type=click.File("ab", lazy=False), metavar="FILE",
+    help="Write results of single data files to FILE (-: stdout).",
+)  # fmt: skip
 @click.option(
     "--jobs", type=click.IntRange(1, 64), default=1, metavar="N", help="Number of data sets in parallel; default 1."
 )
@@ -75,7 +80,7 @@ def fileset() -> None:
 def ingest(
     context: click.Context,
     urls: tuple[str, ...],
-    requests: str | None,
+    requests: BinaryIO | None,
     strategy: str | None,
     force: bool,
     direct: bool,
@@ -83,7 +88,7 @@ def ingest(
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     to: Path | None,
-    file_results: str | None,
+    file_results: BinaryIO | None,
     jobs: int,
     wait: bool,
     dry_run: bool,
@@ -109,20 +114,17 @@ def ingest(
     )  # fmt: skip
     seconds = parse_duration(max_time) if max_time is not None else 0.0
     kept: list[str] = []
-    with ExitStack() as stack:
-        source = _opened(stack, requests) if requests is not None else None
-        files = _output(stack, file_results) if file_results is not None else None
 
-        def emit(result: IngestResult, file: IngestResult | None) -> None:
-            _write(sys.stdout.buffer, result)
-            if result.fileset is not None and to is not None:
-                kept.append(result.fileset)
-            if file is not None and files is not None:
-                _write(files, file)
+    def emit(result: IngestResult, file: IngestResult | None) -> None:
+        _write(sys.stdout.buffer, result)
+        if result.fileset is not None and to is not None:
+            kept.append(result.fileset)
+        if file is not None and file_results is not None:
+            _write(file_results, file)
 
-        meter = stack.enter_context(meter_for())
+    with meter_for() as meter:
         counter = run_ingest(
-            config, _lines(urls, source), options, meter, emit, jobs=jobs, wait=wait, budget=Budget(seconds=seconds)
+            config, _lines(urls, requests), options, meter, emit, jobs=jobs, wait=wait, budget=Budget(seconds=seconds)
         )  # fmt: skip
     if to is not None and kept:
         with opened(config) as archive:
@@ -150,24 +152,6 @@ def _lines(urls: tuple[str, ...], source: BinaryIO | None) -> Iterator[Line]:
 def _write(target: BinaryIO, result: IngestResult) -> None:
     target.write(results.encode(result) + b"\n")
     target.flush()
-
-
-def _opened(stack: ExitStack, name: str) -> BinaryIO:
-    if name == "-":
-        return sys.stdin.buffer
-    try:
-        return stack.enter_context(open(name, "rb"))
-    except OSError as error:
-        raise UsageError(f"{name}: cannot be read: {error.strerror}") from error
-
-
-def _output(stack: ExitStack, name: str) -> BinaryIO:
-    if name == "-":
-        return sys.stdout.buffer
-    try:
-        return stack.enter_context(open(name, "ab"))
-    except OSError as error:
-        raise UsageError(f"{name}: cannot be written: {error.strerror}") from error
 
 
 # -- listing ----------------------------------------------------------------------------------------

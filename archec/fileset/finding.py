@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, unquote
@@ -34,7 +34,7 @@ from archec.fileset.status import (
     Status,
 )
 from archec.fileset.work import Found, Work
-from archec.ids import FilesetId, is_fileset, is_url, parse_fileset
+from archec.ids import is_fileset, is_url, parse_fileset
 from archec.text.sniff import bare_type
 
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
@@ -48,7 +48,7 @@ async def find_item(work: Work, request: IngestRequest, found: Found) -> None:
     if identifier is not None:
         found.url = await _asked(work, resolved(identifier, work.archive.config.fileset.resolver), found, None)
     else:
-        found.url = known_url(request.base_url) or ""
+        found.url = _known_url(request.base_url, work.registry.helpers)
     if not found.url:
         raise BadRequest(f"{request.base_url[:300]!r} is not a URL, DOI, handle or id of a fileset")
     asked = replace(request, base_url=found.url)
@@ -175,45 +175,24 @@ def resolved(identifier: str, resolver: str) -> Generator[Question, PlatformAnsw
     raise PlatformNotFound(f"{identifier} has no URL")
 
 
-def url_of(fileset: str) -> str:
+def url_of(fileset: str, helpers: Sequence[FilesetPlatformHelper]) -> str:
     """The URL of a data set with the id of a fileset. Raises BadRequest for platforms whose URLs do not follow."""
     try:
         found = parse_fileset(fileset)
     except BadName as error:
         raise BadRequest(error.message) from error
-    path = _path(found)
-    if path is None:
+    pages = next((helper.pages for helper in helpers if helper.name == found.platform), None)
+    if pages is None:
         raise BadRequest(f"{fileset[:200]}: ask for a data set of {found.platform} by its URL")
     scheme = "http" if re.match(r"(?:127\.|localhost)", found.domain) else "https"
+    safe = ":/?=&" if found.platform == GenericHelper.name else ":/"
+    path = pages[bool(found.version)].format(work=quote(found.work, safe=safe), version=quote(found.version))
     return f"{scheme}://{found.domain}{path}"
 
 
-def _path(of: FilesetId) -> str | None:
-    version, work = of.version, quote(of.work, safe=":/")
-    if of.platform in ("zenodo", "inveniordm", "b2share"):
-        return f"/records/{quote(version or of.work)}"
-    if of.platform in ("figshare", "4tu"):
-        return f"/articles/{work}" + (f"/{quote(version)}" if version else "")
-    if of.platform == "dataverse":
-        return f"/dataset.xhtml?persistentId={work}" + (f"&version={quote(version)}" if version else "")
-    if of.platform == "archiveorg":
-        return f"/details/{work}"
-    if of.platform == "osf":
-        return f"/{work}/"
-    if of.platform == "dryad":
-        return f"/dataset/{work}"
-    if of.platform == "mendeley":
-        return f"/datasets/{work}" + (f"/{quote(version)}" if version else "")
-    if of.platform == "openicpsr":
-        return f"/openicpsr/project/{work}/version/{quote(version or 'V1')}/view"
-    if of.platform == "hal":
-        return f"/{work}" + (f"v{quote(version)}" if version else "")
-    return f"/{work.lstrip('/')}" if of.platform == "generic" else None
-
-
-def known_url(text: str) -> str | None:
-    """The URL in what was requested, None if it is none."""
+def _known_url(text: str, helpers: Sequence[FilesetPlatformHelper]) -> str:
+    """The URL in what was requested, empty if it is none."""
     plain = text.strip()
     if is_fileset(plain):
-        return url_of(plain)
-    return plain if is_url(plain) and host_of(plain) else None
+        return url_of(plain, helpers)
+    return plain if is_url(plain) and host_of(plain) else ""

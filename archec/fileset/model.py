@@ -44,11 +44,6 @@ class IngestStrategy(str, Enum):
         return self in (IngestStrategy.WEB_FILESET_BUNDLED, IngestStrategy.ARCHIVEORG_FILESET_BUNDLED)
 
     @property
-    def is_web(self) -> bool:
-        """Whether it goes to the obi store."""
-        return self.value.startswith("web-")
-
-    @property
     def on_web(self) -> IngestStrategy:
         """The same in the obi store."""
         return IngestStrategy(self.value.replace("archiveorg-", "web-"))

@@ -28,6 +28,7 @@ class ArchiveOrgHelper(FilesetPlatformHelper):
     name = "archiveorg"
     hosts = ("archive.org", "www.archive.org")
     api = ""
+    pages = ("/details/{work}", "/details/{work}")
     pattern = re.compile(r"/(?:details|download|metadata)/([A-Za-z0-9][A-Za-z0-9_.-]*)(/.*)?$")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:

@@ -89,7 +89,9 @@ class FilesetPlatformHelper:
     """One platform. Subclasses set ``name``, ``hosts``, ``api`` and ``rate`` as they are by default, and ``pattern``,
     which is in the path of every URL of a data set.
 
-    ``api`` begins with ``/`` where each of the hosts has its own API. ``secret_header`` is how a token is sent.
+    ``api`` begins with ``/`` where each of the hosts has its own API. ``secret_header`` is how a token is sent;
+    ``pages`` are the paths of the pages of a work and of one of its versions, if they follow from ``{work}`` and
+    ``{version}``.
     """
 
     name: ClassVar[str] = ""
@@ -98,6 +100,7 @@ class FilesetPlatformHelper:
     rate: ClassVar[str] = "60/min"
     pattern: ClassVar[re.Pattern[str]] = re.compile("")
     secret_header: ClassVar[tuple[str, str]] = ("Authorization", "Bearer {}")
+    pages: ClassVar[tuple[str, str] | None] = None
 
     def __init__(
         self, config: PlatformConfig | None = None, ask: Callable[[Question], PlatformAnswer] | None = None

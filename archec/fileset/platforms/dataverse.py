@@ -49,6 +49,7 @@ class DataverseHelper(FilesetPlatformHelper):
              "data.aussda.at", "data.goettingen-research-online.de", "entrepot.recherche.data.gouv.fr")  # fmt: skip
     api = "/api"
     secret_header = ("X-Dataverse-key", "{}")
+    pages = ("/dataset.xhtml?persistentId={work}", "/dataset.xhtml?persistentId={work}&version={version}")
 
     def __init__(
         self,

@@ -30,6 +30,7 @@ class DryadHelper(FilesetPlatformHelper):
     hosts = ("datadryad.org", "www.datadryad.org")
     api = "/api/v2"
     rate = "30/min"
+    pages = ("/dataset/{work}", "/dataset/{work}")
     pattern = re.compile(r"doi:(10\.[0-9]+/[^?#]+?)/?$", re.I)
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:

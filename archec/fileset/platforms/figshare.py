@@ -44,6 +44,7 @@ class FigshareHelper(FilesetPlatformHelper):
     hosts: ClassVar[tuple[str, ...]] = ("figshare.com", "*.figshare.com")
     api = "https://api.figshare.com/v2"
     rate = "60/min"
+    pages = ("/articles/{work}", "/articles/{work}/{version}")
     secret_header = ("Authorization", "token {}")
 
     def matches(self, url: str) -> bool:

@@ -55,6 +55,7 @@ class GenericHelper(FilesetPlatformHelper):
     """Any landing page that describes its data set in one of the standard ways."""
 
     name = "generic"
+    pages = ("/{work}", "/{work}")
 
     def match_request(
         self, request: IngestRequest, resource: Resource | None = None, html_biblio: object = None

@@ -25,6 +25,7 @@ class HalHelper(FilesetPlatformHelper):
     name = "hal"
     hosts = ("hal.science", "*.hal.science", "hal.archives-ouvertes.fr", "shs.hal.science")
     api = "https://api.archives-ouvertes.fr"
+    pages = ("/{work}", "/{work}v{version}")
     pattern = re.compile(r"/([a-z]+[a-z0-9]*-[0-9]{6,10})(?:v([0-9]+))?(?:/|$)")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:

@@ -28,6 +28,7 @@ class MendeleyHelper(FilesetPlatformHelper):
     name = "mendeley"
     hosts = ("data.mendeley.com",)
     api = "/public-api"
+    pages = ("/datasets/{work}", "/datasets/{work}/{version}")
     pattern = re.compile(r"/datasets/([a-z0-9]+)(?:/([0-9]+))?/?$")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:

@@ -31,6 +31,7 @@ class OpenIcpsrHelper(FilesetPlatformHelper):
     hosts = ("www.openicpsr.org", "openicpsr.org", "deposit.icpsr.umich.edu")
     api = ""
     secret_header = ("Cookie", "{}")
+    pages = ("/openicpsr/project/{work}/version/V1/view", "/openicpsr/project/{work}/version/{version}/view")
     pattern = re.compile(r"/(?:openicpsr/)?project/([0-9]+)(?:/version/(V[0-9]+))?")
 
     def questions(self, request: IngestRequest, resource: Resource | None, *, follow: bool = False) -> Questions:

@@ -42,6 +42,7 @@ class OsfHelper(FilesetPlatformHelper):
     hosts = ("osf.io", "www.osf.io", "api.osf.io")
     api = "https://api.osf.io/v2"
     rate = "100/h"
+    pages = ("/{work}/", "/{work}/")
 
     def matches(self, url: str) -> bool:
         """Projects and registrations, by the short word in their URLs."""

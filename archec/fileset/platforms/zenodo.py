@@ -46,6 +46,7 @@ class InvenioHelper(FilesetPlatformHelper):
 
     name = "inveniordm"
     api = "/api"
+    pages = ("/records/{work}", "/records/{version}")
 
     def matches(self, url: str) -> bool:
         """Records, DOIs and communities."""
