@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from archec.errors import StorageFailed
+from archec.store.durable import atomic_stream, storage_errors
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -31,35 +29,14 @@ def open_whole(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     (``/dev/null``) is written to directly; for a link the target is replaced, not the link. Raises
     :class:`StorageFailed`.
     """
-    with _translated(path):
-        special = path.exists() and not path.is_file()
-    if special:
-        with _translated(path), path.open("wb") as file:
-            yield file
-        return
-    with _translated(path):
-        goal = Path(os.path.realpath(path))
-        temp = goal.with_name(f".archec-{secrets.token_hex(8)}.part")
-        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        with _translated(path), open(fd, "wb") as file:
-            yield file
-            file.flush()
-            if mode is not None or goal.exists():
-                os.fchmod(file.fileno(), stat.S_IMODE(goal.stat().st_mode) if mode is None else mode)
-            os.fsync(file.fileno())
-        with _translated(path):
-            os.replace(temp, goal)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temp)
-        raise
-
-
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """Raises an OSError as :class:`StorageFailed`."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageFailed(f"{path}: {error.strerror}") from error
+    with storage_errors(path):
+        is_there = path.exists()
+        if is_there and not path.is_file():
+            with path.open("wb") as file:
+                yield file
+            return
+        goal = path.resolve()
+        if mode is None and is_there:
+            mode = stat.S_IMODE(goal.stat().st_mode)
+    with atomic_stream(goal, mode=mode) as file:
+        yield file
