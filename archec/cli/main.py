@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, MutableMapping
 from contextlib import suppress
 from importlib import import_module
 from typing import NoReturn
@@ -37,33 +36,22 @@ _COMMANDS = (
 """Each command is a function in a module of this package; both have its name (with ``_`` for ``-``)."""
 
 
-class _Commands(MutableMapping[str, click.Command]):
+class _Commands(click.Group):
     """The commands, each imported when it is first used, because most need only a part of archec."""
 
-    def __getitem__(self, name: str) -> click.Command:
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
-            raise KeyError(name)
+            return None
         module = name.replace("-", "_")
-        command = getattr(import_module(f"archec.cli.{module}"), module)
-        if not isinstance(command, click.Command):
-            raise TypeError(f"archec.cli.{module}.{module} is not a command")
+        command: click.Command = getattr(import_module(f"archec.cli.{module}"), module)
         return command
-
-    def __setitem__(self, name: str, command: click.Command) -> NoReturn:
-        raise TypeError("commands cannot be added")
-
-    def __delitem__(self, name: str) -> NoReturn:
-        raise TypeError("commands cannot be removed")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_COMMANDS)
-
-    def __len__(self) -> int:
-        return len(_COMMANDS)
 
 
 @click.group(
-    commands=_Commands(),
+    cls=_Commands,
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

@@ -14,6 +14,7 @@ import ctypes
 import errno
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -345,18 +346,26 @@ def append_durably(path: str | Path, data: bytes, *, disk: Disk | None = None) -
     fsync_dir(os.path.dirname(where) or ".", disk=disk)
 
 
+def _mode(created: int, path: str) -> int:
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return stat.S_IMODE(os.fstat(created).st_mode) | stat.S_IWUSR
+
+
 @contextmanager
 def atomic_stream(path: str | Path, *, mode: int | None = None, disk: Disk | None = None) -> Iterator[BinaryIO]:
     """A file of any size that durably replaces ``path`` at the end of the block, or not at all after an exception.
-    ``mode`` is its mode from the start."""
+
+    ``mode`` is its mode from the start; by default that of the file that it replaces, else its owner may write it, and
+    all may read it whom the umask lets."""
     disk, where = disk or Disk(), os.fspath(path)
     folder, name = os.path.split(where)
     folder = folder or "."
     with open_directory(folder) as dir_fd:
         with temporary_file(disk, dir_fd, folder) as (fd, temp):
             with storage_errors(where), open(fd, "wb", closefd=False) as file:
-                if mode is not None:
-                    os.fchmod(fd, mode)
+                os.fchmod(fd, _mode(fd, where) if mode is None else mode)
                 yield file
             disk.fsync(fd, where)
             disk.replace(temp, name, dir_fd, where)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,18 +24,13 @@ def write_whole(path: Path, data: bytes) -> None:
 def open_whole(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file that gets its name at the end of the block, or not at all after an error.
 
-    ``mode`` is its mode; by default that of the file it replaces, or as set by the umask. A device or a pipe
-    (``/dev/null``) is written to directly; for a link the target is replaced, not the link. Raises
-    :class:`StorageFailed`.
+    ``mode`` is that of :func:`archec.store.durable.atomic_stream`. A device or a pipe (``/dev/null``) is written to
+    directly; for a link the target is replaced, not the link. Raises :class:`StorageFailed`.
     """
     with storage_errors(path):
-        is_there = path.exists()
-        if is_there and not path.is_file():
+        if path.exists() and not path.is_file():
             with path.open("wb") as file:
                 yield file
             return
-        goal = path.resolve()
-        if mode is None and is_there:
-            mode = stat.S_IMODE(goal.stat().st_mode)
-    with atomic_stream(goal, mode=mode) as file:
+    with atomic_stream(path.resolve(), mode=mode) as file:
         yield file

@@ -10,27 +10,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
-from gather_support import ROOT, archec_inline, environment
-
-from archec.cli.main import cli
+from gather_support import ROOT, archec_inline, commands, environment
 
 OLD = "data/tarballs/RePEc_2024-06-30.tar.gz"
 FIRST = ("archec", "gather", "get", "seal", "access token create", "access index")
 """Commands whose examples make what those of others need."""
 ELSEWHERE = {"demo", "fileset", "fileset ingest", "fileset show", "fileset verify", "fileset changes", "fileset export"}
 """Run by the tests of the project, and by those of filesets, which have a platform."""
-
-
-def commands(command: click.Command = cli, name: str = "") -> Iterator[tuple[str, click.Command]]:
-    yield name or "archec", command
-    if isinstance(command, click.Group):
-        for word, found in command.commands.items():
-            yield from commands(found, f"{name} {word}".strip())
 
 
 def examples() -> dict[str, str]:
@@ -50,7 +40,7 @@ def test_summaries_are_whole_and_pages_fit() -> None:
         assert max(map(len, shown.splitlines())) <= 80, name
         if isinstance(command, click.Group):
             listed = shown.partition("\nCommands:\n")[2].partition("\n\n")[0].splitlines()
-            assert len(listed) == len(command.commands)
+            assert len(listed) == len(command.list_commands(click.Context(command)))
             assert not [line for line in listed if not line.endswith((".", ")", "."))], listed
             assert not [line for line in listed if line.endswith("...")], listed
 

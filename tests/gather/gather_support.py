@@ -19,6 +19,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple
 
+import click
 import pytest
 
 import archec
@@ -28,7 +29,7 @@ from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
-from archec.cli.main import main
+from archec.cli.main import cli, main
 from archec.config import Config, as_yaml, load
 from archec.gather.run import Options, gather
 from archec.progress import Silent
@@ -192,6 +193,17 @@ def on_terminal(config: Config, *arguments: str, columns: int) -> tuple[str, str
     _, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
     return found.decode().replace("\r\n", "\n"), err.decode()
+
+
+def commands(command: click.Command = cli, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    """The commands and their subcommands by name, in the order of the help; the first is ``archec`` itself."""
+    yield name or "archec", command
+    if isinstance(command, click.Group):
+        with click.Context(command) as context:
+            for word in command.list_commands(context):
+                found = command.get_command(context, word)
+                assert found is not None
+                yield from commands(found, f"{name} {word}".strip())
 
 
 def start_cli(config: Config, *arguments: object, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:

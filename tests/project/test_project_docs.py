@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import click
 import pytest
+from gather_support import commands
 from readme_blocks import README, ROOT, Played, blocks
 
 from archec import config, errors
@@ -101,16 +102,15 @@ def command_lines() -> Iterator[tuple[str, str]]:
 
 
 def test_command_lines_of_the_docs_exist() -> None:
-    lines = list(command_lines())
+    lines, known = list(command_lines()), dict(commands())
     assert len(lines) > 20
     for where, line in lines:
         name, *arguments = shlex.split(line)
-        assert name in cli.commands, f"{where}: archec {line}"
-        command = cli.commands[name]
-        while isinstance(command, click.Group) and arguments and not arguments[0].startswith("-"):
-            sub = arguments.pop(0)
-            assert sub in command.commands, f"{where}: archec {line}"
-            command = command.commands[sub]
+        assert name in known, f"{where}: archec {line}"
+        while isinstance(known[name], click.Group) and arguments and not arguments[0].startswith("-"):
+            name += f" {arguments.pop(0)}"
+            assert name in known, f"{where}: archec {line}"
+        command = known[name]
         options = {option for param in command.params for option in param.opts}
         for argument in arguments:
             if argument.startswith("-"):
@@ -118,11 +118,7 @@ def test_command_lines_of_the_docs_exist() -> None:
 
 
 def test_every_option_says_what_it_does() -> None:
-    commands = dict(cli.commands)
-    for name, command in cli.commands.items():
-        if isinstance(command, click.Group):
-            commands |= {f"{name} {sub}": found for sub, found in command.commands.items()}
-    for name, command in commands.items():
+    for name, command in commands():
         assert command.help, name
         for param in command.params:
             if isinstance(param, click.Option) and not param.hidden:

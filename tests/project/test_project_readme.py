@@ -6,6 +6,7 @@ import configparser
 import re
 from pathlib import Path
 
+import click
 from readme_blocks import MARKS, README, ROOT, Played, alike, blocks, run_blocks
 
 from archec.cli.main import cli
@@ -61,7 +62,9 @@ def test_what_ci_runs_is_in_its_script() -> None:
 
 
 def test_every_command_is_in_the_table() -> None:
-    assert first_column(section("Commands")) == [f"archec {name}" for name in cli.commands]
+    assert first_column(section("Commands")) == [
+        f"archec {name}" for name in cli.list_commands(click.Context(cli))
+    ]
 
 
 def test_every_exit_code_is_in_the_table() -> None:

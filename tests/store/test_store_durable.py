@@ -15,7 +15,7 @@ from store_fakes import FakeDisk
 
 from archec.errors import StorageFailed, StorageFull
 from archec.ids import file_name
-from archec.store.durable import Disk, atomic_write, failure, fsync_dir, is_temp, temp_name
+from archec.store.durable import Disk, atomic_stream, atomic_write, failure, fsync_dir, is_temp, temp_name
 
 
 def test_atomic_write_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -23,6 +23,18 @@ def test_atomic_write_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
     atomic_write(str(tmp_path / "a"), b"two")
     assert (tmp_path / "a").read_bytes() == b"two"
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_atomic_stream_keeps_the_mode(tmp_path: Path) -> None:
+    """Of a file that it replaces; a new one can be written by its owner."""
+    path = tmp_path / "a"
+    for mode in (None, 0o640, 0o600):
+        if mode is not None:
+            path.chmod(mode)
+        with atomic_stream(path) as file:
+            file.write(b"one")
+        found = path.stat().st_mode & 0o777
+        assert found == mode if mode is not None else found & 0o600 == 0o600
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
