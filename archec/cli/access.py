@@ -19,13 +19,13 @@ from archec.access.sorting import folder_files, sort_index
 from archec.access.tokens import RIGHTS, Token, TokenFile, encoded, new_token, token_path
 from archec.access.warcindex import index_folder, index_path
 from archec.archive.opening import opened
-from archec.cli.common import config_option, json_option
+from archec.cli.common import DATE, config_option, json_option
 from archec.config import Config, load
 from archec.errors import Exit, UsageError
 from archec.store.durable import atomic_stream, storage_errors
 from archec.terminal.output import echo, echo_json, note
 from archec.terminal.progress import meter_for
-from archec.tist import iso, parse_when
+from archec.tist import iso
 
 _LEVELS = {Level.NOTHING: "nothing", Level.METADATA: "metadata", Level.CONTENT: "content"}
 
@@ -57,9 +57,9 @@ def token() -> None:
     help=f"Rights: some of {','.join(RIGHTS)}; default: metadata,content.",
 )
 @click.option("--collection", "collections", multiple=True, metavar="NAME", help="Only this collection; repeatable.")
-@click.option("--until", metavar="DATE", help="Expiry date.")
+@click.option("--until", type=DATE, default=0, help="Expiry date.")
 @config_option
-def create(name: str, rights: str, collections: tuple[str, ...], until: str | None, config_file: Path | None) -> None:
+def create(name: str, rights: str, collections: tuple[str, ...], until: int, config_file: Path | None) -> None:
     """Create a token for NAME and print it.
 
     It is printed only once, because only its hash is stored. Clients send it as 'Authorization: Bearer TOKEN', or as
@@ -73,7 +73,7 @@ def create(name: str, rights: str, collections: tuple[str, ...], until: str | No
     if unknown:
         raise UsageError(f"there is no collection {unknown[0]}", hint=f"collections are set in {config.file}")
     known = _tokens(config)
-    text, made = new_token(known, name, wanted, collections, parse_when(until) if until is not None else 0)
+    text, made = new_token(known, name, wanted, collections, until)
     _write(config, (*known, made))
     echo(text)
 

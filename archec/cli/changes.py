@@ -11,7 +11,7 @@ import click
 from archec.archive.lookup import find
 from archec.archive.opening import Archive
 from archec.catalogue.model import Kind
-from archec.cli.common import config_option, json_option, opened, warn_if_unknown
+from archec.cli.common import DATE, WHEN, config_option, json_option, opened, warn_if_unknown
 from archec.errors import UsageError
 from archec.export.units import Selection, selection
 from archec.report import changes as incidences
@@ -22,24 +22,24 @@ from archec.tist import iso, parse_when
 
 @click.command()
 @click.option("--since", metavar="RUN|DATE", help="Only from this date, or from this run (its tist, or 'last').")
-@click.option("--until", metavar="DATE", help="Only before this date.")
+@click.option("--until", type=DATE, help="Only before this date.")
 @click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates mention.")
 @click.option("--kind", type=click.Choice(["tobi", "fobi"]), help="Only templates, or only files.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N.")
 @click.option("--diff", "obi", metavar="ID", help="Show the diff of this template.")
-@click.option("--from", "from_when", metavar="WHEN", help="With --diff: the older state; default: the previous one.")
-@click.option("--to", "to_when", metavar="WHEN", help="With --diff: the newer state; default: the newest.")
+@click.option("--from", "older", type=WHEN, help="With --diff: the older state; default: the previous one.")
+@click.option("--to", "newer", type=WHEN, help="With --diff: the newer state; default: the newest.")
 @json_option
 @config_option
 def changes(
     since: str | None,
-    until: str | None,
+    until: int | None,
     archive: str | None,
     kind: Kind | None,
     limit: int | None,
     obi: str | None,
-    from_when: str | None,
-    to_when: str | None,
+    older: int | None,
+    newer: int | None,
     as_json: bool,
     config_file: Path | None,
 ) -> None:
@@ -50,19 +50,19 @@ def changes(
 
     Example: archec changes --since last
     """
-    if obi is None and (from_when is not None or to_when is not None):
+    if obi is None and (older is not None or newer is not None):
         raise UsageError("--from and --to require --diff")
     selecting = {"--since": since, "--until": until, "--archive": archive, "--kind": kind, "--limit": limit}
     if obi is not None and (given := [name for name, value in selecting.items() if value is not None]):
         raise UsageError(f"{given[0]} and --diff exclude each other")
     query = ChangesQuery(
-        until=parse_when(until) if until is not None else None,
+        until=until,
         kinds=(kind,) if kind is not None else ("tobi", "fobi"),
         archive=selection(archive, None).archive,
     )
     with opened(config_file) as of:
         if obi is not None:
-            _diff(of, obi, from_when, to_when, as_json=as_json)
+            _diff(of, obi, older, newer, as_json=as_json)
             return
         warn_if_unknown(of.catalogue, Selection(query.archive))
         run = incidences.first_run(of.catalogue, since) if since is not None else None
@@ -88,16 +88,11 @@ def _line(one: Incident) -> str:
     return "  ".join(filter(None, parts))
 
 
-def _diff(archive: Archive, raw: str, from_when: str | None, to_when: str | None, *, as_json: bool) -> None:
+def _diff(archive: Archive, raw: str, older: int | None, newer: int | None, *, as_json: bool) -> None:
     found = find(archive.catalogue, raw)
     if found.kind != "tobi":
         raise UsageError(f"{found.id}: only templates can be compared", hint="'archec get' writes a file as of a time")
-    diff = text_diff(
-        archive,
-        found,
-        parse_when(from_when) if from_when is not None else None,
-        parse_when(to_when) if to_when is not None else None,
-    )
+    diff = text_diff(archive, found, older, newer)
     if as_json:
         LineWriter().json(asdict(diff) | {"before_time": iso(diff.before), "after_time": iso(diff.after)})
         return

@@ -16,11 +16,29 @@ from archec.config import Config, load
 from archec.errors import CatalogueError, CatalogueGone
 from archec.export.units import Selection, units
 from archec.terminal.output import note
+from archec.tist import parse_when
+from archec.units import parse_duration, parse_share, parse_size
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 COMPLETE = "_ARCHEC_COMPLETE"
 """The environment variable with which a shell requests completions."""
+
+
+class _Parsed(click.ParamType):  # type: ignore[type-arg]  # it takes one in new versions of click only
+    """An option that is read by a function, which raises an :class:`ArchecError`."""
+
+    def __init__(self, name: str, parse: Callable[[str], float]) -> None:
+        self.name, self._parse = name, parse
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        return self._parse(value) if isinstance(value, str) else value
+
+
+DATE, WHEN = _Parsed("date", parse_when), _Parsed("when", parse_when)
+DURATION, SIZE, SHARE = _Parsed("duration", parse_duration), _Parsed("size", parse_size), _Parsed("share", parse_share)
+FILE = click.Path(dir_okay=False, path_type=Path)
+READABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def config_option(function: _F) -> _F:
@@ -35,10 +53,8 @@ def config_option(function: _F) -> _F:
 
 
 def output_option(help: str) -> Callable[[_F], _F]:  # noqa: A002
-    """``-o FILE``, for a file that is written atomically."""
-    return click.option(
-        "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help=help
-    )
+    """``-o FILE``, for a file that is written atomically (:mod:`archec.terminal.files`)."""
+    return click.option("-o", "--output", type=FILE, help=help)
 
 
 def json_option(function: _F) -> _F:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, json_option, opened, warn_if_unknown
+from archec.cli.common import DATE, config_option, json_option, opened, warn_if_unknown
 from archec.errors import Exit, UsageError
 from archec.export.checking import VaultFault
 from archec.export.run import ExportRequest, ExportSummary, OnNotExported, VaultCheck, export_warc, verify_vault
@@ -14,7 +14,6 @@ from archec.export.units import selection
 from archec.export.writing import NotExported
 from archec.terminal.output import echo, echo_json
 from archec.terminal.progress import meter_for
-from archec.tist import parse_when
 from archec.units import human_duration, human_size
 
 
@@ -32,7 +31,7 @@ def export() -> None:
 @click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--archive", metavar="CODE", help="Only this archive, e.g. aaa.")
 @click.option("--series", metavar="S", help="Only this series: aaa:ssssss, or ssssss with --archive.")
-@click.option("--since", metavar="DATE", help="Only states seen at this time or later.")
+@click.option("--since", type=DATE, help="Only states seen at this time or later.")
 @click.option("--no-revisits", is_flag=True, help="Skip visits that found a file unchanged.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; report what would be written.")
 @click.option("--verify", is_flag=True, help="Write nothing; verify every record in the indexes.")
@@ -44,7 +43,7 @@ def warc(
     folder: Path,
     archive: str | None,
     series: str | None,
-    since: str | None,
+    since: int | None,
     no_revisits: bool,
     dry_run: bool,
     verify: bool,
@@ -60,8 +59,7 @@ def warc(
     Example: archec export warc vault --archive smp
     """
     wanted = selection(archive, series)
-    first = parse_when(since) if since is not None else 0
-    request = ExportRequest(folder, wanted, first, dry_run, not no_revisits)
+    request = ExportRequest(folder, wanted, since or 0, dry_run, not no_revisits)
     if verify and (since is not None or no_revisits or dry_run):
         raise UsageError("--verify writes nothing: it can only be combined with --archive and --series")
     with opened(config_file) as it:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from archec.archive.budget import Budget
-from archec.cli.common import config_option, json_option, opened, warn_if_unknown
+from archec.cli.common import DURATION, SIZE, config_option, json_option, opened, warn_if_unknown
 from archec.config import load
 from archec.errors import Exit, UsageError
 from archec.export.units import Selection
@@ -32,7 +32,7 @@ from archec.fileset.work import IngestOptions
 from archec.terminal.output import LineWriter, note
 from archec.terminal.progress import meter_for
 from archec.tist import iso
-from archec.units import human_size, parse_duration, parse_size
+from archec.units import human_size
 
 
 @click.group()
@@ -73,8 +73,8 @@ def fileset() -> None:
 @click.option("--wait", is_flag=True, help="Wait for another run to end instead of exiting with 4.")
 @click.option("--dry-run", is_flag=True, help="Show manifests, sizes and strategies; store nothing.")
 @click.option("--max-files", type=click.IntRange(1, 100_000), metavar="N", help="Instead of fileset.max_file_count.")
-@click.option("--max-total", metavar="SIZE", help="Instead of fileset.max_total_size, e.g. 200GiB.")
-@click.option("--max-time", metavar="DURATION", help="Stop after this time, e.g. 6h.")
+@click.option("--max-total", type=SIZE, help="Instead of fileset.max_total_size, e.g. 200GiB.")
+@click.option("--max-time", type=DURATION, default=0, help="Stop after this time, e.g. 6h.")
 @config_option
 @click.pass_context
 def ingest(
@@ -93,8 +93,8 @@ def ingest(
     wait: bool,
     dry_run: bool,
     max_files: int | None,
-    max_total: str | None,
-    max_time: str | None,
+    max_total: int | None,
+    max_time: float,
     config_file: Path | None,
 ) -> None:
     """Ingest data sets; print one JSON result per line.
@@ -109,10 +109,8 @@ def ingest(
     config = load(config_file)
     options = IngestOptions(
         IngestStrategy(strategy) if strategy else None,
-        force, direct, follow_concept, include, exclude, dry_run, max_files,
-        parse_size(max_total) if max_total is not None else None,
+        force, direct, follow_concept, include, exclude, dry_run, max_files, max_total,
     )  # fmt: skip
-    seconds = parse_duration(max_time) if max_time is not None else 0.0
     kept: list[str] = []
 
     def emit(result: IngestResult, file: IngestResult | None) -> None:
@@ -124,7 +122,7 @@ def ingest(
 
     with meter_for() as meter:
         counter = run_ingest(
-            config, _lines(urls, requests), options, meter, emit, jobs=jobs, wait=wait, budget=Budget(seconds=seconds)
+            config, _lines(urls, requests), options, meter, emit, jobs=jobs, wait=wait, budget=Budget(seconds=max_time)
         )  # fmt: skip
     if to is not None and kept:
         with opened(config) as archive:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, json_option
+from archec.cli.common import FILE, config_option, json_option
 from archec.config import load
 from archec.proof.forking import declare_fork
 from archec.proof.seal import read_seal
@@ -17,10 +17,7 @@ from archec.tist import iso
 
 @click.command()
 @click.option("--reason", required=True, metavar="TEXT", help="The reason; it is journalled permanently.")
-@click.option(
-    "--seal", "seal_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="A seal of what is lost, if the catalogue does not know it.",
-)  # fmt: skip
+@click.option("--seal", "seal_file", type=FILE, help="A seal of what is lost, if the catalogue does not know it.")
 @json_option
 @config_option
 def fork(reason: str, seal_file: Path | None, as_json: bool, config_file: Path | None) -> None:

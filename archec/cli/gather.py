@@ -18,7 +18,7 @@ from archec.archive.budget import Budget
 from archec.archive.follow import last_run
 from archec.archive.report import Report
 from archec.archive.runs import beginning
-from archec.cli.common import config_option, json_option, opened, warn_if_unknown
+from archec.cli.common import DATE, DURATION, FILE, SIZE, config_option, json_option, opened, warn_if_unknown
 from archec.cli.runreport import RunLine, begin, gather_table, show_table
 from archec.config import Config, load
 from archec.errors import DataSetError, Exit, UsageError, gravest
@@ -31,8 +31,7 @@ from archec.gather.run import gather as gather_run
 from archec.progress import Meter
 from archec.terminal.output import echo_json, note
 from archec.terminal.progress import meter_for
-from archec.tist import iso, parse_when
-from archec.units import parse_duration, parse_size
+from archec.tist import iso
 from archec.web.outcome import Outcome
 
 _Limit = TypeVar("_Limit", int, float)
@@ -49,7 +48,7 @@ _Limit = TypeVar("_Limit", int, float)
     help="Replay this data set instead of the current one; may be repeated, and more may follow.",
 )
 @click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE|DIRECTORY]...")
-@click.option("--as-of", metavar="DATE", help="The data set's date.")
+@click.option("--as-of", type=DATE, help="The data set's date.")
 @click.option("--no-fetch", is_flag=True, help="Read templates only; fetch no files.")
 @click.option("--reread", is_flag=True, help="Read all files of the data set, not only those that changed.")
 @click.option("--complete", is_flag=True, help="The data set is all of RePEc: archives missing from it count as lost.")
@@ -68,14 +67,13 @@ _Limit = TypeVar("_Limit", int, float)
 @click.option("--filesets", is_flag=True, help="Also ingest data sets that are due (like fileset.gather).")
 @click.option(
     "--repeated",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
+    type=FILE,
     help="List handles that occur more than once in the data set: how often, and where; the first place counts.",
 )
 @click.option("--dry-run", is_flag=True, help="Report what would be done; change nothing, fetch nothing.")
 @click.option("--max-files", type=click.IntRange(1), metavar="N", help="Fetch at most this many files.")
-@click.option("--max-bytes", metavar="SIZE", help="Receive at most this much, e.g. 20GB.")
-@click.option("--max-time", metavar="DURATION", help="Stop fetching after this time, e.g. 6h.")
+@click.option("--max-bytes", type=SIZE, help="Receive at most this much, e.g. 20GB.")
+@click.option("--max-time", type=DURATION, help="Stop fetching after this time, e.g. 6h.")
 @json_option
 @config_option
 @click.pass_context
@@ -83,7 +81,7 @@ def gather(
     context: click.Context,
     files: tuple[Path, ...],
     more: tuple[Path, ...],
-    as_of: str | None,
+    as_of: int | None,
     no_fetch: bool,
     reread: bool,
     complete: bool,
@@ -96,8 +94,8 @@ def gather(
     repeated: Path | None,
     dry_run: bool,
     max_files: int | None,
-    max_bytes: str | None,
-    max_time: str | None,
+    max_bytes: int | None,
+    max_time: float | None,
     as_json: bool,
     config_file: Path | None,
 ) -> None:
@@ -123,11 +121,11 @@ def gather(
     config = load(config_file)
     budget = Budget(
         config.max_files if max_files is None else max_files,
-        config.max_bytes if max_bytes is None else _positive("--max-bytes", parse_size(max_bytes)),
-        config.max_time if max_time is None else _positive("--max-time", parse_duration(max_time)),
+        config.max_bytes if max_bytes is None else _positive("--max-bytes", max_bytes),
+        config.max_time if max_time is None else _positive("--max-time", max_time),
     )
     options = Options(
-        as_of=parse_when(as_of) if as_of is not None else None,
+        as_of=as_of,
         fetch=not no_fetch,
         complete=complete,
         salvage=salvage,

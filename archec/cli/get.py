@@ -14,18 +14,18 @@ import click
 
 from archec.archive.lookup import find, give, held_at
 from archec.archive.opening import Archive
-from archec.cli.common import config_option, opened
+from archec.cli.common import WHEN, config_option, opened
 from archec.errors import BadName, NotHeld, UsageError
 from archec.ids import is_fileset, is_url, parse_fileset
 from archec.terminal.files import open_whole
 from archec.terminal.output import TextOnly, Writable, note
-from archec.tist import MAX_TIST, iso, parse_when
+from archec.tist import MAX_TIST, iso
 from archec.units import human_size
 
 
 @click.command()
 @click.argument("obi", metavar="ID")
-@click.option("--at", "when", metavar="WHEN", help="A tist or a date; default now. Dates are UTC.")
+@click.option("--at", "tist", type=WHEN, help="A tist or a date; default now. Dates are UTC.")
 @click.option(
     "-o",
     "--output",
@@ -34,7 +34,7 @@ from archec.units import human_size
     help="Write to this file, atomically; default: stdout, only text on a terminal; -: anything.",
 )
 @config_option
-def get(obi: str, when: str | None, output: Path | None, config_file: Path | None) -> None:
+def get(obi: str, tist: int | None, output: Path | None, config_file: Path | None) -> None:
     """Write the bytes of ID as of WHEN.
 
     ID is a handle or a URL in any spelling; URL!/PATH is a file in a bundle, DOI!/PATH one of a data set. The id of a
@@ -44,7 +44,6 @@ def get(obi: str, when: str | None, output: Path | None, config_file: Path | Non
 
     Example: archec get RePEc:smp:wpaper:2024-01 --at 2024-07-01 -o paper.redif
     """
-    tist = parse_when(when) if when is not None else None
     version = parse_fileset(obi.partition("!/")[0]).version if is_fileset(obi) else ""
     if version and tist is not None:
         raise UsageError(f"@{version} and --at both select a state", hint="omit one of them")

@@ -8,6 +8,7 @@ from shlex import quote
 import click
 
 from archec.catalogue.open import open_catalogue
+from archec.cli.common import FILE
 from archec.config import DEFAULT_FILE, Config, as_yaml, load, parse, plain_path
 from archec.errors import CatalogueError, ConfigError, StorageFailed, UsageError
 from archec.store.layout import create
@@ -16,13 +17,7 @@ from archec.terminal.output import note
 
 @click.command()
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path), default=".")
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Use this configuration instead of writing one.",
-)
+@click.option("--config", "config_file", type=FILE, help="Use this configuration instead of writing one.")
 @click.option(
     "--fanout",
     type=click.Choice(["0", "256"]),

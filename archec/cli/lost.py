@@ -11,28 +11,24 @@ from typing import Any
 import click
 
 from archec.catalogue.model import Kind
-from archec.cli.common import config_option, json_option, opened, warn_if_unknown
+from archec.cli.common import DATE, DURATION, config_option, json_option, opened, warn_if_unknown
 from archec.errors import UsageError
 from archec.export.units import selection
 from archec.report import lost as losses
 from archec.report.lost import Lost, LostQuery, NamingWork, Returned
 from archec.terminal.output import LineWriter, note
-from archec.tist import iso, parse_when
-from archec.units import human_duration, parse_duration
+from archec.tist import iso
+from archec.units import human_duration
 
 _NAMES = {"tobi": "template", "fobi": "file"}
 
 
 @click.command()
 @click.option("--kind", type=click.Choice(["tobi", "fobi"]), help="Only templates, or only files.")
-@click.option("--since", metavar="DATE", help="Only losses (with --returned: returns) at this time or later.")
-@click.option("--until", metavar="DATE", help="Only losses (with --returned: returns) before this time.")
+@click.option("--since", type=DATE, default=0, help="Only losses (with --returned: returns) at this time or later.")
+@click.option("--until", type=DATE, help="Only losses (with --returned: returns) before this time.")
 @click.option(
-    "--for",
-    "at_least",
-    metavar="DURATION",
-    default="0",
-    help="Only what is, or was, lost for at least this time, e.g. 7d.",
+    "--for", "at_least", type=DURATION, default=0, help="Only what is, or was, lost for at least this time, e.g. 7d."
 )
 @click.option("--archive", metavar="CODE", help="Only this archive, and files that its templates name.")
 @click.option("--reason", metavar="TEXT", default="", help="Only losses whose reason contains this text.")
@@ -41,9 +37,9 @@ _NAMES = {"tobi": "template", "fobi": "file"}
 @config_option
 def lost(
     kind: Kind | None,
-    since: str | None,
-    until: str | None,
-    at_least: str,
+    since: int,
+    until: int | None,
+    at_least: float,
     archive: str | None,
     reason: str,
     came_back: bool,
@@ -61,9 +57,9 @@ def lost(
     query = LostQuery(
         int(time.time()),
         (kind,) if kind is not None else ("tobi", "fobi"),
-        parse_when(since) if since is not None else 0,
-        parse_when(until) if until is not None else None,
-        parse_duration(at_least),
+        since,
+        until,
+        at_least,
         wanted.archive,
         reason,
     )

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from archec.archive.lookup import find
-from archec.cli.common import config_option, json_option, opened, output_option
+from archec.cli.common import READABLE, WHEN, config_option, json_option, opened, output_option
 from archec.digest import Digests
 from archec.errors import CorruptArchive, UsageError
 from archec.proof.note import KEY_HINT, VerifierKey, signers, verifier_key
@@ -20,18 +20,17 @@ from archec.store.durable import storage_errors
 from archec.terminal.files import open_whole
 from archec.terminal.output import echo, echo_json
 from archec.terminal.progress import meter_for
-from archec.tist import iso, parse_when
+from archec.tist import iso
 
-_PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 _CHUNK = 1 << 18
 
 
 @click.command()
 @click.argument("arguments", nargs=-1, metavar="[ID | CONTENT]")
-@click.option("--seal", "seal_file", type=_PATH, metavar="FILE", help="The seal before which it was recorded.")
-@click.option("--at", "when", metavar="WHEN", help="The state of ID as of this tist or date; default: now.")
-@click.option("--since", "older", type=_PATH, metavar="FILE", help="Prove that --seal extends this older seal.")
-@click.option("--check", "proof_file", type=_PATH, metavar="PROOF", help="Check a proof, and CONTENT against it.")
+@click.option("--seal", "seal_file", type=READABLE, help="The seal before which it was recorded.")
+@click.option("--at", "when", type=WHEN, help="The state of ID as of this tist or date; default: now.")
+@click.option("--since", "older", type=READABLE, help="Prove that --seal extends this older seal.")
+@click.option("--check", "proof_file", type=READABLE, metavar="PROOF", help="Check a proof, and CONTENT against it.")
 @click.option("--key", "keys", multiple=True, metavar="KEY|FILE", help="With --check: a trusted verifier key.")
 @output_option("Write the proof to this file, atomically; default: stdout.")
 @json_option
@@ -39,7 +38,7 @@ _CHUNK = 1 << 18
 def prove(
     arguments: tuple[str, ...],
     seal_file: Path | None,
-    when: str | None,
+    when: int | None,
     older: Path | None,
     proof_file: Path | None,
     keys: tuple[str, ...],
@@ -57,7 +56,7 @@ def prove(
     Example: archec prove RePEc:smp:wpaper:2024-01 --seal seal.txt -o 1.tlog-proof
     """
     if proof_file is not None:
-        if seal_file or when or older or output or len(arguments) > 1:
+        if seal_file or when is not None or older or output or len(arguments) > 1:
             raise UsageError("--check takes a proof, and optionally CONTENT and --key")
         told = _checked(proof_file, Path(arguments[0]) if arguments else None, keys_of(keys))
         if as_json:
@@ -74,7 +73,7 @@ def prove(
             text = str(prove_growth(archive.layout, read_seal(older), sealed, meter))
         else:
             obi = find(archive.catalogue, arguments[0])
-            moment = parse_when(when) if when is not None else max(int(time.time()), obi.history.last or 0)
+            moment = when if when is not None else max(int(time.time()), obi.history.last or 0)
             text = str(prove_entry(archive.layout, obi, moment, sealed, meter))
     if output is None:
         click.echo(text, nl=False)

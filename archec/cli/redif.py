@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, json_option
+from archec.cli.common import FILE, config_option, json_option
 from archec.config import DEFAULT_FILE, Config, load
 from archec.errors import DataSetError, Exit, UsageError
 from archec.redif.files import template_names
@@ -26,10 +26,7 @@ from archec.terminal.output import echo, echo_json, note, shown
 @click.option("--quiet", is_flag=True, help="Print only problems, no templates.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if there is any problem.")
 @click.option(
-    "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE.html|FILE.md",
-    help="Also write a report by archive, for its maintainer.",
+    "--report", type=FILE, metavar="FILE.html|FILE.md", help="Also write a report by archive, for its maintainer."
 )
 @json_option
 @config_option

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, output_option
+from archec.cli.common import FILE, config_option, output_option
 from archec.config import load
 from archec.errors import UsageError
 from archec.proof.making import make_seal, origin_of
@@ -23,10 +23,7 @@ from archec.units import counted
 
 @click.command()
 @output_option("Write the seal to this new file, atomically; default: stdout.")
-@click.option(
-    "--new-key", "key_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Create a key that signs seals, and print the verifier key.",
-)  # fmt: skip
+@click.option("--new-key", "key_file", type=FILE, help="Create a key that signs seals, and print the verifier key.")
 @config_option
 def seal(output: Path | None, key_file: Path | None, config_file: Path | None) -> None:
     """Write a seal: a small statement about all that is recorded.

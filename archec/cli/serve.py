@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from archec.access.build import opened_access
-from archec.cli.common import config_option, opened
+from archec.cli.common import FILE, config_option, opened
 from archec.config import DEFAULT_FILE, Config, load
 from archec.config.pywb import load_pywb
 from archec.oai.router import opened_oai
@@ -25,13 +25,7 @@ from archec.terminal.output import note
 @click.command()
 @click.option("--host", metavar="ADDRESS", help="Listen on this address instead of server.host.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="Listen on this port; 0: any free port.")
-@click.option(
-    "--pywb",
-    "pywb_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Serve the collections of a pywb config.yaml as well.",
-)
+@click.option("--pywb", "pywb_file", type=FILE, help="Serve the collections of a pywb config.yaml as well.")
 @config_option
 def serve(host: str | None, port: int | None, pywb_file: Path | None, config_file: Path | None) -> None:
     """Serve the archive over HTTP.

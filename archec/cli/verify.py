@@ -14,25 +14,25 @@ from archec.audit.opening import opened_for_audit
 from archec.audit.repair import Repair, write_descriptor
 from archec.audit.verify import Scope, Summary
 from archec.audit.verify import verify as verify_archive
-from archec.cli.common import config_option, json_option
+from archec.cli.common import DURATION, READABLE, SHARE, SIZE, config_option, json_option
 from archec.config import Config, load
 from archec.errors import CatalogueError, Exit, UsageError
 from archec.store.layout import open_store
 from archec.terminal.output import echo, echo_json
 from archec.terminal.progress import meter_for
 from archec.tist import iso
-from archec.units import counted, human_duration, human_size, parse_duration, parse_share, parse_size
+from archec.units import counted, human_duration, human_size
 
 
 @click.command()
 @click.option("--all", "everything", is_flag=True, help="Check everything (default).")
-@click.option("--sample", metavar="SHARE", help="Check this share of the files, e.g. 5%, least recently checked first.")
-@click.option("--max-time", metavar="DURATION", help="Stop after this time, e.g. 2h; least recently checked first.")
-@click.option("--rate", metavar="SIZE", default="0", help="Read at most this much per second, e.g. 50MB.")
+@click.option("--sample", type=SHARE, help="Check this share of the files, e.g. 5%, least recently checked first.")
+@click.option("--max-time", type=DURATION, help="Stop after this time, e.g. 2h; least recently checked first.")
+@click.option("--rate", type=SIZE, default=0, help="Read at most this much per second, e.g. 50MB.")
 @click.option(
-    "--seal", "seal_files", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    "--seal", "seal_files", multiple=True, type=READABLE,
     help="Check that everything sealed is there, unaltered; may be repeated.",
-)
+)  # fmt: skip
 @click.option("--repair-from", "copy", metavar="DIR|URL", help="Repair from this copy of the archive directory.")
 @json_option
 @config_option
@@ -40,9 +40,9 @@ from archec.units import counted, human_duration, human_size, parse_duration, pa
 def verify(
     context: click.Context,
     everything: bool,
-    sample: str | None,
-    max_time: str | None,
-    rate: str,
+    sample: float | None,
+    max_time: float | None,
+    rate: int,
     seal_files: tuple[Path, ...],
     copy: str | None,
     as_json: bool,
@@ -59,11 +59,7 @@ def verify(
     """
     if sum((everything, sample is not None, max_time is not None)) > 1:
         raise UsageError("--all, --sample and --max-time exclude each other")
-    scope = Scope(
-        parse_share(sample) if sample is not None else None,
-        parse_duration(max_time) if max_time is not None else 0.0,
-        parse_size(rate),
-    )
+    scope = Scope(sample, max_time or 0.0, rate)
     config = load(config_file)
     sealed = _check_seals(config, seal_files, as_json=as_json)
     if seal_files and not (everything or sample is not None or max_time is not None or copy is not None):
