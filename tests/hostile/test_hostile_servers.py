@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections import Counter
 from pathlib import Path
@@ -256,6 +257,20 @@ def test_hundreds_of_files_that_redirect_one_to_the_next(config: Config, site: o
 
 
 @pytest.mark.slow
+def test_huge_rules_of_100_origins(folder: Path) -> None:
+    """Memory is bounded by the size of the rules, not by the number of origins: no process is lost for want of it."""
+    settings = {**SETTINGS, "fetch.concurrency": 4, "fetch.robots": "obey", "fetch.max_memory": "350MB"}
+    config = make(folder / "archive", settings)
+    with hostile_server(100) as server:
+        rules = b"User-agent: *\n" + b"".join(b"Disallow: /%d*\n" % number for number in range(30_000))
+        server.robots = (200, rules[:511_000], "")
+        write_papers(config, [server.url(f"/ok/{number}", host=number) for number in range(1, 101)])
+        done = archec_cli(config, "gather", "--json")
+    assert "fetch.max_memory" not in done.err
+    assert json.loads(done.out)["fobis"] == {"new": 100}
+
+
+@pytest.mark.slow
 def test_every_row_of_the_table_of_behaviours(config: Config) -> None:
     """At least 250 behaviours, 2,000 URLs of four addresses, five runs: the outcome of each visit to each URL."""
     table = list(rows())
@@ -275,4 +290,5 @@ def test_every_row_of_the_table_of_behaviours(config: Config) -> None:
             }
             assert wrong == {}, f"run {number + 1}"
             time.sleep(1.1)  # what is due at once is due a second later
+        assert server.most_asked == 20, "requests on one connection"
         check(config)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import gzip
 import weakref
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic
@@ -14,13 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from web_hostile import Hostile, hostile_server
-from web_support import QUICK, collect_all, fetch, fetch_one, settings
+from web_support import QUICK, fetch, fetch_one, settings
 
 from archec.web.headers import unpack
 from archec.web.outcome import Outcome
-from archec.web.pool import FetchPool
 from archec.web.robots import parse, product_token
-from archec.web.task import FetchTask
 
 OBEY = settings(robots="obey")
 URL = "http://h.example"
@@ -190,19 +187,3 @@ def test_rules_that_are_forgotten_take_no_memory() -> None:
         assert gone() is None
     finally:
         gc.enable()
-
-
-@pytest.mark.slow
-def test_huge_rules_of_100_origins(tmp_path: Path) -> None:
-    """Memory is bounded by the size of the rules, not by the number of origins."""
-    sink, config = ("web_support:folder_sink", [tmp_path]), settings(workers=1, robots="obey", total_timeout=120.0)
-    with hostile_server(100) as server:
-        server.robots = (200, MANY_RULES[:511_000], "")
-        with FetchPool(config, "test", sink, replace(QUICK, robots_timeout=120.0)) as pool:
-            pool.submit([FetchTask(server.url("/ok/a", host=number)) for number in range(1, 101)])
-            (pid,) = pool.pids
-            hops = collect_all(pool, 240.0)
-            status = Path(f"/proc/{pid}/status").read_text()
-    assert {hop.kind for hop in hops} == {"body"}
-    peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
-    assert peak < 400_000, "kB; 270,000 when this was written, and 1,200,000 when rules were left to the collector"

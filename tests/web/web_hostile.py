@@ -58,6 +58,8 @@ class Hostile:
         self.connections = 0
         self.open = 0
         self.most_open = 0
+        self.most_asked = 0
+        """Requests on one connection."""
         self._tls = tls
         self._loop = asyncio.new_event_loop()
         self._sockets, self.port = _listen(hosts)
@@ -110,9 +112,11 @@ class Hostile:
             write(data)
 
         writer.write = counted  # type: ignore[method-assign, assignment]
+        goes_on, asked = True, 0
         try:
-            while await self._one(reader, writer):
-                pass
+            while goes_on:
+                goes_on, asked = await self._one(reader, writer), asked + 1
+                self.most_asked = max(self.most_asked, asked)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass
         finally:
