@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -29,7 +29,7 @@ from archec.web.policy import Deny, Policy, Proxies, Proxy, Tuning, plain
 from archec.web.tls import ISSUER_SIZE, Tls
 
 _PLAIN = frozenset({"GET", "HEAD"})
-_FRAMING = frozenset({"content-length", "transfer-encoding"})
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _MAX_USES = 20
 """Maximum number of requests on one connection."""
 _TURNS = 4
@@ -93,7 +93,8 @@ class DirectTransport(httpx.AsyncBaseTransport):
         # What was connected to with an exemption from the guard serves no one else.
         key: object = plain_proxy or (scheme, netloc, exempt)
         # What must not be sent twice is not sent on a connection that may be closed already.
-        plain = request.method in _PLAIN and _FRAMING.isdisjoint(request.headers)
+        start, headers = b"%b %b HTTP/1.1" % (request.method.encode("ascii"), target), request.headers.raw
+        plain = request.method in _PLAIN and _FRAMING.isdisjoint(name.lower() for name, _ in headers)
         kept = plain and "fresh" not in extensions
         while True:
             alone = key in self._distrusted
@@ -106,7 +107,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
                 sent()
             try:
                 await connection.exchange(
-                    _head(target, netloc, request, plain_proxy, close=alone or connection.used + 1 >= _MAX_USES),
+                    _head(start, netloc, headers, plain_proxy, close=alone or connection.used + 1 >= _MAX_USES),
                     None if plain else _framed(request),
                     alone=alone,
                     bodiless=request.method == "HEAD",
@@ -288,27 +289,21 @@ class _ResponseBody(httpx.AsyncByteStream):
             self._transport.give_back(self._key, connection)
 
 
-def _head(target: bytes, netloc: bytes, request: httpx.Request, proxy: Proxy | None, *, close: bool) -> bytes:
+def _head(
+    start: bytes, netloc: bytes, headers: Sequence[tuple[bytes, bytes]], proxy: Proxy | None, *, close: bool
+) -> bytes:
     """The bytes of a request: its header lines as they are, except for Host and Connection.
 
     Raises:
         httpx.LocalProtocolError: a value has a line end in it.
     """
-    parts = [request.method.encode("ascii"), b" ", target, b" HTTP/1.1\r\nHost: ", netloc, b"\r\n"]
-    parts.append(b"Connection: close\r\n" if close else b"Connection: keep-alive\r\n")
-    lines = 4
-    for name, value in request.headers.raw:
-        if name.lower() not in (b"host", b"connection"):
-            parts += (name, b": ", value, b"\r\n")
-            lines += 1
+    lines = [start, b"Host: " + netloc, b"Connection: close" if close else b"Connection: keep-alive"]
+    lines += [b"%b: %b" % (name, value) for name, value in headers if name.lower() not in (b"host", b"connection")]
     if proxy is not None and proxy.authorization:
-        parts += (b"Proxy-Authorization: ", proxy.authorization, b"\r\n")
-        lines += 1
-    parts.append(b"\r\n")
-    head = b"".join(parts)
-    if head.count(b"\n") != lines or head.count(b"\r") != lines:
+        lines.append(b"Proxy-Authorization: " + proxy.authorization)
+    if any(b"\n" in line or b"\r" in line for line in lines):
         raise httpx.LocalProtocolError("a header of the request has a line end in it")
-    return head
+    return b"\r\n".join((*lines, b"", b""))
 
 
 async def _framed(request: httpx.Request) -> AsyncIterator[bytes]:
