@@ -1,7 +1,7 @@
 """The fetcher that the rest of archec uses: tasks in, hops out, over worker processes that share the hosts.
 
 A host belongs to one worker for the whole run, so that its queue, its delay and its robots.txt are in one
-place. A new host goes to the worker with the fewest busy hosts. Each worker has its share of the requests in flight.
+place. A new host goes to the worker with the fewest hosts. Each worker has its share of the requests in flight.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -22,18 +22,7 @@ from archec.errors import ArchecError, StorageFailed, StorageFull
 from archec.ids import host_of
 from archec.web.outcome import Outcome
 from archec.web.policy import Deny, Proxies, Tuning
-from archec.web.task import (
-    Fatal,
-    FetchTask,
-    FromWorker,
-    Hop,
-    Hops,
-    HostsKnown,
-    Stop,
-    Stopped,
-    Tasks,
-    failure,
-)
+from archec.web.task import Fatal, FetchTask, FromWorker, Hop, Hops, HostsKnown, Stop, Tasks, failure
 from archec.workers.pipe import decoder, encode
 from archec.workers.process import Process
 
@@ -57,15 +46,15 @@ class _Pending(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Owner:
-    """What the main process knows of a host: whose it is, how many of its tasks are open, its failures in a row, and
-    until when it is not to be asked (monotonic clock)."""
+    """What the main process knows of a host: whose it is, its failures in a row, and until when it is not to be asked
+    (monotonic clock)."""
 
     slot: _Slot
-    open: int = 0
     faults: int = 0
     until: float = 0.0
 
 
+@dataclass(slots=True, eq=False)
 class _Slot:
     """A place for a worker process; processes may follow each other in it.
 
@@ -73,25 +62,20 @@ class _Slot:
     there, until one is lost that had a single task; each hop makes room for one more.
     """
 
-    def __init__(self, index: int, concurrency: int) -> None:
-        self.index = index
-        self.concurrency = concurrency
-        self.process: Process | None = None
-        self.alive = False
-        """Whether the process has been heard, last at ``heard``; until then that is when it was started."""
-        self.heard = 0.0
-        self.delivered = 0
-        """Hops that came from this process."""
-        self.stopped = False
-        self.failed_starts = 0
-        self.busy = 0
-        self.hosts = 0
-        self.open = 0
-        self.waiting: deque[int] = deque()
-        """Serial numbers of tasks that the process has not been given."""
-        self.given = 0
-        self.room = sys.maxsize
-        """How many tasks the process may have at once."""
+    concurrency: int
+    process: Process | None = None
+    alive: bool = False
+    """Whether the process has been heard, last at ``heard``; until then that is when it was started."""
+    heard: float = 0.0
+    delivered: int = 0
+    """Hops that came from this process."""
+    failed_starts: int = 0
+    hosts: int = 0
+    waiting: deque[int] = field(default_factory=deque)
+    """Serial numbers of tasks that the process has not been given."""
+    given: int = 0
+    room: int = sys.maxsize
+    """How many tasks the process may have at once."""
 
 
 class FetchPool:
@@ -145,7 +129,7 @@ class FetchPool:
         count = 1 if self._max_bytes else min(self._config.workers, most)
         try:
             for number in range(count):
-                self._slots.append(_Slot(number, most // count + (number < most % count)))
+                self._slots.append(_Slot(most // count + (number < most % count)))
                 self._start(self._slots[-1])
         except BaseException:
             self.stop()
@@ -176,10 +160,6 @@ class FetchPool:
             if slot.process is None:
                 self._ready.append(failure(task.url, Outcome.INTERNAL, _NO_PROCESS, deferred=True))
                 continue
-            if not owner.open:
-                slot.busy += 1
-            owner.open += 1
-            slot.open += 1
             serial += 1
             pending[serial] = _Pending(task, owner, False)
             slot.waiting.append(serial)
@@ -284,7 +264,7 @@ class FetchPool:
             raise ArchecError(
                 f"a process for fetching cannot be started: {error.strerror}", hint="see 'ulimit -u' and 'ulimit -n'"
             ) from error
-        slot.alive, slot.heard, slot.delivered, slot.stopped = False, time.monotonic(), 0, False
+        slot.alive, slot.heard, slot.delivered = False, time.monotonic(), 0
         self._selector.register(slot.process.socket, selectors.EVENT_READ, slot)
 
     def _send(self, slot: _Slot, message: Tasks | HostsKnown | Stop) -> None:
@@ -313,7 +293,7 @@ class FetchPool:
         except msgspec.MsgspecError:
             alive = False
         if not alive:
-            self._remove(slot, grace=1.0 if slot.stopped else 0.1)
+            self._remove(slot, grace=1.0)
             if restart:
                 self._replace(slot)
 
@@ -325,7 +305,7 @@ class FetchPool:
                 self._remove(slot)
                 self._replace(slot)
 
-    def _take(self, slot: _Slot, message: Hops | Fatal | Stopped) -> None:
+    def _take(self, slot: _Slot, message: Hops | Fatal) -> None:
         if isinstance(message, Hops):
             self.received += message.received
             self.requests += message.requests
@@ -340,12 +320,9 @@ class FetchPool:
                     continue
                 slot.given -= 1
                 slot.room += 1
-                self._closed(pending.owner)
                 self._heard(pending.owner, hop)
                 self._ready.append(hop)
             self._hand_out(slot)
-        elif isinstance(message, Stopped):
-            slot.stopped = True
         elif self._error is None:
             self._error = (StorageFull if message.full else StorageFailed)(message.message)
 
@@ -354,13 +331,6 @@ class FetchPool:
         owner.faults = owner.faults + 1 if hop.outcome is not None and hop.outcome.is_transient else 0
         if hop.wait:
             owner.until = max(owner.until, time.monotonic() + hop.wait)
-
-    @staticmethod
-    def _closed(owner: _Owner) -> None:
-        owner.open -= 1
-        owner.slot.open -= 1
-        if not owner.open:
-            owner.slot.busy -= 1
 
     def _remove(self, slot: _Slot, grace: float = 0.0) -> None:
         if slot.process is not None:
@@ -396,10 +366,8 @@ class FetchPool:
 
     def _give_up(self, serials: Iterable[int], why: str) -> None:
         for serial in serials:
-            pending = self._open.pop(serial)
-            self._closed(pending.owner)
-            self._ready.append(failure(pending.task.url, Outcome.INTERNAL, why, deferred=True))
+            self._ready.append(failure(self._open.pop(serial).task.url, Outcome.INTERNAL, why, deferred=True))
 
 
-def _load(slot: _Slot) -> tuple[bool, int, int]:
-    return slot.process is None, slot.busy, slot.hosts
+def _load(slot: _Slot) -> tuple[bool, int]:
+    return slot.process is None, slot.hosts

@@ -163,9 +163,5 @@ class Fatal(msgspec.Struct, array_like=True, tag=5, frozen=True):
     message: str
 
 
-class Stopped(msgspec.Struct, array_like=True, tag=6, frozen=True):
-    """From a worker: it has nothing more to say."""
-
-
 ToWorker: Any = Tasks | HostsKnown | Stop
-FromWorker: Any = Hops | Fatal | Stopped
+FromWorker: Any = Hops | Fatal

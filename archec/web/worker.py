@@ -21,7 +21,7 @@ from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
 from archec.web.fetcher import Fetcher
 from archec.web.policy import Tuning
-from archec.web.task import Fatal, Hop, Hops, HostsKnown, Stopped, Tasks, ToWorker
+from archec.web.task import Fatal, Hop, Hops, HostsKnown, Tasks, ToWorker
 from archec.workers.child import call, set_limit
 from archec.workers.pipe import Inbox, decoder, encode, frame
 
@@ -137,7 +137,7 @@ class _OrderServer(asyncio.Protocol):
         elif self._stopping.done():
             self._end()
 
-    def _send(self, message: Hops | Fatal | Stopped) -> None:
+    def _send(self, message: Hops | Fatal) -> None:
         self._sent = self._loop.time()
         self._transport.write(frame(encode(message)))
 
@@ -174,7 +174,6 @@ class _OrderServer(asyncio.Protocol):
         if self._transport.is_closing():
             self._loop.call_soon(self._end)
         else:
-            self._send(Stopped())
             self._transport.close()
 
     def _end(self) -> None:
