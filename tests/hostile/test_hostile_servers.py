@@ -10,7 +10,16 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from gather_support import archec_inline, check, histories, make, outcomes, temporary_files, write_papers
+from gather_support import (
+    archec_cli,
+    archec_inline,
+    check,
+    histories,
+    make,
+    outcomes,
+    temporary_files,
+    write_papers,
+)  # fmt: skip
 from hostile_support import assert_clean, gathered, written
 from web_behaviours import LOCATIONS, RUNS, rows
 from web_ftpserver import FtpServer
