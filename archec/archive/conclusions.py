@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from archec.archive.evidence import Evidence, Look, Unknown, hides
 from archec.catalogue.model import Claim, DataSet, Obi
-from archec.redif.handles import own
+from archec.redif.precedence import own
 from archec.tist import MAX_TIST
 
 

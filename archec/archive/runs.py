@@ -19,7 +19,7 @@ from archec.archive.commit import CommitItem, Committer
 from archec.archive.follow import LastRun
 from archec.archive.opening import Archive
 from archec.archive.report import Report, Totals, kept_bytes
-from archec.archive.retracting import conclude_without
+from archec.archive.retracted_visits import conclude_without
 from archec.archive.revision import evidence_of, judge_again
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, Run

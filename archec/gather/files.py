@@ -20,8 +20,8 @@ from archec.catalogue.model import HostState, Obi, Version
 from archec.catalogue.records import HostNoted, ObiChange
 from archec.errors import ArchecError
 from archec.gather.bodies import MANY, Bodies, Received, SharedBodies, declared, tags_of
+from archec.gather.hosts import HostTable, is_silent
 from archec.gather.plan import Feeder
-from archec.gather.schedule import HostTable, is_silent
 from archec.gather.underway import Active, UnderWay, VisitLog
 from archec.gather.visits import Effect, RunTime, VisitResult, contradicts, doubtful, visit_for
 from archec.progress import Meter

@@ -14,7 +14,7 @@ from archec.errors import BadName, DataSetError
 from archec.gather.dataset import printable
 from archec.progress import Meter
 from archec.redif.files import Blob, Directory, Other, Unread
-from archec.redif.handles import place
+from archec.redif.precedence import place
 from archec.redif.problems import Problem
 from archec.redif.scan import scan
 from archec.redif.source import open_source

@@ -17,7 +17,7 @@ from archec.archive.follow import catch_up, last_run
 from archec.archive.losses import held_back_record, held_losses, journalled, loss_of, without_accepted
 from archec.archive.opening import Archive
 from archec.archive.report import Report
-from archec.archive.retracting import Withdrawn, conclude_without, visits_files
+from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_files
 from archec.archive.revision import evidence_of, judge_again
 from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.interface import Catalogue

@@ -13,12 +13,12 @@ from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.gather.bodies import Received
 from archec.gather.dataset import Chosen, newest_member, printable, refuse_damaged, refuse_nothing, refuse_retracted
+from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.files import FilePhase
-from archec.gather.losses import GoneFiles
+from archec.gather.holding_back import GoneFiles
+from archec.gather.hosts import HostTable
 from archec.gather.options import Options
 from archec.gather.plan import Feeder, due_files, make_plan
-from archec.gather.remembered import DirectoryMemory
-from archec.gather.schedule import HostTable
 from archec.gather.spool import Spool
 from archec.gather.templates import TemplatePhase
 from archec.gather.visits import RunTime

@@ -15,7 +15,7 @@ from archec.archive.report import Report, kind_of
 from archec.catalogue.model import Coverage
 from archec.gather.spool import FileRow, SeenRow, Spool
 from archec.redif.files import Blob, Known, Other, Source, Unread
-from archec.redif.handles import below_root, standing
+from archec.redif.precedence import below_root, standing
 from archec.redif.problems import Problem
 from archec.redif.scan import scan
 from archec.store.durable import failure

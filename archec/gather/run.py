@@ -23,10 +23,10 @@ from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, Usage
 from archec.gather.bodies import received, sweep
 from archec.gather.clock import check_clock, read_clock
 from archec.gather.dataset import Chosen, choose, hashed, printable, refuse_retracted
+from archec.gather.directory_cache import DirectoryMemory, memory_to_read, open_memory
 from archec.gather.options import Options
 from archec.gather.phases import Phases
 from archec.gather.plan import due_files
-from archec.gather.remembered import DirectoryMemory, memory_to_read, open_memory
 from archec.gather.spool import Spool
 from archec.gather.visits import run_time
 from archec.progress import Meter, Silent

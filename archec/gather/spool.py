@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from archec.errors import StorageFailed
 from archec.ids import host_of
-from archec.redif.handles import rank
+from archec.redif.precedence import rank
 from archec.sqlite import Database, Role
 
 _SCHEMA = """
@@ -187,7 +187,7 @@ class Spool:
                     yield Unreadable(place, bool(found), digest)
 
     def found(self, superseded: frozenset[int]) -> Iterator[Found]:
-        """The winner of each id, by id (design, section 4): own directory, path, place in file."""
+        """The winner of each id, by id (:func:`archec.redif.precedence.rank`)."""
         with self._file.translated():
             last, sha256, place, row = "", b"", "", 0
             others: list[int] = []

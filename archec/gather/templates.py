@@ -23,16 +23,16 @@ from archec.archive.report import Report
 from archec.archive.revision import concluded, evidence_of
 from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi, ObiState
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
-from archec.gather.losses import group_of, groups_to_hold_back
+from archec.gather.directory_cache import DirectoryMemory
+from archec.gather.holding_back import group_of, groups_to_hold_back
 from archec.gather.merging import Case, Held, Merge
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
-from archec.gather.remembered import DirectoryMemory
 from archec.gather.spool import Found, Loss, SeenRow, Spool
 from archec.gather.writing import Job, Written, writing
 from archec.ids import archive_of
 from archec.progress import Meter
 from archec.redif.files import Source
-from archec.redif.handles import is_well_formed
+from archec.redif.precedence import is_well_formed
 from archec.redif.problems import Problem
 from archec.store.durable import atomic_stream
 from archec.store.interface import Placement

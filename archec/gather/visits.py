@@ -89,7 +89,7 @@ class Effect(NamedTuple):
 
 def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unnamed: bool = False) -> Effect:
     """The effect of a visit on a fobi: its outcome, its incidence, if any, and when it is due again. ``unnamed``: no
-    template mentions it any more. Losses are not among the incidences: see :func:`archec.gather.losses.loss_of`."""
+    template mentions it any more. Losses are not among the incidences: see :func:`archec.archive.losses.loss_of`."""
     state = fobi.history.at(at.run)
     before = fobi.visit
     first = Visit(

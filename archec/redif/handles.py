@@ -1,35 +1,17 @@
-"""Handles as templates spell them, and whether a file is where its handle belongs: pure functions."""
+"""Handles as templates spell them: pure functions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
-from itertools import pairwise
-from typing import NamedTuple
 
 from archec.errors import BadName
-from archec.ids import archive_of, normalise_handle, series_of
+from archec.ids import normalise_handle
 
 _REPEC = re.compile(r"repec[ \t]*:", re.I)
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9#-]*[ \t]*:")
 _REST = re.compile(r"(?=\S*[^\W_])[^\s<>]+\s*")
 _MARKUP = re.compile(r"(?:\s*</?(?:a|b|body|br|div|font|html|i|p|pre|span|td|tr)\b[^<>]*>)+\s*\Z", re.I)
-_CORE = "all"
-"""The directory of the core archive, which has templates of all archives."""
-_SERIES = re.compile(r"[a-z0-9]{6}")
-
-
-class Place(NamedTuple):
-    """Where in RePEc a file is: ``RePEc/aaa/ssssss/1.rdf`` is ``Place("aaa", ("ssssss",), "1.rdf")``.
-
-    ``archive`` is in lower case, ``""`` if the path names none. ``directory`` are the components between the archive
-    and the file name, as written. ``name`` is ``""`` for a directory.
-    """
-
-    archive: str
-    directory: tuple[str, ...]
-    name: str
 
 
 def handle_in(first: str, following: Iterable[str]) -> str:
@@ -64,116 +46,3 @@ def id_of(handle: str) -> str:
         return normalise_handle(handle)
     except BadName:
         return ""
-
-
-def place(path: str) -> Place:
-    """The place of a relative path; a path that ends in ``/`` is a directory.
-
-    RePEc begins after the first component that is ``RePEc`` in any case, alone or followed by ``-``, ``_`` or ``.``
-    (after the last of several such components in a row). Without one it begins at the first component of exactly
-    three letters or digits. Without that the place has no archive.
-    """
-    directory, _, name = path.rpartition("/")
-    archive, below = _split(directory)
-    return Place(archive, below, name)
-
-
-def below_root(path: str) -> str:
-    """A path as it stands below the root of RePEc, its archive in lower case: the same wherever that root is.
-
-    A directory's path ends in ``/``, here and there. Bytes that are not UTF-8 become escapes.
-    """
-    archive, below, name = place(path)
-    parts = [archive, *below, name] if archive else [*below, name]
-    return "/".join(parts).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def is_below_root(path: str) -> bool:
-    """Whether a path has a directory ``RePEc``, so that its archive is known for certain."""
-    return any(map(_is_root, path.split("/")[:-1]))
-
-
-def own(handle_id: str, path: str) -> bool:
-    """Whether a file is in the directory of the archive and the series of a normalised handle.
-
-    The template of an archive or a series may be anywhere below the directory of its archive, that of an item below
-    the directory of its series. Case does not matter.
-    """
-    archive = archive_of(handle_id)
-    there, below = _split(path.rpartition("/")[0])
-    if not archive or there != archive:
-        return False
-    if handle_id.count(":") < 3:
-        return True
-    return bool(below) and below[0].lower() == series_of(handle_id)
-
-
-def is_well_formed(handle: str, handle_id: str) -> bool:
-    """Whether a raw handle differs from its id in case at most."""
-    return handle.lower() == handle_id.lower()
-
-
-def standing(handle: str, handle_id: str, path: str) -> int:
-    """How well a template is entitled to a handle, by which the winner of several is chosen (:func:`rank`).
-
-    2 if the raw ``handle`` is well-formed, and 1 if the file is in the directory of its archive and series
-    (:func:`own`).
-    """
-    return 2 * is_well_formed(handle, handle_id) + own(handle_id, path)
-
-
-def rank(standing: int, path: bytes, member: int, number: int) -> tuple[int, bytes, int, int]:
-    """The key by which templates of one handle are compared: the greatest wins (design, section 4).
-
-    After its ``standing`` the greatest path in byte order counts, then the last ``member`` of a tarball that has this
-    path, then the last template of the file by its ``number``. Never the order in which a tarball happens to list its
-    files.
-    """
-    return standing, path, member, number
-
-
-def misplaced(handle_id: str, path: str) -> str:
-    """The directory (``aaa/`` or ``aaa/ssssss/``) that shows that a file is in the wrong place for its handle.
-
-    ``""`` if it does not, or if the path does not show. For files anywhere on disk, where any directory may have three
-    letters; paths of a data set, which begin in RePEc, are judged by :func:`own`. The directories closest to the file
-    count: those after the last directory ``RePEc``; without one the two around the file, if they look like
-    ``aaa/ssssss`` and one of them is the handle's (``tmp/papers`` looks like that too). A path that has the directories
-    of the handle's archive and series anywhere is right.
-    """
-    archive, series, item = archive_of(handle_id), series_of(handle_id), handle_id.count(":") > 2
-    folders = [part.lower() for part in path.split("/")[:-1] if part not in ("", ".")]
-    pairs = pairwise([*folders, ""])
-    if not archive or any(one == archive and (not item or below == series) for one, below in pairs):
-        return ""
-    root = max((i for i, part in enumerate(folders) if _is_root(part)), default=-1)
-    there = folders[root + 1 : root + 3] if root >= 0 else folders[-2:]
-    if root < 0 and not (
-        len(there) == 2 and _SERIES.fullmatch(there[1]) and (there[0] == archive or there[1] == series)
-    ):
-        return ""
-    if not there or not _is_code(there[0]) or there[0] == _CORE:
-        return ""
-    return "".join(f"{part}/" for part in (there if there[0] == archive else there[:1]))
-
-
-@lru_cache(maxsize=1024)
-def _split(directory: str) -> tuple[str, tuple[str, ...]]:
-    parts = [part for part in directory.split("/") if part not in ("", ".")]
-    begin = next((i for i, part in enumerate(parts) if _is_root(part)), None)
-    if begin is not None:
-        while begin < len(parts) and _is_root(parts[begin]):
-            begin += 1
-    else:
-        begin = next((i for i, part in enumerate(parts) if _is_code(part)), None)
-    if begin is None:
-        return "", tuple(parts)
-    return (parts[begin].lower(), tuple(parts[begin + 1 :])) if begin < len(parts) else ("", ())
-
-
-def _is_root(part: str) -> bool:
-    return part[:5].lower() == "repec" and (len(part) == 5 or part[5] in "-_.")
-
-
-def _is_code(part: str) -> bool:
-    return len(part) == 3 and part.isascii() and part.isalnum()

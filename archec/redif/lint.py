@@ -21,7 +21,7 @@ from archec.errors import DataSetError
 from archec.ids import archive_of, series_of
 from archec.redif.encoding import decode
 from archec.redif.files import PART, Blob, Unread, in_parts, is_template_name
-from archec.redif.handles import misplaced
+from archec.redif.precedence import misplaced
 from archec.redif.problems import Problem, shown
 from archec.redif.scan import FOUND_BY_SCAN, scan, template_starts
 from archec.redif.schema import KINDS, REQUIRED, Family, spec_of, usual_specs
@@ -271,9 +271,6 @@ def _likely(family: Family, name: str) -> str:
     bare = name.replace("-", "").replace("_", "").lower()
     close = [bare] if bare in known else get_close_matches(bare, known, 1, _CLOSE)
     return known[close[0]] if close else ""
-
-
-"""Fields that a template has once at most. (Handles are counted for themselves.)"""
 
 
 def trouble_of(family: Family, name: str, value: str) -> str:

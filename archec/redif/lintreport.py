@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from archec.ids import archive_of
-from archec.redif.handles import is_below_root, place
+from archec.redif.precedence import is_below_root, place
 from archec.redif.problems import CODES, WARNINGS, Problem
 from archec.redif.template import Template
 from archec.units import counted

@@ -17,8 +17,8 @@ from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import Note, Obi, Version, Visit
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, FetchConfig
+from archec.gather.hosts import HostTable
 from archec.gather.operator import retract_visits
-from archec.gather.schedule import HostTable
 from archec.gather.visits import contradicts, doubtful
 from archec.history import History
 from archec.web.outcome import Outcome

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from archec.config import Config
 from archec.errors import DataSetError, Exit, UsageError
-from archec.gather.losses import is_held_back
+from archec.gather.holding_back import is_held_back
 from archec.gather.run import exit_code
 from archec.tist import parse_when
 

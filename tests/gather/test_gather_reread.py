@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from archec.config import Config
 from archec.errors import ArchecError
-from archec.gather import remembered
+from archec.gather import directory_cache
 from archec.gather.options import Options
 from archec.gather.run import dry_run
 from archec.progress import Silent
@@ -40,7 +40,7 @@ def config(memory_folder: Callable[[], Path]) -> Config:
 @pytest.fixture(autouse=True)
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of the file system is that of the machine."""
-    monkeypatch.setattr(remembered, "_SLACK_NS", 0)
+    monkeypatch.setattr(directory_cache, "_SLACK_NS", 0)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return real(file, status, path, *rest)
 
     monkeypatch.setattr(source, "read_file", noted)
-    monkeypatch.setattr(remembered, "read_file", noted)
+    monkeypatch.setattr(directory_cache, "read_file", noted)
     return paths
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,13 @@ def test_scripts_can_be_run() -> None:
         if path.read_bytes()[:2] == b"#!":
             executable = bool(path.stat().st_mode & 0o100)
             assert executable or path.suffix == ".py", f"{path} is not executable"
+
+
+def test_a_string_that_stands_alone_describes_what_is_above_it() -> None:
+    """The description of a constant follows it directly; nothing else is a string on its own."""
+    for path in sorted((ROOT / "archec").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            body = getattr(node, "body", [])
+            for above, one in pairwise(body if isinstance(body, list) else []):
+                if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
+                    assert isinstance(above, (ast.Assign, ast.AnnAssign)), f"{path}:{one.lineno}"

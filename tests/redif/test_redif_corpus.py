@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from archec.redif.files import Blob, Unread
-from archec.redif.handles import place
+from archec.redif.precedence import place
 from archec.redif.scan import RawTemplate, scan
 from archec.redif.schema import kind_of
 from archec.redif.source import open_source

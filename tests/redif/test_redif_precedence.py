@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archec.redif.handles import Place, misplaced, own, place
+from archec.redif.precedence import Place, misplaced, own, place
 
 
 @pytest.mark.parametrize(
