@@ -79,5 +79,6 @@ def test_a_string_that_stands_alone_describes_what_is_above_it() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             body = getattr(node, "body", [])
             for above, one in pairwise(body if isinstance(body, list) else []):
-                if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
+                value = one.value if isinstance(one, ast.Expr) else None
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
                     assert isinstance(above, (ast.Assign, ast.AnnAssign)), f"{path}:{one.lineno}"
