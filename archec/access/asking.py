@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from urllib.parse import quote
 
 from archec.access.errors import SourceFailed
 from archec.access.query import Arguments, Filter, Query, joined, key_of, uri_of
-from archec.access.remote import Cache, Fetched, Health, Web, fetch, filled, same_origin
+from archec.access.remote import Cache, Fetched, Health, NotAsked, Web, fetch, filled, same_origin
 from archec.access.rows import Origin, Row, any_row, made_line
 from archec.access.sorted import MAX_SORTED, row_key
-from archec.access.sources import Errors
+from archec.access.sources import AskedSource, Errors
 from archec.access.stamps import from_http_date, http_date, now_stamp
 from archec.config import SourceConfig
 from archec.errors import UsageError
@@ -24,15 +24,12 @@ _MAX_CACHED = 1000
 _IA_NAMES = {"url": "original", "mime": "mimetype", "status": "statuscode"}
 
 
-class NotForThisSource(SourceFailed):
-    """A source cannot answer this query, which is no failure of the source."""
-
-
-class RemoteSource:
-    """What the sources of other servers have in common. See :class:`archec.access.sources.AskedSource`."""
+class RemoteSource(AskedSource):
+    """What the sources of other servers have in common."""
 
     def __init__(self, config: SourceConfig, web: Web, seconds: float, cache: float) -> None:
-        self.name, self.type = config.name, str(config.type)
+        super().__init__(config.name)
+        self.type = str(config.type)
         self._config, self._web, self._seconds = config, web, seconds
         self._cache, self.health = Cache(cache), Health()
 
@@ -40,16 +37,10 @@ class RemoteSource:
         """See :class:`archec.access.sources.AskedSource`."""
         try:
             self.health.check()
-        except SourceFailed as error:
-            errors[self.name] = error.message
-            return ()
-        try:
             rows = await self._rows(query)
-        except NotForThisSource as error:
-            errors[self.name] = error.message
-            return ()
         except SourceFailed as error:
-            self.health.failed()
+            if not isinstance(error, NotAsked):
+                self.health.failed()
             errors[self.name] = error.message
             return ()
         self.health.answered()
@@ -57,12 +48,8 @@ class RemoteSource:
 
     @property
     def is_out(self) -> bool:
-        """See :class:`archec.access.sources.AskedSource`."""
+        """See :class:`archec.access.sources.Source`."""
         return self.health.is_out
-
-    def faults(self) -> Iterable[str]:
-        """None: what fails elsewhere is no fault here."""
-        return ()
 
     async def _rows(self, query: Query) -> Iterator[Row]:
         raise NotImplementedError
@@ -161,7 +148,7 @@ class MementoSource(RemoteSource):
 
     async def _rows(self, query: Query) -> Iterator[Row]:
         if not query.key:
-            raise NotForThisSource("a Memento archive supports single URLs only")
+            raise NotAsked("a Memento archive supports single URLs only")
         by_gate = bool(query.closest and self._config.timegate_url)
 
         async def ask() -> list[Row]:
@@ -237,14 +224,14 @@ class MementoSource(RemoteSource):
             yield Row(made_line(key, stamp, fields), key, stamp, fields, origin)
 
 
-class LiveSource:
-    """The live web as an index: whatever is requested is there, now. See :class:`archec.access.sources.AskedSource`."""
+class LiveSource(AskedSource):
+    """The live web as an index: whatever is requested is there, now."""
 
     type = "live"
-    is_out = False
 
     def __init__(self, name: str, is_on: bool) -> None:
-        self.name, self._is_on = name, is_on
+        super().__init__(name)
+        self._is_on = is_on
 
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """One row, without asking anybody."""
@@ -258,10 +245,6 @@ class LiveSource:
             origin = Origin(self.name, self.name, "live")
             row = Row(made_line(query.key, stamp, fields), query.key, stamp, fields, origin)
             return (iter((row,)),)
-        return ()
-
-    def faults(self) -> Iterable[str]:
-        """None."""
         return ()
 
 

@@ -45,7 +45,6 @@ class AccessCapability:
         self._config, self._collections, self._gate, self._web = config, collections, gate, web
         self._api = Api(config, collections, lost)
         self._answers: Counter[tuple[str, str]] = Counter()
-        self._bytes = 0
 
     def routes(self) -> Sequence[BaseRoute]:
         """Every path that is no one else's."""

@@ -19,6 +19,7 @@ from typing import BinaryIO, NamedTuple
 
 from archec.access.errors import SourceFailed
 from archec.access.rows import CDX_COLUMNS, CDX_FORMS, LineReader, any_row, cdx_reader
+from archec.access.sorted import SortedLines
 
 _BLOCK = 1 << 16
 _PROBE = 1 << 10
@@ -193,7 +194,7 @@ class IndexFile:
 
     def __init__(self, path: Path, name: str, form: Form | None = None, told: Path | None = None) -> None:
         self.path = path
-        self._name, self._form = name, form or _is_row
+        self.name, self._form = name, form or _is_row
         self._told = os.fsencode(told or path).decode("utf-8", "backslashreplace")
         self._known: tuple[Stamp | None, Found | None, SortedFile | None] = (None, None, None)
         """What belongs together is replaced as a whole, as it is read without the lock."""
@@ -212,6 +213,10 @@ class IndexFile:
         if lines is None:
             raise SourceFailed(found.fault)
         return lines, found.read
+
+    def lines(self) -> tuple[SortedLines, LineReader]:
+        """What queries are answered from, and how it is read: by default the lines of the file. Raises SourceFailed."""
+        return self.opened()
 
     def forget(self) -> None:
         """Closes the file until it is used again; it need not be checked again for that."""
@@ -246,7 +251,7 @@ class IndexFile:
                     descriptor = -1 if found.fault else os.dup(plain.fileno())
             except SourceFailed as error:
                 found, descriptor = Found(fault=error.message), -1
-        lines = SortedFile(descriptor, found.begin, self._name) if descriptor >= 0 else None
+        lines = SortedFile(descriptor, found.begin, self.name) if descriptor >= 0 else None
         self._known = (stamp, found, lines)
         return lines, found
 

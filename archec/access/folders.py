@@ -15,15 +15,13 @@ from archec.access.query import Query
 from archec.access.rows import Origin, Row
 from archec.access.sorted import merge_rows, ordered_rows
 from archec.access.sources import Errors, LocalSource, guarded
-from archec.access.zipnum import ZipNum, ZipNumFile
+from archec.access.zipnum import ZipNumFile
 
 _ENDINGS = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz", ".idx")
 _MAX_OPEN = 200
 """Maximum number of files of a directory that stay open."""
 _SETTLED = 2.0
 """Seconds after which a directory's time of change tells of all changes: file systems count it in steps."""
-
-_AnyFile = IndexFile | ZipNumFile
 
 
 class FileSource(LocalSource):
@@ -34,7 +32,7 @@ class FileSource(LocalSource):
         self.type = type_
         self._path, self._packed = path, packed
         self._newer = newer_of(path) if type_ == "file" and path.name.endswith(".cdxj") else None
-        self._files: dict[str, _AnyFile] = {}
+        self._files: dict[str, IndexFile] = {}
         self._listed = (-1, 0.0)
         self._open: OrderedDict[str, None] = OrderedDict()
 
@@ -47,11 +45,11 @@ class FileSource(LocalSource):
         files = self._named(errors)
         return self._parts(files, query, errors) if all(file.is_checked for _, file in files) else None
 
-    def _parts(self, files: Iterable[tuple[str, _AnyFile]], query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
+    def _parts(self, files: Iterable[tuple[str, IndexFile]], query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         found: dict[Path, Iterator[Row]] = {}
         for source, file in files:
             try:
-                lines, read = file.opened()
+                lines, read = file.lines()
                 rows = ordered_rows(lines, read, Origin(source, self.name, self.type), query)
                 found[file.path] = guarded(rows, source, errors)
             except SourceFailed as error:
@@ -84,15 +82,14 @@ class FileSource(LocalSource):
         for _, file in self._named(Errors()):
             try:
                 lines, _ = file.opened()
-                whole = lines.summary if isinstance(lines, ZipNum) else lines
-                size = whole.find(query.range.end) - whole.find(query.range.start)
+                size = lines.find(query.range.end) - lines.find(query.range.start)
             except SourceFailed:
                 continue
             if size > most:
-                best, most = (whole, isinstance(lines, ZipNum)), size
+                best, most = (lines, isinstance(file, ZipNumFile)), size
         return best
 
-    def _named(self, errors: Errors) -> list[tuple[str, _AnyFile]]:
+    def _named(self, errors: Errors) -> list[tuple[str, IndexFile]]:
         """The files there are now, by the names of their rows' sources."""
         try:
             status = os.stat(self._path)
@@ -111,7 +108,7 @@ class FileSource(LocalSource):
             errors[self.name] = f"{self.name}: the directory has no index files{below}"
         return [(f"{self.name}:{file}", self._files[file]) for file in sorted(self._files)]
 
-    def _alone(self, path: Path) -> _AnyFile:
+    def _alone(self, path: Path) -> IndexFile:
         if path.name not in self._files:
             self._files[path.name] = self._file(path, self.name)
         return self._files[path.name]
@@ -123,12 +120,12 @@ class FileSource(LocalSource):
         }
         self._listed = (status.st_mtime_ns, time.time())
 
-    def _file(self, path: Path, name: str) -> _AnyFile:
+    def _file(self, path: Path, name: str) -> IndexFile:
         if self.type == "zipnum" or path.name.endswith(".idx"):
             return ZipNumFile(path, name)
         return IndexFile(path, name, told=self._packed and self._packed / path.name)
 
-    def _keep(self, name: str, file: _AnyFile) -> None:
+    def _keep(self, name: str, file: IndexFile) -> None:
         """Notes that a file is open, and closes the one that has not been used for longest where there are many."""
         if len(self._files) <= _MAX_OPEN:
             return

@@ -173,6 +173,10 @@ async def _plain(response: Response, deadline: Deadline) -> AsyncIterator[bytes]
         yield piece
 
 
+class NotAsked(SourceFailed):
+    """A source is not asked, which is no failure of it."""
+
+
 class Health:
     """Whether a source keeps failing."""
 
@@ -181,9 +185,9 @@ class Health:
         self._out_until = 0.0
 
     def check(self) -> None:
-        """Raises SourceFailed while the source is left out."""
+        """Raises NotAsked while the source is left out."""
         if self.is_out:
-            raise SourceFailed(f"left out for {_PAUSE:g} s after {_FAILURES} failures")
+            raise NotAsked(f"left out for {_PAUSE:g} s after {_FAILURES} failures")
 
     @property
     def is_out(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
 
 from archec.access.errors import SourceFailed
 from archec.access.query import Query
@@ -18,26 +17,25 @@ class Errors(dict[str, str]):
         self.silent = set[str]()
 
 
-class Source(Protocol):
+class Source:
     """An index. ``name`` is the declared name, ``type`` what rows have as ``source_type``."""
 
-    @property
-    def name(self) -> str: ...
+    type = ""
 
-    @property
-    def type(self) -> str: ...
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     @property
     def is_out(self) -> bool:
         """Whether it is left out for a while because it keeps failing."""
-        ...
+        return False
 
     def faults(self) -> Iterable[str]:
         """What is wrong with it, for ``/healthz`` and the log. Must not wait."""
-        ...
+        return ()
 
 
-class AskedSource(Source, Protocol):
+class AskedSource(Source):
     """An index elsewhere, which is asked."""
 
     async def ask(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
@@ -45,17 +43,11 @@ class AskedSource(Source, Protocol):
 
         A source that cannot answer puts the reason into ``errors``.
         """
-        ...
+        raise NotImplementedError
 
 
-class LocalSource:
+class LocalSource(Source):
     """An index that is read. Reading its rows may block, so it is done in a thread if there are many."""
-
-    type = ""
-    is_out = False
-
-    def __init__(self, name: str) -> None:
-        self.name = name
 
     def parts(self, query: Query, errors: Errors) -> Sequence[Iterator[Row]]:
         """As :meth:`AskedSource.ask`."""
@@ -67,10 +59,6 @@ class LocalSource:
 
     def prepare(self) -> None:
         """Does what is done once before the first use, if anything is. May take long."""
-
-    def faults(self) -> Iterable[str]:
-        """See :class:`Source`."""
-        return ()
 
 
 class NoSource(LocalSource):

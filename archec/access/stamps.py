@@ -109,11 +109,6 @@ def from_http_date(text: str) -> str:
     raise UsageError(f"Accept-Datetime {text[:60]!r} is not a date like 'Thu, 31 May 2007 20:35:00 GMT'")
 
 
-def from_tist(tist: int) -> str:
-    """A tist as 14 digits."""
-    return datetime.fromtimestamp(tist, tz=timezone.utc).strftime("%Y%m%d%H%M%S").rjust(14, "0")
-
-
 def to_tist(stamp: str) -> int:
     """The tist of a timestamp; 0 of a time that there is not."""
     when = moment(stamp)

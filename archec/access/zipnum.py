@@ -27,11 +27,6 @@ class ZipNum:
     def __init__(self, summary: SortedFile, folder: Path, places: dict[str, Path], name: str) -> None:
         self._summary, self._folder, self._places, self._name = summary, folder, places, name
 
-    @property
-    def summary(self) -> SortedFile:
-        """The lines of the summary."""
-        return self._summary
-
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
         """See :class:`archec.access.sorted.SortedLines`."""
         for block in blocks_of(self._summary, start, end):
@@ -93,32 +88,16 @@ def blocks_of(summary: SortedFile, start: bytes, end: bytes) -> Iterator[bytes]:
     return chain(islice(summary.backward(b"", start), 1), summary.forward(start, end))
 
 
-class ZipNumFile:
+class ZipNumFile(IndexFile):
     """A ZipNum index by the path of its summary."""
 
     def __init__(self, path: Path, name: str) -> None:
-        self.path, self._name = path, name
-        self._summary = IndexFile(path, name, lambda line: line.count(b"\t") >= 3)
+        super().__init__(path, name, lambda line: line.count(b"\t") >= 3)
 
-    def opened(self) -> tuple[ZipNum, LineReader]:
-        """Its lines, and how they are read. Raises SourceFailed."""
-        summary, _ = self._summary.opened()
-        folder = self._summary.path.parent
-        return ZipNum(summary, folder, _places(self._summary.path), self._name), any_row
-
-    def forget(self) -> None:
-        """See :meth:`archec.access.files.IndexFile.forget`."""
-        self._summary.forget()
-
-    @property
-    def is_checked(self) -> bool:
-        """See :class:`archec.access.files.IndexFile`."""
-        return self._summary.is_checked
-
-    @property
-    def fault(self) -> str:
-        """See :class:`archec.access.files.IndexFile`."""
-        return self._summary.fault
+    def lines(self) -> tuple[ZipNum, LineReader]:
+        """See :meth:`archec.access.files.IndexFile.lines`."""
+        summary, _ = self.opened()
+        return ZipNum(summary, self.path.parent, _places(self.path), self.name), any_row
 
 
 def _places(summary: Path) -> dict[str, Path]:
