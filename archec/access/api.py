@@ -13,7 +13,6 @@ from anyio import to_thread
 from starlette.responses import Response
 
 from archec.access import memento
-from archec.access.bodies import Body
 from archec.access.collection import Collection
 from archec.access.errors import Refused, unauthorized
 from archec.access.exchange import HTML, JSON, Exchange, answer, as_uri, first_part
@@ -22,7 +21,7 @@ from archec.access.files import MAX_LINE
 from archec.access.index import answer_index, list_sources
 from archec.access.memento import Addresses, Lost
 from archec.access.permissions import Viewer
-from archec.access.posts import Asked, key_of_request, parse_request
+from archec.access.posts import Asked, Body, key_of_request, parse_request
 from archec.access.query import Arguments, Query, all_of, parse_query, whole_url
 from archec.access.record import Record
 from archec.access.replay import answer_replay

@@ -31,7 +31,11 @@ from archec.web.door import Policy, Sender
 
 _log = logging.getLogger("archec.access")
 _OTHERS = ("", "oai", "healthz", "metrics")
-_CORS_METHODS = "GET, HEAD, POST, OPTIONS"
+_PREFLIGHT = (
+    ("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS"),
+    ("Access-Control-Allow-Headers", "Authorization, Accept-Datetime, Content-Type, Range"),
+    ("Access-Control-Max-Age", "600"),
+)
 _EXPOSED = "Memento-Datetime, Link, Content-Location, Archive-Source-Coll, ResErrors"
 
 
@@ -115,14 +119,15 @@ class AccessCapability:
         viewer: Viewer | None = None
         try:
             if exchange.method == "OPTIONS" and self._config.access.cors:
-                response = answer(204, b"", "text/plain", _preflight())
+                response = answer(204, b"", "text/plain", _PREFLIGHT)
             else:
                 viewer = self._gate.enter(exchange.headers.get("authorization", ""), exchange.address)
                 response = await self._answered(exchange, viewer)
             with self._gate.transfer(viewer):
                 await response(scope, receive, counted)
         except Refused as refusal:
-            await _refusal(refusal)(scope, receive, counted)
+            response = message(refusal.http_status, refusal.message, refusal.errors, refusal.headers)
+            await response(scope, receive, counted)
         finally:
             exchange.close()
             kind = exchange.note.get("kind", "other")
@@ -147,8 +152,7 @@ class AccessCapability:
         except Refused:
             raise
         except ArchecError as error:
-            if viewer.sees_nothing_by_default:
-                raise viewer.nothing("") from error
+            viewer.check_empty()
             if error.http_status >= 500:
                 _log.error("%s: %s", exchange.path[:200], error)
                 raise Refused(error.http_status, "Not at present") from error
@@ -182,15 +186,3 @@ class _Everything(BaseRoute):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._capability.serve(scope, receive, send)
-
-
-def _refusal(refusal: Refused) -> Response:
-    return message(refusal.http_status, refusal.message, refusal.errors, refusal.headers)
-
-
-def _preflight() -> dict[str, str]:
-    return {
-        "Access-Control-Allow-Methods": _CORS_METHODS,
-        "Access-Control-Allow-Headers": "Authorization, Accept-Datetime, Content-Type, Range",
-        "Access-Control-Max-Age": "600",
-    }

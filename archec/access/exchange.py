@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cached_property
+from typing import IO, cast
 from urllib.parse import quote, unquote
 
 import anyio
@@ -14,13 +16,14 @@ from anyio import to_thread
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from archec.access.bodies import Body, new_file
 from archec.access.errors import Refused
+from archec.access.posts import Body
 from archec.access.query import Argument, arguments
 
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
 _MAX_HEADER = 4000
+_IN_MEMORY = 1 << 20
 _IN_URIS = "!#$%&'()*+,/:;=?@[]~"
 _NOT_IN_URIS = re.compile("[^!#-;=?-Z\\[\\]_a-z~]")
 
@@ -74,7 +77,8 @@ class Exchange:
     async def body(self, limit: int, timeout: float) -> Body:
         """The body, which is there until the exchange is closed. Raises Refused for one that is too large, or of which
         nothing comes for ``timeout`` seconds."""
-        file = self._opened.enter_context(new_file())
+        file = cast(IO[bytes], tempfile.SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - closed with the exchange
+        self._opened.enter_context(file)
         size = 0
         close = (("Connection", "close"),)
         while True:
@@ -105,12 +109,11 @@ def first_part(path: str) -> tuple[str, str]:
 
 
 def answer(
-    status: int, body: bytes | str, media_type: str, headers: Iterable[tuple[str, str]] | Mapping[str, str] = ()
+    status: int, body: bytes | str, media_type: str, headers: Iterable[tuple[str, str]] = ()
 ) -> Response:
     """A small answer."""
     response = Response(body, status)
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    for name, value in (("Content-Type", media_type), *pairs):
+    for name, value in (("Content-Type", media_type), *headers):
         response.raw_headers.append((name.lower().encode("latin-1"), header_value(value).encode("latin-1")))
     return response
 

@@ -65,15 +65,15 @@ async def visible_pages(
     rows = await collection.rows(replace(query, limit=1, filters=()), Errors(), viewer.visible)
     if await to_thread.run_sync(next, rows, None) is not None:
         return pages
-    if viewer.sees_nothing_by_default:
-        raise viewer.nothing(NO_CAPTURES)
+    viewer.check_empty()
     return pages._replace(number=0, blocks=0)
 
 
 async def _summary(lines: Iterator[bytes], query: Query, viewer: Viewer) -> Response:
     """Lines of the summary of a ZipNum index, which name rows that were not judged."""
     if not viewer.sees_all:
-        raise viewer.nothing("") if viewer.sees_nothing_by_default else Refused(403, "showPagedIndex needs a token")
+        viewer.check_empty()
+        raise Refused(403, "showPagedIndex needs a token")
     found = await to_thread.run_sync(list, lines)
     if query.output == "text":
         return answer(200, b"".join(line + b"\n" for line in found), TYPES["text"])
@@ -99,8 +99,7 @@ async def answer_rows(
     take = partial(next, chunks, b"")
     first = take() if is_short(query) else await to_thread.run_sync(take)
     if not first:
-        if viewer.sees_nothing_by_default:
-            raise viewer.nothing(NO_CAPTURES)
+        viewer.check_empty()
         if empty_is_missing and query.output == "json":
             return message(404, f"{NO_CAPTURES} for: {query.url}", errors)
     second = next(chunks, None) if len(first) < _CHUNK and is_short(query) else await to_thread.run_sync(

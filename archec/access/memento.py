@@ -140,8 +140,7 @@ def timegate(at: Addresses, around: View, lost: dict[str, int] | None) -> Respon
 
 def no_memento(viewer: Viewer) -> Response:
     """What a TimeGate and the replay say where there is nothing. Raises Refused if that must not be told."""
-    if viewer.sees_nothing_by_default:
-        raise viewer.nothing("")
+    viewer.check_empty()
     text = "<!DOCTYPE html>\n<title>Not found</title>\n<p>The archive has no capture of this.</p>\n"
     return answer(404, text, HTML)
 
@@ -159,8 +158,7 @@ async def timemap(
     rows = await collection.rows(all_of(at.url), errors, viewer.visible)
     wanted = await to_thread.run_sync(_page_of, rows, page)
     if not wanted.rows:
-        if viewer.sees_nothing_by_default:
-            raise viewer.nothing("")
+        viewer.check_empty()
         body = {"link": "", "json": "{}\n", "cdxj": ""}[form]
         return answer(404, body, _TYPES[form])
     write = {"link": _as_link, "json": _as_json, "cdxj": _as_cdxj}[form]
@@ -270,8 +268,8 @@ async def available(collection: Collection, viewer: Viewer, at: Addresses, stamp
     """``/wayback/available``: the nearest capture, as the Internet Archive's API gives it. ``given`` is the time as it
     was given."""
     row = await nearest(collection, viewer, at.url, stamp)
-    if row is None and viewer.sees_nothing_by_default:
-        raise viewer.nothing("")
+    if row is None:
+        viewer.check_empty()
     closest = {}
     if row is not None:
         status = row.text("status") or "200"

@@ -6,7 +6,7 @@ A row is found by the URL or handle itself. Since a key stands for several URLs 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import IO
@@ -17,7 +17,7 @@ from warcio.recordloader import ArcWarcRecord
 from archec.access.errors import LoadFailed
 from archec.access.posts import Asked
 from archec.access.query import Query, uri_of
-from archec.access.record import Headers, Record
+from archec.access.record import Headers, Record, read_file
 from archec.access.rows import NOWHERE, Origin, Row, cdxj_row, made_line
 from archec.access.rules import Subject, subject_of
 from archec.access.sorted import LineList, ordered_rows
@@ -33,7 +33,6 @@ from archec.tist import MAX_TIST
 from archec.warc.cdxj import timestamp
 
 TYPE = "archec"
-_PIECE = 1 << 18
 _MOST_WORKS = 100
 
 
@@ -84,7 +83,7 @@ class OwnLoader:
         made.rec_headers.replace_header("Content-Length", str(len(http) + size))
         headers: Headers = [(str(name), str(value)) for name, value in made.rec_headers.headers]
         raw: bytes = made.rec_headers.to_bytes(encoding="utf-8")  # as warcio writes it into a file
-        return Record(headers, http, size, _pieces(stream), close, made.rec_headers.protocol, raw)
+        return Record(headers, http, size, read_file(stream), close, made.rec_headers.protocol, raw)
 
     def _made(self, obi_id: str, tist: int) -> tuple[ArcWarcRecord, int]:
         obi = _known(self._archive, [obi_id]).get(obi_id)
@@ -203,8 +202,3 @@ def _rows_of(obi: Obi, origin: Origin) -> Iterator[Row]:
 def _lines_of(obi: Obi) -> Iterator[bytes]:
     """The lines of these rows."""
     return (row.line for row in _rows_of(obi, NOWHERE))
-
-
-async def _pieces(stream: IO[bytes]) -> AsyncIterator[bytes]:
-    while data := await to_thread.run_sync(stream.read, _PIECE):
-        yield data

@@ -81,9 +81,12 @@ class Viewer:
 
     def nothing(self, message: str, errors: dict[str, str] | None = None) -> Refused:
         """The refusal where there is nothing that he may see: to clients without a token it tells nothing."""
-        if self.token is None and self.rules.by_default < Level.METADATA:
-            return unauthorized()
-        return Refused(404, message, errors=errors)
+        return unauthorized() if self.sees_nothing_by_default else Refused(404, message, errors=errors)
+
+    def check_empty(self) -> None:
+        """Raises Refused if an empty answer must not tell that there is nothing."""
+        if self.sees_nothing_by_default:
+            raise unauthorized()
 
     @property
     def sees_all(self) -> bool:

@@ -1,4 +1,4 @@
-"""Requests with a body: the key under which they are indexed, and raw requests that are the body of a request.
+"""Requests with a body: bodies in files, the key under which requests are indexed, and raw requests in a body.
 
 The key is that of the URL with the method and the body as further arguments, as pywb makes it.
 """
@@ -6,17 +6,17 @@ The key is that of the URL with the method and the body as further arguments, as
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import IO, NamedTuple
 from urllib.parse import unquote_plus, urlencode
 
-from archec.access.bodies import Body
 from archec.access.query import uri_of
-from archec.access.record import parse_headers
+from archec.access.record import parse_headers, read_file
 from archec.errors import UsageError
 from archec.ids import urlkey
 
@@ -33,6 +33,35 @@ _NOT_IN_KEYS = re.compile(r"[\r\n\t]|#.*|[ \f\v\r\n\t]+\Z", re.S)
 _BOUNDARY = re.compile(r"[ -~]{0,200}[!-~]")
 _PARAMETER = re.compile(r';\s*([^=;\s]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)')
 _REQUEST_LINE = re.compile(r"([A-Z]{1,20}) (\S+)(?: HTTP/[0-9.]+)?")
+
+
+class Body:
+    """The bytes of a file from ``begin`` on. Read by one at a time."""
+
+    def __init__(self, file: IO[bytes] | None = None, begin: int = 0) -> None:
+        self._file, self._begin = file or io.BytesIO(), begin
+        self.size = self._file.seek(0, io.SEEK_END) - begin
+
+    def first(self, most: int) -> bytes:
+        """At most so many of its first bytes."""
+        self._file.seek(self._begin)
+        return self._file.read(most)
+
+    def behind(self, size: int) -> Body:
+        """What comes behind its first bytes."""
+        return Body(self._file, self._begin + size)
+
+    def lines(self, longest: int) -> Iterator[bytes]:
+        """Its lines without their ends; of one that is longer than ``longest`` that many bytes and one more, and then
+        the rest of it."""
+        self._file.seek(self._begin)
+        while line := self._file.readline(longest + 1):
+            yield line.rstrip(b"\r\n")
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """Its bytes."""
+        self._file.seek(self._begin)
+        return read_file(self._file)
 
 
 class Asked(NamedTuple):

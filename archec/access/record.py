@@ -12,6 +12,9 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import IO
+
+from anyio import to_thread
 
 from archec.access.errors import LoadFailed
 from archec.access.stamps import iso_date
@@ -20,6 +23,7 @@ Headers = Sequence[tuple[str, str]]
 
 _MAX_HEAD = 1 << 18
 _PIECE = 1 << 16
+_FILE_PIECE = 1 << 18
 _ARC = re.compile(rb"[a-zA-Z][a-zA-Z0-9+.-]*:\S* \S+ ([0-9]{12,17}) (\S+ )?.*?([0-9]+)$")
 _VERSIONS = ("WARC/1.0", "WARC/1.1", "WARC/0.18", "WARC/0.17")
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
@@ -243,6 +247,25 @@ async def one_piece(data: bytes) -> AsyncIterator[bytes]:
     """Bytes in memory as a body."""
     if data:
         yield data
+
+
+async def read_file(file: IO[bytes]) -> AsyncIterator[bytes]:
+    """The rest of a file, read in a thread."""
+    while data := await to_thread.run_sync(file.read, _FILE_PIECE):
+        yield data
+
+
+async def exactly(pieces: AsyncIterator[bytes], size: int, skip: int = 0) -> AsyncIterator[bytes]:
+    """So many bytes behind those that are skipped. Raises LoadFailed if there are fewer."""
+    while size:
+        piece = await anext(pieces, b"")
+        if not piece:
+            raise LoadFailed("it is cut")
+        found = piece[skip : skip + size]
+        skip -= min(skip, len(piece))
+        size -= len(found)
+        if found:
+            yield found
 
 
 async def dechunked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -13,8 +13,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from anyio import to_thread
 
-from archec.access.bodies import Body
 from archec.access.errors import LoadFailed, SourceFailed
+from archec.access.posts import Body
 from archec.access.record import unpacked
 from archec.web.door import EXPECTED, URL, Response, Sender, fault_of, named
 

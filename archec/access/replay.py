@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncIterator
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from starlette.responses import Response
 from archec.access.exchange import Exchange, answer, as_uri
 from archec.access.memento import Addresses
 from archec.access.query import joined
-from archec.access.record import Record, dechunked
+from archec.access.record import Record, dechunked, exactly, one_piece
 from archec.access.resource import Loaded, RecordAnswer
 from archec.access.stamps import http_date
 
@@ -77,7 +76,7 @@ def answer_replay(
             of = [("Content-Range", f"bytes */{held.of}")] if held.of != "*" else []
             return _Closing(record, answer(416, b"", "text/plain", of))
         headers.append(("Content-Range", f"bytes {part.first}-{part.first + part.length - 1}/{held.of}"))
-        status, body, size = 206, _cut(body, part.first - held.first, part.length), part.length
+        status, body, size = 206, exactly(body, part.length, part.first - held.first), part.length
     kept = _KEPT | ({"content-range"} if status == 206 and part is None else set())
     headers += _original_headers(record, row.url, at, row.timestamp, kept)
     made = answer(status, b"", media_type, headers)
@@ -166,29 +165,11 @@ def _part(exchange: Exchange, held: _Held, tag: str) -> _Part | None:
     return _Part(begin, max(end - begin + 1, 0))
 
 
-async def _cut(body: AsyncIterator[bytes], skip: int, left: int) -> AsyncIterator[bytes]:
-    async for piece in body:
-        if skip >= len(piece):
-            skip -= len(piece)
-            continue
-        piece = piece[skip : skip + left]
-        skip = 0
-        left -= len(piece)
-        yield piece
-        if not left:
-            return
-
-
 class _Closing(RecordAnswer):
     """An answer without the body of a record, which is closed."""
 
     def __init__(self, record: Record, made: Response) -> None:
-        nothing = Record(record.headers, b"", 0, _nothing(), record.close)
+        nothing = Record(record.headers, b"", 0, one_piece(b""), record.close)
         super().__init__(b"", nothing, b"", made)
         if made.status_code in (204, 304):
             self.raw_headers = [pair for pair in self.raw_headers if pair[0] != b"content-length"]
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    return
-    yield b""

@@ -7,14 +7,11 @@ import tempfile
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
-from typing import IO
-
-from anyio import to_thread
 
 from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
 from archec.access.query import joined
-from archec.access.record import Record, read_record
+from archec.access.record import Record, exactly, one_piece, read_file, read_record
 from archec.access.remote import MAX_ANSWER, Deadline, Health, Web, same_origin, spooled
 from archec.access.rows import Row
 from archec.access.stamps import from_http_date, iso_date, now_stamp
@@ -23,7 +20,6 @@ from archec.web.door import EXPECTED, Response, fault_of
 
 _MAX_HOPS = 5
 _IN_MEMORY = 1 << 20
-_PIECE = 1 << 18
 _DROPPED = frozenset({"link", "memento-datetime", "transfer-encoding", "connection", "keep-alive", "content-length"})
 _OF_CONNECTION = frozenset({"host", "content-length", "connection", "transfer-encoding", "accept-encoding"})
 _REPLAY = re.compile(r"/[0-9]{1,17}(?:[a-z]{2}_)?/((?:https?|ftp)://.*)", re.S)
@@ -115,13 +111,13 @@ class ReplayLoader:
         text = response.headers.get("content-length", "")
         if re.fullmatch("[0-9]{1,18}", text) and "transfer-encoding" not in response.headers:
             without = response.request.method == "HEAD" or response.status_code in (204, 304)
-            return (0, _nothing()) if without else (int(text), _exactly(response, int(text)))
+            return (0, one_piece(b"")) if without else (int(text), exactly(_raw(response), int(text)))
         spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - closed by the stack
         stack.callback(spool.close)
         with Deadline(self._seconds) as deadline:
             size = await spooled(_raw(response, deadline), spool, MAX_ANSWER)
         spool.seek(0)
-        return size, _from(spool)
+        return size, read_file(spool)
 
 
 class RangeReader:
@@ -192,22 +188,3 @@ async def _raw(response: Response, deadline: Deadline | None = None) -> AsyncIte
             yield piece
     except EXPECTED as error:
         raise LoadFailed(fault_of(error).message) from error
-
-
-async def _exactly(response: Response, size: int) -> AsyncIterator[bytes]:
-    left = size
-    async for piece in _raw(response):
-        left -= len(piece)
-        yield piece
-    if left:
-        raise LoadFailed("it is cut")
-
-
-async def _from(spool: IO[bytes]) -> AsyncIterator[bytes]:
-    while data := await to_thread.run_sync(spool.read, _PIECE):
-        yield data
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    return
-    yield b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from anyio import to_thread
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from archec.access.collection import Collection, Step, is_short
+from archec.access.collection import Collection, Step, first_of
 from archec.access.errors import LoadFailed, NotInTime, Refused
 from archec.access.exchange import answer, as_uri, error_header, header_value
 from archec.access.own import TYPE
@@ -23,7 +23,7 @@ from archec.access.query import Query, all_of, joined, parse_filters
 from archec.access.record import END, SMALL, Record, one_piece
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
-from archec.access.stamps import http_date
+from archec.access.stamps import http_date, of_date
 from archec.errors import UsageError
 
 WARC = "application/warc-record"
@@ -49,7 +49,7 @@ async def load(
     refused: Refused | None = None
     for step in collection.steps:
         rows = await step.answer(query, errors, viewer.visible)
-        while (row := await _next(rows, query)) is not None:
+        while (row := await first_of(rows, query)) is not None:
             try:
                 record = await _try(step, row, viewer, errors, asked)
             except Refused as refusal:
@@ -71,10 +71,6 @@ async def load(
                 await record.close()
                 raise
     raise refused or viewer.nothing(_NOT_FOUND, errors)
-
-
-async def _next(rows: Iterator[Row], query: Query) -> Row | None:
-    return next(rows, None) if is_short(query) else await to_thread.run_sync(next, rows, None)
 
 
 async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Asked = _GET) -> Record | None:
@@ -107,7 +103,7 @@ def check_record(record: Record, row: Row, viewer: Viewer) -> None:
     leads to it is not enough: one that somebody added may name the place of any other record."""
     if row.origin.type == TYPE or viewer.rules.are_trivial:
         return
-    stamp = "".join(char for char in record.get("WARC-Date") if char.isdigit())[:14]
+    stamp = of_date(record.get("WARC-Date"))
     mime = record.http_header("content-type") if record.http else record.get("Content-Type")
     fields = {**row.fields, "url": record.get("WARC-Target-URI").strip("<> ") or row.url, "mime": mime}
     when = stamp if len(stamp) == 14 else row.timestamp
@@ -152,8 +148,8 @@ async def _original(
     collection: Collection, step: Step, row: Row, record: Record, viewer: Viewer, errors: Errors
 ) -> Record | None:
     url = record.get("WARC-Refers-To-Target-URI") or row.url
-    date = "".join(char for char in record.get("WARC-Refers-To-Date") if char.isdigit())[:14].ljust(14, "0")
-    wanted = date if len(date) == 14 and date.strip("0") else row.timestamp[:14]
+    wanted = of_date(record.get("WARC-Refers-To-Date")).ljust(14, "0")
+    wanted = wanted if wanted.strip("0") else row.timestamp[:14]
     digest = _digest(record.get("WARC-Payload-Digest") or row.text("digest"))
     try:
         query = replace(all_of(url, wanted), filters=parse_filters(["!=mime:warc/revisit"]))
@@ -162,7 +158,7 @@ async def _original(
     tried = 0
     for other in collection.steps:
         rows = await other.answer(query, errors, viewer.visible)
-        while tried < _MAX_ORIGINALS and (found := await _next(rows, query)) is not None:
+        while tried < _MAX_ORIGINALS and (found := await first_of(rows, query)) is not None:
             if digest and _digest(found.text("digest")) not in ("", "-", digest):
                 continue
             tried += 1

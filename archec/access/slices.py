@@ -7,7 +7,6 @@ at a place tells its URL and time; by these the index is asked.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 
 from starlette.responses import Response
 
@@ -17,10 +16,11 @@ from archec.access.exchange import Exchange, answer
 from archec.access.loading import WarcLoader
 from archec.access.permissions import Viewer
 from archec.access.query import all_of
-from archec.access.record import Record
+from archec.access.record import Record, exactly
 from archec.access.resource import RecordAnswer, check_record
 from archec.access.rows import NOWHERE, Row
 from archec.access.sources import Errors
+from archec.access.stamps import of_date
 from archec.errors import UsageError
 
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{1,18})")
@@ -43,9 +43,8 @@ async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collectio
         pieces = await loader.slice(filename, first, length)
         span = f"bytes {first}-{first + length - 1}/*"
         made = answer(206, b"", "application/octet-stream", [("Content-Range", span)])
-        return RecordAnswer(b"", Record((), b"", length, _exactly(pieces, length)), b"", made)
-    if viewer.sees_nothing_by_default:
-        raise viewer.nothing("")
+        return RecordAnswer(b"", Record((), b"", length, exactly(pieces, length)), b"", made)
+    viewer.check_empty()
     raise Refused(403, _NOT_ONE)
 
 
@@ -61,7 +60,7 @@ async def _row_at(
     if record is None:
         return None
     url = record.get("WARC-Target-URI").strip("<>")
-    stamp = "".join(char for char in record.get("WARC-Date") if char.isdigit())[:14]
+    stamp = of_date(record.get("WARC-Date"))
     await record.close()
     if not url or len(stamp) != 14:
         return None
@@ -76,13 +75,3 @@ async def _row_at(
             check_record(record, row, viewer)
             return row
     return None
-
-
-async def _exactly(pieces: AsyncIterator[bytes], length: int) -> AsyncIterator[bytes]:
-    left = length
-    async for piece in pieces:
-        yield piece[:left]
-        left -= len(piece)
-        if left <= 0:
-            return
-    raise LoadFailed("it is cut")

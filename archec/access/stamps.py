@@ -71,6 +71,11 @@ def seconds(stamp: str) -> float:
     return whole + int(stamp[14:]) / 1000 if len(stamp) > 14 else whole
 
 
+def of_date(date: str) -> str:
+    """The timestamp of a ``WARC-Date``; less than 14 digits of one that is none."""
+    return "".join(char for char in date if char.isdigit())[:14]
+
+
 def now_stamp() -> str:
     """The present second."""
     return datetime.now(tz=timezone.utc).strftime("%Y%m%d%H%M%S")

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
 
-from archec.access.bodies import Body
-from archec.access.posts import Asked, key_of_request
+from archec.access.posts import Asked, Body, key_of_request
 from archec.access.query import key_of
+from archec.access.stamps import of_date
 from archec.errors import UsageError
 from archec.progress import Meter
 from archec.store.durable import atomic_stream, atomic_write, storage_errors
@@ -135,7 +135,7 @@ def _lines(path: Path, name: str) -> Iterator[bytes]:
             fields |= {"length": str(members.get_record_length()), "offset": str(offset), "filename": name}
             pair = _pair(record)
             key = request[1] if request is not None and request[0] == pair else ""
-            waiting = (pair, key, _digits(record.rec_headers.get_header("WARC-Date") or ""), fields)
+            waiting = (pair, key, of_date(record.rec_headers.get_header("WARC-Date") or "").ljust(14, "0"), fields)
         if waiting is not None:
             yield from _line(waiting)
 
@@ -182,8 +182,3 @@ def _posted(record: Any, uri: str) -> tuple[str, str] | None:
         return _pair(record), key_of_request(uri, Asked(method, headers, body))
     except UsageError:
         return None  # of a URL that no one could ask for
-
-
-def _digits(date: str) -> str:
-    return "".join(char for char in date if char.isdigit())[:14].ljust(14, "0")
-

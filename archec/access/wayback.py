@@ -125,8 +125,8 @@ async def answer_wayback(
     rows = await collection.rows(query, errors, viewer.visible)
     chunks = _encoded(rows, wanted)
     first = await to_thread.run_sync(next, chunks, b"")
-    if not first and viewer.sees_nothing_by_default:
-        raise viewer.nothing("")
+    if not first:
+        viewer.check_empty()
     media_type = JSON if wanted.as_json else "text/plain"
     headers = [("ResErrors", error_header(errors))] if errors else []
     if wanted.gzip:

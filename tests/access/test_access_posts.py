@@ -7,8 +7,7 @@ import json
 
 import pytest
 
-from archec.access.bodies import Body
-from archec.access.posts import Asked, key_of_request
+from archec.access.posts import Asked, Body, key_of_request
 
 FORM = b"""--xx
 Content-Disposition: form-data; name="a"

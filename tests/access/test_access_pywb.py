@@ -26,8 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from warc_files import Crawl
 
-from archec.access.bodies import Body
-from archec.access.posts import Asked, key_of_request
+from archec.access.posts import Asked, Body, key_of_request
 from archec.cli.access import access
 
 pytestmark = pytest.mark.slow
