@@ -15,7 +15,7 @@ from starlette.responses import Response
 from archec.access import memento
 from archec.access.collection import Collection
 from archec.access.errors import Refused, unauthorized
-from archec.access.exchange import HTML, JSON, Exchange, answer, as_uri, first_part
+from archec.access.exchange import HTML, JSON, Exchange, answer, first_part
 from archec.access.feeding import add, parse_rows, remove
 from archec.access.files import MAX_LINE
 from archec.access.index import answer_index, list_sources
@@ -68,25 +68,25 @@ class Api:
     async def answer(self, exchange: Exchange, viewer: Viewer) -> Response:
         """The answer to a request. Raises Refused, and ArchecError for what is wrong with it."""
         shown, rest = first_part(exchange.path)
-        name = self._default if shown in _OF_DEFAULT else shown
+        mode = f"/{shown}" if shown in _OF_DEFAULT else rest.rstrip("/")
+        name = shown
+        if shown in _OF_DEFAULT:
+            asked = Arguments(exchange.arguments).one("collection") if shown == "cdx" else ""
+            name = asked or self._default
         collection = self._collections.get(name)
         if collection is None or not viewer.opens(name):
             raise viewer.nothing(f"Collection not found: {name}")
         exchange.note["collection"] = name
-        base = f"{self._config.server.url or exchange.base}/{quote(shown)}"
-        mode = "" if shown in _OF_DEFAULT else rest.rstrip("/")
-        methods = _READING if shown in _OF_DEFAULT else _METHODS.get(mode, _READING)
+        methods = _METHODS.get(mode, _READING)
         if exchange.method not in methods and mode != "resource":
             allow = ("Allow", ", ".join((*methods, "OPTIONS")))
             if exchange.method == "OPTIONS":
                 return answer(204, b"", "text/plain", [allow])
             raise Refused(405, f"{exchange.method[:20]} is not one of {', '.join(methods)}", (allow,))
-        if shown == "wayback":
+        if mode == "/wayback":
             return await self._wayback(exchange, viewer, collection, rest)
-        if shown == "cdx":
-            return await self._wayback_cdx(exchange, viewer, rest)
-        if shown == "web":
-            return await self._memento(exchange, viewer, collection, base, rest)
+        if mode == "/cdx":
+            return await self._wayback_cdx(exchange, viewer, collection, rest)
         if exchange.method == "POST" and mode in ("", "delete"):
             return await self._feed(exchange, viewer, collection, mode)
         if not mode:
@@ -101,11 +101,9 @@ class Api:
         if mode == "resource":
             return await self._resource(exchange, viewer, collection, await self._asked(exchange))
         if mode in _RAW_BODY:
-            asked = parse_request(await self._body(exchange))
-            if mode == "index/postreq":
-                return await self._index(exchange, viewer, collection, asked)
-            return await self._resource(exchange, viewer, collection, asked)
-        return await self._memento(exchange, viewer, collection, base, rest)
+            answered = self._index if mode == "index/postreq" else self._resource
+            return await answered(exchange, viewer, collection, parse_request(await self._body(exchange)))
+        return await self._memento(exchange, viewer, collection, self._base(exchange, shown), rest)
 
     # -- Memento ------------------------------------------------------------------------------------
 
@@ -168,19 +166,17 @@ class Api:
         if not url:
             raise Refused(400, 'The "url" param is required')
         exchange.note |= {"kind": "available", "url": url}
-        at = Addresses(f"{self._config.server.url or exchange.base}/web", url)
+        at = Addresses(self._base(exchange, "web"), url)
         wanted = last_moment(checked("timestamp", stamp)) if stamp else ""
         return await memento.available(collection, viewer, at, wanted, stamp)
 
-    async def _wayback_cdx(self, exchange: Exchange, viewer: Viewer, rest: str) -> Response:
+    async def _wayback_cdx(
+        self, exchange: Exchange, viewer: Viewer, collection: Collection, rest: str
+    ) -> Response:
         """``/cdx/search/cdx``."""
         if rest.rstrip("/") != "search/cdx":
             raise viewer.nothing(f"Not found: {exchange.path}")
-        name = Arguments(exchange.arguments).one("collection") or self._default
-        collection = self._collections.get(name)
-        if collection is None or not viewer.opens(name):
-            raise viewer.nothing(f"Collection not found: {name}")
-        exchange.note |= {"kind": "index", "collection": name}
+        exchange.note["kind"] = "index"
         return await answer_wayback(collection, exchange.arguments, exchange.headers.get("accept-encoding", ""), viewer)
 
     async def _feed(self, exchange: Exchange, viewer: Viewer, collection: Collection, mode: str) -> Response:
@@ -217,9 +213,9 @@ class Api:
         loaded = await load(collection, query, viewer, errors, asked)
         exchange.note["source"] = loaded.row.origin.source
         packed = Arguments(exchange.arguments).one("compress") == "gzip"
-        links = self._links(exchange, collection, loaded.row.url)
+        at = Addresses(self._base(exchange, collection.name), loaded.row.url)
         async with _answering(loaded.record):
-            return answer_record(loaded, errors, links, packed=packed, negotiated=negotiated)
+            return answer_record(loaded, errors, ", ".join(at.links()), packed=packed, negotiated=negotiated)
 
     def _query(self, exchange: Exchange, viewer: Viewer, asked: Asked) -> Query:
         """The query of the parameters. A request with a body is indexed under its own key."""
@@ -243,9 +239,6 @@ class Api:
     async def _body(self, exchange: Exchange) -> Body:
         return await exchange.body(self._config.access.max_body, self._config.server.idle_timeout)
 
-    def _links(self, exchange: Exchange, collection: Collection, url: str) -> str:
-        base, url = f"{self._config.server.url or exchange.base}/{quote(collection.name)}", as_uri(url)
-        return (
-            f'<{url}>; rel="original", <{base}/{url}>; rel="timegate", '
-            f'<{base}/timemap/link/{url}>; rel="timemap"; type="application/link-format"'
-        )
+    def _base(self, exchange: Exchange, name: str) -> str:
+        """The address of a collection."""
+        return f"{self._config.server.url or exchange.base}/{quote(name)}"

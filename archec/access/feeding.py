@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from itertools import chain, groupby
 from pathlib import Path
 
-from archec.access.files import MAX_LINE, SortedFile, newer_of
+from archec.access.files import ENDINGS, MAX_LINE, SortedFile, newer_of
 from archec.access.query import key_of
 from archec.access.rows import NOWHERE, any_row, made_line
 from archec.config import CollectionConfig, Config
@@ -28,7 +28,6 @@ _ADDED = "added.cdxj"
 _LOCK = ".archec-access.lock"
 _MAX_NEWER = 8 << 20
 """Bytes up to which rows go into the newer file: it is written again each time."""
-_ENDINGS = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz")
 
 
 def fed_path(config: Config, collection: CollectionConfig) -> Path | None:
@@ -153,7 +152,7 @@ def _file_of(path: Path) -> Path:
     """The file to write. A directory that is not there yet is made."""
     if path.name.endswith(".cdxj") and not path.is_dir():
         return path
-    if path.is_file() or path.name.endswith(_ENDINGS):
+    if path.is_file() or path.name.endswith(ENDINGS):
         raise UsageError("rows can only be added to a directory or a .cdxj file")
     with storage_errors(path):
         path.mkdir(parents=True, exist_ok=True)

@@ -29,6 +29,8 @@ _REMEMBERED = 200
 """Bytes of a line that are remembered of a probe."""
 _MAX_PROBES = 4096
 """Maximum number of probes that are remembered: every search begins with the same ones."""
+ENDINGS = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz")
+"""The endings of names of index files, ZipNum indexes not among them."""
 MAX_LINE = 1 << 20
 """Length of the longest line that an index may have."""
 _GZIP = b"\x1f\x8b"

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from archec.access.errors import SourceFailed
-from archec.access.files import IndexFile, SortedFile, newer_of
+from archec.access.files import ENDINGS, IndexFile, SortedFile, newer_of
 from archec.access.query import Query
 from archec.access.rows import Origin, Row
 from archec.access.sorted import merge_rows, ordered_rows
 from archec.access.sources import Errors, LocalSource, guarded
 from archec.access.zipnum import ZipNumFile
 
-_ENDINGS = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz", ".idx")
+_ENDINGS = (*ENDINGS, ".idx")
 _MAX_OPEN = 200
 """Maximum number of files of a directory that stay open."""
 _SETTLED = 2.0

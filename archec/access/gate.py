@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 from archec.access.audit import AuditLog
 from archec.access.errors import Refused, unauthorized
+from archec.access.files import Stamp, stamp_of
 from archec.access.permissions import Viewer
 from archec.access.rows import Row
 from archec.access.rules import Rules, Subject, subject_of
@@ -139,9 +140,8 @@ def token_of(authorization: str) -> str:
         return ""
 
 
-def _stamp_of(config: Config) -> tuple[int, int, int]:
+def _stamp_of(config: Config) -> Stamp | None:
     try:
-        status = os.stat(config.file)
+        return stamp_of(os.stat(config.file))
     except OSError:
-        return (0, 0, 0)
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
+        return None

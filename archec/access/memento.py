@@ -49,6 +49,14 @@ class Addresses:
         number = f"{page}/" if page else ""
         return f"{self.base}/timemap/{form}/{number}{as_uri(self.url)}"
 
+    def links(self, url: str = "") -> list[str]:
+        """What every ``Link`` begins with: the original (of a row its ``url``), the TimeGate, the TimeMap."""
+        return [
+            f'<{as_uri(url or self.url)}>; rel="original"',
+            f'<{self.timegate}>; rel="timegate"',
+            f'<{self.timemap()}>; rel="timemap"; type="{LINK_FORMAT}"',
+        ]
+
     def memento(self, row: Row) -> str:
         """URI-M. A row that does not say its URL has that of the request."""
         return f"{self.base}/{row.timestamp}id_/{as_uri(row.url or self.url)}"
@@ -104,11 +112,7 @@ async def _one(collection: Collection, viewer: Viewer, query: Query) -> Row | No
 def links(at: Addresses, around: View) -> str:
     """The header ``Link`` of a TimeGate and of a memento: original, timegate, timemap, and the mementos around."""
     chosen = around.chosen
-    found = [
-        f'<{as_uri(chosen.url or at.url)}>; rel="original"',
-        f'<{at.timegate}>; rel="timegate"',
-        f'<{at.timemap()}>; rel="timemap"; type="{LINK_FORMAT}"',
-    ]
+    found = at.links(chosen.url)
     rels: dict[str, tuple[Row, list[str]]] = {}
     wanted = [("first", around.first), ("prev", around.before), ("memento", chosen), ("next", around.after)]
     for rel, row in [*wanted, ("last", around.last)]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gzip
 import os
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from archec.access.files import MAX_LINE
+from archec.access.files import ENDINGS, MAX_LINE
 from archec.errors import StorageFailed, UsageError
 from archec.store.durable import atomic_stream, storage_errors
 from archec.store.sorting import SortedLines
@@ -29,9 +29,11 @@ def sort_index(path: Path) -> Sorted:
     Raises UsageError for a line that is too long, StorageFailed and StorageFull.
     """
     head, before, lines, in_order = b"", b"", 0, True
-    with SortedLines(path.parent) as found:
-        with _reading(path) as file:
-            for number, line in enumerate(_lines(file, path), 1):
+    with SortedLines(path.parent) as found, storage_errors(path):
+        with open(path, "rb") as file:
+            opener = gzip.open if file.read(2) == b"\x1f\x8b" else open
+        with cast(IO[bytes], opener(path, "rb")) as plain:
+            for number, line in enumerate(_lines(plain, path), 1):
                 if number == 1 and line.lstrip().startswith((b"CDX ", b"!OpenWayback")):
                     head = line + b"\n"
                 elif line:
@@ -43,7 +45,7 @@ def sort_index(path: Path) -> Sorted:
             return Sorted(lines, 0, True)
         kept = 0
         with atomic_stream(path) as raw:
-            out = cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="wb", mtime=0)) if _is_packed(path) else raw
+            out = cast(IO[bytes], gzip.GzipFile(fileobj=raw, mode="wb", mtime=0)) if opener is gzip.open else raw
             out.write(head)
             for line in found:
                 out.write(line + b"\n")
@@ -53,37 +55,20 @@ def sort_index(path: Path) -> Sorted:
     return Sorted(lines, lines - kept, False)
 
 
-def _is_packed(path: Path) -> bool:
-    with storage_errors(path), open(path, "rb") as file:
-        return file.read(2) == b"\x1f\x8b"
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[IO[bytes]]:
-    packed = _is_packed(path)
-    with storage_errors(path), open(path, "rb") as file:
-        if not packed:
-            yield file
-            return
-        try:
-            with gzip.GzipFile(fileobj=file) as plain:
-                yield cast(IO[bytes], plain)
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise StorageFailed(f"{path}: is a damaged gzip file: {error}") from error
-
-
 def _lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
     number = 0
-    while line := file.readline(MAX_LINE + 1):
-        number += 1
-        if len(line) > MAX_LINE:
-            raise UsageError(f"{path}:{number}: has a line of more than {MAX_LINE} bytes")
-        yield line.rstrip(b"\r\n")
+    try:
+        while line := file.readline(MAX_LINE + 1):
+            number += 1
+            if len(line) > MAX_LINE:
+                raise UsageError(f"{path}:{number}: has a line of more than {MAX_LINE} bytes")
+            yield line.rstrip(b"\r\n")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise StorageFailed(f"{path}: is a damaged gzip file: {error}") from error
 
 
 def folder_files(path: Path) -> list[Path]:
     """The index files of a directory, or the file itself."""
     if not path.is_dir():
         return [path]
-    endings = (".cdxj", ".cdx", ".cdxj.gz", ".cdx.gz")
-    return sorted(Path(entry.path) for entry in os.scandir(path) if entry.name.endswith(endings))
+    return sorted(Path(entry.path) for entry in os.scandir(path) if entry.name.endswith(ENDINGS))

@@ -18,6 +18,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from archec.access.files import Stamp, stamp_of
 from archec.config import Config
 from archec.errors import ConfigError, UsageError
 from archec.tist import iso
@@ -58,7 +59,7 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: Stamp | None = None
         self._tokens: tuple[Token, ...] = ()
 
     def find(self, text: str) -> Token | None:
@@ -83,7 +84,7 @@ class TokenFile:
             return ()
         except OSError as error:
             raise ConfigError(f"{self.path}: cannot be read: {error.strerror}") from error
-        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+        stamp = stamp_of(status)
         if stamp != self._stamp:
             if status.st_mode & 0o077:
                 raise ConfigError(f"{self.path}: is readable by others", hint=f"chmod 600 {self.path}")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from archec.access.errors import LoadFailed
+from archec.access.files import ENDINGS
 from archec.access.folders import FileSource
 from archec.access.loading import Place
 from archec.access.query import Query
@@ -19,7 +20,6 @@ from archec.access.sources import Errors, LocalSource
 
 _INDEXES = "indexes/"
 _ARCHIVE = "archive/"
-_ENDINGS = (".cdx", ".cdxj", ".cdx.gz", ".cdxj.gz", ".idx")
 _FAULTS = (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError)
 
 
@@ -71,7 +71,7 @@ class WaczSource(LocalSource):
             self._folder = tempfile.TemporaryDirectory(prefix="archec-wacz-")
             with zipfile.ZipFile(self._path) as packed:
                 for entry in packed.infolist():
-                    if entry.filename.startswith(_INDEXES) and entry.filename.endswith(_ENDINGS):
+                    if entry.filename.startswith(_INDEXES) and entry.filename.endswith((*ENDINGS, ".idx")):
                         self._unpack(packed, entry, Path(self._folder.name))
             folder = Path(self._folder.name)
             if list(folder.glob("*.idx")):  # the blocks of a ZipNum index are no index of their own

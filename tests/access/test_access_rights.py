@@ -69,6 +69,7 @@ def test_a_token_is_a_bearer_or_the_password_of_basic(tmp_path: Path) -> None:
 
 def test_what_is_outside_a_token_s_collections_is_unknown(tmp_path: Path) -> None:
     with serving(world(tmp_path)) as url, client(url, "b-token") as get:
+        assert [get.get(f"/cdx/search/cdx?url=x.org{more}").status_code for more in ("", "&collection=b")] == [404, 200]
         assert get.get("/b/index?url=x.org").status_code == 200
         hidden, unknown = get.get("/a/index?url=x.org"), get.get("/c/index?url=x.org")
         assert hidden.status_code == unknown.status_code == 404
