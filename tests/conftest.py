@@ -9,6 +9,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pymongo
@@ -17,6 +18,9 @@ from hypothesis import HealthCheck
 from mongod import Mongod, NoMongod, binary
 
 from archec.config import Config
+
+if TYPE_CHECKING:
+    from gather_site import Site
 
 # A machine that is busy with other tests may take any time for an example, and a fixture may serve all of them.
 hypothesis.settings.register_profile(
@@ -64,10 +68,19 @@ def folder(memory_folder: Callable[[], Path]) -> Path:
     return memory_folder()
 
 
+@pytest.fixture
+def site() -> Iterator[Site]:
+    """A web server on loopback whose answers a test sets."""
+    from gather_site import Site  # not above: the lower rooms' tests need none of the upper ones
+
+    with Site() as made:
+        yield made
+
+
 @pytest.fixture(scope="module")
 def demo(memory_folder: Callable[[], Path]) -> Config:
     """The archive of the demo, after its three gatherings; only to be read."""
-    from archec.demo.show import make_archive, play  # not above: the lower rooms' tests need none of the upper ones
+    from archec.demo.show import make_archive, play  # as above
     from archec.progress import Silent
 
     config = make_archive(memory_folder() / "demo")

@@ -55,12 +55,6 @@ collections:
         yield url
 
 
-@pytest.fixture
-def get(base: str) -> Iterator[httpx.Client]:
-    with client(base) as one:
-        yield one
-
-
 def lines(get: httpx.Client, query: str) -> list[list[str]]:
     answer = get.get(f"{IA}?url=a.org&{query}")
     assert answer.status_code == 200, answer.text

@@ -65,12 +65,6 @@ collections:
         yield url
 
 
-@pytest.fixture
-def get(base: str) -> Iterator[httpx.Client]:
-    with client(base) as one:
-        yield one
-
-
 def found(get: httpx.Client, query: str, coll: str = "one") -> list[dict[str, Any]]:
     answer = get.get(f"/{coll}/index?output=json&{query}")
     assert answer.status_code == 200, answer.text

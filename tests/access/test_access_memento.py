@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from access_support import client, configured, give_tokens, serving, write_index
+from access_support import configured, give_tokens, serving, write_index
 from warc_files import Crawl
 
 from archec.access.exchange import Exchange
@@ -43,12 +43,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     give_tokens(config)
     with serving(config) as url:
         yield url
-
-
-@pytest.fixture
-def get(base: str) -> Iterator[httpx.Client]:
-    with client(base) as one:
-        yield one
 
 
 def rels(header: str) -> dict[str, tuple[str, str]]:

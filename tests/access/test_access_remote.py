@@ -86,12 +86,6 @@ fetch: {{allow_networks: [127.0.0.1/32]}}
         yield own
 
 
-@pytest.fixture
-def get(base: str) -> Iterator[httpx.Client]:
-    with client(base) as one:
-        yield one
-
-
 def found(get: httpx.Client, coll: str, query: str = "", **headers: str) -> list[dict[str, Any]]:
     return rows(get.get(f"/{coll}/index?output=json&url={U}&{query}").text)
 

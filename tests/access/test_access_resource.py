@@ -109,12 +109,6 @@ access: {rules: [{url_prefix: 'http://large.org/', rights: withdrawn, reason: to
         yield url
 
 
-@pytest.fixture
-def get(base: str) -> Iterator[httpx.Client]:
-    with client(base) as one:
-        yield one
-
-
 def record(answer: httpx.Response) -> Any:
     """The one record of an answer, which warcio and fastwarc find nothing wrong with."""
     assert answer.status_code == 200, answer.text

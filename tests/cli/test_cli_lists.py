@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gather_support import Member, archec_inline, environment, make, on_terminal, run, tarball, template
+from gather_support import Member, archec_inline, make, on_terminal, run, tarball, template
 
 from archec.config import Config
 from archec.tist import iso
@@ -159,17 +156,6 @@ def test_tables_fit_the_terminal_and_are_whole_in_a_pipe(demo: Config, folder: P
     assert "…" in shown
     assert "…" not in text(config, "coverage")
     assert "forbidden, never tried, bad URL, other, last seen (--json has them)" in err
-
-
-@pytest.mark.parametrize("arguments", [["lost"], ["changes"], ["coverage"]])
-def test_a_reader_that_leaves(demo: Config, arguments: list[str]) -> None:
-    command = [sys.executable, "-m", "archec", *arguments, "--config", str(demo.base / "config.yaml")]
-    read, write = os.pipe()
-    os.close(read)
-    child = subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE, env=environment())
-    os.close(write)
-    _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (0, b"")
 
 
 def test_no_control_character_gets_to_a_terminal(folder: Path) -> None:

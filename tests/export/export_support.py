@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gather_site import Answer, Site, moved, page, pdf
-from gather_support import Member, make, run, tarball, template, write_papers
+from gather_support import Member, catalogue_of, make, run, tarball, template, write_papers
 from warcio.archiveiterator import ArchiveIterator
 
 from archec.archive.opening import Archive
-from archec.catalogue.open import open_catalogue
 from archec.config import Config, load
 from archec.export.run import ExportRequest, ExportSummary, export_warc
 from archec.export.units import Selection
@@ -92,12 +91,9 @@ def exported(
 ) -> tuple[ExportSummary, list[NotExported]]:
     """``archec export warc`` in this process."""
     problems: list[NotExported] = []
-    catalogue = open_catalogue(world.config.database, base=world.config.base)
-    try:
+    with catalogue_of(world.config) as catalogue:
         request = ExportRequest(vault, wanted or Selection(), since, dry, revisits, max_bytes)
         summary = export_warc(Archive(world.config, world.layout, catalogue), request, Silent(), problems.append)
-    finally:
-        catalogue.close()
     return summary, problems
 
 

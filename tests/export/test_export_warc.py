@@ -15,11 +15,21 @@ from export_support import PACKED, Record, World, all_records, check_vault, expo
 from failpoint import killed_at
 from fastwarc.warc import ArchiveIterator as FastIterator
 from gather_site import Site, page
-from gather_support import Member, archec_cli, archec_inline, change, make, run, tarball, template, write_papers
+from gather_support import (
+    Member,
+    archec_cli,
+    archec_inline,
+    catalogue_of,
+    change,
+    make,
+    run,
+    tarball,
+    template,
+    write_papers,
+)
 
 from archec.archive.lookup import held_at
 from archec.archive.opening import Archive
-from archec.catalogue.open import open_catalogue
 from archec.errors import ConfigError, CorruptArchive, LockHeld, UsageError
 from archec.export import run as export_run
 from archec.export.units import Selection
@@ -46,8 +56,7 @@ def vault(pristine: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_noted_state_is_there_with_its_bytes(pristine: World, vault: Path) -> None:
     check_vault(vault)
     found = {(r.uri, r.date): r for r in all_records(vault) if r.type not in ("revisit", "metadata")}
-    catalogue = open_catalogue(pristine.config.database, base=pristine.config.base)
-    try:
+    with catalogue_of(pristine.config) as catalogue:
         wanted = 0
         for obi in (*catalogue.all("tobi"), *catalogue.all("fobi")):
             for tist in obi.history.noted:
@@ -64,8 +73,6 @@ def test_every_noted_state_is_there_with_its_bytes(pristine: World, vault: Path)
                 assert record.headers["WARC-X-Archec-SHA256"] == obi.history.at(tist)
                 assert hashlib.sha256(record.body).hexdigest() == obi.history.at(tist)
         assert wanted == len(found)
-    finally:
-        catalogue.close()
 
 
 def test_kinds_of_records(pristine: World, vault: Path) -> None:

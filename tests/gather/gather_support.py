@@ -13,7 +13,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
@@ -23,11 +23,13 @@ import click
 import pytest
 
 import archec
-from archec.archive.follow import last_run, rebuild
-from archec.archive.lookup import held_at
+from archec.archive.follow import is_behind, last_run, rebuild
+from archec.archive.lookup import find, held_at
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.catalogue.dump import dump
+from archec.catalogue.interface import Catalogue
+from archec.catalogue.model import Obi
 from archec.catalogue.open import open_catalogue
 from archec.cli.main import cli, main
 from archec.config import Config, as_yaml, load
@@ -297,33 +299,41 @@ def marked(mark: str) -> list[int]:
 # -- what must always hold ----------------------------------------------------------------------------
 
 
+def catalogue_of(config: Config) -> closing[Catalogue]:
+    """The catalogue of an archive, closed at the end of the block."""
+    return closing(open_catalogue(config.database, base=config.base))
+
+
+def obi_of(config: Config, id: str) -> Obi:  # noqa: A002
+    """What the catalogue knows of an obi that it has."""
+    with catalogue_of(config) as catalogue:
+        return find(catalogue, id)
+
+
+def behind(config: Config) -> bool:
+    """Whether the catalogue has not followed the journals, so that a rebuilt one knows more."""
+    with catalogue_of(config) as catalogue:
+        return is_behind(open_layout(config.store_path), catalogue)
+
+
 def lines(config: Config, *, everything: bool = False) -> list[str]:
     """The catalogue's dump."""
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         return list(dump(catalogue, everything=everything))
-    finally:
-        catalogue.close()
 
 
 def histories(config: Config) -> dict[str, dict[int, str | None]]:
     """The histories of all tobis and fobis that were ever held, by id."""
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         found = {tobi.id: tobi.history.as_dict() for tobi in catalogue.all("tobi")}
         found |= {fobi.id: fobi.history.as_dict() for fobi in catalogue.all("fobi") if len(fobi.history)}
         return found
-    finally:
-        catalogue.close()
 
 
 def outcomes(config: Config) -> dict[str, str]:
     """The outcome of the last visit of every fobi, ``""`` where there was none."""
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         return {fobi.id: fobi.visit.outcome if fobi.visit else "" for fobi in catalogue.all("fobi")}
-    finally:
-        catalogue.close()
 
 
 def store_files(layout: Layout) -> dict[str, str]:
@@ -352,8 +362,7 @@ def check(config: Config, *, whole: bool = True) -> None:
     """Asserts invariants 2, 3 and 5: all that is known resolves to its bytes; no leavings (where a run has
     ended: ``whole``); a rebuilt catalogue is the same to the byte."""
     layout = open_layout(config.store_path)
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         for obi in (*catalogue.all("tobi"), *catalogue.all("fobi")):
             check_normal(obi.id, obi.history.as_dict())
             assert set(obi.notes) == set(obi.history.tists), obi.id
@@ -367,8 +376,6 @@ def check(config: Config, *, whole: bool = True) -> None:
                 assert (held.tist, hashlib.sha256(data).hexdigest()) == (tist, sha256), obi.id
                 if sha256 in obi.versions:
                     assert obi.versions[sha256].size == len(data), obi.id
-    finally:
-        catalogue.close()
     if whole:
         assert temporary_files(config) == []
     check_journals(layout)

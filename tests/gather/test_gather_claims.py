@@ -24,11 +24,6 @@ PAPER = "RePEc:aaa:sss:1"
 HTML = b"<!DOCTYPE html><html><body>Not found</body></html>\n"
 
 
-@pytest.fixture
-def config(folder: Path) -> Config:
-    return make(folder / "archive")
-
-
 def papers(path: str, *handles: str, title: str = "A title") -> Member:
     return Member(f"RePEc/{path}", "\n".join(template(handle, title) for handle in handles).encode())
 

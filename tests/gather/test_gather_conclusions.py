@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from gather_site import Answer, Site, moved, page, pdf
-from gather_support import archec_inline, change, check, histories, lines, make, outcomes, run, write_papers
+from gather_support import (
+    archec_inline,
+    catalogue_of,
+    change,
+    check,
+    histories,
+    lines,
+    obi_of,
+    outcomes,
+    run,
+    write_papers,
+)
 
 from archec.archive.budget import Budget
 from archec.archive.losses import loss_of
 from archec.catalogue.fold import fold_obi
 from archec.catalogue.model import Note, Obi, Version, Visit
-from archec.catalogue.open import open_catalogue
 from archec.config import Config, FetchConfig
 from archec.gather.hosts import HostTable
 from archec.gather.operator import retract_visits
@@ -30,32 +38,10 @@ CLOSED = ["http://127.0.0.7:9/x", "http://127.0.0.8:9/x", "http://127.0.0.9:9/x"
 """URLs of hosts that nobody answers for."""
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with Site() as made:
-        yield made
-
-
-@pytest.fixture
-def config(memory_folder: Callable[[], Path]) -> Config:
-    return make(memory_folder())
-
-
-def fobi(config: Config, url: str) -> Obi:
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
-        return catalogue.obis("fobi", [url])[url]
-    finally:
-        catalogue.close()
-
-
 def suspects(config: Config) -> dict[str, str]:
     """Why the newest contents of each file are suspect."""
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         return {one.id: one.notes[one.history.tists[-1]].suspect for one in catalogue.all("fobi") if one.history}
-    finally:
-        catalogue.close()
 
 
 def hosts(config: Config) -> list[dict[str, object]]:
@@ -311,7 +297,7 @@ def test_noarchive(config: Config, site: Site, obey: bool) -> None:
     write_papers(config, list(urls.values()))
     run(config)
     found = outcomes(config)
-    said = [url for url in urls.values() if (visit := fobi(config, url).visit) is not None and visit.tags]
+    said = [url for url in urls.values() if (visit := obi_of(config, url).visit) is not None and visit.tags]
     assert {urls["header"], urls["meta"]} <= set(said) <= {urls["header"], urls["meta"], urls["to"]}
     expected = {"header", "meta", "to"} if obey else set()
     assert {name for name, url in urls.items() if found[url] == "robots"} == expected
@@ -326,7 +312,7 @@ def test_what_is_denied_is_not_asked_for(config: Config, site: Site) -> None:
     run(config)
     found = outcomes(config)
     assert [found[site.url(path)] for path in ("/a", "/private/b", "/to")] == ["new", "denied", "denied"]
-    visit = fobi(config, site.url("/private/b")).visit
+    visit = obi_of(config, site.url("/private/b")).visit
     assert visit is not None
     assert visit.message == "asked by mail"
     assert site.count("/private/b") == 0
@@ -353,7 +339,7 @@ def test_what_no_template_names_is_visited_less_and_less(config: Config, site: S
     run(config)
     write_papers(config, [site.url("/a"), *names * [site.url("/other")]])
     assert run(config).fobis["unnamed"] == 1
-    a, b = fobi(config, site.url("/a")), fobi(config, site.url("/b"))
+    a, b = obi_of(config, site.url("/a")), obi_of(config, site.url("/b"))
     assert a.visit is not None
     assert b.visit is not None
     assert (a.visit.unnamed, b.visit.unnamed) == (0, 1)

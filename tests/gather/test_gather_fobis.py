@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from gather_site import Answer, Site, moved, page, pdf
-from gather_support import archec_inline, change, check, histories, make, outcomes, run, store_files, write_papers
+from gather_support import (
+    archec_inline,
+    catalogue_of,
+    change,
+    check,
+    histories,
+    obi_of,
+    outcomes,
+    run,
+    store_files,
+    write_papers,
+)
 
 from archec.archive.lookup import find, held_at, rows
 from archec.archive.opening import Archive
 from archec.archive.revision import evidence_of
-from archec.catalogue.model import AT_ONCE, Obi
-from archec.catalogue.open import open_catalogue
+from archec.catalogue.model import AT_ONCE
 from archec.config import Config
 from archec.gather.files import FilePhase
 from archec.store.layout import open_layout
@@ -23,46 +31,20 @@ from archec.tist import iso
 from archec.web.task import Hop
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with Site() as made:
-        yield made
-
-
-@pytest.fixture
-def config(memory_folder: Callable[[], Path]) -> Config:
-    return make(memory_folder())
-
-
-def fobi(config: Config, url: str) -> Obi:
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
-        found = catalogue.obis("fobi", [url])[url]
-    finally:
-        catalogue.close()
-    return found
-
-
 def bytes_now(config: Config, url: str) -> bytes:
     layout = open_layout(config.store_path)
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         obi = find(catalogue, url)
         assert obi.history.last is not None
         with held_at(Archive(config, layout, catalogue), obi, obi.history.last).open(layout) as file:
             return file.read()
-    finally:
-        catalogue.close()
 
 
 def redirects(config: Config, url: str) -> list[tuple[tuple[str, int], ...]]:
     layout = open_layout(config.store_path)
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         incidences = rows(Archive(config, layout, catalogue), find(catalogue, url), evidence_of(catalogue))
         return [row.redirects for row in incidences]
-    finally:
-        catalogue.close()
 
 
 # -- redirects ----------------------------------------------------------------------------------------
@@ -161,7 +143,7 @@ def test_a_redirect_to_where_archec_does_not_go(config: Config, site: Site, loca
     write_papers(config, [site.url("/a")])
     report = run(config)
     assert dict(report.fobis) == {outcome: 1}
-    assert fobi(config, site.url("/a")).visit is not None
+    assert obi_of(config, site.url("/a")).visit is not None
     assert "secret" not in "".join(path.read_text() for path in config.store_path.rglob("*.jsonl"))
     check(config)
 
@@ -252,7 +234,7 @@ def test_what_a_doubtful_answer_brought_is_not_missed(
         patch.setattr(FilePhase, "fetch", doubting)
         run(config)
     assert [list(histories(config).get(site.url(path), {})) for path in ("/a", "/new")] == [[first], []]
-    assert {fobi(config, site.url(path)).due for path in ("/a", "/new")} == {AT_ONCE}
+    assert {obi_of(config, site.url(path)).due for path in ("/a", "/new")} == {AT_ONCE}
     check(config)
     for again in (False, True):
         for command in ("verify", "check"):
@@ -304,7 +286,7 @@ def test_grace(config: Config, site: Site) -> None:
     for _ in range(4):
         run(config)
     assert list(histories(config)[site.url("/a")].values()) != [None]
-    seen = fobi(config, site.url("/a"))
+    seen = obi_of(config, site.url("/a"))
     assert seen.visit is not None
     assert seen.due >= seen.visit.gone_since + 3600
     assert site.count("/a") == 2, "it is not due before its grace is over"
@@ -405,7 +387,7 @@ def test_a_page_in_place_of_a_pdf(config: Config, site: Site) -> None:
     run(config)
     site["/a"], site["/b"] = page("Please log in"), Answer(200, b"", {"Content-Type": "application/pdf"})
     assert dict(run(config).fobis) == {"changed": 2, "suspect": 2}
-    notes = [fobi(config, site.url(path)).notes for path in ("/a", "/b")]
+    notes = [obi_of(config, site.url(path)).notes for path in ("/a", "/b")]
     assert [note[max(note)].suspect for note in notes] == ["page instead of PDF", "empty"]
     assert bytes_now(config, site.url("/b")) == b""
     check(config)

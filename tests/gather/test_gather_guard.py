@@ -25,11 +25,6 @@ from archec.tist import parse_when
 T1, T2, T3 = (parse_when(f"2001-01-0{day}") for day in (1, 2, 3))
 
 
-@pytest.fixture
-def config(folder: Path) -> Config:
-    return make(folder / "archive")
-
-
 def papers(path: str, handles: list[str], title: str = "A title") -> Member:
     return Member(path, "\n".join(template(handle, title) for handle in handles).encode())
 

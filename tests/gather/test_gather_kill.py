@@ -19,6 +19,7 @@ from gather_support import (
     Member,
     archec_cli,
     archec_inline,
+    behind,
     check,
     histories,
     kill,
@@ -146,18 +147,6 @@ def at_any_instant(config: Config, story: Story, chance: random.Random, times: i
         kill(child)
         check(config, whole=False) if not behind(config) else None
     story.carry_on(config, resume=chance.random() < 0.5)
-
-
-def behind(config: Config) -> bool:
-    """Whether the catalogue has not followed the journal, so that a rebuilt one knows more."""
-    from archec.archive.follow import is_behind
-    from archec.catalogue.open import open_catalogue
-
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
-        return is_behind(open_layout(config.store_path), catalogue)
-    finally:
-        catalogue.close()
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])

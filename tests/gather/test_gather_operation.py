@@ -21,6 +21,8 @@ from gather_support import (
     Member,
     archec_cli,
     archec_inline,
+    behind,
+    catalogue_of,
     change,
     check,
     end,
@@ -39,24 +41,11 @@ from gather_support import (
     write_papers,
 )
 
-from archec.archive.follow import is_behind
-from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.report.changes import changes_of_runs
 from archec.store.journal_reader import journals
 from archec.store.layout import open_layout
 from archec.store.lock import RunLock, holder
-
-
-@pytest.fixture
-def config(folder: Path) -> Config:
-    return make(folder / "archive")
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with Site() as made:
-        yield made
 
 
 def many(path: Path, count: int, title: str = "A title") -> Path:
@@ -153,22 +142,19 @@ def test_reading_commands_warn_of_a_catalogue_that_is_behind_and_read_on(config:
     with RunLock(open_layout(config.store_path), "gather"):
         done = archec_inline(config, "history", "RePEc:aaa:sss:1")
         assert (done.code, done.err) == (0, ""), "behind an active run"
-    assert _is_behind(config)
+    assert behind(config)
     assert archec_inline(config, "check", "--fix").code == 0
-    assert not _is_behind(config)
+    assert not behind(config)
     assert archec_inline(config, "history", "RePEc:aaa:sss:1").err == ""
 
 
 def test_what_a_run_noted_is_found_though_its_tist_is_ahead_of_the_clock(config: Config, folder: Path) -> None:
     """Several runs begin within one second: their tists grow all the same, and so do the stamps."""
     runs = [run(config, many(folder / f"RePEc_2001-01-0{n}.tar", n)).run for n in range(1, 6)]
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         for n, tist in enumerate(runs, 1):
             found = list(changes_of_runs(catalogue, tist))
             assert [one.run for one in found] == runs[n - 1 :]
-    finally:
-        catalogue.close()
 
 
 def test_reading_takes_no_lock_where_nothing_is_behind(config: Config, folder: Path) -> None:
@@ -186,22 +172,14 @@ def test_a_run_that_its_budget_stopped_leaves_nothing_to_catch_up_with(config: C
     assert archec_inline(config, "gather", "--max-files", 1).code == 5
     older = {path: path.read_bytes() for path in config.base.glob("data/catalogue.sqlite*")}
     layout = open_layout(config.store_path)
-    assert not _is_behind(config)
+    assert not behind(config)
     assert archec_inline(config, "gather", "--max-files", 1, "--resume").code == 5
     assert len(journals(layout)) == 1
     for path in config.base.glob("data/catalogue.sqlite*"):
         path.unlink()
     for path, data in older.items():
         path.write_bytes(data)
-    assert _is_behind(config), "an older copy of the catalogue was put back"
-
-
-def _is_behind(config: Config) -> bool:
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
-        return is_behind(open_layout(config.store_path), catalogue)
-    finally:
-        catalogue.close()
+    assert behind(config), "an older copy of the catalogue was put back"
 
 
 # -- budgets ------------------------------------------------------------------------------------------

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from gather_site import Answer, Site, moved, pdf
-from gather_support import change, check, environment, make, outcomes, run, write_papers
+from gather_support import change, check, environment, outcomes, run, write_papers
 from web_ftpserver import FtpServer
 from web_hostile import hostile_server
 
 from archec.config import Config
-
-
-@pytest.fixture
-def config(memory_folder: Callable[[], Path]) -> Config:
-    return make(memory_folder())
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with Site() as made:
-        yield made
 
 
 def test_ftp_files_are_told_by_size_and_date_together(config: Config) -> None:

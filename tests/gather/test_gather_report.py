@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from gather_support import (
     Member,
     archec_cli,
     archec_inline,
+    catalogue_of,
     change,
     check,
     end,
@@ -37,7 +38,6 @@ from msgspec.structs import replace
 from archec.archive.report import Hosts, Report
 from archec.archive.runs import stored_before
 from archec.catalogue.model import Changes, Note, Version, Visit
-from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import ObiChange
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.config import Config
@@ -50,19 +50,10 @@ def config(memory_folder: Callable[[], Path]) -> Config:
     return make(memory_folder() / "a", {"fetch.host_failures": 1000})
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with Site() as found:
-        yield found
-
-
 def reports(config: Config) -> list[dict[str, Any]]:
     """The reports of all runs, oldest first."""
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         return [{"recorded": run.state, **json.loads(run.report or "{}")} for run in catalogue.runs()]
-    finally:
-        catalogue.close()
 
 
 def many_files(config: Config, site: Site, count: int = 60) -> None:
@@ -235,13 +226,10 @@ def test_totals_of_runs_that_have_none(config: Config, site: Site) -> None:
     assert first.totals is not None
     assert second.totals is not None
     assert second.totals.stored_bytes == first.stored_bytes + second.stored_bytes
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         assert stored_before(catalogue, second.run) == first.stored_bytes
         assert stored_before(catalogue) == second.totals.stored_bytes
         assert stored_before(catalogue, first.run) == 0
-    finally:
-        catalogue.close()
 
 
 def test_hosts_in_trouble() -> None:

@@ -5,28 +5,20 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from gather_site import Answer, Site, moved, page, pdf
-from gather_support import archec_inline, change, check, histories, lines, make, run, write_papers
+from gather_support import archec_inline, change, check, histories, lines, make, obi_of, run, write_papers
 
 from archec.catalogue.model import Visit
-from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.errors import NotHeld, UsageError
 from archec.gather.operator import retract_visits
 from archec.store import failpoints
 
 REASON = "a login page answered for every host"
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with Site() as site:
-        yield site
 
 
 @pytest.fixture
@@ -49,8 +41,7 @@ def known(config: Config) -> list[dict[str, object]]:
 
 
 def visit(config: Config, url: str) -> Visit:
-    with closing(open_catalogue(config.database, base=config.base)) as catalogue:
-        found = catalogue.obis("fobi", [url])[url].visit
+    found = obi_of(config, url).visit
     assert found is not None
     return found
 

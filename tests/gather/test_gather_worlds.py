@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from gather_play import Player, histories_of, play, play_seed
-from gather_support import check, lines, make, run
+from gather_support import catalogue_of, check, lines, make, run
 from gather_worlds import (
     CODES,
     HANDLES,
@@ -31,7 +31,6 @@ from gather_worlds import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archec.catalogue.open import open_catalogue
 from archec.config import Config
 from archec.gather import operator
 from archec.redif.template import canonical_text
@@ -112,13 +111,10 @@ def test_losses_are_accepted_by_either_command(memory_folder: Callable[[], Path]
 def check_texts(config: Config) -> None:
     """Every place in vi holds a file whose canonical text has that checksum."""
     layout = open_layout(config.store_path)
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         for text, tist, obi in catalogue.texts("tobi"):
             with open_obi(layout, catalogue.obis("tobi", [obi])[obi].bytes_at(tist), obi) as file:
                 assert hashlib.md5(canonical_text(file.read())).hexdigest() == text
-    finally:
-        catalogue.close()
 
 
 @pytest.mark.slow

@@ -10,22 +10,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from gather_support import (
-    archec_cli,
-    archec_inline,
-    check,
-    histories,
-    make,
-    outcomes,
-    temporary_files,
-    write_papers,
-)  # fmt: skip
+from gather_support import archec_inline, catalogue_of, check, histories, make, outcomes, temporary_files, write_papers
 from hostile_support import assert_clean, gathered, written
 from web_behaviours import LOCATIONS, RUNS, rows
 from web_ftpserver import FtpServer
 from web_hostile import EVIL, Hostile, body_of, hostile_server, page_of_300_mb, pdf_of_500_mb
 
-from archec.catalogue.open import open_catalogue
 from archec.config import Config
 
 SETTINGS: dict[str, object] = {
@@ -42,20 +32,14 @@ def config(folder: Path) -> Config:
 
 def messages(config: Config) -> dict[str, str]:
     """What the last visit of each file came to, for people."""
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         return {fobi.id: fobi.visit.message if fobi.visit else "" for fobi in catalogue.all("fobi")}
-    finally:
-        catalogue.close()
 
 
 def texts_of(config: Config) -> dict[str, str | None]:
     """The text checksum of each file that is held."""
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         return {fobi.id: version.text for fobi in catalogue.all("fobi") for version in fobi.versions.values()}
-    finally:
-        catalogue.close()
 
 
 def test_each_behaviour_ends_with_an_outcome_and_the_run_goes_on(folder: Path) -> None:
@@ -274,7 +258,7 @@ def test_huge_rules_of_100_origins(folder: Path) -> None:
         rules = b"User-agent: *\n" + b"".join(b"Disallow: /%d*\n" % number for number in range(30_000))
         server.robots = (200, rules[:511_000], "")
         write_papers(config, [server.url(f"/ok/{number}", host=number) for number in range(1, 101)])
-        done = archec_cli(config, "gather", "--json")
+        done = archec_inline(config, "gather", "--json")
     assert "fetch.max_memory" not in done.err
     assert json.loads(done.out)["fobis"] == {"new": 100}
 

@@ -7,7 +7,7 @@ import os
 import signal
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,6 @@ from archec.store.lock import holder
 @pytest.fixture
 def config(memory_folder: Callable[[], Path]) -> Config:
     return make(memory_folder() / "a", {"max_loss_least": 5})
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with Site() as found:
-        yield found
 
 
 def told(config: Config, *arguments: object) -> Any:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from gather_support import archec_inline, environment, make, run, write_papers
+from gather_support import archec_inline, catalogue_of, environment, make, run, write_papers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -215,16 +215,12 @@ def test_without_matplotlib(memory_folder: Callable[[], Path], tmp_path: Path) -
 
 
 def test_coverage_is_summed_over_series(memory_folder: Callable[[], Path]) -> None:
-    from archec.catalogue.open import open_catalogue
 
     config = make(memory_folder() / "a")
     write_papers(config, ["http://127.0.0.9:9/a"])
     write_papers(config, ["http://127.0.0.9:9/a", "http://127.0.0.9:9/c"], archive="bbb")
     run(config, fetch=False)
-    catalogue = open_catalogue(config.database, base=config.base)
-    try:
+    with catalogue_of(config) as catalogue:
         assert [(row.archive, row.series, row.works) for row in coverage_by_archive(catalogue)] == [
             ("bbb", "", 2), ("aaa", "", 1),
         ]  # fmt: skip
-    finally:
-        catalogue.close()
