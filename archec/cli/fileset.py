@@ -20,7 +20,8 @@ from archec.fileset.candidates import candidates as find_candidates
 from archec.fileset.export import WRITERS
 from archec.fileset.export import export as write_export
 from archec.fileset.fields import clean
-from archec.fileset.lookup import all_filesets, changes_of, find_fileset, ingests_of, is_whole, verify_fileset
+from archec.fileset.lookup import all_filesets, changes_of, find_fileset, ingests_of, verify_fileset
+from archec.fileset.manifest import is_whole
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.platforms.base import item_name
 from archec.fileset.platforms.registry import Registry

@@ -1,11 +1,12 @@
-"""Checksums as platforms write them, and what bytes are checked against: pure functions."""
+"""Checksums as platforms write them, and what bytes are checked against."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from archec.catalogue.model import FilesetManifestFile
+from archec.digest import Digests
 from archec.fileset.status import Status
 
 _HEX = re.compile("[0-9a-f]+")
@@ -20,6 +21,20 @@ class Checksums(NamedTuple):
     md5: str | None = None
     sha1: str | None = None
     sha256: str | None = None
+
+    @classmethod
+    def of(cls, digests: Digests) -> Checksums:
+        """Those of a stream."""
+        return cls(digests.md5, digests.sha1, digests.sha256)
+
+
+def read_whole(stream: BinaryIO) -> tuple[Digests, bytes]:
+    """The checksums of a stream, and its first bytes."""
+    digests, head = Digests(sha1=True), b""
+    while data := stream.read(1 << 20):
+        head = head or data[:4096]
+        digests.update(data)
+    return digests, head
 
 
 def checksums(*written: str | None, kind: str | None = None) -> Checksums:

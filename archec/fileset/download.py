@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar, cast
 
+from msgspec.structs import replace
+
 from archec.archive.ledger import Download, Ledger
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.asking import Asker
@@ -57,15 +59,6 @@ class NotFetched(NamedTuple):
     status: Status
     message: str
     received: str = ""
-
-
-class _Answer(NamedTuple):
-    """What a download's newest answer was."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    content_type: str
-    terminal_url: str
 
 
 class BudgetSpent(Exception):
@@ -137,8 +130,7 @@ class _Transfer:
         self._taken = 0
         self._is_over = False
         self._temp: Temp | None = None
-        self._validator = ""
-        self._answer = _Answer(0, (), "", "")
+        self._answer = Download(obi)
         self._is_kept = False
         self._head = b""
 
@@ -158,7 +150,7 @@ class _Transfer:
                     return outcome
             except PlatformHttpError as error:
                 now = self._size
-                failures = 0 if self._validator and now > most + min(_BLOCK, most // 100) else failures + 1
+                failures = 0 if self._answer.validator and now > most + min(_BLOCK, most // 100) else failures + 1
                 most = max(most, now)
                 if failures > self._of._retries or attempts >= _MOST_ATTEMPTS:
                     self.keep()
@@ -172,11 +164,9 @@ class _Transfer:
         if self._temp is None:
             return None
         self._take(self._temp.size)
-        self._validator = left.validator
-        self._answer = _Answer(left.status, left.headers, left.content_type, left.terminal_url)
+        self._answer = left
         digests = self._temp.digests
-        sums = Checksums(digests.md5, digests.sha1, digests.sha256)
-        came_whole = self._file.size is not None and mismatch(self._file, digests.size, sums) is None
+        came_whole = self._file.size is not None and mismatch(self._file, digests.size, Checksums.of(digests)) is None
         if came_whole or (left.sha256 and digests.sha256 == left.sha256):
             return await self._judge(self._temp)
         if left.sha256 or not left.validator:
@@ -187,8 +177,8 @@ class _Transfer:
         """One request; None if another one is needed. Raises PlatformHttpError."""
         headers: dict[str, str] = {}
         size = self._size
-        if size and self._validator:
-            headers = {"Range": f"bytes={size}-", "If-Range": self._validator}
+        if size and self._answer.validator:
+            headers = {"Range": f"bytes={size}-", "If-Range": self._answer.validator}
         elif size:
             self._restart()
         async with self._of._asker.request(self._url, headers, self._helper) as response:
@@ -215,10 +205,11 @@ class _Transfer:
         """Writes a body to the temporary file. Raises PlatformHttpError for one that is too long."""
         fields = raw_headers(response.headers.raw)
         if response.status_code == 200:
-            self._validator = _validator(fields)
-            terminal = public_url(str(response.url))
             public = tuple((name, public_text(value)) for name, value in kept(fields) if name not in _DROPPED)
-            self._answer = _Answer(200, public, public_text(fields.get("content-type", "")), terminal)
+            self._answer = Download(
+                self._obi, validator=_validator(fields), status=200, headers=public,
+                content_type=public_text(fields.get("content-type", "")), terminal_url=public_url(str(response.url)),
+            )  # fmt: skip
         writer = self._of._writer
         if self._temp is None:
             self._temp = writer.temp(self._of._run, self._obi, sha1=True)
@@ -280,10 +271,10 @@ class _Transfer:
 
     def _is_same(self, response: Response) -> bool:
         """Whether an answer does not say that it is about another body, or one in another encoding."""
-        name = "etag" if self._validator.startswith('"') else "last-modified"
+        name = "etag" if self._answer.validator.startswith('"') else "last-modified"
         fields, began = raw_headers(response.headers.raw), dict(self._answer.headers)
         encodings = ("", began.get("content-encoding", ""))
-        return fields.get(name, "") in ("", self._validator) and fields.get("content-encoding", "") in encodings
+        return fields.get(name, "") in ("", self._answer.validator) and fields.get("content-encoding", "") in encodings
 
     @property
     def _size(self) -> int:
@@ -298,7 +289,7 @@ class _Transfer:
     async def _judge(self, temp: Temp) -> Fetched | NotFetched:
         """The outcome of a complete body."""
         digests, file = temp.digests, self._file
-        sums = Checksums(digests.md5, digests.sha1, digests.sha256)
+        sums = Checksums.of(digests)
         if self._is_over:
             return NotFetched(Status.TOO_LARGE_SIZE, "the data set exceeds its size limit")
         status = mismatch(file, digests.size, sums)
@@ -343,11 +334,8 @@ class _Transfer:
         return Path(self._of._writer.layout.root) / temp.path
 
     def _download(self, sha256: str = "") -> Download:
-        answer = self._answer
-        return Download(
-            self._obi, self._temp.path if self._temp is not None else "", self._of._run, self._validator, sha256,
-            answer.status, answer.headers, answer.content_type, answer.terminal_url,
-        )  # fmt: skip
+        path = self._temp.path if self._temp is not None else ""
+        return replace(self._answer, temp=path, tist=self._of._run, sha256=sha256)
 
     def _take(self, count: int) -> None:
         self._taken += count
@@ -361,11 +349,11 @@ class _Transfer:
         self._give_back()
         if self._temp is not None:
             self._temp.discard()
-        self._temp, self._validator, self._head = None, "", b""
+        self._temp, self._answer, self._head = None, Download(self._obi), b""
 
     def keep(self) -> None:
         """Another run continues what has come, where a range can be bound to it."""
-        if self._temp is not None and self._temp.size and self._validator and not self._is_kept:
+        if self._temp is not None and self._temp.size and self._answer.validator and not self._is_kept:
             self._temp.close()
             self._note()
 

@@ -6,16 +6,16 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from archec import __version__
 from archec.archive.opening import Archive
 from archec.catalogue.model import FilesetManifestFile
-from archec.digest import Digests, sha256_hex
+from archec.digest import Digests, md5_hex, sha256_hex
 from archec.errors import CorruptArchive, StorageFailed, UsageError
 from archec.fileset.lookup import HeldFileset, open_file
-from archec.fileset.status import Status
+from archec.fileset.manifest import is_whole, safe_path
 from archec.store.durable import failure
 
 _PIECE = 1 << 20
@@ -45,24 +45,31 @@ def export(archive: Archive, held: HeldFileset, form: str, folder: Path, *, fetc
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise UsageError(f"{folder}: is not empty", hint="use a new or an empty directory")
-        files = [file for file in held.manifest.manifest if file.status and Status(file.status).is_whole]
-        WRITERS[form](archive, held, files, folder, fetch)
+        files = [file for file in held.manifest.manifest if is_whole(file)]
+        WRITERS[form](_Export(archive, held, files, folder, fetch))
     except OSError as error:
         raise failure(error, folder) from error
     return len(files)
 
 
-def safe_path(file: FilesetManifestFile) -> str:
-    """Where a file goes in an export."""
-    path = (file.extra or {}).get("safe_path")
-    return path if isinstance(path, str) else file.path
+class _Export(NamedTuple):
+    """What is written, and where: ``files`` are those that are held."""
+
+    archive: Archive
+    held: HeldFileset
+    files: list[FilesetManifestFile]
+    folder: Path
+    fetch: bool
 
 
-def _copy(archive: Archive, held: HeldFileset, file: FilesetManifestFile, target: Path) -> None:
+_Writer = Callable[[_Export], None]
+
+
+def _copy(of: _Export, file: FilesetManifestFile, target: Path) -> None:
     """Writes one file, and makes sure of its bytes."""
     target.parent.mkdir(parents=True, exist_ok=True)
     digests = Digests()
-    with open_file(archive, file, held.manifest.bundle) as stream, open(target, "xb") as out:
+    with open_file(of.archive, file, of.held.manifest.bundle) as stream, open(target, "xb") as out:
         while data := stream.read(_PIECE):
             digests.update(data)
             out.write(data)
@@ -70,45 +77,48 @@ def _copy(archive: Archive, held: HeldFileset, file: FilesetManifestFile, target
         raise CorruptArchive(f"{file.path}: has sha256 {digests.sha256}, but {file.sha256} is in the manifest")
 
 
-def _folder(archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool) -> None:
-    for file in files:
-        _copy(archive, held, file, folder / safe_path(file))
+def _folder(of: _Export) -> None:
+    for file in of.files:
+        _copy(of, file, of.folder / safe_path(file))
 
 
-def _sums(kind: str) -> Callable[..., None]:
-    def write(
-        archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool
-    ) -> None:
-        lines = [f"{getattr(file, kind)}  {safe_path(file)}\n" for file in files]
-        (folder / f"{kind}sums.txt").write_text("".join(lines), encoding="utf-8")
+def _sum_lines(kind: str, files: list[FilesetManifestFile], folder: str = "") -> str:
+    return "".join(f"{getattr(file, kind)}  {folder}{safe_path(file)}\n" for file in files)
+
+
+def _sums(kind: str) -> _Writer:
+    def write(of: _Export) -> None:
+        (of.folder / f"{kind}sums.txt").write_text(_sum_lines(kind, of.files), encoding="utf-8")
 
     return write
 
 
-def _urls(archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool) -> None:
-    lines = [f"{file.platform_url}\n" for file in held.manifest.manifest if file.platform_url]
-    (folder / "urls.txt").write_text("".join(lines), encoding="utf-8")
+def _urls(of: _Export) -> None:
+    lines = [f"{file.platform_url}\n" for file in of.held.manifest.manifest if file.platform_url]
+    (of.folder / "urls.txt").write_text("".join(lines), encoding="utf-8")
 
 
 # -- BagIt (RFC 8493) -------------------------------------------------------------------------------
 
 
-def _bagit(archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool) -> None:
+def _bagit(of: _Export) -> None:
+    folder, files, held = of.folder, of.files, of.held
+    if of.fetch and not all(file.platform_url for file in files):
+        raise UsageError("--fetch: files of a bundle have no URLs of their own", hint="export the data set without it")
     (folder / "data").mkdir()
-    if not fetch:
-        _folder(archive, held, files, folder / "data", fetch)
+    if not of.fetch:
+        _folder(of._replace(folder=folder / "data"))
     # Version 1.0 escapes a percent sign in a path, and some of its readers do not know that; the one before does not.
     version = "0.97" if any("%" in safe_path(file) for file in files) else "1.0"
     tags = {"bagit.txt": f"BagIt-Version: {version}\nTag-File-Character-Encoding: UTF-8\n"}
     for kind in ("md5", "sha256"):
-        tags[f"manifest-{kind}.txt"] = "".join(f"{getattr(file, kind)}  data/{safe_path(file)}\n" for file in files)
-    if fetch:
-        urls = [(file.platform_url or "").replace(" ", "%20") for file in files]
-        rows = zip(urls, files, strict=True)
-        tags["fetch.txt"] = "".join(f"{url} {file.size} data/{safe_path(file)}\n" for url, file in rows)
+        tags[f"manifest-{kind}.txt"] = _sum_lines(kind, files, "data/")
+    if of.fetch:
+        rows = (((file.platform_url or "").replace(" ", "%20"), file.size, safe_path(file)) for file in files)
+        tags["fetch.txt"] = "".join(f"{url} {size} data/{path}\n" for url, size, path in rows)
     manifest, size = held.manifest, sum(file.size or 0 for file in files)
     about = {
-        "Bagging-Date": datetime.fromtimestamp(held.tist, timezone.utc).date().isoformat(),
+        "Bagging-Date": _date(held.tist),
         "Bag-Software-Agent": f"archec {__version__}",
         "External-Identifier": f"{manifest.fileset}@{manifest.version or held.tist}",
         "External-Description": " ".join(manifest.title.split()),
@@ -117,29 +127,21 @@ def _bagit(archive: Archive, held: HeldFileset, files: list[FilesetManifestFile]
     tags["bag-info.txt"] = "".join(f"{name}: {value}\n" for name, value in about.items() if value)
     for name, text in tags.items():
         (folder / name).write_text(text, encoding="utf-8")
-    for kind, digest in (("md5", _md5), ("sha256", sha256_hex)):
+    for kind, digest in (("md5", md5_hex), ("sha256", sha256_hex)):
         lines = (f"{digest(text.encode())}  {name}\n" for name, text in sorted(tags.items()))
         (folder / f"tagmanifest-{kind}.txt").write_text("".join(lines), encoding="utf-8")
-
-
-def _md5(data: bytes) -> str:
-    digests = Digests()
-    digests.update(data)
-    return digests.md5
 
 
 # -- descriptions in JSON ---------------------------------------------------------------------------
 
 
-def _described(name: str, describe: Callable[[HeldFileset, list[FilesetManifestFile]], Any]) -> Callable[..., None]:
-    def write(
-        archive: Archive, held: HeldFileset, files: list[FilesetManifestFile], folder: Path, fetch: bool
-    ) -> None:
-        if any(safe_path(file).casefold() == name for file in files):
+def _described(name: str, describe: Callable[[HeldFileset, list[FilesetManifestFile]], Any]) -> _Writer:
+    def write(of: _Export) -> None:
+        if any(safe_path(file).casefold() == name for file in of.files):
             raise StorageFailed(f"the data set itself has a file {name}", hint="export it as a bag")
-        _folder(archive, held, files, folder, fetch)
-        text = json.dumps(describe(held, files), indent=2, ensure_ascii=False)
-        (folder / name).write_text(text + "\n", encoding="utf-8")
+        _folder(of)
+        text = json.dumps(describe(of.held, of.files), indent=2, ensure_ascii=False)
+        (of.folder / name).write_text(text + "\n", encoding="utf-8")
 
     return write
 
@@ -221,7 +223,7 @@ def _date(tist: int) -> str:
     return datetime.fromtimestamp(tist, timezone.utc).date().isoformat()
 
 
-WRITERS: Mapping[str, Callable[..., None]] = {
+WRITERS: Mapping[str, _Writer] = {
     "bagit": _bagit,
     "ro-crate": _described("ro-crate-metadata.json", _ro_crate),
     "datapackage": _described("datapackage.json", _data_package),

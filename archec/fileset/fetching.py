@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile, Obi
-from archec.digest import Digests
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
-from archec.fileset.checksums import Checksums, mismatch
+from archec.fileset.checksums import Checksums, mismatch, read_whole
 from archec.fileset.download import Fetched, NotFetched, Room
 from archec.fileset.keeping import Body, file_item
-from archec.fileset.lookup import is_whole
+from archec.fileset.manifest import is_whole
 from archec.fileset.platforms.base import FilesetPlatformHelper
 from archec.fileset.public import public_text, public_url
 from archec.fileset.status import Status
@@ -135,15 +134,12 @@ def _held(
     work: Work, file: FilesetManifestFile, obi: str, known: Obi | None, place: tuple[int, str]
 ) -> tuple[Body, Checksums] | None:
     """Bytes that are held already and are those of a file: they are read again, so that it is sure."""
-    digests, head = Digests(sha1=True), b""
     try:
         with open_obi(work.archive.layout, *place) as stream:
-            while data := stream.read(1 << 20):
-                head = head or data[:4096]
-                digests.update(data)
+            digests, head = read_whole(stream)
     except (NotHeld, CorruptArchive, StorageFailed, OSError):
         return None
-    sums = Checksums(digests.md5, digests.sha1, digests.sha256)
+    sums = Checksums.of(digests)
     if mismatch(file, digests.size, sums) is not None:
         return None
     terminal = known.visit.target if known is not None and known.visit is not None and place[1] == obi else ""

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
-from archec.fileset.lookup import is_whole, read_manifest
-from archec.fileset.manifest import prepared
+from archec.fileset.lookup import read_manifest
+from archec.fileset.manifest import is_whole, prepared
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.public import public_files, public_item, public_url
 from archec.fileset.result import IngestResult

@@ -10,18 +10,14 @@ from archec.archive.lookup import held_at
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
-from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
-from archec.fileset.checksums import Checksums, mismatch
+from archec.fileset.checksums import Checksums, mismatch, read_whole
 from archec.fileset.finding import identifier_of
 from archec.fileset.interior import open_member
-from archec.fileset.manifest import Manifest, decode
-from archec.fileset.status import Status
+from archec.fileset.manifest import Manifest, decode, is_whole, safe_path
 from archec.ids import is_fileset, normalise_url, parse_fileset
 from archec.store.reader import open_obi
 from archec.tist import iso
-
-_PIECE = 1 << 20
 
 
 class HeldFileset(NamedTuple):
@@ -116,15 +112,13 @@ def verify_fileset(archive: Archive, held: HeldFileset) -> Iterator[FileFinding]
         if not is_whole(file):
             continue
         try:
-            digests = Digests(sha1=True)
             with open_file(archive, file, held.manifest.bundle) as stream:
-                while data := stream.read(_PIECE):
-                    digests.update(data)
+                digests, _ = read_whole(stream)
         except (ArchecError, OSError) as error:
             yield FileFinding(file.path, file.platform_url or "", str(error))
             continue
         hard = FilesetManifestFile(file.path, file.size, file.md5, file.sha1, file.sha256)
-        status = mismatch(hard, digests.size, Checksums(digests.md5, digests.sha1, digests.sha256))
+        status = mismatch(hard, digests.size, Checksums.of(digests))
         if status is not None:
             yield FileFinding(file.path, file.platform_url or "", f"{status}: has sha256 {digests.sha256}")
 
@@ -175,9 +169,9 @@ def changes_of(archive: Archive, obi: Obi) -> Iterator[Change]:
             yield Change(tist, version, "returned")
         was_lost = False
         files = archive.catalogue.manifest(state)
-        after = {str((file.extra or {}).get("safe_path") or file.path): file for file in files}  # paths may be equal
-        for safe_path in sorted(before.keys() | after.keys()):
-            old, new = before.get(safe_path), after.get(safe_path)
+        after = {safe_path(file): file for file in files}  # paths may be equal
+        for name in sorted(before.keys() | after.keys()):
+            old, new = before.get(name), after.get(name)
             path = new.path if new is not None else old.path if old is not None else ""
             if old is None or new is None:
                 what = "added" if old is None else "removed"
@@ -189,10 +183,5 @@ def changes_of(archive: Archive, obi: Obi) -> Iterator[Change]:
 
 def _identity(file: FilesetManifestFile | None) -> str | None:
     return None if file is None else file.sha256 if is_whole(file) else file.status
-
-
-def is_whole(file: FilesetManifestFile) -> bool:
-    """Whether a file of a manifest is held."""
-    return file.status is not None and Status(file.status).is_whole
 
 

@@ -63,6 +63,17 @@ def parts(sha256: str, files: Sequence[FilesetManifestFile]) -> Iterator[Manifes
         yield ManifestPart(sha256, first, tuple(files[first : first + _PART]))
 
 
+def is_whole(file: FilesetManifestFile) -> bool:
+    """Whether a file is held."""
+    return file.status is not None and Status(file.status).is_whole
+
+
+def safe_path(file: FilesetManifestFile) -> str:
+    """Where a file goes in an export."""
+    path = (file.extra or {}).get("safe_path")
+    return path if isinstance(path, str) else file.path
+
+
 def prepared(
     item: FilesetPlatformItem, include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> list[FilesetManifestFile]:

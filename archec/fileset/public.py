@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 from msgspec.structs import replace
 
 from archec.fileset.fields import clean
+from archec.fileset.manifest import safe_path
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem
 
 _SECRET = re.compile(
@@ -137,8 +138,7 @@ def _public_file(file: FilesetManifestFile) -> FilesetManifestFile:
 
 
 def _with_path(url: str, file: FilesetManifestFile) -> str:
-    path = (file.extra or {}).get("safe_path") or file.path
-    return f"{url}{'&' if '?' in url else '?'}path={quote(str(path))}"
+    return f"{url}{'&' if '?' in url else '?'}path={quote(safe_path(file))}"
 
 
 def _plain(name: str) -> str:

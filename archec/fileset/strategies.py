@@ -15,8 +15,8 @@ from archec.fileset.download import PAGE, Room
 from archec.fileset.fetching import as_stored, fetch_all, fetch_one
 from archec.fileset.interior import BROKEN, Bounds, OutOfBounds, interior
 from archec.fileset.items import ItemFile, differing
-from archec.fileset.lookup import is_whole, open_file, read_manifest
-from archec.fileset.manifest import overall, same_files, with_safe_paths
+from archec.fileset.lookup import open_file, read_manifest
+from archec.fileset.manifest import is_whole, overall, safe_path, same_files, with_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file
 from archec.fileset.public import public_files, public_url
@@ -231,7 +231,7 @@ def _uploads(item: FilesetPlatformItem, done: ArchiveStrategyResult) -> dict[str
     if done.bundle is not None:
         suffix = _SUFFIXES.get(done.bundle.mimetype or "", "")
         return {f"{item.archiveorg_item_name}{suffix}": done.bundle}
-    return {str((file.extra or {}).get("safe_path") or file.path): file for file in done.manifest if is_whole(file)}
+    return {safe_path(file): file for file in done.manifest if is_whole(file)}
 
 
 def _as_sent(file: FilesetManifestFile) -> ItemFile:

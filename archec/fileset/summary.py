@@ -14,8 +14,9 @@ from archec.catalogue.records import IngestDone
 from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.captures import capture_of
+from archec.fileset.checksums import read_whole
 from archec.fileset.keeping import Body, file_item, manifest_of, unkept_items
-from archec.fileset.lookup import is_whole
+from archec.fileset.manifest import is_whole
 from archec.fileset.model import IngestRequest
 from archec.fileset.pages import meta_of
 from archec.fileset.platforms.base import PlatformAnswer
@@ -201,11 +202,9 @@ def _landing(work: Work, found: Found, kept: Kept | None, obi: str) -> tuple[Fil
     version = known.version_at(MAX_TIST) if known is not None else None
     if known is None or version is None:
         return None
-    digests = Digests(sha1=True)
     try:
         with held_at(work.archive, known, MAX_TIST).open(work.archive.layout) as stream:
-            while data := stream.read(1 << 20):
-                digests.update(data)
+            digests, _ = read_whole(stream)
     except (NotHeld, CorruptArchive):
         return None
     tist = known.history.last or 0

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from fileset_platform import Platform, zenodo
 from fileset_support import Filesets, make_archive
 
+from archec.cli.fileset import fileset
 from archec.cli.get import get
 from archec.fileset.interior import BROKEN, Bounds, interior, open_member
 from archec.fileset.model import IngestStrategy
@@ -124,6 +125,9 @@ def test_what_can_only_be_had_as_a_bundle_is_kept_as_one(icpsr: Filesets, platfo
     for name in (f"{bundle}!/Data/a.csv", f"{result.fileset}!/Data/a.csv"):
         found = CliRunner().invoke(get, [name, "--config", str(icpsr.config.file)])
         assert found.stdout_bytes == FILES["Data/a.csv"], found.output
+    words = ["export", url, "--as", "bagit", "--fetch", str(icpsr.config.base / "bag")]
+    found = CliRunner().invoke(fileset, [*words, "--config", str(icpsr.config.file)])
+    assert "have no URLs" in str(found.exception)
     for path in Path(icpsr.config.base).rglob("*"):
         assert not path.is_file() or b"hush-hush" not in path.read_bytes()
 
