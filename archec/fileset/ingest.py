@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
+from archec.catalogue.model import FilesetManifestFile, Obi
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
 from archec.fileset.lookup import read_manifest
@@ -89,6 +89,9 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
             found.take(existing)
             found.state = existing.state
             found.is_existing = True
+            known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
+            if work.writer is not None and known is not None and not known.history.held:
+                _keep_state(work, work.writer, found, item, fileset)  # it was withdrawn, and is there again
             return Status(existing.status), existing.message
         if options.dry_run or work.writer is None:
             return Status.NOT_PROCESSED, "dry run"
@@ -106,7 +109,7 @@ def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformI
     if known is not None and item.order:
         newer = [tist for tist, state in known.history if state is not None and _is_newer(work, known, tist, item)]
     history = (known or Obi(fileset, "fileset")).history
-    when = tist_for(history, newer, item.published, work.run)
+    when = tist_for(history, work.run, newer, item.published)
     items, found.state = state_items(known, manifest, when, work.run, writer)
     for one in items:
         work.commits.add(one)
@@ -136,18 +139,23 @@ def _is_newer(work: Work, known: Obi, tist: int, item: FilesetPlatformItem) -> b
 
 
 def _note_gone(work: Work, found: Found, problem: FilesetProblem) -> None:
-    """A data set that was held and is withdrawn is lost from now on."""
+    """A data set that was held and is withdrawn is lost from now on, unless it is another version that is held now."""
     if not isinstance(problem, PlatformGone) or work.options.dry_run:
         return
     for ingest_ in work.archive.catalogue.ingests():
-        if ingest_.fileset and found.url and _same_url(ingest_, found.url):
+        if ingest_.fileset and found.url and found.url in (ingest_.base_url, ingest_.platform_base_url):
             known = work.archive.catalogue.obis("fileset", [ingest_.fileset]).get(ingest_.fileset)
-            item = None if known is None else loss_item(known, work.run, problem.message)
-            if item is not None:
-                work.commits.add(item)
+            if known is not None and _is_present(work, known, ingest_.state):
+                work.commits.add(loss_item(known, work.run, problem.message))
                 work.commits.commit()
             return
 
 
-def _same_url(ingest_: Ingest, url: str) -> bool:
-    return url in (ingest_.base_url, ingest_.platform_base_url)
+def _is_present(work: Work, known: Obi, state: str) -> bool:
+    """Whether a state is of the version that is held now."""
+    versions = {}
+    for tist, there in known.history:
+        if there is not None and there in (state, known.history.at(MAX_TIST)):
+            manifest = read_manifest(work.archive, known.bytes_at(tist), known.id)
+            versions[there] = (manifest.platform_id, manifest.version)
+    return known.history.held and versions.get(state) == versions[known.history.at(MAX_TIST) or ""]

@@ -4,6 +4,7 @@ except for the bytes that are handed to the writer."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from archec.archive.commit import CommitItem
@@ -107,21 +108,23 @@ def unkept_items(manifest: Manifest) -> tuple[list[CommitItem], str]:
     return [CommitItem(ManifestNoted(part)) for part in parts(sha256, manifest.manifest)], sha256
 
 
-def loss_item(known: Obi, run: int, reason: str) -> CommitItem | None:
-    """The record of a data set that its platform has withdrawn; None if it is not held."""
-    if not known.history.held:
-        return None
-    note = Note(run, "lost", reason=reason[:200])
-    return CommitItem(ObiChange("fileset", known.id, "", {run: None}, (), None, {run: note}))
+def loss_item(known: Obi, run: int, reason: str) -> CommitItem:
+    """The record of a data set that is held and that its platform has withdrawn."""
+    when, note = tist_for(known.history, run), Note(run, "lost", reason=reason[:200])
+    return CommitItem(ObiChange("fileset", known.id, "", {when: None}, (), None, {when: note}))
 
 
-def tist_for(history: History, newer: list[int], published: int, run: int) -> int:
-    """The tist of a version: that of the run, but that of an older one is before ``newer``, the entries of the
-    versions that are newer than it: when it was published, or just before them."""
+def tist_for(history: History, run: int, newer: Sequence[int] = (), published: int = 0) -> int:
+    """The tist of a version: that of the run, or the next one that is free, where the run has noted another version.
+
+    One that is older than those at ``newer`` is before them: at the time when it was published, if it is then in its
+    place among the others, else just before them.
+    """
     if not newer:
-        return run
+        return max(run, (history.last or 0) + 1)
     before = min(newer)
-    when = published if 0 < published < before else before - 1
+    after = max((tist for tist in history.tists if tist < before), default=0)
+    when = published if after < published < before else before - 1
     while when in history.tists and when > 1:
         when -= 1
     return when

@@ -84,8 +84,8 @@ def finish(
     is_counted = item is not None and bool(counted or not item.bundle_only)
     strategy = found.strategy.value if found.strategy is not None else ""
     preferred = found.preferred.value if found.preferred is not None else ""
-    due = due or _due(work, status, found.files)
     held = before if before is not None and before.fileset and not found.state else None
+    due = due or _due(work, status, found.files, is_held=held is not None)
     state = found.state or _note_files(work, found, fileset)
     record = Ingest(
         ingest_type=request.ingest_type, base_url=_public(request.base_url), tist=work.run, status=status.value,
@@ -174,19 +174,17 @@ _PASSING = frozenset({
 """What may be better another time."""
 
 
-def _due(work: Work, status: Status, files: Sequence[FilesetManifestFile]) -> int:
+def _due(work: Work, status: Status, files: Sequence[FilesetManifestFile], *, is_held: bool) -> int:
     """When another try is worth it: of what is held, for new versions; of what may pass, sooner. Where only embargoes
     are in the way, when the first of them ends."""
     fetch = work.archive.config.fetch
-    if status.is_hit:
-        return work.run + int(fetch.revisit_max)
+    sooner, later = work.run + int(fetch.revisit_min), work.run + int(fetch.revisit_max)
     if status is Status.SUCCESS_PARTIAL:
         lacking = [int((file.extra or {}).get("due", 0)) for file in files if not is_whole(file)]
-        ends = min(lacking, default=0) or work.run + int(fetch.revisit_min)
-        return min(ends, work.run + int(fetch.revisit_max))
+        return min(min(lacking, default=0) or sooner, later)
     if status in _PASSING or status.value.startswith("mismatch"):
-        return work.run + int(fetch.revisit_min)
-    return 0
+        return sooner
+    return later if status.is_hit or is_held else 0
 
 
 def _landing(work: Work, found: Found, kept: Kept | None, obi: str) -> tuple[FilesetManifestFile, int] | None:

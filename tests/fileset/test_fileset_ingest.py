@@ -37,6 +37,7 @@ from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
 from archec.errors import Exit, StorageFull
 from archec.fileset import run
+from archec.fileset.lookup import read_manifest
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.result import IngestResult
 from archec.fileset.run import due_requests, exit_code
@@ -151,13 +152,20 @@ def test_a_new_version_is_a_new_state_and_an_older_one_is_not_the_present_one(
     assert older.status == "success-file"
     assert not any("/files/" in path for path in filesets.asked()), "the bytes are held already"
     filesets.ingest(zenodo(platform, 9, {"p": 10, "q": 31}))
-    with filesets.archive() as archive:
-        found = find(archive.catalogue, fileset_id(platform))
-        states = []
-        for tist in found.history.tists:
-            with held_at(archive, found, tist).open(archive.layout) as stream:
-                states.append(json.loads(stream.read())["platform_id"])
-    assert states == ["7", "8", "9"]
+    assert states(filesets) == ["7", "8", "9"]
+
+
+def test_several_versions_in_one_run_are_all_states(filesets: Filesets, platform: Platform) -> None:
+    results = filesets.ingest(*(zenodo(platform, number, {"p": 10, "q": number}) for number in (7, 9)))
+    assert [result.status for result in results] == ["success"] * 2
+    platform.bodies["/api/records/9"] = 410
+    filesets.ingest(zenodo(platform, 10, {"p": 10}), zenodo(platform, 11, {"q": 11}), f"{platform.url}/records/9")
+    assert states(filesets) == ["7", "9", "10", "11"]
+    platform.bodies["/api/records/11"] = 410
+    filesets.ingest(f"{platform.url}/records/11")
+    assert states(filesets) == ["7", "9", "10", "11", None]
+    for command in ("check", "verify"):
+        assert archec_inline(filesets.config, command).code == 0
 
 
 def test_what_lacks_is_taken_up_by_the_next_ingest(filesets: Filesets, platform: Platform) -> None:
@@ -351,6 +359,48 @@ def test_what_was_withdrawn_is_lost(filesets: Filesets, platform: Platform) -> N
     assert held(filesets, f"{platform.url}/api/records/7") == b'{"message": "so it is"}', "the tombstone is kept"
     with filesets.archive() as archive:
         assert not find(archive.catalogue, fileset_id(platform)).history.held
+
+
+def states(filesets: Filesets) -> list[str | None]:
+    """The versions that were held one after the other; None where it was lost."""
+    with filesets.archive() as archive:
+        obi = find(archive.catalogue, fileset_id(filesets.platform))
+        return [state and read_manifest(archive, obi.bytes_at(tist), obi.id).version for tist, state in obi.history]
+
+
+def test_what_was_withdrawn_and_is_there_again_is_held_again(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10, "q": 20})
+    filesets.ingest(url)
+    record = platform.bodies["/api/records/7"]
+    platform.bodies["/api/records/7"] = 410
+    (gone,) = filesets.ingest(url)
+    assert gone.due, "it is asked for again"
+    platform.bodies["/api/records/7"] = record
+    assert [filesets.ingest(url)[0].status for _ in range(2)] == ["success-existing"] * 2
+    assert states(filesets) == ["7", None, "7"]
+
+
+def test_an_older_version_that_is_withdrawn_is_no_loss_of_the_present_one(
+    filesets: Filesets, platform: Platform
+) -> None:
+    urls = [zenodo(platform, number, {"p": 10, "q": number}) for number in (7, 9)]
+    filesets.ingest(*urls)
+    platform.bodies["/api/records/7"] = 410
+    assert filesets.ingest(urls[0])[0].status == "platform-gone"
+    assert states(filesets) == ["7", "9"]
+    platform.bodies["/api/records/9"] = 410
+    filesets.ingest(urls[1])
+    assert states(filesets) == ["7", "9", None]
+
+
+def test_what_is_held_stays_due_whatever_its_platform_answers(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    filesets.ingest(url)
+    for body in (b"<html>Log in</html>", 404):
+        platform.bodies["/api/records/7"] = body
+        assert filesets.ingest(url)[0].due
+    platform.bodies["/api/records/9"] = b"<html>Log in</html>"
+    assert filesets.ingest(f"{platform.url}/records/9")[0].due is None
 
 
 def test_limits_refuse_before_anything_is_fetched(filesets: Filesets, platform: Platform) -> None:
