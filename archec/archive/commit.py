@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
+from archec.archive.opening import Archive
 from archec.catalogue.fold import changes_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Position
@@ -50,37 +51,24 @@ _FINE = CommitResult("stored", 0, "", "")
 OnRefused = Callable[[CommitItem, CommitResult], None]
 
 
-class Commits(Protocol):
-    """The receiver of items from the phases of a run: a :class:`Committer`, or a :class:`DryCommitter`."""
-
-    def add(self, item: CommitItem) -> None: ...
-
-    def tick(self) -> None: ...
-
-    def commit(self) -> None: ...
-
-    def discard(self, temp: str) -> None: ...
-
-    def pace(self, most: int, seconds: float) -> None: ...
-
-
-class DryCommitter:
-    """Stores nothing: for a dry run."""
+class Commits:
+    """The receiver of items from the phases of a run. This one stores nothing, for a dry run; see :class:`Committer`.
+    """
 
     def add(self, item: CommitItem) -> None:
-        """Drops the item."""
+        """Adds an item."""
 
     def tick(self) -> None:
-        """Nothing waits."""
+        """Commits if the oldest item has waited long enough."""
 
     def commit(self) -> None:
-        """Nothing waits."""
+        """Commits all pending items."""
 
     def discard(self, temp: str) -> None:
-        """Does nothing: there are no temporary files."""
+        """Removes a temporary file that is not needed."""
 
     def pace(self, most: int, seconds: float) -> None:
-        """Does nothing: there are no batches."""
+        """Batches of at most ``most`` items, committed after ``seconds`` at the latest."""
 
 
 @contextmanager
@@ -107,7 +95,7 @@ def _undisturbed() -> Iterator[None]:
             signal.raise_signal(came[0])
 
 
-class Committer:
+class Committer(Commits):
     """Collects items and commits them when there are ``most`` or ``seconds`` have passed.
 
     Committing in a thread was tried: the many short system calls and the run's own work compete for the interpreter,
@@ -144,15 +132,12 @@ class Committer:
         self._behind = False
 
     def discard(self, temp: str) -> None:
-        """Removes a temporary file that is not needed."""
         self._store.discard(temp)
 
     def pace(self, most: int, seconds: float) -> None:
-        """Batches of at most ``most`` items, committed after ``seconds`` at the latest."""
         self._most, self._seconds = most, seconds
 
     def add(self, item: CommitItem) -> None:
-        """Adds an item; commits when a batch is full."""
         if not self._items:
             self._since = time.monotonic()
         self._items.append(item)
@@ -161,12 +146,10 @@ class Committer:
             self.commit()
 
     def tick(self) -> None:
-        """Commits if the oldest item has waited long enough."""
         if self._items and time.monotonic() - self._since >= self._seconds:
             self.commit()
 
     def commit(self) -> None:
-        """Commits all pending items."""
         if self._items:
             items, self._items, self._weight = self._items, [], 0
             self._commit(items)
@@ -175,6 +158,10 @@ class Committer:
     def uncommitted(self) -> list[CommitItem]:
         """The pending items, including the batch whose commit failed: none of them is in the journal."""
         return [*self._failing, *self._items]
+
+    def finish(self) -> None:
+        """Completes the journal of the run."""
+        self._journal.finish()
 
     def note(self, record: Record) -> None:
         """Records a failure of the run, and drops all pending items."""
@@ -282,6 +269,14 @@ class Committer:
                 rest = tuple(other for other in item.restated if other is not link)
                 return item._replace(record=unlinked(record, link.tist, link.from_tist), restated=rest)
         return item
+
+
+@contextmanager
+def committing(archive: Archive, run: int) -> Iterator[Committer]:
+    """The committer of a run of a locked archive, with the run's journal."""
+    layout, catalogue = archive.layout, archive.catalogue
+    with JournalWriter(layout, run, head=catalogue.position().head) as journal, Writer(layout) as writer:
+        yield Committer(writer, journal, catalogue, run=run, min_free=archive.config.min_free)
 
 
 def relocated(record: ObiChange, tist: int, sha256: str, at: int) -> ObiChange:

@@ -151,11 +151,11 @@ def rebuild(
     checked: Progress = _no_progress,
 ) -> int:
     """Empties the catalogue and derives it from the archive directory alone; returns the number of batches. With
-    ``until``, a run, it shows the archive as of the end of this run, and nothing can be added to it.
+    ``until``, a run (:func:`need_run`), it shows the archive as of the end of this run, and nothing can be added to it.
 
     All journals are read beforehand (with progress to ``checked``): if one of them is damaged, or the catalogue has
     followed them to a batch that no longer exists and that no ``fork`` declares as lost, it is left unchanged. Raises
-    :class:`CorruptJournal`, :class:`CorruptArchive`, and :class:`NotHeld` if there is no such run.
+    :class:`CorruptJournal` and :class:`CorruptArchive`.
     """
     foreign = not_of_this_store(layout)
     if foreign:
@@ -164,8 +164,6 @@ def rebuild(
             hint="restore the archive's own journals from a second copy",
         )
     files = [journal for journal in journals(layout) if not until or journal.tist <= until]
-    if until and (not files or files[-1].tist != until):
-        raise NotHeld(f"there is no run {until}", hint="'archec runs' lists them")
     position = _position(catalogue)
     if until:
         if position != Position() and not position.until:
@@ -190,6 +188,12 @@ def rebuild(
     catalogue.clear()
     end = Position(until, sys.maxsize, until=until) if until else None
     return _follow(layout, catalogue, files, Position(), progress, end)
+
+
+def need_run(layout: Layout, run: int) -> None:
+    """Raises :class:`NotHeld` if there is no such run."""
+    if all(journal.tist != run for journal in journals(layout)):
+        raise NotHeld(f"there is no run {run}", hint="'archec runs' lists them")
 
 
 def follow_until(

@@ -10,14 +10,16 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from archec.archive.follow import is_behind
+from archec.archive.follow import catch_up, is_behind
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.config import Config
+from archec.progress import SILENT, Meter
 from archec.sqlite import unwritable
 from archec.store.durable import open_directory, storage_errors
+from archec.store.journal_writer import tidy
 from archec.store.layout import Layout, open_store
-from archec.store.lock import holder
+from archec.store.lock import holder, run_lock
 
 _SCRATCH = "scratch-"
 
@@ -69,6 +71,20 @@ def scratch_folder(config: Config) -> Iterator[Path]:
                 tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=parent, ignore_cleanup_errors=True)
             )
         yield Path(folder)
+
+
+@contextmanager
+def locked(config: Config, what: str, meter: Meter = SILENT, *, wait: bool = False) -> Iterator[Archive]:
+    """Opens the archive for writing, with the run lock and a catalogue that has followed the journals. Raises
+    :class:`archec.errors.LockHeld` if another run is active; ``wait``: waits for its end."""
+    layout = open_store(config)
+    with (
+        run_lock(layout, what, meter, wait=wait),
+        closing(open_catalogue(config.database, base=config.base, create=True)) as catalogue,
+    ):
+        tidy(layout)
+        catch_up(layout, catalogue)
+        yield Archive(config, layout, catalogue)
 
 
 @contextmanager

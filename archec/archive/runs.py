@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
-from archec.archive.commit import CommitItem, Committer
+from archec.archive.commit import CommitItem, Committer, committing
 from archec.archive.follow import LastRun
 from archec.archive.opening import Archive
 from archec.archive.report import Report, Totals, kept_bytes
@@ -25,11 +25,9 @@ from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, Run
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, RunStart, decode
 from archec.config import Config
-from archec.errors import ArchecError, CatalogueError, LockHeld, UsageError
+from archec.errors import ArchecError, CatalogueError, LockHeld, RetractedDataSet, UsageError
 from archec.store.durable import atomic_write
 from archec.store.journal_reader import JournalBatch, JournalFile, read_batches
-from archec.store.journal_writer import JournalWriter
-from archec.store.writer import Writer
 from archec.tist import MAX_TIST
 
 _PAGE = 50
@@ -118,20 +116,17 @@ def _add_tobi(report: Report, change: ObiChange) -> None:
 
 def close_interrupted_run(archive: Archive, last: LastRun) -> None:
     """Closes the journal of a run that is not resumed."""
-    run, catalogue = last.journal.tist, archive.catalogue
-    with ExitStack() as stack:
-        journal = stack.enter_context(JournalWriter(archive.layout, run, head=catalogue.position().head))
-        writer = stack.enter_context(Writer(archive.layout))
+    run = last.journal.tist
+    with committing(archive, run) as committer:
         if last.start is not None and last.state in ("running", "failed", "interrupted"):
             report = recounted(last, last.start)
             report.state = "interrupted"
             report.message = _message_of(last)
-            report.totals = totals(catalogue, report)
-            committer = Committer(writer, journal, catalogue, run=run)
+            report.totals = totals(archive.catalogue, report)
             _conclude(archive, last, last.start, committer)
             committer.add(CommitItem(RunEnd(run, report.state, report.as_value())))
             committer.commit()
-        journal.finish()
+        committer.finish()
 
 
 def _conclude(archive: Archive, last: LastRun, start: RunStart, committer: Committer) -> None:
@@ -204,8 +199,8 @@ def unbegun(config: Config) -> Unbegun | None:
 def beginning(config: Config) -> Iterator[Callable[[], None]]:
     """Records an error with which a run fails before it calls the given function, which marks its beginning.
 
-    A held lock and a wrong command line do not count as failures of a run. If the file cannot be written, only the
-    error itself is reported.
+    A held lock, a wrong command line and a retracted data set do not count as failures of a run. If the file cannot be
+    written, only the error itself is reported.
     """
     path, has_begun = _path(config), False
 
@@ -217,7 +212,7 @@ def beginning(config: Config) -> Iterator[Callable[[], None]]:
 
     try:
         yield begins
-    except (LockHeld, UsageError):
+    except (LockHeld, UsageError, RetractedDataSet):
         raise
     except ArchecError as error:
         if not has_begun:

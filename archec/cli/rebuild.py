@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from archec.archive.follow import need_run
 from archec.archive.follow import rebuild as rebuild_catalogue
 from archec.catalogue.interface import redact
 from archec.catalogue.open import open_catalogue
@@ -42,6 +43,8 @@ def rebuild(database: str | None, until: int | None, as_json: bool, config_file:
     if until and database == config.database:
         raise UsageError(f"{redact(database)} is the archive's own catalogue", hint="give another with --database URL")
     layout = open_store(config)
+    if until:
+        need_run(layout, until)
     with RunLock(layout, "rebuild"):
         catalogue = open_catalogue(database or config.database, base=config.base, create=True)
         try:

@@ -14,10 +14,10 @@ from typing import Any
 
 from archec import __version__
 from archec.archive.budget import NO_LIMIT, Budget, BudgetUse
-from archec.archive.commit import CommitItem, Committer, DryCommitter
-from archec.archive.follow import catch_up, last_run
+from archec.archive.commit import CommitItem, Commits, Committer
+from archec.archive.follow import last_run
 from archec.archive.ledger import Ledger, left_parts
-from archec.archive.opening import Archive
+from archec.archive.opening import Archive, locked
 from archec.archive.report import Report
 from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.open import open_catalogue
@@ -39,9 +39,8 @@ from archec.fileset.summary import failure, file_result
 from archec.fileset.work import IngestOptions, Work
 from archec.progress import Meter
 from archec.store.interface import CommitResult
-from archec.store.journal_writer import JournalWriter, tidy
+from archec.store.journal_writer import JournalWriter
 from archec.store.layout import open_store
-from archec.store.lock import run_lock
 from archec.store.writer import Writer, sweep_parts, sweep_runs
 from archec.tist import stamp
 from archec.web.door import Policy, Sender, open_client
@@ -140,15 +139,10 @@ def _locked(
     config: Config, lines: Iterator[Line], options: IngestOptions, counter: Counter, emit: Emit, jobs: int,
     budget: Budget, *, wait: bool,
 ) -> None:  # fmt: skip
-    layout = open_store(config)
     with ExitStack() as stack:
         stack.enter_context(rare_collections())
-        stack.enter_context(run_lock(layout, "fileset ingest", counter.meter, wait=wait))
-        catalogue = open_catalogue(config.database, base=config.base, create=True)
-        stack.callback(catalogue.close)
-        archive = Archive(config, layout, catalogue)
-        tidy(layout)
-        catch_up(layout, catalogue)
+        archive = stack.enter_context(locked(config, "fileset ingest", counter.meter, wait=wait))
+        layout = archive.layout
         ledger = stack.enter_context(Ledger(config.work_path))
         last = last_run(layout)
         if last is not None and not last.journal.finished:
@@ -262,7 +256,7 @@ async def _dry(
             registry = Registry({one.name: one for one in config.fileset.platforms})
             asker = Asker(config.fetch, config.agent, sender, registry.helpers)
             work = Work(
-                Archive(config, layout, catalogue), stamp(None), DryCommitter(), None, None, asker, None, registry,
+                Archive(config, layout, catalogue), stamp(None), Commits(), None, None, asker, None, registry,
                 _policy(config), options, items,
             )  # fmt: skip
             await _all(work, lines, emit, counter, jobs, budget)

@@ -7,31 +7,26 @@ removed: claims and bytes stay, and the conclusions are derived from the other d
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from archec import __version__
-from archec.archive.commit import CommitItem, Committer
+from archec.archive.commit import CommitItem, Committer, committing
 from archec.archive.conclusions import last_shown
-from archec.archive.follow import catch_up, last_run
+from archec.archive.follow import last_run
 from archec.archive.losses import held_back_record, held_losses, journalled, loss_of, without_accepted
-from archec.archive.opening import Archive
+from archec.archive.opening import Archive, locked
 from archec.archive.report import Report
 from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_files
 from archec.archive.revision import evidence_of, judge_again
 from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, HeldBack, Kind
-from archec.catalogue.open import open_catalogue
 from archec.catalogue.records import Record, Retraction, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import NotHeld, UsageError
 from archec.gather.bodies import sweep
 from archec.ids import archive_of
-from archec.store.journal_writer import JournalWriter, tidy
-from archec.store.layout import open_store
-from archec.store.lock import RunLock
-from archec.store.writer import Writer
 from archec.tist import iso, run_number, stamp
 from archec.units import counted
 
@@ -54,40 +49,23 @@ class Decision(NamedTuple):
 
 
 @contextmanager
-def locked(config: Config, what: str) -> Iterator[Archive]:
-    """The archive, open for writing, with the run lock. Raises :class:`LockHeld` if another run is active."""
-    layout = open_store(config)
-    with ExitStack() as stack:
-        stack.enter_context(RunLock(layout, what))
-        catalogue = open_catalogue(config.database, base=config.base, create=True)
-        stack.callback(catalogue.close)
-        tidy(layout)
-        catch_up(layout, catalogue)
-        yield Archive(config, layout, catalogue)
-
-
-@contextmanager
 def deciding(archive: Archive, kind: str, options: Mapping[str, Any]) -> Iterator[Decision]:
     """A run of this kind on a locked archive, from the first line of its journal, with ``options``, to the last."""
-    layout, catalogue = archive.layout, archive.catalogue
-    with ExitStack() as stack:
-        last = last_run(layout)
-        if last is not None:
-            sweep(archive.config, layout, last)
-        if last is not None and not last.journal.finished:
-            close_interrupted_run(archive, last)
-        run = stamp(last.journal.tist if last is not None else None)
-        report = Report(run, 0, "tarball", "")
-        journal = stack.enter_context(JournalWriter(layout, run, head=catalogue.position().head))
-        writer = stack.enter_context(Writer(layout))
-        committer = Committer(writer, journal, catalogue, run=run, min_free=archive.config.min_free)
+    last = last_run(archive.layout)
+    if last is not None:
+        sweep(archive.config, archive.layout, last)
+    if last is not None and not last.journal.finished:
+        close_interrupted_run(archive, last)
+    run = stamp(last.journal.tist if last is not None else None)
+    report = Report(run, 0, "tarball", "")
+    with committing(archive, run) as committer:
         committer.add(CommitItem(RunStart(run, kind=kind, options=dict(options), software=__version__)))
         yield Decision(report, committer)
         report.state = "done"
-        report.totals = totals(catalogue, report)
+        report.totals = totals(archive.catalogue, report)
         committer.add(CommitItem(RunEnd(run, report.state, report.as_value())))
         committer.commit()
-        journal.finish()
+        committer.finish()
 
 
 class Accepted(NamedTuple):

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from archec import __version__
-from archec.archive.commit import CommitItem, Committer, DryCommitter
-from archec.archive.follow import LastRun, catch_up, last_run, refuse_past
-from archec.archive.opening import Archive
+from archec.archive.commit import CommitItem, Commits, Committer, committing
+from archec.archive.follow import LastRun, last_run, refuse_past
+from archec.archive.opening import Archive, locked
 from archec.archive.report import Report
 from archec.archive.runs import beginning, close_interrupted_run, recounted, totals
 from archec.catalogue.open import open_catalogue
@@ -35,10 +35,7 @@ from archec.redif.problems import Problem
 from archec.redif.source import open_source
 from archec.store.interface import CommitResult
 from archec.store.journal_reader import journals, read_batches
-from archec.store.journal_writer import JournalWriter, tidy
 from archec.store.layout import open_store
-from archec.store.lock import run_lock
-from archec.store.writer import Writer
 from archec.tist import stamp
 from archec.workers.child import rare_collections
 
@@ -75,16 +72,9 @@ def gather(config: Config, options: Options, meter: Meter, *, begun: Begun = _ig
 
 
 def _gather(config: Config, options: Options, meter: Meter, begun: Begun) -> Report:
-    layout = open_store(config)
     options = replace(options, template_files=config.template_files)
-    with ExitStack() as stack:
-        stack.enter_context(rare_collections())
-        stack.enter_context(run_lock(layout, "gather", meter, wait=options.wait))
-        catalogue = open_catalogue(config.database, base=config.base, create=True)
-        stack.callback(catalogue.close)
-        archive = Archive(config, layout, catalogue)
-        tidy(layout)
-        catch_up(layout, catalogue)
+    with rare_collections(), locked(config, "gather", meter, wait=options.wait) as archive:
+        layout = archive.layout
         last = _taken_up(archive, options, last_run(layout))
         if last is not None:
             sweep(config, layout, last)
@@ -94,7 +84,7 @@ def _gather(config: Config, options: Options, meter: Meter, begun: Begun) -> Rep
             check_clock(archive, last.journal, ask=options.fetch)
         run = stamp(last.journal.tist if last is not None else None)
         chosen = hashed(choose(config, options.file, options.as_of, run), meter)
-        refuse_retracted(chosen, catalogue)
+        refuse_retracted(chosen, archive.catalogue)
         if last is not None and not last.journal.finished:
             close_interrupted_run(archive, last)
         report = Report(run, chosen.tist, chosen.form, chosen.source)
@@ -155,13 +145,7 @@ def _run(
                     stack.enter_context(memory)
             source = stack.enter_context(_source(config, chosen, options, memory))
         begun(report)
-        journal = stack.enter_context(JournalWriter(archive.layout, report.run, head=catalogue.position().head))
-        writer = stack.enter_context(Writer(archive.layout))
-        committer = Committer(writer, journal, catalogue, run=report.run, min_free=config.min_free)
-        committer.on_refused = partial(_refused, report)
-        spool = stack.enter_context(Spool(config.work_path / str(report.run)))
-        at = run_time(report.run, time.time())
-        phases = Phases(archive, committer, spool, report, meter, options, at, memory)
+        phases, committer = stack.enter_context(_phases(archive, report, meter, options, memory))
         if not report.resumed:
             _announce(committer, report, options, chosen)
         else:  # its time and requests are counted from zero again
@@ -188,8 +172,19 @@ def _run(
         committer.add(CommitItem(RunEnd(report.run, report.state, report.as_value())))
         committer.commit()
         if report.state != "budget":
-            journal.finish()
+            committer.finish()
     return report
+
+
+@contextmanager
+def _phases(
+    archive: Archive, report: Report, meter: Meter, options: Options, memory: DirectoryMemory | None = None
+) -> Iterator[tuple[Phases, Committer]]:
+    """The phases of a run, and its committer."""
+    with committing(archive, report.run) as committer, Spool(archive.work / str(report.run)) as spool:
+        committer.on_refused = partial(_refused, report)
+        at = run_time(report.run, time.time())
+        yield Phases(archive, committer, spool, report, meter, options, at, memory), committer
 
 
 def _sentence(report: Report) -> str:
@@ -219,13 +214,7 @@ def _taken_up(archive: Archive, options: Options, last: LastRun | None) -> LastR
         return last
     report = recounted(last, last.start)
     report.resumed = True
-    with ExitStack() as stack:
-        journal = stack.enter_context(JournalWriter(archive.layout, run, head=archive.catalogue.position().head))
-        writer = stack.enter_context(Writer(archive.layout))
-        committer = Committer(writer, journal, archive.catalogue, run=run, min_free=config.min_free)
-        committer.on_refused = partial(_refused, report)
-        spool = stack.enter_context(Spool(config.work_path / str(run)))
-        phases = Phases(archive, committer, spool, report, Silent(), options, run_time(run, time.time()))
+    with _phases(archive, report, Silent(), options) as (phases, committer):
         phases.take_up(hops)
         if last.state != "running":
             report.state, report.message = last.state, str(last.report.get("message", ""))
@@ -296,7 +285,7 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
         source = stack.enter_context(_source(config, chosen, options, memory))
         archive = Archive(config, layout, catalogue)
         at = run_time(run, time.time())
-        phases = Phases(archive, DryCommitter(), spool, report, meter, options, at, memory)
+        phases = Phases(archive, Commits(), spool, report, meter, options, at, memory)
         phases.read_templates(chosen, source, dated=lambda chosen: None, dry=True)
         report.stored_bytes = 0
         if options.fetch:

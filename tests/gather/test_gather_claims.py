@@ -146,6 +146,7 @@ def test_a_retraction_and_its_undoing(config: Config, folder: Path) -> None:
     check(config)
     refused = archec_inline(config, "gather", "-f", wrong)
     assert (refused.code, "--undo" in refused.err, "not RePEc" in refused.err) == (2, True, True)
+    assert "failed" not in archec_inline(config, "runs").err, "nothing failed"
     assert run(config, wrong, as_of=T4).tobis["new"] == 1, "it may be gathered at another date"
     assert archec_inline(config, "retract", str(number), "--reason", "again").code == 2
     assert archec_inline(config, "retract", "12345678", "--undo").code == 7

@@ -523,7 +523,9 @@ def test_a_catalogue_of_what_was_believed_after_a_run(config: Config, folder: Pa
     assert lines(dataclasses.replace(config, database=then["ARCHEC_DATABASE"]), everything=True) == found
     for command in (f"--until {first}", f"--until {first} --database {config.database}"):
         assert archec_inline(config, "rebuild", *command.split()).code == 2
-    missing = archec_inline(config, "rebuild", "--until", "1", "--database", then["ARCHEC_DATABASE"])
+    none = f"sqlite:///{config.base}/none.sqlite"
+    missing = archec_inline(config, "rebuild", "--until", "1", "--database", none)
+    assert not (config.base / "none.sqlite").exists()
     assert (missing.code, "no run 1" in missing.err) == (7, True)
 
 
