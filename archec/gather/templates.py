@@ -29,6 +29,7 @@ from archec.gather.merging import Case, Held, Merge
 from archec.gather.reading import WORKER_HINT, Reading, read_data_set
 from archec.gather.spool import Found, Loss, SeenRow, Spool
 from archec.gather.writing import Job, Written, writing
+from archec.history import History
 from archec.ids import archive_of
 from archec.progress import Meter
 from archec.redif.files import Source
@@ -290,7 +291,7 @@ class _Merging:
                 kind = note.kind
             elif record.claims and tist not in judgement.whys and row.place != self._place_before(obi):
                 kind = "moved"
-        if _state_at(judgement, tist) != sha256:
+        if History.of(judgement.entries).at(tist) != sha256:
             kind = "withheld"
         self._report.tobis[kind] += 1
         if item is not None:
@@ -354,7 +355,7 @@ class _Merging:
             for obi in self._obis(batch).values():
                 added = said(obi.claims, self._evidence, self._data_set, None)
                 judgement = self._judged(obi, added)
-                self._report.tobis["lost"] += _state_at(judgement, self._data_set.tist) is None
+                self._report.tobis["lost"] += History.of(judgement.entries).at(self._data_set.tist) is None
                 item = concluded(obi, added, judgement, self._report.run)
                 if item is not None:
                     self._committer.add(item)
@@ -405,9 +406,10 @@ def _overlaid(states: Iterable[ObiState], others: Iterable[ObiState]) -> Iterato
 
 def _bytes_before(obi: Obi, judgement: Judgement, tist: int) -> int | None:
     """The tist under which the bytes held before ``tist`` are stored; None if nothing was held."""
-    when = max((entry for entry in judgement.entries if entry < tist), default=None)
-    if when is None or judgement.entries[when] is None:
+    before = History.of(judgement.entries).entry_at(tist - 1)
+    if before is None or before[1] is None:
         return None
+    when = before[0]
     return judgement.claims[when].bytes_at if when in judgement.claims else obi.bytes_at(when)
 
 
@@ -420,12 +422,7 @@ def _is_lost_later(obi: Obi, judgement: Judgement, tist: int) -> bool:
 
 def _kind(judgement: Judgement, tist: int, difference: str) -> str:
     """The kind of an entry at ``tist``, given how its contents differ from those before it."""
-    when = max((entry for entry in judgement.entries if entry < tist), default=None)
-    if when is None:
+    before = History.of(judgement.entries).entry_at(tist - 1)
+    if before is None:
         return "new"
-    return "returned" if judgement.entries[when] is None else difference
-
-
-def _state_at(judgement: Judgement, tist: int) -> str | None:
-    when = max((entry for entry in judgement.entries if entry <= tist), default=None)
-    return None if when is None else judgement.entries[when]
+    return "returned" if before[1] is None else difference

@@ -8,9 +8,9 @@ from __future__ import annotations
 import codecs
 import fnmatch
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from archec.redif.encoding import BOM_UTF8, count_lines
 from archec.redif.problems import Problem, shown
@@ -85,51 +85,39 @@ class Known(NamedTuple):
 Item = Blob | Directory | Unread | Other | Known
 
 
-class Source(Protocol):
-    """A data set that is read once, from its first file to its last; also a context manager."""
+class Source(ABC):
+    """A data set that is read once, from its first file to its last; also a context manager.
 
-    @property
-    def newest(self) -> int:
-        """The newest modification time so far that is not in the future, a tist; 0 if there is none."""
+    ``newest`` is the newest modification time so far that is not in the future, a tist, 0 if there is none; ``files``
+    and ``bytes_read`` are the number and the total size of the files read so far, without those that are ``Unread``
+    from the start; ``size`` is that of the tarball on disk, 0 for a directory, whose size is not known. ``whole``:
+    everything has been read to a clean end; else ``damage`` says why it ended early. ``warnings`` are what is odd about
+    the data set as a whole, and no damage; they are complete once everything has been read.
+    """
 
-    @property
-    def whole(self) -> bool:
-        """True once everything has been read to a clean end."""
-
-    @property
-    def damage(self) -> Problem | None:
-        """Why the data set ended early, None if it did not."""
-
-    @property
-    def warnings(self) -> Sequence[Problem]:
-        """What is odd about the data set as a whole, and no damage; complete once everything has been read."""
-
-    @property
-    def files(self) -> int:
-        """Number of files read so far, without those that are ``Unread`` from the start."""
-
-    @property
-    def bytes_read(self) -> int:
-        """Total size of the files read so far in bytes."""
-
-    @property
-    def size(self) -> int:
-        """Size of the tarball on disk in bytes; 0 for a directory, whose size is not known."""
+    def __init__(self) -> None:
+        self.newest = self.files = self.bytes_read = self.size = 0
+        self.whole = False
+        self.damage: Problem | None = None
+        self.warnings: list[Problem] = []
 
     @property
     def position(self) -> int:
-        """Number of bytes of the tarball consumed so far; for a directory the same as ``bytes_read``."""
+        """Number of bytes consumed so far: of the tarball on disk, or of the files of a directory."""
+        return self.bytes_read
 
+    @abstractmethod
     def __iter__(self) -> Iterator[Item]: ...
 
-    def __enter__(self) -> Source: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
+    @abstractmethod
     def close(self) -> None:
-        """Closes the underlying file or directory. May be called again."""
+        """Ends the iteration, and closes what is open. May be called again."""
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def is_template_name(path: str) -> bool:

@@ -12,11 +12,9 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from archec.errors import DataSetError
 from archec.redif.files import PART, Blob, Directory, Item, Known, Other, Source, Unread, in_parts, template_names
-from archec.redif.problems import Problem
 from archec.redif.tarball import Tarball
 
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -50,28 +48,21 @@ def open_source(
     raise DataSetError(f"{path} is neither a directory nor a tarball")
 
 
-class DirectoryTree:
+class DirectoryTree(Source):
     """See :class:`archec.redif.files.Source`. Raises DataSetError if the root cannot be opened.
 
     Every file is opened relative to its directory, which is held open: nothing that is moved, or replaced by a link,
     in the meantime can lead out of the tree. The names of one directory per level are held in memory.
     """
 
-    damage: Problem | None = None
-    warnings: Sequence[Problem] = ()
-    size = 0
-
     def __init__(
         self, path: Path, *, max_file: int, patterns: Sequence[str] = (), unchanged: Unchanged | None = None
     ) -> None:
+        super().__init__()
         self._max_file = max_file
         self._unchanged = unchanged
         self._counts = template_names(patterns)
         self._now = int(time.time())
-        self.newest = 0
-        self.whole = False
-        self.files = 0
-        self.bytes_read = 0
         self._member = 0
         self._open: list[int] = []
         self._items: Generator[Item, None, None] | None = None
@@ -84,24 +75,10 @@ class DirectoryTree:
             raise DataSetError(f"cannot read the directory {path}: {error.strerror}") from error
         self._items = self._read(root)
 
-    @property
-    def position(self) -> int:
-        """Number of bytes read so far."""
-        return self.bytes_read
-
     def __iter__(self) -> Iterator[Item]:
         return iter(()) if self._items is None else self._items
 
-    def __enter__(self) -> DirectoryTree:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Ends the iteration and closes all open directories. May be called again."""
         if self._items is not None:
             self._items.close()
             self._items = None

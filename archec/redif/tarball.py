@@ -11,11 +11,10 @@ import re
 import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from archec.errors import DataSetError
-from archec.redif.files import PART, Blob, Directory, Item, Other, Unread, in_parts, template_names
+from archec.redif.files import PART, Blob, Directory, Item, Other, Source, Unread, in_parts, template_names
 from archec.redif.inflate import Damaged, Raw, chunks
 from archec.redif.problems import Problem, shown
 
@@ -67,13 +66,14 @@ class Pax(NamedTuple):
     trouble: str = ""
 
 
-class Tarball:
+class Tarball(Source):
     """See :class:`archec.redif.files.Source`. Raises DataSetError if ``path`` is not a tarball.
 
     One that is damaged right at its beginning is a tarball all the same: it has no items, and ``damage`` says why.
     """
 
     def __init__(self, path: Path, *, max_file: int, patterns: Sequence[str] = ()) -> None:
+        super().__init__()
         self._path = path
         self._max_file = max_file
         self._counts = template_names(patterns)
@@ -84,12 +84,6 @@ class Tarball:
         except OSError as error:
             raise DataSetError(f"cannot open the tarball {path}: {error.strerror}") from error
         self._raw = Raw(self._file)
-        self.newest = 0
-        self.whole = False
-        self.damage: Problem | None = None
-        self.warnings: list[Problem] = []
-        self.files = 0
-        self.bytes_read = 0
         self._member = 0
         self._left = 0
         self._last = ("", "")
@@ -121,22 +115,12 @@ class Tarball:
 
     @property
     def position(self) -> int:
-        """Number of bytes consumed so far of the file on disk."""
         return self._raw.position
 
     def __iter__(self) -> Iterator[Item]:
         return self._items
 
-    def __enter__(self) -> Tarball:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
-        """Ends the iteration and closes the file. May be called again."""
         self._items.close()
         self._file.close()
 

@@ -17,7 +17,6 @@ from archec.catalogue.model import START, Kind, Moment, Obi
 from archec.errors import CorruptArchive, NotHeld, UsageError
 from archec.history import Incidence
 from archec.ids import archive_of
-from archec.report.naming import named_by, naming
 from archec.store.layout import Layout
 from archec.tist import iso, run_number
 
@@ -25,6 +24,10 @@ _WHAT = {"appeared": "new"}
 _PAGE = 200
 _FIRST_CHUNK, _MAX_CHUNK = 10, 200
 _LAST = "\U0010ffff"
+MOST_WORKS = 10
+"""Maximum number of works listed for one file: some URLs occur in thousands of templates."""
+_MOST_REFERRING = 10_000
+"""Maximum number of templates of a file that are searched for one of the selected archive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,26 @@ def _how(incidence: Incidence, kind: str) -> str:
     if kind in ("cosmetic", "file-url", "restated"):
         return kind
     return "content" if incidence.kind == "changed" else ""
+
+
+# -- the files of an archive: those that its templates mention, or mentioned ---------------------
+
+
+def naming(catalogue: Catalogue, urls: Sequence[str]) -> dict[str, list[Obi]]:
+    """The first templates that mention or mentioned each file, one more than :data:`MOST_WORKS` if there are more."""
+    return catalogue.referring(urls, MOST_WORKS + 1)
+
+
+def named_by(archive: str, url: str, named: Mapping[str, Sequence[Obi]], catalogue: Catalogue) -> bool:
+    """Whether a template of an archive mentions or mentioned a file; ``named`` is the result of :func:`naming` for
+    it."""
+    tobis = named.get(url, [])
+    if any(archive_of(tobi.id) == archive for tobi in tobis):
+        return True
+    if len(tobis) <= MOST_WORKS:
+        return False
+    every = catalogue.referring([url], _MOST_REFERRING).get(url, [])
+    return any(archive_of(tobi.id) == archive for tobi in every)
 
 
 # -- the text of a template -----------------------------------------------------------------------

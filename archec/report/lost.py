@@ -19,8 +19,7 @@ from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import START, Kind, Moment, Obi
 from archec.ids import archive_of
-from archec.report.changes import chunks_in_time
-from archec.report.naming import MOST_WORKS, named_by, naming
+from archec.report.changes import MOST_WORKS, chunks_in_time, named_by, naming
 
 _SMALL = 10_000
 """Maximum number of templates of an archive whose lost files are found through them."""
