@@ -104,18 +104,13 @@ def check(
     With ``unjournalled`` it also sets aside obis that a journal which was lost may have named.
     """
     summary = CheckSummary()
-    began = time.monotonic()
-
-    def reported(finding: Finding) -> None:
-        summary.tally.add(finding)
-        report(finding)
-
+    began, report = time.monotonic(), summary.tally.counting(report)
     with closing(Comparison(archive.layout, partial(scratch_folder, archive.config))) as comparison:
-        look = _Check(archive, meter, reported, fix, quick, unjournalled, comparison, summary)
+        look = _Check(archive, meter, report, fix, quick, unjournalled, comparison, summary)
         look.go()
     in_part = quick or (summary.clean and not summary.whole)
     structure = Structure(in_part, int(time.time()), summary.tally.wrong)
-    remember_structure(archive.config, structure, look.named, reported)
+    remember_structure(archive.config, structure, look.named, report)
     summary.seconds = time.monotonic() - began
     return summary
 
@@ -129,9 +124,7 @@ def check_layout(config: Config, report: Reporter) -> CheckSummary | None:
         open_store(config)
     except CorruptArchive as error:
         summary = CheckSummary()
-        finding = Finding("layout", DESCRIPTOR, error.message)
-        summary.tally.add(finding)
-        report(finding)
+        summary.tally.counting(report)(Finding("layout", DESCRIPTOR, error.message))
         return summary
     return None
 

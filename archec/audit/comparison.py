@@ -96,13 +96,10 @@ class PartitionedDiff:
 
 
 _JOURNALS, _DISK, _CATALOGUE = 0, 1, 2
-_WIDTH = KEY + 1 + 32
-_HELD, _IMPLIED, _LOST, _DROPPED = b"h", b"i", b"l", b"d"
-_HELD_LATER, _IMPLIED_LATER = b"H", b"I"  # not in the history, for example because the catalogue is behind
-_LINK, _LINK_LATER = b"r", b"R"  # held through a link to the redirect target
-_NOTED = b"n"  # in the history, but its bytes are elsewhere
-_NO_STATE = bytes(32)
-_TAGS = {(True, True): _LINK, (True, False): _HELD, (False, True): _LINK_LATER, (False, False): _HELD_LATER}
+_NAME, _LINK, _IMPLIED, _STATE, _DROPPED = 1, 2, 4, 8, 16
+"""What a journal says of a path: bytes are there, by a link; a name is not needed; an entry of the history, or one that
+was dropped from it."""
+_LOST = bytes(32)
 _AS_LINK, _AS_FILE = b"l", b"f"
 
 
@@ -131,7 +128,7 @@ class Comparison:
 
     def __init__(self, layout: Layout, scratch: Callable[[], AbstractContextManager[Path]]) -> None:
         self._layout = layout
-        self._diff = PartitionedDiff(scratch, (_WIDTH, KEY + 1, _WIDTH))
+        self._diff = PartitionedDiff(scratch, (KEY + 1 + 32, KEY + 1, KEY + 32))
         self.names = 0
 
     # -- the sides --------------------------------------------------------------------------------
@@ -142,29 +139,24 @@ class Comparison:
         layout = self._layout
         target = next((note.target for note in record.notes.values() if note.target), "")
         records: list[bytes] = []
-        if followed:
-            for tist in record.drop:
-                records += (key_of(layout.path(tist, record.id)), _DROPPED, _NO_STATE)
+
+        def say(tist: int, flags: int, state: str | None = None) -> None:
+            records.extend((key_of(layout.path(tist, record.id)), bytes([flags]), _sha256(state)))
+
+        for tist in record.drop if followed else ():
+            say(tist, _DROPPED)
         for tist, state in record.put.items():
-            key = key_of(layout.path(tist, record.id))
-            if state is None:
-                if followed:
-                    records += (key, _LOST, _NO_STATE)
-            else:
-                sha256 = _sha256(state)
-                if record.kept is not None and tist not in record.kept:
-                    if followed:
-                        records += (key, _NOTED, sha256)
-                    continue
+            flags = _STATE if followed else 0
+            if state is not None and (record.kept is None or tist in record.kept):
                 implied = bool(target) and target == slash_variant(record.id)
                 if implied and self._found_by_variant(tist, record.id):
-                    records += (key, _IMPLIED if followed else _IMPLIED_LATER, sha256)
+                    flags |= _IMPLIED
                 else:
-                    links = bool(target) and not implied
-                    records += (key, _TAGS[followed, links], sha256)
-        for tist, state in (record.kept or {}).items():
-            if record.put.get(tist) != state:
-                records += (key_of(layout.path(tist, record.id)), _HELD_LATER, _sha256(state))
+                    flags |= _NAME | (_LINK if target and not implied else 0)
+            say(tist, flags, state)
+        for tist, kept in (record.kept or {}).items():
+            if record.put.get(tist) != kept:
+                say(tist, _NAME, kept)
         if records:
             self._diff.add(_JOURNALS, b"".join(records))
 
@@ -183,14 +175,8 @@ class Comparison:
 
     def catalogued(self, obi: str, history: History) -> None:
         """Adds an entry of the catalogue. Raises ValueError for invalid values."""
-        records: list[bytes] = []
-        for tist, state in history:
-            records += (
-                key_of(self._layout.path(tist, obi)),
-                _LOST if state is None else _HELD,
-                _NO_STATE if state is None else _sha256(state),
-            )
-        self._diff.add(_CATALOGUE, b"".join(records))
+        paths = (key_of(self._layout.path(tist, obi)) + _sha256(state) for tist, state in history)
+        self._diff.add(_CATALOGUE, b"".join(paths))
 
     # -- results -------------------------------------------------------------------------
 
@@ -223,18 +209,17 @@ class Comparison:
         twice: set[bytes] = set()
         links: set[bytes] = set()
         for record in records:
-            key, what, sha256 = record[:KEY], record[KEY : KEY + 1], record[KEY + 1 :]
-            if what == _DROPPED:
+            key, flags, sha256 = record[:KEY], record[KEY], record[KEY + 1 :]
+            if flags & _DROPPED:
                 history.pop(key, None)
-                continue
-            if what in (_IMPLIED, _IMPLIED_LATER):
+            if flags & _STATE:
+                history[key] = sha256
+            if flags & _IMPLIED:
                 implied.add(key)
-            elif what not in (_LOST, _NOTED) and held.setdefault(key, sha256) != sha256:
-                twice.add(key)
-            if what in (_LINK, _LINK_LATER):
+            if flags & _LINK:
                 links.add(key)
-            if what not in (_HELD_LATER, _IMPLIED_LATER, _LINK_LATER):
-                history[key] = _LOST + sha256 if what == _LOST else _HELD + sha256
+            if flags & _NAME and held.setdefault(key, sha256) != sha256:
+                twice.add(key)
         return held, implied, history, twice, links
 
     def close(self) -> None:
@@ -312,8 +297,8 @@ def _about(code: str, path: str, tist: int, obi: str, sha256: str, message: str)
     return Finding(code, path, message, tist, obi, sha256)
 
 
-def _sha256(state: str) -> bytes:
-    sha256 = bytes.fromhex(state)
+def _sha256(state: str | None) -> bytes:
+    sha256 = bytes.fromhex(state) if state is not None else _LOST
     if len(sha256) != 32:
         raise ValueError(f"{state!r} is no sha256")
     return sha256

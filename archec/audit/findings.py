@@ -118,14 +118,17 @@ class Tally:
     fixed: int = 0
     notes: int = 0
 
-    def add(self, finding: Finding) -> None:
-        self.by_code[finding.code] += 1
-        if finding.fixed:
-            self.fixed += 1
-        elif finding.wrong:
-            self.wrong += 1
-        else:
-            self.notes += 1
+    def counting(self, report: Reporter) -> Reporter:
+        """A function that counts a finding and reports it."""
+
+        def counted(finding: Finding) -> None:
+            self.by_code[finding.code] += 1
+            self.fixed += bool(finding.fixed)
+            self.wrong += finding.wrong
+            self.notes += not (finding.fixed or finding.wrong)
+            report(finding)
+
+        return counted
 
     def as_value(self) -> dict[str, Any]:
         """The counts of findings in the last JSON line of a command."""

@@ -90,14 +90,9 @@ def verify(archive: Audited, scope: Scope, meter: Meter, report: Reporter, repai
     recorded. Raises :class:`archec.errors.LockHeld` if something must be repaired while a run is active.
     """
     summary = Summary()
-    began = time.monotonic()
-
-    def reported(finding: Finding) -> None:
-        summary.tally.add(finding)
-        report(finding)
-
+    began, report = time.monotonic(), summary.tally.counting(report)
     with (
-        open_memory(memory_path(archive.config), reported) as memory,
+        open_memory(memory_path(archive.config), report) as memory,
         closing(Inspector(archive.layout, archive.catalogue, ReadPace(scope.rate))) as inspector,
         closing(PartitionedDiff(partial(scratch_folder, archive.config), (KEY, KEY))) as names,
     ):
@@ -115,7 +110,7 @@ class _Verification:
     archive: Audited
     scope: Scope
     meter: Meter
-    report_to: Reporter
+    report: Reporter
     repair: Repair | None
     memory: Memory
     inspector: Inspector
@@ -131,7 +126,7 @@ class _Verification:
         self.now = max(int(time.time()), newest + 1)
         for finding in self.archive.findings:
             if finding.code not in KEPT:  # the reader of the journals keeps those
-                self._report(finding)
+                self.report(finding)
         there = {journal.tist for journal in journals(self.archive.layout)}
         for run in self.memory.runs() - there:
             self.memory.forget_run(run)
@@ -139,7 +134,7 @@ class _Verification:
         wrong = wrong_notice(self.archive.layout) if self.repair is not None else None
         if wrong is not None and self.repair is not None:
             with self.repair.at_work():
-                self._report(replace(wrong, fixed=write_notice(self.archive.layout, wrong)))
+                self.report(replace(wrong, fixed=write_notice(self.archive.layout, wrong)))
         self._known_bad()
         self._pass()
         if self.repair is not None and self._repair_journals(self.repair):
@@ -147,17 +142,13 @@ class _Verification:
         unfilled = self._fill_gaps(self.repair) if self.repair is not None else {}
         for finding in (*self.reader.unread.values(), *self.reader.breaks(self._remembered())):
             why = unfilled.get(finding.path, "")
-            self._report(replace(finding, message=f"{finding.message}{why}"))
+            self.report(replace(finding, message=f"{finding.message}{why}"))
         self._repair_new()
         self.summary.whole = self.scope.everything and not self.reader.unread
         if self.summary.whole:
             self.memory.complete(self.now)
         if self.scope.everything:
             self._unknown_files(known, passed_over)
-
-    def _report(self, finding: Finding) -> None:
-        self.summary.tally.add(finding)
-        self.report_to(finding)
 
     # -- what is expected -------------------------------------------------------------------------
 
@@ -174,7 +165,7 @@ class _Verification:
                 self.memory.remember_bad(bad._replace(seen=0))
             else:
                 self.memory.remember_bad(bad._replace(seen=self.now, code=finding.code))
-                self._report(finding)
+                self.report(finding)
         self._repair_new()
 
     def _pass(self) -> None:
@@ -243,11 +234,11 @@ class _Verification:
         for entry, finding in seen.findings:
             if entry is None:
                 if finding.code != "catalogue-unreadable" or not self.summary.tally.by_code[finding.code]:
-                    self._report(finding)  # many may meet the same damage
+                    self.report(finding)  # many may meet the same damage
             elif self.memory.seen_bad(entry.tist, entry.id) != self.now:
                 self.memory.remember_bad(Bad(entry, finding.code, chunk.run, 0 if self.repair else self.now))
                 if self.repair is None:
-                    self._report(finding)
+                    self.report(finding)
         if chunk.last >= chunk.first or chunk.end:
             size = amount_of(chunk.lines).bytes
             self.memory.advance(chunk.run, chunk.first, chunk.last, self.now, end=chunk.end, size=size)
@@ -286,7 +277,7 @@ class _Verification:
             elif last:
                 self.memory.remember_bad(bad._replace(seen=self.now, code=finding.code))
             if finding is not None and (last or finding.fixed):
-                self._report(finding)
+                self.report(finding)
         return fixed
 
     def _repair_journals(self, repair: Repair) -> bool:
@@ -309,7 +300,7 @@ class _Verification:
                     continue
                 self.reader.forget(run, path)
                 self.memory.forget_run(run)
-                self._report(replace(finding, fixed=fixed))
+                self.report(replace(finding, fixed=fixed))
                 repaired = True
             if repaired:
                 self.archive.catch_up()
@@ -337,7 +328,7 @@ class _Verification:
                 for name in placed:
                     self.reader.forget(run_of(name), name)
                     message = "it was not there, as only the chain of batches shows"
-                    self._report(Finding("journal-missing", name, message, fixed=f"repaired from {repair.where}"))
+                    self.report(Finding("journal-missing", name, message, fixed=f"repaired from {repair.where}"))
             self.archive.catch_up()
         if len(unfilled) < len(gaps):
             self._pass()
@@ -350,11 +341,11 @@ class _Verification:
         layout = self.archive.layout
         if self.reader.unread:
             message = "files are not compared with the journals, because some of these cannot be read"
-            self._report(Finding("not-compared", ".", message))
+            self.report(Finding("not-compared", ".", message))
             return
         self.meter.phase("comparing names", None)
         number = 0
-        places = walk(layout, lambda finding, path: self._report(finding))
+        places = walk(layout, lambda finding, _: self.report(finding))
         while some := list(islice(places, _AT_ONCE)):
             self.names.add(_THERE, b"".join(key_of(place.path) for place in some if place.kind != "temp"))
             number += len(some)
@@ -365,5 +356,5 @@ class _Verification:
         now = journalled(layout, self.archive.catalogue)
         passed_over = passed_over | under_way(layout) | {*now.tists}.difference(known)
         report_unknown_files(
-            layout, unknown, known=now, passed_over=passed_over, report=lambda finding, place: self._report(finding)
+            layout, unknown, known=now, passed_over=passed_over, report=lambda finding, _: self.report(finding)
         )
