@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-import orjson
 from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
 
@@ -62,7 +61,7 @@ class Extents:
 def named(line: IndexLine) -> tuple[str, int, int, str]:
     """The file, the offset, the length and the digest that a line names."""
     try:
-        value = orjson.loads(line.line[line.line.index(b"{") :])
+        value = line.fields()
         return str(value["filename"]), int(value["offset"]), int(value["length"]), str(value.get("digest", ""))
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptArchive(f"an index line names no record: {line.line[:200]!r}") from error

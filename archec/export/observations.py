@@ -8,6 +8,7 @@ and the visits sorted by URL into a scratch file with lines of equal length, in 
 from __future__ import annotations
 
 import mmap
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, partial
 from itertools import islice
@@ -63,30 +64,24 @@ class Visits:
     def __init__(self, path: Path) -> None:
         with storage_errors(path):
             self._file = open(path, "rb")  # noqa: SIM115 - closed with this object
-            self._count = path.stat().st_size // _WIDTH
-            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if self._count else None
+            size = path.stat().st_size
+            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
 
     def of(self, url: str) -> Iterator[Unchanged]:
         """The visits to a URL, oldest first."""
-        if self._map is None:
-            return
         key = hash_of(url).encode()
-        low, high = 0, self._count
-        while low < high:
-            middle = (low + high) // 2
-            if self._map[middle * _WIDTH : middle * _WIDTH + 16] < key:
-                low = middle + 1
-            else:
-                high = middle
-        while low < self._count and (line := self._map[low * _WIDTH : (low + 1) * _WIDTH]).startswith(key):
+        starts = range(0, len(self._map), _WIDTH)
+        for start in starts[bisect_left(starts, key, key=lambda start: self._map[start : start + 16]) :]:
+            line = self._map[start : start + _WIDTH]
+            if not line.startswith(key):
+                return
             target = line[29:45].decode()
             tls = line[45:-1].decode().rstrip()
             yield Unchanged(int(line[16:28]), line[28:29] == b"m", "" if target == _NO_TARGET else target, tls)
-            low += 1
 
     def close(self) -> None:
         """Closes the file."""
-        if self._map is not None:
+        if isinstance(self._map, mmap.mmap):
             self._map.close()
         self._file.close()
 

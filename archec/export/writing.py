@@ -10,6 +10,8 @@ import heapq
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -270,26 +272,22 @@ def _merged(
     wanted: SortedLines, index: Iterator[IndexLine]
 ) -> Iterator[tuple[bytes, Observation | None, IndexLine | None]]:
     """Observations and index lines with equal prefix together, in order; of each prefix one of them or both."""
-    sides: list[Iterator[tuple[bytes, int, object]]] = [
-        ((line.prefix, 0, line) for line in index),
-        ((prefix, 1, seen) for prefix, seen in map(observation_of, wanted)),
-    ]
-    waiting: IndexLine | None = None
-    last = b""
-    for prefix, _, item in heapq.merge(*sides, key=lambda row: (row[0], row[1])):
-        if isinstance(item, IndexLine):
-            if waiting is not None:
-                yield waiting.prefix, None, waiting
-            waiting = item
-        elif isinstance(item, Observation):
-            if waiting is not None and waiting.prefix != prefix:
-                yield waiting.prefix, None, waiting
-                waiting = None
-            if prefix != last:
-                yield prefix, item, waiting
-            last, waiting = prefix, None
-    if waiting is not None:
-        yield waiting.prefix, None, waiting
+    lines = ((line.prefix, line) for line in index)
+    by_prefix = itemgetter(0)
+    rows: Iterator[tuple[bytes, Observation | IndexLine]] = heapq.merge(
+        lines, map(observation_of, wanted), key=by_prefix
+    )
+    for prefix, group in groupby(rows, by_prefix):
+        line: IndexLine | None = None
+        seen: Observation | None = None
+        for _, item in group:
+            if isinstance(item, Observation):
+                seen = seen or item
+            else:
+                if line is not None:
+                    yield prefix, None, line
+                line = item
+        yield prefix, seen, line
 
 
 def _uri(prefix: bytes) -> bytes:

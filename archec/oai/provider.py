@@ -118,12 +118,12 @@ def _identify(call: _Call) -> str:
     if first is None:
         first = repository.reader.earliest()
     earliest = iso(int(call.now) if first is None else min(first, int(call.now)))
-    if repository.earliest:
-        earliest = min(earliest, repository.earliest)  # the operator's date must be a lower bound too
+    if repository.settings.earliestDatestamp:
+        earliest = min(earliest, repository.settings.earliestDatestamp)  # the operator's date must be a lower bound too
     return (
         f"{element('repositoryName', repository.name)}{element('baseURL', call.base_url)}"
         f"<protocolVersion>2.0</protocolVersion>{elements('adminEmail', repository.emails)}"
-        f"<earliestDatestamp>{earliest}</earliestDatestamp><deletedRecord>{repository.deleted}</deletedRecord>"
+        f"<earliestDatestamp>{earliest}</earliestDatestamp><deletedRecord>{repository.settings.deletedRecord}</deletedRecord>"
         f"<granularity>YYYY-MM-DDThh:mm:ssZ</granularity>{elements('compression', _COMPRESSION)}"
         f"{repository.description}"
     )
@@ -152,7 +152,7 @@ def _list_sets(call: _Call) -> str:
         raise OaiError("noSetHierarchy", "this repository has no sets")
     page = read_sets(repository, call.request, call.now)
     titles = repository.reader.titles({handle for path in page.sets if (handle := set_handle(path))})
-    names = {path: set_name(path, titles, repository.collections) for path in page.sets}
+    names = {path: set_name(path, titles, repository.settings.collections) for path in page.sets}
     sets = "".join([f"<set><setSpec>{path}</setSpec>{element('setName', name)}</set>" for path, name in names.items()])
     return sets + resumption(repository, page.token, 0, page.cursor)
 
@@ -197,6 +197,7 @@ _VERBS: Mapping[str, Callable[[_Call], str]] = {
 def _records(call: _Call, rows: Sequence[IndexRow], form: RecordFormat, asked: str) -> list[str]:
     """The records of rows, at least one, and no more once they get too large for a page."""
     repository, context = call.repository, call.context
+    origin = repository.settings.provenance
     records: list[str] = []
     size = 0
     for row, item in repository.reader.items(rows, lambda row: identifier(repository.domain, row.local)):
@@ -207,10 +208,10 @@ def _records(call: _Call, rows: Sequence[IndexRow], form: RecordFormat, asked: s
             metadata = form.metadata(item, context)
             if not isinstance(metadata, str):
                 metadata = etree.tostring(metadata, encoding="unicode", with_tail=False)
-            about = _provenance(item, form, repository.provenance) if repository.provenance else ""
+            about = _provenance(item, form, origin) if origin else ""
             records.append(f"<record>{head}<metadata>{metadata}</metadata>{about}</record>")
         size += len(records[-1])
-        if size > repository.max_bytes:
+        if size > repository.settings.max_page:
             break
     return records
 
@@ -282,13 +283,13 @@ def read_list(repository: Repository, request: OaiRequest, now: float) -> ListPa
     kinds = tuple(kind for kind in repository.kinds if kind in form.kinds)
     query = ListQuery(kinds, stored(token.set), token.start, token.end)
     after = SortKey(token.stamp, token.key) if token.cursor else None
-    rows = repository.index.page(query, after, repository.page + 1)
+    rows = repository.index.page(query, after, repository.settings.numOfRecords + 1)
     if not rows:
         raise _no_records()
-    more = len(rows) > repository.page
+    more = len(rows) > repository.settings.numOfRecords
     if not token.cursor:
         token = token._replace(size=max(repository.index.count(query), len(rows)) if more else len(rows))
-    return ListPage(token, rows[: repository.page], more)
+    return ListPage(token, rows[: repository.settings.numOfRecords], more)
 
 
 def _begun(repository: Repository, request: OaiRequest, now: float, generation: str) -> ResumptionToken:
@@ -319,8 +320,8 @@ def read_sets(repository: Repository, request: OaiRequest, now: float) -> SetPag
     if request.token:
         token = _resumed(repository, request, now)
         after, cursor = token.key, token.cursor
-    found = _sets_after(repository, after, repository.page + 1)
-    page = found[: repository.page]
+    found = _sets_after(repository, after, repository.settings.numOfRecords + 1)
+    page = found[: repository.settings.numOfRecords]
     if not page:
         raise _bad_token() if request.token else OaiError("noSetHierarchy", "there are no sets yet")
     if len(found) == len(page):

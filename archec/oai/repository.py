@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from lxml import etree
 
 from archec.catalogue.model import Kind
-from archec.config import Collection, Config, FormatConfig, OaiConfig
+from archec.config import Config, FormatConfig, OaiConfig
 from archec.errors import ConfigError
 from archec.oai.amf import Amf
 from archec.oai.dc import DublinCore
@@ -44,32 +44,25 @@ class Repository:
     """See the module.
 
     ``base_url`` is "" if it is the address of each request. ``trees`` are the trees of sets that are served.
-    ``description`` has the description elements of Identify, as XML. ``page`` is the number of records on a page,
-    ``max_bytes`` the size at which a page ends earlier, ``token_life`` the seconds for which a token is valid.
+    ``description`` has the description elements of Identify, as XML.
     """
 
+    settings: OaiConfig
     name: str
     domain: str
     base_url: str
     emails: tuple[str, ...]
-    earliest: str
-    deleted: str
     kinds: tuple[Kind, ...]
     trees: frozenset[str]
-    collections: tuple[Collection, ...]
     formats: Mapping[str, RecordFormat]
     description: str
-    provenance: str
-    page: int
-    max_bytes: int
-    token_life: float
     tokens: Tokens
     index: Index
     reader: ItemReader
 
     def expiry(self, now: float) -> int:
         """The tist at which a token that is given now expires."""
-        return int(now + self.token_life)
+        return int(now + self.settings.liveTime)
 
 
 def open_index(url: str, path: Path) -> Index:
@@ -97,21 +90,15 @@ def make_repository(
     kinds = tuple(kind for kind in ITEM_KINDS if oai.items in (kind, "both"))
     secret = load_secret(config.path(oai.secret), environ.get(ENVIRONMENT))
     return Repository(
+        settings=oai,
         name=oai.repositoryName or config.name,
         domain=domain,
         base_url=base_url,
         emails=oai.adminEmail or (_mail_address(config.fetch.contact) or _NOBODY,),
-        earliest=oai.earliestDatestamp,
-        deleted=oai.deletedRecord,
         kinds=kinds,
         trees=trees_for(oai.sets, kinds),
-        collections=oai.collections,
         formats=load_formats(oai.metadataFormats),
         description=_description(oai, domain, config.base),
-        provenance=oai.provenance,
-        page=oai.numOfRecords,
-        max_bytes=oai.max_page,
-        token_life=oai.liveTime,
         tokens=Tokens(secret, domain),
         index=index,
         reader=reader,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from functools import lru_cache
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 
@@ -26,9 +26,14 @@ class IndexLine(NamedTuple):
     prefix: bytes
     filename: bytes
 
+    def fields(self) -> dict[str, Any]:
+        """The JSON of the line."""
+        value: dict[str, Any] = orjson.loads(self.line[self.line.index(b"{") :])
+        return value
+
     def payload(self) -> str:
         """The payload digest of the record, ``""`` if it has none or is a revisit."""
-        value = orjson.loads(self.line[self.line.index(b"{") :])
+        value = self.fields()
         return "" if value.get("mime") == _REVISIT else str(value.get("digest", ""))
 
 
