@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import httpx
@@ -19,15 +20,13 @@ from archec.web.guard import allowed
 from archec.web.h1 import Answer
 from archec.web.headers import TLS_FIELD, kept, raw_headers, wait_asked
 from archec.web.location import location_of
-from archec.web.outcome import Outcome, of_status
+from archec.web.outcome import BUSY, Outcome, of_status
 from archec.web.policy import Tuning
 from archec.web.task import HEAD, FetchTask, Hop, Sink, TempLike
 from archec.web.transport import Transports
 
 _EMPTY = httpx.ByteStream(b"")
 _REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
-_MAX_ORIGINS = 4096
-"""Maximum number of origins whose parsed URL is remembered."""
 _SMALL = 1 << 18
 """A body up to this size is written once it is complete, a larger one while it is received."""
 _BLANKS = bytes(32 if code < 32 or code == 127 else code for code in range(256))
@@ -84,13 +83,11 @@ class Flight:
 class Attempt(NamedTuple):
     """The result of an attempt.
 
-    ``lasting``: a retry in this run would end the same way; ``slow_down``: the host reports too many requests;
-    ``answer``: the state of its connection after the response.
+    ``lasting``: a retry in this run would end the same way; ``answer``: the state of its connection after the response.
     """
 
     hop: Hop
     lasting: bool = True
-    slow_down: bool = False
     answer: Answer | None = None
 
 
@@ -115,7 +112,6 @@ class Client:
         self._sink = sink
         self._transports = transports
         self.progress = progress
-        self._origins: dict[str, httpx.URL] = {}
         self._timeout = {"connect": config.connect_timeout}
         self._headers = httpx.Headers(
             [
@@ -179,7 +175,7 @@ class Client:
             self.progress(0, 1)
 
         try:
-            target = self._origin(url[: len(scheme) + 3 + slash])
+            target = _origin(url[: len(scheme) + 3 + slash])
         except httpx.InvalidURL:
             _refuse_disguised(rest[:slash])
             raise
@@ -191,14 +187,6 @@ class Client:
         response = await transport.handle_async_request(request)
         flight.head_at = flight.last = loop.time()
         return response
-
-    def _origin(self, origin: str) -> httpx.URL:
-        url = self._origins.get(origin)
-        if url is None:
-            if len(self._origins) >= _MAX_ORIGINS:
-                self._origins.clear()
-            url = self._origins[origin] = httpx.URL(origin + "/")
-        return url
 
     async def _body(
         self, task: FetchTask, flight: Flight, response: httpx.Response, fields: Mapping[str, str], seen: Hop
@@ -261,6 +249,11 @@ class Client:
                     return
 
 
+@lru_cache(4096)
+def _origin(origin: str) -> httpx.URL:
+    return httpx.URL(origin + "/")
+
+
 def _seen(task: FetchTask, response: httpx.Response, fields: dict[str, str]) -> Hop:
     """What the head of an answer says; a failure until its body has come."""
     headers, tls = kept(fields), response.extensions.get("tls")
@@ -291,10 +284,9 @@ def _without_body(task: FetchTask, response: httpx.Response, fields: Mapping[str
         message += " that was not requested" if status == 304 else " without a Location that can be followed"
     elif status == 206:
         message += ": a part that was not requested"
-    slow_down = status in (429, 503)
-    wait = wait_asked(fields, time.time()) if slow_down else 0.0
+    wait = wait_asked(fields, time.time()) if status in BUSY else 0.0
     message = str(response.extensions.get("message") or message)
-    return Attempt(seen._replace(outcome=outcome, message=message, wait=wait), not outcome.is_transient, slow_down)
+    return Attempt(seen._replace(outcome=outcome, message=message, wait=wait), not outcome.is_transient)
 
 
 async def close(response: httpx.Response) -> None:

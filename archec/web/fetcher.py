@@ -14,7 +14,7 @@ from archec.errors import StorageFailed, StorageFull
 from archec.ids import host_of
 from archec.web.client import Attempt, Client, Flight
 from archec.web.h1 import AHEAD
-from archec.web.outcome import Outcome
+from archec.web.outcome import BUSY, Outcome
 from archec.web.policy import Policy, Tuning
 from archec.web.politeness import GivenUp, HostQueue, HostQueues, QueuedTask
 from archec.web.robots import Robots, RobotsCache, Unknown
@@ -298,14 +298,14 @@ class Fetcher:
             self._emit(queued.serial, hop)
             return True
         now = self._loop.time()
-        if hop.wait or attempt.slow_down:
+        if hop.status in BUSY:
             self._hosts.ease(host)
         if hop.wait > self._config.max_delay:
             reason = _asks_to_wait(host, hop.wait, outcome)
             self._defer(self._hosts.give_up(host, reason), reason)
         elif hop.wait:
             self._hosts.pause(host, now + hop.wait)
-        elif attempt.slow_down:
+        elif hop.status in BUSY:
             self._hosts.slow_down(host, now)
         dropped = self._hosts.failed(host, GivenUp(outcome, hop.message))
         queued.tries += 1

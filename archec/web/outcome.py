@@ -48,6 +48,9 @@ class Outcome(str, Enum):
 
 _TRANSIENT = frozenset({Outcome.SERVER_ERROR, Outcome.UNREACHABLE, Outcome.TIMEOUT, Outcome.TRUNCATED})
 
+BUSY = frozenset({429, 503})
+"""Statuses by which a host says that it is asked too much; their Retry-After binds it."""
+
 _OUTCOME_OF_STATUS = {
     401: Outcome.FORBIDDEN,
     402: Outcome.FORBIDDEN,

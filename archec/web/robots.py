@@ -30,7 +30,7 @@ from archec.web.client import Client, Flight, close
 from archec.web.faults import EXPECTED, fault_of
 from archec.web.headers import raw_headers, unpack, wait_asked
 from archec.web.location import location_of
-from archec.web.outcome import Outcome, of_status
+from archec.web.outcome import BUSY, Outcome, of_status
 from archec.web.policy import Tuning
 
 _AGENT_LINE = re.compile(r"^([ \t]*user[- ]?agents?[ \t]*[: \t][ \t]*)([^#\r\n]*)", re.I | re.M)
@@ -176,7 +176,7 @@ class RobotsCache:
             return location_of(url, fields["location"])
         outcome = of_status(status)
         if outcome in (Outcome.SERVER_ERROR, Outcome.UNREACHABLE, Outcome.TRUNCATED) or status == 304:
-            wait = wait_asked(fields, time.time()) if status in (429, 503) else 0.0
+            wait = wait_asked(fields, time.time()) if status in BUSY else 0.0
             text = f"robots.txt is not available: HTTP {status}"
             return Unknown(Outcome.SERVER_ERROR, text, again=not wait, wait=wait)
         if not 200 <= status < 300:

@@ -21,10 +21,11 @@ from archec.config import FetchConfig
 from archec.errors import StorageFailed, StorageFull
 from archec.web.fetcher import Fetcher
 from archec.web.policy import Tuning
-from archec.web.task import Fatal, Hop, Hops, HostsKnown, Tasks, ToWorker
+from archec.web.task import Fatal, Hop, Hops, HostsKnown, Stop, Tasks, ToWorker
 from archec.workers.child import call, set_limit
 from archec.workers.pipe import Inbox, decoder, encode, frame
 
+_READ = 1 << 18
 _STACK = 512 * 1024
 """Bytes of the stack of a thread; they count as memory whether they are used or not."""
 _RARELY = (20_000, 20, 50)
@@ -55,6 +56,8 @@ def serve(
         make = partial(Fetcher, config, agent, call(*sink), concurrency=concurrency, tuning=tuning, max_bytes=max_bytes)
         _loop().run_until_complete(_serve(pipe, make, tuning, beat))
         code = 0
+    except MemoryError:
+        _leave()
     finally:
         if code:
             sys.excepthook(*sys.exc_info())
@@ -81,107 +84,95 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 async def _serve(pipe: socket.socket, make: Callable[..., Fetcher], tuning: Tuning, beat: float) -> None:
-    pipe.setblocking(False)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_leave_without_memory)
-    _, server = await loop.create_connection(lambda: _OrderServer(loop, make, tuning, beat), sock=pipe)
-    await server.ended
+    reader, writer = await asyncio.open_connection(sock=pipe)
+    outbox = _Outbox(loop, writer, tuning)
+    fetcher = outbox.fetcher = make(emit=outbox.emit, fatal=outbox.fatal, progress=outbox.progress)
+    outbox.tick(beat)
+    stop = await _obey(reader, fetcher)
+    fetcher.drop_queued()
+    while stop.finish and fetcher.in_flight:
+        await asyncio.sleep(tuning.flush)
+    await fetcher.aclose()
+    outbox.flush()
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+async def _obey(reader: asyncio.StreamReader, fetcher: Fetcher) -> Stop:
+    """Takes tasks until told to stop; the end of the other end tells so, too."""
+    inbox, decode = Inbox(), decoder(ToWorker).decode
+    with suppress(OSError):
+        while data := await reader.read(_READ):
+            for message in map(decode, inbox.feed(data)):
+                if isinstance(message, Tasks):
+                    for serial, task in message.items:
+                        fetcher.submit(serial, task)
+                    fetcher.start()
+                elif isinstance(message, HostsKnown):
+                    for host, faults, wait in message.items:
+                        fetcher.know(host, faults, wait)
+                else:
+                    return cast(Stop, message)
+    return Stop(False)
 
 
 def _leave_without_memory(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Ends a process that is out of memory: nothing that it said of any host from now on would be true."""
     if isinstance(context.get("exception"), MemoryError):
-        os.write(2, b"archec: a fetching process has reached fetch.max_memory, and is replaced\n")
-        os._exit(1)
+        _leave()
     loop.default_exception_handler(context)
 
 
-class _OrderServer(asyncio.Protocol):
-    """Reads tasks, writes hops: many in one message, none later than ``tuning.flush`` seconds."""
+def _leave() -> None:
+    """Ends a process that is out of memory: nothing that it said of any host from now on would be true."""
+    os.write(2, b"archec: a fetching process has reached fetch.max_memory, and is replaced\n")
+    os._exit(1)
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, make: Callable[..., Fetcher], tuning: Tuning, beat: float
-    ) -> None:
-        self.ended: asyncio.Future[None] = loop.create_future()
-        self._loop = loop
-        self._tuning = tuning
-        self._beat = beat
+
+class _Outbox:
+    """Writes hops: many in one message, none later than ``tuning.flush`` seconds."""
+
+    fetcher: Fetcher
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, writer: asyncio.StreamWriter, tuning: Tuning) -> None:
+        self._loop, self._writer, self._tuning = loop, writer, tuning
         self._sent = 0.0
-        self._inbox = Inbox()
-        self._decode = decoder(ToWorker).decode
         self._hops: list[tuple[int, Hop]] = []
         self._received = self._requests = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._stopping: asyncio.Task[None] | None = None
-        self._fetcher = make(emit=self._emit, fatal=self._fatal, progress=self._progress)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._tick()
-
-    def data_received(self, data: bytes) -> None:
-        for message in map(self._decode, self._inbox.feed(data)):
-            if isinstance(message, Tasks):
-                for serial, task in message.items:
-                    self._fetcher.submit(serial, task)
-                self._fetcher.start()
-            elif isinstance(message, HostsKnown):
-                for host, faults, wait in message.items:
-                    self._fetcher.know(host, faults, wait)
-            elif self._stopping is None:
-                self._stopping = self._loop.create_task(self._stop(message.finish))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._stopping is None:
-            self._stopping = self._loop.create_task(self._stop(False))
-        elif self._stopping.done():
-            self._end()
-
-    def _send(self, message: Hops | Fatal) -> None:
-        self._sent = self._loop.time()
-        self._transport.write(frame(encode(message)))
-
-    def _emit(self, serial: int, hop: Hop) -> None:
+    def emit(self, serial: int, hop: Hop) -> None:
         self._hops.append((serial, hop))
         if len(self._hops) >= self._tuning.batch:
-            self._flush()
+            self.flush()
         elif self._timer is None:
-            self._timer = self._loop.call_later(self._tuning.flush, self._flush)
+            self._timer = self._loop.call_later(self._tuning.flush, self.flush)
 
-    def _progress(self, size: int, requests: int) -> None:
+    def progress(self, size: int, requests: int) -> None:
         self._received += size
         self._requests += requests
 
-    def _flush(self) -> None:
+    def fatal(self, error: StorageFull | StorageFailed) -> None:
+        self.flush()
+        self._send(Fatal(isinstance(error, StorageFull), error.message))
+
+    def flush(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._transport.is_closing():
-            self._send(Hops(self._hops, self._received, self._requests, self._fetcher.spent))
+        self._send(Hops(self._hops, self._received, self._requests, self.fetcher.spent))
         self._hops = []
         self._received = self._requests = 0
 
-    def _fatal(self, error: StorageFull | StorageFailed) -> None:
-        self._flush()
-        self._send(Fatal(isinstance(error, StorageFull), error.message))
+    def tick(self, beat: float) -> None:
+        """Reports the bytes of large bodies, and every ``beat`` seconds that this process is alive."""
+        if self._received or self._requests or self.fetcher.spent or self._loop.time() - self._sent >= beat:
+            self.flush()
+        self._loop.call_later(self._tuning.tick, self.tick, beat)
 
-    async def _stop(self, finish: bool) -> None:
-        self._fetcher.drop_queued()
-        while finish and self._fetcher.in_flight:
-            await asyncio.sleep(self._tuning.flush)
-        await self._fetcher.aclose()
-        self._flush()
-        if self._transport.is_closing():
-            self._loop.call_soon(self._end)
-        else:
-            self._transport.close()
-
-    def _end(self) -> None:
-        if not self.ended.done():
-            self.ended.set_result(None)
-
-    def _tick(self) -> None:
-        """Reports the bytes of large bodies, and that this process is alive."""
-        if self._received or self._requests or self._fetcher.spent or self._loop.time() - self._sent >= self._beat:
-            self._flush()
-        self._loop.call_later(self._tuning.tick, self._tick)
+    def _send(self, message: Hops | Fatal) -> None:
+        self._sent = self._loop.time()
+        if not self._writer.is_closing():
+            self._writer.write(frame(encode(message)))
