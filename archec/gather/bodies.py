@@ -52,7 +52,6 @@ _REMEMBERED = 2000
 """Number of bodies kept in memory, more than a batch has."""
 _MOST = 32_000_000
 """Size of the file in bytes at which it is rewritten with what is still needed."""
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _decoder = msgspec.msgpack.Decoder(Hops)
 
 
@@ -179,7 +178,7 @@ class Received:
     def __init__(self, work: Path, run: int) -> None:
         self._path, self._size = received_path(work, run), 0
         try:
-            self._file = os.open(self._path, _FLAGS, 0o600)
+            self._file = self._path.open("ab", buffering=0)
         except OSError as error:
             raise StorageFailed(f"{self._path}: {error.strerror}") from error
 
@@ -189,14 +188,14 @@ class Received:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._file)
+        self._file.close()
         self._path.unlink(missing_ok=True)
 
     def add(self, hops: Iterable[Hop]) -> None:
         """Appends hops."""
         data = frame(encode(Hops([(0, hop._replace(head=b"")) for hop in hops])))
         try:
-            self._size += os.write(self._file, data)
+            self._size += self._file.write(data)
         except OSError as error:
             raise StorageFailed(f"{self._path}: {error.strerror}") from error
 
@@ -207,7 +206,7 @@ class Received:
 
     def restart(self, hops: Iterable[Hop]) -> None:
         """Rewrites the file: everything except these hops is in the journal."""
-        os.ftruncate(self._file, 0)
+        self._file.truncate(0)
         self._size = 0
         self.add(hops)
 

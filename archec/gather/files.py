@@ -195,7 +195,7 @@ class FilePhase:
         if hops and self._under_way.count("silent"):
             for active in list(self._under_way.in_state("silent")):
                 if self._hosts.has_network(active.fobi.id):
-                    self._finish(active, _failure(active.hop or Hop(active.fobi.id, "failed")))
+                    self._finish(active, _failure(active.answer))
 
     def _collect_texts(self, timeout: float) -> None:
         for done in self._pass.texts.collect(timeout):
@@ -226,7 +226,7 @@ class FilePhase:
         while self._under_way.count("text") and time.monotonic() < deadline:
             self._collect_texts(_WAIT)
         for active in self._under_way.in_state("text"):
-            self._discard(_hop(active))
+            self._discard(active.answer)
         self._committer.commit()
 
     # -- feeding ----------------------------------------------------------------------------------
@@ -367,10 +367,10 @@ class FilePhase:
 
         Journalled results are dropped, and the file is due immediately; so are URLs that redirected to it.
         """
-        active = self._under_way.find(hop.url)
-        if active is not None:
-            if active.state in ("text", "redirects"):
-                self._discard(active.result.hop if active.result is not None else hop)
+        if hop.url in self._under_way:
+            active = self._under_way.get(hop.url, "text", "redirects")
+            if active is not None:
+                self._discard(active.answer)
                 self._under_way.requeue(active)
                 self._submit(FetchTask(hop.url))
             return
@@ -400,7 +400,7 @@ class FilePhase:
                 self._deferred.append(fobi.id)
                 self._finished(active)
             for one in waiting:
-                again = _hop(one)._replace(deferred=True)
+                again = one.answer._replace(deferred=True)
                 yield one, VisitResult(again, outcome=seen.outcome or "unreachable", target=fobi.id)
             return
         if seen.version is not None and seen.version.sha256 != fobi.history.at(self._run) and not seen.suspect:
@@ -446,7 +446,7 @@ class FilePhase:
 
     def _reached(self, active: Active, url: str, effect: Effect, hop: Hop) -> VisitResult:
         """The result of a URL that redirects to ``url``, whose visit had this effect by this answer."""
-        own = _hop(active)
+        own = active.answer
         if effect.version is None:
             failed = own._replace(status=hop.status or own.status, deferred=hop.deferred)
             return VisitResult(failed, outcome=effect.outcome, target=url, message=hop.message)
@@ -486,11 +486,6 @@ class FilePhase:
                 self._committer.discard(hop.temp)
             except ArchecError as error:
                 self._report.message = error.message
-
-
-def _hop(active: Active) -> Hop:
-    """The answer by which a URL redirects."""
-    return active.hop or Hop(active.fobi.id, "failed")
 
 
 def _failure(hop: Hop) -> VisitResult:

@@ -45,6 +45,11 @@ class Active:
     waiting: list[str] = field(default_factory=list)
 
     @property
+    def answer(self) -> Hop:
+        """Its answer; a failure if there is none."""
+        return self.hop or Hop(self.fobi.id, "failed")
+
+    @property
     def next_depth(self) -> int:
         """The depth of what it redirects to. The chain of a URL that the archive knows is counted from itself on, since
         it is not only a hop of others."""
@@ -66,17 +71,13 @@ class UnderWay:
         """The number of URLs in a state."""
         return self._states[state]
 
-    def get(self, url: str, state: State) -> Active | None:
-        """The URL, if it is in this state."""
+    def get(self, url: str, *states: State) -> Active | None:
+        """The URL, if it is in one of these states."""
         active = self._table.get(url)
-        return active if active is not None and active.state == state else None
+        return active if active is not None and active.state in states else None
 
     def __iter__(self) -> Iterator[Active]:
         return iter(self._table.values())
-
-    def find(self, url: str) -> Active | None:
-        """The URL in any state, if it is in progress."""
-        return self._table.get(url)
 
     def in_state(self, state: State) -> Iterator[Active]:
         """All URLs in a state."""
