@@ -58,9 +58,9 @@ def add(path: Path, lines: Iterable[bytes]) -> int:
         for line in lines:
             found.add(line)
             size += len(line) + 1
+        _settle(file)
         if file.exists() and size <= _MAX_NEWER:
             return _add_newer(file, newer, found)
-        _settle(file)
         before = sum(1 for _ in chain(_lines(file), _lines(newer)))
         merged = groupby(heapq.merge(_lines(file), _lines(newer), found))
         added = _write(file, (line for line, _ in merged)) - before
