@@ -18,7 +18,7 @@ from archec.archive.conclusions import judged
 from archec.archive.evidence import Evidence
 from archec.catalogue.codec import history_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import ObiState
+from archec.catalogue.lists import ObiState
 from archec.errors import CatalogueError, CorruptJournal
 from archec.history import History
 from archec.ids import is_fileset

@@ -17,26 +17,19 @@ from collections.abc import Collection, Iterator
 from typing import Literal, NamedTuple, TypeVar
 
 from archec.catalogue.codec import read
+from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace, TobiFiles
 from archec.catalogue.model import (
-    START,
     Changes,
     DataSet,
-    DueFobi,
     FilesetManifestFile,
-    FileState,
     HeldBack,
     HostState,
     Ingest,
     Kind,
-    Moment,
     Obi,
-    ObiState,
-    Place,
     Position,
     Refused,
     Run,
-    TextPlace,
-    TobiFiles,
 )
 from archec.catalogue.rows import Key, is_text
 from archec.tist import MAX_TIST

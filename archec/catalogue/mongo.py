@@ -22,24 +22,17 @@ from pymongo import DeleteOne, ReplaceOne, UpdateOne
 
 from archec.catalogue.codec import built, history_text, plain
 from archec.catalogue.interface import Catalogue, Checksum, Counts, redact
+from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace, TobiFiles
 from archec.catalogue.model import (
     COLLECTION,
     KINDS,
-    START,
     Changes,
     Claim,
-    DueFobi,
-    FileState,
     KeyedSet,
     Kind,
-    Moment,
     Note,
     Obi,
-    ObiState,
-    Place,
     Position,
-    TextPlace,
-    TobiFiles,
     Version,
     Visit,
     Visited,

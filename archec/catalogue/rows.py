@@ -14,7 +14,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from archec.catalogue.codec import text_of
-from archec.catalogue.model import Changes, Claim, Kind, Note, Obi, TobiFiles, Version, Visit, Visited
+from archec.catalogue.lists import TobiFiles
+from archec.catalogue.model import Changes, Claim, Kind, Note, Obi, Version, Visit, Visited
 from archec.errors import CatalogueRefused
 from archec.history import History
 

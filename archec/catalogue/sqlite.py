@@ -26,27 +26,8 @@ from typing import Any
 
 from archec.catalogue.codec import history_of, history_text, read, text_of
 from archec.catalogue.interface import Catalogue, Checksum, Counts, redact
-from archec.catalogue.model import (
-    COLLECTION,
-    KINDS,
-    START,
-    Changes,
-    Claim,
-    DueFobi,
-    FileState,
-    Kind,
-    Moment,
-    Note,
-    Obi,
-    ObiState,
-    Place,
-    Position,
-    TextPlace,
-    TobiFiles,
-    Version,
-    Visit,
-    Visited,
-)
+from archec.catalogue.lists import START, DueFobi, FileState, Moment, ObiState, Place, TextPlace, TobiFiles
+from archec.catalogue.model import COLLECTION, KINDS, Changes, Claim, Kind, Note, Obi, Position, Version, Visit, Visited
 from archec.catalogue.rows import (
     KEYS,
     Gone,

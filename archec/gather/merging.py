@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from archec.archive.evidence import Unknown, directory_of, hides, shows
 from archec.catalogue.codec import history_of as history_in
-from archec.catalogue.model import Coverage, ObiState
+from archec.catalogue.lists import ObiState
+from archec.catalogue.model import Coverage
 from archec.gather.spool import Found
 from archec.history import History
 from archec.ids import archive_of

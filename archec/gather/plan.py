@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import DueFobi
+from archec.catalogue.lists import DueFobi
 from archec.config import FetchConfig
 from archec.gather.spool import Spool
 from archec.ids import host_of

@@ -21,7 +21,8 @@ from archec.archive.losses import held_back_record, journalled, without_accepted
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.archive.revision import concluded, evidence_of
-from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi, ObiState
+from archec.catalogue.lists import ObiState
+from archec.catalogue.model import Claim, DataSet, HeldBack, KeyedSet, Obi
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, SetAdded
 from archec.gather.directory_cache import DirectoryMemory
 from archec.gather.holding_back import group_of, groups_to_hold_back

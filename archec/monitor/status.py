@@ -17,7 +17,7 @@ from archec.archive.report import HostFigures
 from archec.archive.runs import Unbegun, stored_before, unbegun
 from archec.audit.memory import Fixity, fixity
 from archec.catalogue.interface import Catalogue, Counts
-from archec.catalogue.model import DueFobi
+from archec.catalogue.lists import DueFobi
 from archec.errors import CatalogueError, CatalogueGone, StorageFailed
 from archec.gather.operator import awaiting
 from archec.gather.plan import LAST_ID, due_files

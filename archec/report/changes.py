@@ -13,7 +13,8 @@ from typing import NamedTuple
 from archec.archive.lookup import Held, held_at
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import START, Kind, Moment, Obi
+from archec.catalogue.lists import START, Moment
+from archec.catalogue.model import Kind, Obi
 from archec.errors import CorruptArchive, NotHeld, UsageError
 from archec.history import Incidence
 from archec.ids import archive_of

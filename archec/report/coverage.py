@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import FileState, TobiFiles
+from archec.catalogue.lists import FileState, TobiFiles
 from archec.catalogue.open import open_catalogue
 from archec.ids import archive_of, item_of, series_of
 from archec.progress import SILENT, Meter

@@ -17,7 +17,8 @@ from archec.archive.lookup import path_held
 from archec.archive.opening import Archive
 from archec.archive.revision import evidence_of
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import START, Kind, Moment, Obi
+from archec.catalogue.lists import START, Moment
+from archec.catalogue.model import Kind, Obi
 from archec.ids import archive_of
 from archec.report.changes import MOST_WORKS, chunks_in_time, named_by, naming
 

@@ -19,7 +19,8 @@ from itertools import islice
 from pathlib import Path
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Changes, Claim, DueFobi, Note, Obi, Position, Refipo, Version
+from archec.catalogue.lists import DueFobi
+from archec.catalogue.model import Changes, Claim, Note, Obi, Position, Refipo, Version
 from archec.catalogue.open import open_catalogue
 from archec.digest import md5_hex, sha256_hex
 from archec.history import History

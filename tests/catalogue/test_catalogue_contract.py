@@ -15,27 +15,21 @@ from catalogue_data import HOSTILE, bare, checksum, fobi, lot, state, tobi, vers
 
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue, Checksum, Counts
+from archec.catalogue.lists import DueFobi, FileState, Moment, ObiState, Place, TextPlace, TobiFiles
 from archec.catalogue.model import (
     TEXTS,
     DataSet,
-    DueFobi,
     FilesetManifestFile,
-    FileState,
     HostState,
     Ingest,
     KeyedSet,
     Kind,
     ManifestPart,
-    Moment,
     Note,
     Obi,
-    ObiState,
-    Place,
     Position,
     Refipo,
     Run,
-    TextPlace,
-    TobiFiles,
     Version,
     Visit,
     Visited,

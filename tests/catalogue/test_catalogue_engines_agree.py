@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import START, TEXTS, Changes, DataSet, Kind, Moment, Obi, Run, TextPlace
+from archec.catalogue.lists import START, Moment, TextPlace
+from archec.catalogue.model import TEXTS, Changes, DataSet, Kind, Obi, Run
 from archec.catalogue.open import open_catalogue
 
 Pair = tuple[Catalogue, Catalogue]

@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Kind, Note, Obi, ObiState, Position, Version, Visit
+from archec.catalogue.lists import ObiState
+from archec.catalogue.model import Kind, Note, Obi, Position, Version, Visit
 from archec.catalogue.records import ObiChange, encode
 from archec.errors import BadName, UsageError
 from archec.export import units as units_module
