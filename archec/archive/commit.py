@@ -44,6 +44,9 @@ _MOST_WEIGHT = 12_000_000
 """Approximate number of characters of journal lines after which a batch is committed, however few its items are. JSON
 may expand a character to six bytes; that, and one more line, still fits into a batch of the journal."""
 
+_PACE = 2000, 5.0
+"""Items and seconds after which a batch is committed."""
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _FINE = CommitResult("stored", 0, "", "")
@@ -96,7 +99,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 class Committer(Commits):
-    """Collects items and commits them when there are ``most`` or ``seconds`` have passed.
+    """Collects items and commits them in batches (:meth:`pace`).
 
     Committing in a thread was tried: the many short system calls and the run's own work compete for the interpreter,
     and both get slower. Worker processes continue during a commit.
@@ -113,13 +116,10 @@ class Committer(Commits):
         catalogue: Catalogue,
         *,
         run: int,
-        most: int = 2000,
-        seconds: float = 5.0,
         min_free: float = 0.0,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._journal, self._catalogue = store, journal, catalogue
-        self._run, self._most, self._seconds, self._clock = run, most, seconds, clock
+        self._run, self._most, self._seconds = run, *_PACE
         self._items: list[CommitItem] = []
         self._failing: list[CommitItem] = []
         self._weight = 0
@@ -185,7 +185,7 @@ class Committer(Commits):
         Once writing to the catalogue has failed, it is not written to again in this run: it must never contain a batch
         without its predecessors. The next run applies them all, in order.
         """
-        self._stamp = max(self._stamp, int(self._clock()))
+        self._stamp = max(self._stamp, int(time.time()))
         number = self._journal.append([encode(record) for record in records], self._stamp)
         self._failing = []
         if self._behind:

@@ -80,7 +80,7 @@ def last_run(layout: Layout) -> LastRun | None:
     return last
 
 
-def catch_up(layout: Layout, catalogue: Catalogue, *, progress: Progress = _no_progress) -> int:
+def catch_up(layout: Layout, catalogue: Catalogue) -> int:
     """Applies the batches after the catalogue's position and returns their number.
 
     Raises :class:`CorruptArchive` if the catalogue contains something that is in no journal, and the errors of
@@ -97,7 +97,7 @@ def catch_up(layout: Layout, catalogue: Catalogue, *, progress: Progress = _no_p
     behind = [f for f in files if f.tist >= position.run]
     if _is_level(catalogue, behind, position):
         return 0
-    return _follow(layout, catalogue, behind, position, progress)
+    return _follow(layout, catalogue, behind, position, _no_progress)
 
 
 def refuse_past(catalogue: Catalogue) -> None:

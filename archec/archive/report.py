@@ -3,7 +3,6 @@ host."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,21 +30,6 @@ _MOST_LARGE = 30
 _KINDS = ("new", "changed", "cosmetic", "file-url", "returned", "same", "moved", "withheld", "lost")
 _LONGEST_PATH = 1000
 _LONGEST_MESSAGE = 600
-
-_KIND = re.compile(r"\s*(redif-[a-z]+)\b", re.I)
-_KNOWN = {
-    f"redif-{kind.lower()}": f"ReDIF-{kind}"
-    for kind in (
-        *("Paper", "Article", "Software", "Book", "Chapter", "Series", "Archive", "Person", "Institution"),
-        *("Mirror", "Authority"),
-    )
-}
-
-
-def kind_of(written: str) -> str:
-    """The template type of any spelling: ``redif-paper 1.0`` -> ``ReDIF-Paper``; else ``other``."""
-    match = _KIND.match(written)
-    return _KNOWN.get(match[1].lower(), "other") if match else "other"
 
 
 class Totals(NamedTuple):
@@ -336,7 +320,7 @@ class Report:
             "problems": {
                 "by_code": dict(sorted(self.problem_counts.items())),
                 "first": [
-                    {"path": _shown(p.path), "line": p.line, "code": p.code, "message": p.message}
+                    {"path": p.path, "line": p.line, "code": p.code, "message": p.message}
                     for p in self.problems
                 ],
             },
@@ -351,7 +335,3 @@ def kept_bytes(record: ObiChange) -> int:
     if record.kind == "fobi" and (not record.put or any(note.target for note in record.notes.values())):
         return 0
     return record.version.size
-
-
-def _shown(path: str) -> str:
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

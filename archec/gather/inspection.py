@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from archec.archive.report import kind_of
 from archec.config import Config
 from archec.errors import BadName, DataSetError
 from archec.gather.dataset import printable
@@ -17,6 +16,7 @@ from archec.redif.files import Blob, Directory, Other, Unread
 from archec.redif.precedence import place
 from archec.redif.problems import Problem
 from archec.redif.scan import scan
+from archec.redif.schema import type_of
 from archec.redif.source import open_source
 from archec.tist import date_in_name, iso
 
@@ -66,7 +66,7 @@ def inspect(path: Path, config: Config, meter: Meter, *, on_other: Callable[[str
         for item in source:
             if isinstance(item, Blob):
                 found.archives.add(place(item.path).archive)
-                found.templates.update([kind_of(template.kind) for template in scan(item).templates])
+                found.templates.update([type_of(template.kind) for template in scan(item).templates])
                 meter.at(source.position)
             elif isinstance(item, Directory):
                 found.archives.add(place(item.path + "-").archive)

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
 from archec.archive.evidence import directory_of
-from archec.archive.report import Report, kind_of
+from archec.archive.report import Report
 from archec.catalogue.model import Coverage
 from archec.gather.spool import FileRow, SeenRow, Spool
 from archec.redif.files import Blob, Known, Other, Source, Unread
 from archec.redif.precedence import below_root, standing
 from archec.redif.problems import Problem
 from archec.redif.scan import scan
+from archec.redif.schema import type_of
 from archec.store.durable import failure
 from archec.workers.pool import Pool
 
@@ -232,7 +233,7 @@ def _read(blob: Blob, texts: BinaryIO) -> ChunkRead:
         digest = "" if found.read else sha256(blob.data, usedforsecurity=False).hexdigest()
         files.append(FileRow(path, blob.member, there, int(found.read), int(bool(found.templates)), digest))
     for template in found.templates:
-        kinds[kind_of(template.kind)] += 1
+        kinds[type_of(template.kind)] += 1
         if not template.id:
             nameless += 1
             continue

@@ -142,7 +142,6 @@ _KNOWN: Mapping[Family, frozenset[str]] = {
 }
 
 
-@lru_cache(maxsize=256)
 def kind_of(raw: str) -> Kind:
     """The type that a value of ``Template-Type:`` names, in any case, with or without version.
 
@@ -153,6 +152,12 @@ def kind_of(raw: str) -> Kind:
         name, family = KINDS[match[1].lower()]
         return Kind(name, (match[2] or "").rstrip("."), family)
     return Kind(" ".join(raw.split())[:200], "", "other")
+
+
+def type_of(raw: str) -> str:
+    """The type that a value of ``Template-Type:`` names, ``other`` if it is unknown."""
+    kind = kind_of(raw)
+    return kind.name if kind.family != "other" else "other"
 
 
 @lru_cache(maxsize=8192)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import example, given
@@ -44,6 +45,16 @@ Book-File-URL: ftp://example.org/3
 DOI: 10.1/1
 Handle: RePEc:aaa:ssssss:1
 """
+
+
+def test_types_of_any_length_are_forgotten() -> None:
+    tracemalloc.start()
+    try:
+        for n in range(20):
+            assert parse(f"Template-Type: {n}{'x' * 1_000_000}\nHandle: RePEc:aaa:sss:1\n").id
+        assert tracemalloc.get_traced_memory()[0] < 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_paper() -> None:
