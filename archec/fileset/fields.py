@@ -12,8 +12,8 @@ from archec.fileset.status import PlatformError
 _LONGEST = 100_000
 """Characters of a text; a longer one is no name, URL or title."""
 _MOST = 2**63 - 1
-_MOST_VALUES = 10_000_000
-"""Values of an answer, of which each takes some 50 bytes of memory; a manifest of 100,000 files has some 3 million."""
+_MOST_VALUES = 5_000_000
+"""Values of an answer, of which each takes some 50 bytes of memory; a manifest of 100,000 files has 1 to 3 million."""
 _NAMES = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
 _MISSING: Any = object()
 

@@ -10,7 +10,7 @@ from archec.catalogue.model import FilesetManifestFile, Obi
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
 from archec.fileset.lookup import read_manifest
-from archec.fileset.manifest import is_whole, prepared
+from archec.fileset.manifest import is_whole, with_safe_paths
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
 from archec.fileset.public import public_files, public_item, public_url
 from archec.fileset.result import IngestResult
@@ -61,7 +61,7 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
     if item is None:
         raise NoPlatformMatch("there is no data set")
     options = work.options
-    wanted = prepared(item, options.include, options.exclude)
+    wanted = options.selection.of(with_safe_paths(item.manifest or []))
     found.files = public_files(wanted)
     if not wanted and not item.bundle_only:
         raise EmptyManifest("the data set has no files" + (" that were asked for" if item.manifest else ""))
@@ -104,7 +104,13 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
 
 def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformItem, fileset: str) -> None:
     known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
-    manifest = manifest_of(item, fileset, _settled(work, known, found.files), found.bundle)
+    files = _settled(work, known, found.files)
+    if known is not None and known.history.held and found.bundle is None:
+        present = read_manifest(work.archive, known.bytes_at(known.history.last or 0), known.id)
+        if (present.platform_id, present.version) == (item.platform_id or "", item.version) and present.bundle is None:
+            paths = [file.path for file in item.manifest or ()]
+            files = work.options.selection.with_others(files, present.manifest, paths)
+    manifest = manifest_of(item, fileset, files, found.bundle)
     newer: list[int] = []
     if known is not None and item.order:
         newer = [tist for tist, state in known.history if state is not None and _is_newer(work, known, tist, item)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from archec.catalogue.codec import canonical
 from archec.catalogue.model import FilesetManifestFile, ManifestPart
 from archec.errors import CorruptArchive
-from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.paths import safe_paths, unsafe
 from archec.fileset.status import Status
 
@@ -74,13 +73,6 @@ def safe_path(file: FilesetManifestFile) -> str:
     return path if isinstance(path, str) else file.path
 
 
-def prepared(
-    item: FilesetPlatformItem, include: Sequence[str] = (), exclude: Sequence[str] = ()
-) -> list[FilesetManifestFile]:
-    """The files of a data set that are wanted, each with its safe path; those that must not be fetched say why."""
-    return with_safe_paths([file for file in item.manifest or () if _wanted(file.path, include, exclude)])
-
-
 def with_safe_paths(wanted: Sequence[FilesetManifestFile]) -> list[FilesetManifestFile]:
     """Files with their safe paths; those whose path is unsafe get that status."""
     reasons = [unsafe(file.path) for file in wanted]
@@ -96,10 +88,29 @@ def with_safe_paths(wanted: Sequence[FilesetManifestFile]) -> list[FilesetManife
     return found
 
 
-def _wanted(path: str, include: Sequence[str], exclude: Sequence[str]) -> bool:
-    return (not include or any(fnmatchcase(path, glob) for glob in include)) and not any(
-        fnmatchcase(path, glob) for glob in exclude
-    )
+class Selection(NamedTuple):
+    """The files that are wanted: those whose path matches one of ``include`` (all, if there is none) and none of
+    ``exclude``."""
+
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+
+    def of(self, files: Iterable[FilesetManifestFile]) -> list[FilesetManifestFile]:
+        """Those of these files that are wanted."""
+        return [file for file in files if self._wants(file.path)]
+
+    def with_others(
+        self, files: Sequence[FilesetManifestFile], known: Sequence[FilesetManifestFile], paths: Sequence[str]
+    ) -> list[FilesetManifestFile]:
+        """Files that were wanted, and those that are known of the same version and were not; in the order of all
+        ``paths``."""
+        places = {path: number for number, path in enumerate(paths)}
+        both = [*files, *(file for file in known if not self._wants(file.path) and file.path in places)]
+        return sorted(both, key=lambda file: places.get(file.path, -1))
+
+    def _wants(self, path: str) -> bool:
+        matches = (any(fnmatchcase(path, glob) for glob in globs) for globs in (self.include or ("*",), self.exclude))
+        return next(matches) and not next(matches)
 
 
 def _with(file: FilesetManifestFile, *, status: str | None = None, **extra: Any) -> FilesetManifestFile:

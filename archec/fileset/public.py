@@ -11,9 +11,10 @@ from urllib.parse import quote, unquote
 
 from msgspec.structs import replace
 
-from archec.fileset.fields import clean
+from archec.fileset.fields import clean, parse
 from archec.fileset.manifest import safe_path
 from archec.fileset.model import FilesetManifestFile, FilesetPlatformItem
+from archec.fileset.status import PlatformError
 
 _SECRET = re.compile(
     "(?!(?:next|page|nextpage|resumption|continuation)token).*tokens?|.*secret(?:access)?(?:key)?|.*pass(?:word|wd|phrase)|"
@@ -87,9 +88,9 @@ def public_body(body: bytes) -> bytes:
     """An answer as it came, except for secrets: JSON that holds one is written again."""
     if body[:100].lstrip()[:1] in (b"{", b"["):
         try:
-            value = json.loads(body)
+            value = parse(body).raw
             public = public_value(value)
-        except (ValueError, RecursionError):
+        except (PlatformError, RecursionError):
             pass
         else:
             if public != value:

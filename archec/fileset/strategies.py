@@ -55,7 +55,8 @@ class FilesetIngestStrategy:
         for tist, state in reversed(list(known.history)) if known is not None else ():
             if state is None or known is None:
                 continue
-            if files is not None and not same_files(files, archive.catalogue.manifest(state)):
+            selection = self.work.options.selection
+            if files is not None and not same_files(files, selection.of(archive.catalogue.manifest(state))):
                 continue
             manifest = read_manifest(archive, known.bytes_at(tist), known.id)
             if (manifest.platform_id, manifest.version) != (item.platform_id or "", item.version):
@@ -63,10 +64,11 @@ class FilesetIngestStrategy:
             if (files is None) != (manifest.bundle is not None):
                 continue
             if files is not None or all(map(is_whole, manifest.manifest)):
-                message = _what_lacks(manifest.manifest)
+                kept = list(manifest.manifest) if files is None else selection.of(manifest.manifest)
+                message = _what_lacks(kept)
                 status = Status.SUCCESS_PARTIAL if message else Status.SUCCESS_EXISTING
                 return self._captured(ArchiveStrategyResult(
-                    ingest_strategy=self.strategy.value, status=status.value, manifest=list(manifest.manifest),
+                    ingest_strategy=self.strategy.value, status=status.value, manifest=kept,
                     bundle=manifest.bundle, state=state, message=message,
                 ))  # fmt: skip
         return None

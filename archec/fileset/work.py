@@ -15,6 +15,7 @@ from archec.fileset.asking import Asker
 from archec.fileset.download import Downloader
 from archec.fileset.items import Items
 from archec.fileset.keeping import Body
+from archec.fileset.manifest import Selection
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
@@ -37,6 +38,11 @@ class IngestOptions(NamedTuple):
     dry_run: bool = False
     max_files: int | None = None
     max_total: int | None = None
+
+    @property
+    def selection(self) -> Selection:
+        """The files that are wanted."""
+        return Selection(self.include, self.exclude)
 
     def as_value(self) -> dict[str, Any]:
         """As the journal keeps them."""

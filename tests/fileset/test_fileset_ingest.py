@@ -37,7 +37,7 @@ from archec.catalogue.open import open_catalogue
 from archec.cli.history import history
 from archec.errors import Exit, StorageFull
 from archec.fileset import run
-from archec.fileset.lookup import read_manifest
+from archec.fileset.lookup import find_fileset, read_manifest
 from archec.fileset.model import IngestRequest, IngestStrategy
 from archec.fileset.result import IngestResult
 from archec.fileset.run import due_requests, exit_code
@@ -534,8 +534,22 @@ def test_what_has_a_sha1_only_and_is_held_is_not_fetched(filesets: Filesets, pla
 
 def test_only_wanted_files(filesets: Filesets, platform: Platform) -> None:
     url = zenodo(platform, 7, {"a.csv": 10, "b.csv": 10, "c.txt": 10})
-    result = filesets.ingest(url, include=("*.csv",), exclude=("b*",))[0]
-    assert [file.path for file in result.manifest or ()] == ["a.csv"]
+    for expected in ("success-file", "success-existing"):
+        result = filesets.ingest(url, include=("*.csv",), exclude=("b*",))[0]
+        assert (result.status, [file.path for file in result.manifest or ()]) == (expected, ["a.csv"])
+
+    def paths() -> list[str]:
+        with filesets.archive() as archive:
+            return [file.path for file in find_fileset(archive, url).manifest.manifest]
+
+    filesets.ingest(url, include=("*.txt",))
+    assert paths() == ["a.csv", "c.txt"], "what is held of a version is not taken away by asking for other files of it"
+    assert filesets.ingest(url)[0].status == "success"
+    assert filesets.ingest(url, exclude=("b*",))[0].status == "success-existing"
+    assert paths() == ["a.csv", "b.csv", "c.txt"]
+    zenodo(platform, 7, {"a.csv": 10, "b.csv": 11})
+    assert filesets.ingest(url, include=("b*",))[0].status == "success-file"
+    assert paths() == ["a.csv", "b.csv"]
 
 
 def test_a_doi_is_resolved_and_its_landing_page_may_fail(filesets: Filesets, platform: Platform) -> None:
