@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, json_option
-from archec.config import DEFAULT_FILE, Config, load
+from archec.cli.common import config_option, json_option, load_or_default
 from archec.errors import DataSetError, Exit, gravest
 from archec.gather.inspection import Inspection, inspect
-from archec.terminal.output import echo, echo_json, note
+from archec.terminal.output import echo_json, note, show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 
@@ -32,7 +32,7 @@ def check_tarball(context: click.Context, files: tuple[Path, ...], as_json: bool
 
     Example: archec check-tarball data/tarballs/RePEc_2024-06-30.tar.gz
     """
-    config = load(config_file) if config_file or Path(DEFAULT_FILE).exists() else Config()
+    config = load_or_default(config_file)
     codes: set[Exit] = set()
     with meter_for() as meter:
         for file in files:
@@ -52,14 +52,11 @@ def check_tarball(context: click.Context, files: tuple[Path, ...], as_json: bool
                 continue
             if found.damage is not None:
                 codes.add(Exit.DAMAGED)
-            if as_json:
-                echo_json({"type": "tarball", **found.as_value()})
-            else:
-                _table(found, others)
+            show({"type": "tarball", **found.as_value()}, *_table(found, others), as_json=as_json)
     context.exit(int(gravest(codes)))
 
 
-def _table(found: Inspection, others: list[str]) -> None:
+def _table(found: Inspection, others: list[str]) -> Iterator[str]:
     rows = [(found.source, "damaged" if found.damage else "whole")]
     if found.damage:
         rows.append(("damage", found.damage.message))
@@ -74,4 +71,4 @@ def _table(found: Inspection, others: list[str]) -> None:
     if found.others > len(others):
         rows.append(("", f"... and {found.others - len(others):,} more (--json lists all)"))
     for at, (label, text) in enumerate(rows):
-        echo(f"  {label:<10} {text}" if at else f"{label}: {text}")
+        yield f"  {label:<10} {text}" if at else f"{label}: {text}"

@@ -12,15 +12,18 @@ import click
 from archec.archive import opening
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
-from archec.config import Config, load
+from archec.config import DEFAULT_FILE, Config, load
+from archec.digest import Digests
 from archec.errors import CatalogueError, CatalogueGone
 from archec.export.units import Selection, units
+from archec.store.durable import storage_errors
 from archec.terminal.output import note
 from archec.tist import parse_when
 from archec.units import parse_duration, parse_share, parse_size
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_CHUNK = 1 << 18
 COMPLETE = "_ARCHEC_COMPLETE"
 """The environment variable with which a shell requests completions."""
 
@@ -60,6 +63,20 @@ def output_option(help: str) -> Callable[[_F], _F]:  # noqa: A002
 def json_option(function: _F) -> _F:
     """``--json``, on every reporting command."""
     return click.option("--json", "as_json", is_flag=True, help="JSON on stdout, everything else on stderr.")(function)
+
+
+def load_or_default(file: Path | None) -> Config:
+    """The configuration, or its defaults if none is given and there is none here: for commands that need no archive."""
+    return load(file) if file or Path(DEFAULT_FILE).exists() else Config()
+
+
+def digests_of(path: Path) -> Digests:
+    """The checksums of a file. Raises :class:`StorageFailed`."""
+    digests = Digests()
+    with storage_errors(path), path.open("rb") as file:
+        while data := file.read(_CHUNK):
+            digests.update(data)
+    return digests
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from archec.cli.common import config_option, json_option
 from archec.config import load
 from archec.errors import Exit
 from archec.store.layout import open_store
-from archec.terminal.output import echo, echo_json
+from archec.terminal.output import show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import human_duration
@@ -40,19 +40,12 @@ def compare(context: click.Context, copy: str, heads: bool, as_json: bool, confi
     config = load(config_file)
     layout = open_store(config)
 
-    def show(difference: Difference) -> None:
-        if as_json:
-            echo_json(difference.as_value())
-        else:
-            echo(str(difference))
+    def report(difference: Difference) -> None:
+        show(difference.as_value(), str(difference), as_json=as_json)
 
     with open_copy(copy, layout, config) as other, meter_for() as meter:
-        found = compare_copies(config, layout, other, meter, show, files=not heads)
-    if as_json:
-        echo_json(found.as_value())
-    else:
-        for line in _lines(found):
-            echo(line)
+        found = compare_copies(config, layout, other, meter, report, files=not heads)
+    show(found.as_value(), *_lines(found), as_json=as_json)
     context.exit(Exit.DONE if found.sound else Exit.CORRUPT)
 
 

@@ -12,7 +12,7 @@ from archec.catalogue.open import open_catalogue
 from archec.cli.coverage import coverage
 from archec.cli.lost import lost
 from archec.cli.report import report
-from archec.cli.runreport import gather_table, show_table
+from archec.cli.runreport import INDENT, gather_table
 from archec.cli.status import status
 from archec.config import DEFAULT_FILE
 from archec.demo.show import make_archive, papers_that, play
@@ -39,7 +39,8 @@ def demo(context: click.Context, directory: Path | None) -> None:
     with meter_for() as meter:
         for stage in play(config, meter):
             click.secho(f"\n== Gathering {stage.number}: {stage.story}", bold=True)
-            show_table(gather_table(stage.report.as_value()))
+            for line in gather_table(stage.report.as_value()):
+                echo(line, INDENT)
     catalogue = open_catalogue(config.database, base=config.base)
     try:
         urls = {

@@ -12,7 +12,7 @@ from archec.export.checking import VaultFault
 from archec.export.run import ExportRequest, ExportSummary, OnNotExported, VaultCheck, export_warc, verify_vault
 from archec.export.units import selection
 from archec.export.writing import NotExported
-from archec.terminal.output import echo, echo_json
+from archec.terminal.output import show
 from archec.terminal.progress import meter_for
 from archec.units import human_duration, human_size
 
@@ -67,24 +67,17 @@ def warc(
         if verify:
             with meter_for() as meter:
                 read = verify_vault(it, folder, wanted, meter, _reporter(as_json))
-            _show_check(read, as_json=as_json)
+            show(read.as_value(), _check_line(read), as_json=as_json)
             context.exit(Exit.CORRUPT if read.faults else Exit.DONE)
         with meter_for() as meter:
             summary = export_warc(it, request, meter, _reporter(as_json))
-    if as_json:
-        echo_json(summary.as_value())
-    else:
-        for line in _lines(summary):
-            echo(line)
+    show(summary.as_value(), *_lines(summary), as_json=as_json)
     if summary.failed or summary.faults:
         context.exit(Exit.CORRUPT)
 
 
-def _show_check(read: VaultCheck, *, as_json: bool) -> None:
-    if as_json:
-        echo_json(read.as_value())
-        return
-    echo(
+def _check_line(read: VaultCheck) -> str:
+    return (
         f"Read {read.records:,} records of {read.series:,} series, {human_size(read.bytes)}, in "
         f"{human_duration(read.seconds)}: {read.faults:,} wrong."
     )
@@ -92,10 +85,7 @@ def _show_check(read: VaultCheck, *, as_json: bool) -> None:
 
 def _reporter(as_json: bool) -> OnNotExported:
     def report(failed: NotExported | VaultFault) -> None:
-        if as_json:
-            echo_json(failed._asdict())
-        else:
-            click.echo(ascii(f"{failed.code}: {failed.path}: {failed.message}")[1:-1])
+        show(failed._asdict(), f"{failed.code}: {failed.path}: {failed.message}", as_json=as_json)
 
     return report
 
@@ -104,7 +94,7 @@ def _lines(summary: ExportSummary) -> list[str]:
     done = "To be exported" if summary.dry else "Exported"
     total = sum(summary.records.values())
     head = (
-        f"{done} to {ascii(summary.vault)[1:-1]}: {total:,} records of {summary.changed:,} series, "
+        f"{done} to {summary.vault}: {total:,} records of {summary.changed:,} series, "
         f"{human_size(summary.payload)}; {summary.existing:,} existing records; {human_duration(summary.seconds)}."
     )
     lines = [head, *(f"  {kind}: {count:,}" for kind, count in sorted(summary.records.items()))]

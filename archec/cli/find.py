@@ -10,19 +10,19 @@ import click
 
 from archec.archive.lookup import Holding, holdings
 from archec.catalogue.interface import Checksum
-from archec.cli.common import config_option, json_option, opened
+from archec.cli.common import config_option, digests_of, json_option, opened
 from archec.config import Config, load
-from archec.digest import Digests, md5_hex
-from archec.errors import NotHeld, StorageFailed, UsageError
+from archec.digest import md5_hex
+from archec.errors import NotHeld, UsageError
 from archec.redif.files import Blob
 from archec.redif.scan import scan
 from archec.redif.template import canonical_text
+from archec.store.durable import storage_errors
 from archec.terminal.output import LineWriter
 from archec.tist import iso
 from archec.units import human_size
 
 _LENGTHS = {"md5": 32, "sha256": 64}
-_CHUNK = 1 << 18
 _PATIENCE = 5.0
 
 _Wanted = tuple[Checksum, str]
@@ -70,7 +70,7 @@ def _wanted(
     config: Config, file: Path | None, sha256: str | None, md5: str | None, text: Path | None
 ) -> Iterator[_Wanted]:
     if file is not None:
-        yield "sha256", _digests(file).sha256
+        yield "sha256", digests_of(file).sha256
     elif sha256 is not None:
         yield "sha256", _checksum("sha256", sha256)
     elif md5 is not None:
@@ -86,24 +86,10 @@ def _checksum(name: str, value: str) -> str:
     return bare
 
 
-def _digests(path: Path) -> Digests:
-    digests = Digests()
-    try:
-        with path.open("rb") as file:
-            while data := file.read(_CHUNK):
-                digests.update(data)
-    except OSError as error:
-        raise StorageFailed(f"{path}: {error.strerror}") from error
-    return digests
-
-
 def _texts(config: Config, path: Path) -> set[str]:
     """The text checksums of a file: of its templates if there are any, else of the text in it."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(config.max_template_file + 1)
-    except OSError as error:
-        raise StorageFailed(f"{path}: {error.strerror}") from error
+    with storage_errors(path), path.open("rb") as file:
+        head = file.read(config.max_template_file + 1)
     if len(head) <= config.max_template_file:
         templates = scan(Blob(path.name, head)).templates
         if templates:

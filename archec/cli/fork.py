@@ -10,7 +10,7 @@ from archec.cli.common import FILE, config_option, json_option
 from archec.config import load
 from archec.proof.forking import declare_fork
 from archec.proof.seal import read_seal
-from archec.terminal.output import echo, echo_json
+from archec.terminal.output import show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 
@@ -33,9 +33,10 @@ def fork(reason: str, seal_file: Path | None, as_json: bool, config_file: Path |
     seal = read_seal(seal_file).seal if seal_file is not None else None
     with meter_for() as meter:
         made = declare_fork(load(config_file), reason, seal, meter)
-    if as_json:
-        echo_json(made.as_value())
-        return
     kept, lost = made.kept, made.lost
-    echo(f"Run {made.run} ({iso(made.run)}) declares: what came after batch {kept.batch} of run {kept.run} is lost,")
-    echo(f"up to batch {lost.batch} of run {lost.run} ({iso(lost.run)}); the catalogue was rebuilt.")
+    show(
+        made.as_value(),
+        f"Run {made.run} ({iso(made.run)}) declares: what came after batch {kept.batch} of run {kept.run} is lost,",
+        f"up to batch {lost.batch} of run {lost.run} ({iso(lost.run)}); the catalogue was rebuilt.",
+        as_json=as_json,
+    )

@@ -19,7 +19,7 @@ from archec.archive.follow import last_run
 from archec.archive.report import Report
 from archec.archive.runs import beginning
 from archec.cli.common import DATE, DURATION, FILE, SIZE, config_option, json_option, opened, warn_if_unknown
-from archec.cli.runreport import RunLine, begin, gather_table, show_table
+from archec.cli.runreport import INDENT, RunLine, begin, gather_table
 from archec.config import Config, load
 from archec.errors import DataSetError, Exit, UsageError, gravest
 from archec.export.units import Selection
@@ -29,7 +29,7 @@ from archec.gather.run import dry_run as run_dry
 from archec.gather.run import exit_code
 from archec.gather.run import gather as gather_run
 from archec.progress import Meter
-from archec.terminal.output import echo_json, note
+from archec.terminal.output import note, show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.web.outcome import Outcome
@@ -201,10 +201,7 @@ class _Run:
         _warn(report)
         value = report.as_value()
         with suppress(BrokenPipeError):  # the run is done, whether or not anyone reads its report
-            if self.as_json:
-                echo_json(value)
-            else:
-                show_table(gather_table(value))
+            show(value, *gather_table(value), as_json=self.as_json, indent=INDENT)
         return exit_code(report)
 
 

@@ -53,7 +53,9 @@ def get(obi: str, tist: int | None, output: Path | None, config_file: Path | Non
             return
         try:
             if version:
-                tist = _version_tist(archive, obi)
+                from archec.fileset.lookup import find_fileset  # as below
+
+                tist = find_fileset(archive, obi).tist
             found = find(archive.catalogue, obi)
         except (NotHeld, BadName):
             if "!/" not in obi:
@@ -69,12 +71,6 @@ def get(obi: str, tist: int | None, output: Path | None, config_file: Path | Non
             f"{held.id} noted {held.tist} ({iso(held.tist)}), sha256 {held.sha256}, {human_size(held.size)}, "
             f"{held.located.path}"
         )
-
-
-def _version_tist(archive: Archive, asked: str) -> int:
-    from archec.fileset.lookup import find_fileset  # as below
-
-    return find_fileset(archive, asked).tist
 
 
 def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | None) -> None:

@@ -17,7 +17,7 @@ from archec.errors import UsageError
 from archec.gather.operator import accept, awaiting
 from archec.ids import is_url, typed
 from archec.ids.handles import normalise
-from archec.terminal.output import LineWriter, echo, echo_json, note
+from archec.terminal.output import LineWriter, note, show
 from archec.tist import iso, run_number
 from archec.units import counted
 
@@ -88,10 +88,8 @@ def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) 
     done = accept(load(config_file), _run(words[0]), wanted)
     for obi in done.back:
         note(f"{obi}: a later {'visit found' if is_url(obi) else 'data set contains'} it: it is not lost")
-    if as_json:
-        echo_json(done._asdict())
-    else:
-        echo(f"{counted(done.accepted, 'loss', 'losses')} accepted by run {done.run}")
+    line = f"{counted(done.accepted, 'loss', 'losses')} accepted by run {done.run}"
+    show(done._asdict(), line, as_json=as_json)
 
 
 def _named(word: str) -> str:

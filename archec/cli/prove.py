@@ -10,19 +10,16 @@ from typing import Any
 import click
 
 from archec.archive.lookup import find
-from archec.cli.common import READABLE, WHEN, config_option, json_option, opened, output_option
-from archec.digest import Digests
+from archec.cli.common import READABLE, WHEN, config_option, digests_of, json_option, opened, output_option
 from archec.errors import CorruptArchive, UsageError
 from archec.proof.note import KEY_HINT, VerifierKey, signers, verifier_key
 from archec.proof.proving import Consistency, Inclusion, parse_proof, prove_entry, prove_growth
 from archec.proof.seal import SealFile, read_seal
 from archec.store.durable import storage_errors
 from archec.terminal.files import open_whole
-from archec.terminal.output import echo, echo_json
+from archec.terminal.output import show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
-
-_CHUNK = 1 << 18
 
 
 @click.command()
@@ -59,12 +56,10 @@ def prove(
         if seal_file or when is not None or older or output or len(arguments) > 1:
             raise UsageError("--check takes a proof, and optionally CONTENT and --key")
         told = _checked(proof_file, Path(arguments[0]) if arguments else None, keys_of(keys))
-        if as_json:
-            echo_json(told)
-        else:
-            for line in _lines(told):
-                echo(line)
+        show(told, *_lines(told), as_json=as_json)
         return
+    if as_json:
+        raise UsageError("--json is for --check: a proof has a form of its own")
     if seal_file is None or keys or (older is not None) == (len(arguments) == 1):
         raise UsageError("give ID and --seal FILE, or --since FILE and --seal FILE, or --check PROOF")
     sealed = read_seal(seal_file)
@@ -123,13 +118,10 @@ def _inclusion(proof: Inclusion, path: Path, content: Path | None, keys: Sequenc
         "line": proof.entry.line.decode("utf-8", "replace"), "seal": _about(proof.sealed, keys, path),
     }  # fmt: skip
     if content is not None:
-        digests = Digests()
-        with storage_errors(content), content.open("rb") as file:
-            while data := file.read(_CHUNK):
-                digests.update(data)
-        if digests.sha256 not in put.values():
-            raise CorruptArchive(f"{content}: has the sha256 {digests.sha256}, and that is not what {path} proves")
-        told["content"] = digests.sha256
+        sha256 = digests_of(content).sha256
+        if sha256 not in put.values():
+            raise CorruptArchive(f"{content}: has the sha256 {sha256}, and that is not what {path} proves")
+        told["content"] = sha256
     return told
 
 

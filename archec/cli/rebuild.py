@@ -16,7 +16,7 @@ from archec.errors import UsageError
 from archec.progress import Meter
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
-from archec.terminal.output import echo_json
+from archec.terminal.output import show
 from archec.terminal.progress import meter_for
 
 
@@ -57,13 +57,12 @@ def rebuild(database: str | None, until: int | None, as_json: bool, config_file:
             url = catalogue.url
         finally:
             catalogue.close()
-    if as_json:
-        echo_json({"database": url, "batches": batches, **counts._asdict()})
-        return
-    click.echo(f"Rebuilt {url} from {batches} journal batches:")
-    click.echo(f"  templates: {counts.tobis_held:,} held, {counts.tobis_lost:,} lost")
-    click.echo(
-        f"  files: {counts.fobis_held:,} held, {counts.fobis_lost:,} lost, {counts.fobis_never:,} never held"
+    show(
+        {"database": url, "batches": batches, **counts._asdict()},
+        f"Rebuilt {url} from {batches} journal batches:",
+        f"  templates: {counts.tobis_held:,} held, {counts.tobis_lost:,} lost",
+        f"  files: {counts.fobis_held:,} held, {counts.fobis_lost:,} lost, {counts.fobis_never:,} never held",
+        as_json=as_json,
     )
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import FILE, config_option, json_option
-from archec.config import DEFAULT_FILE, Config, load
+from archec.cli.common import FILE, config_option, json_option, load_or_default
+from archec.config import Config
 from archec.errors import DataSetError, Exit, UsageError
 from archec.redif.files import template_names
 from archec.redif.lint import MOST_HANDLES, Lint
@@ -18,7 +18,7 @@ from archec.redif.problems import Problem
 from archec.redif.template import Template
 from archec.redif.template import as_json as template_value
 from archec.terminal.files import write_whole
-from archec.terminal.output import echo, echo_json, note, shown
+from archec.terminal.output import echo, echo_json, note, show, shown
 
 
 @click.command()
@@ -50,7 +50,7 @@ def redif(
     """
     if report is not None and report.suffix.lower() not in (".html", ".md"):
         raise UsageError(f"{report}: a report is HTML or Markdown", hint="use FILE.html or FILE.md")
-    config = load(config_file) if config_file or Path(DEFAULT_FILE).exists() else Config()
+    config = load_or_default(config_file)
     lint = Lint(max_file=config.max_template_file, counts=template_names(config.template_files))
     summary = Summary()
     unread = 0
@@ -123,11 +123,9 @@ def _print(file: Path, template: Template | None, problems: list[Problem], *, qu
         else:
             _show(file, template)
     for problem in problems:
-        if as_json:
-            echo_json({"type": "problem", **problem.as_value()})
-        else:
-            place = f"{problem.path}:{problem.line}" if problem.line else problem.path
-            echo(f"{place}: {problem.code}: {problem.message}")
+        place = f"{problem.path}:{problem.line}" if problem.line else problem.path
+        line = f"{place}: {problem.code}: {problem.message}"
+        show({"type": "problem", **problem.as_value()}, line, as_json=as_json)
 
 
 def _show(file: Path, template: Template) -> None:

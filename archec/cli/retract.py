@@ -11,7 +11,7 @@ from archec.config import Config, load
 from archec.errors import UsageError
 from archec.gather.operator import retract as retract_data_set
 from archec.gather.operator import retract_visits
-from archec.terminal.output import echo, echo_json
+from archec.terminal.output import show
 from archec.tist import iso, run_number
 from archec.units import counted
 
@@ -48,11 +48,9 @@ def retract(
         _visits(load(config_file), data_set, reason or "", undo=undo, as_json=as_json)
         return
     done = retract_data_set(load(config_file), data_set, reason or "", undo=undo)
-    if as_json:
-        echo_json({"run": done.run, "data_set": done.data_set.run, "tist": done.data_set.tist, "changed": done.changed})
-        return
+    value = {"run": done.run, "data_set": done.data_set.run, "tist": done.data_set.tist, "changed": done.changed}
     name = f"{done.data_set.name} of {iso(done.data_set.tist)}"
-    echo(f"{name} {what} by run {done.run}: {counted(done.changed, 'template')} changed")
+    show(value, f"{name} {what} by run {done.run}: {counted(done.changed, 'template')} changed", as_json=as_json)
 
 
 def _visits(config: Config, word: str, reason: str, *, undo: bool, as_json: bool) -> None:
@@ -60,9 +58,7 @@ def _visits(config: Config, word: str, reason: str, *, undo: bool, as_json: bool
     if run is None:
         raise UsageError(f"{word!r} is not a run", hint="'archec runs' lists them")
     by, done = retract_visits(config, run, reason, undo=undo)
-    if as_json:
-        echo_json({"run": by, "visits": run, **done._asdict()})
-        return
     what = "count again" if undo else "are retracted"
     files = f"{counted(done.changed, 'file')} changed, {done.due:,} due now"
-    echo(f"The visits of run {run} {what} by run {by}: {files}")
+    line = f"The visits of run {run} {what} by run {by}: {files}"
+    show({"run": by, "visits": run, **done._asdict()}, line, as_json=as_json)

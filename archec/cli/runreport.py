@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
@@ -18,14 +18,14 @@ import click
 
 from archec import __version__
 from archec.errors import Exit
-from archec.terminal.output import echo
 from archec.tist import iso
 from archec.units import counted, human_duration, human_size
 
 if TYPE_CHECKING:
     from archec.archive.report import Report
 
-_INDENT = 12
+INDENT = 12
+"""Columns before the values of a table."""
 _MAX_PROBLEMS = 20
 _MAX_ARCHIVES = 10
 WORD = "archec-run"
@@ -35,12 +35,6 @@ _STATES = {Exit.DONE: "done", Exit.LOCKED: "locked", Exit.USAGE: "usage", Exit.I
 
 
 # -- the table ------------------------------------------------------------------------------------
-
-
-def show_table(lines: Iterable[str]) -> None:
-    """Prints the lines of a table."""
-    for line in lines:
-        echo(line, _INDENT)
 
 
 def gather_table(value: dict[str, Any]) -> list[str]:
@@ -110,7 +104,7 @@ def _ended(value: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _table(rows: list[tuple[str, str]]) -> list[str]:
-    return [f"{label:<{_INDENT - 1}} {text}" for label, text in rows]
+    return [f"{label:<{INDENT - 1}} {text}" for label, text in rows]
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -11,10 +11,10 @@ import click
 
 from archec.archive.runs import unbegun
 from archec.cli.common import config_option, json_option, opened
-from archec.cli.runreport import gather_table, other_table, show_table
+from archec.cli.runreport import INDENT, gather_table, other_table
 from archec.monitor.runs import RunView, run_named
 from archec.monitor.runs import runs as all_runs
-from archec.terminal.output import echo, echo_json, note, terminal_width
+from archec.terminal.output import echo, echo_json, note, show, terminal_width
 from archec.tist import iso
 from archec.units import counted, human_duration, human_size
 
@@ -22,7 +22,7 @@ _HEAD = ("run", "time", "state", "kind", "data set", "templates", "files", "stor
 _WIDTHS = (10, 20, 12, 8, 10, 30, 30, 9, 8)
 _FIRST = 4
 """Columns of the first line on a terminal that is too narrow for all of them."""
-_INDENT = 4
+_BELOW = 4
 
 
 @click.command()
@@ -44,10 +44,7 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
     with opened(config_file) as archive:
         if run is not None:
             view = run_named(archive, run)
-            if as_json:
-                echo_json(view.as_value(whole=True))
-            else:
-                show_table(_details(view))
+            show(view.as_value(whole=True), *_details(view), as_json=as_json, indent=INDENT)
             return
         found = islice(all_runs(archive), limit)
         failed = unbegun(archive.config)
@@ -58,7 +55,7 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
                 echo_json(view.as_value())
         else:
             for line in _table(found):
-                echo(line, _INDENT)
+                echo(line, _BELOW)
             if failed is not None:
                 note(f"the newest run failed before it began, at {iso(failed.time)}: {failed.message}")
 
@@ -120,7 +117,7 @@ def _table(found: Iterator[RunView]) -> Iterator[str]:
         )
         for more in ("resumable: archec gather --resume" if view.resumable else "", view.message):
             if more:
-                yield f"{'':<{_INDENT}}{more}"
+                yield f"{'':<{_BELOW}}{more}"
 
 
 def _lines(cells: tuple[str, ...], width: int | None) -> Iterator[str]:
@@ -132,7 +129,7 @@ def _lines(cells: tuple[str, ...], width: int | None) -> Iterator[str]:
     if cells is not _HEAD:
         named = zip(_HEAD[_FIRST:], cells[_FIRST:], strict=True)
         rest = "; ".join(f"{name}: {cell}" for name, cell in named if cell not in ("", "-"))
-        yield f"{'':<{_INDENT}}{rest}"
+        yield f"{'':<{_BELOW}}{rest}"
 
 
 def _joined(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:

@@ -11,7 +11,7 @@ from archec.catalogue.model import AT_ONCE
 from archec.cli.common import config_option, json_option, opened
 from archec.monitor.status import ArchiveStatus, DiskSpace, HeldBack
 from archec.monitor.status import status as look
-from archec.terminal.output import echo, echo_json
+from archec.terminal.output import show
 from archec.tist import iso
 from archec.units import counted, human_duration, human_size
 
@@ -32,11 +32,8 @@ def status(as_json: bool, config_file: Path | None) -> None:
     """
     with opened(config_file) as archive:
         found = look(archive)
-    if as_json:
-        echo_json(found.as_value())
-    else:
-        for label, text in _rows(found):
-            echo(f"{label:<13} {text}", 14)
+    rows = (f"{label:<13} {text}" for label, text in _rows(found))
+    show(found.as_value(), *rows, as_json=as_json, indent=14)
 
 
 def _rows(found: ArchiveStatus) -> Iterator[tuple[str, str]]:

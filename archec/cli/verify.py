@@ -18,7 +18,7 @@ from archec.cli.common import DURATION, READABLE, SHARE, SIZE, config_option, js
 from archec.config import Config, load
 from archec.errors import CatalogueError, Exit, UsageError
 from archec.store.layout import open_store
-from archec.terminal.output import echo, echo_json
+from archec.terminal.output import show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
 from archec.units import counted, human_duration, human_size
@@ -96,11 +96,7 @@ def _check_seals(config: Config, files: Sequence[Path], *, as_json: bool) -> boo
     with meter_for() as meter:
         verdicts = check_seals(open_store(config), seals, trusted_keys(config), meter)
     for verdict in verdicts:
-        if as_json:
-            echo_json(verdict.as_value())
-        else:
-            for line in verdict.as_lines():
-                echo(line)
+        show(verdict.as_value(), *verdict.as_lines(), as_json=as_json)
     return not any(verdict.fault for verdict in verdicts)
 
 
@@ -108,10 +104,7 @@ def printer(*, as_json: bool) -> Reporter:
     """A function that prints a finding as a line of text or JSON."""
 
     def report(finding: Finding) -> None:
-        if as_json:
-            echo_json(finding.as_value())
-        else:
-            echo(str(finding))
+        show(finding.as_value(), str(finding), as_json=as_json)
 
     return report
 
@@ -121,11 +114,7 @@ def conclude(
 ) -> None:
     """Prints the result, as JSON or as ``lines``, and exits with 6 if something is wrong, with 1 if that could not be
     found out."""
-    if as_json:
-        echo_json(summary.as_value())
-    else:
-        for line in lines:
-            echo(line)
+    show(summary.as_value(), *lines, as_json=as_json)
     if not summary.clean:
         context.exit(Exit.CORRUPT)
     if summary.tally.by_code["no-scratch-space"]:

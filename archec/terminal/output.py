@@ -54,6 +54,15 @@ def echo_json(value: object) -> None:
     click.echo(json_line(value).encode("utf-8", "backslashreplace"))
 
 
+def show(value: object, *lines: str, as_json: bool, indent: int | None = None) -> None:
+    """A result on stdout: ``value`` as JSON, or else as ``lines``."""
+    if as_json:
+        echo_json(value)
+        return
+    for line in lines:
+        echo(line, indent)
+
+
 def note(text: object) -> None:
     """Prints one line on stderr, folded if it is a terminal."""
     for part in fold(f"archec: {text}", terminal_width(sys.stderr), 8):
