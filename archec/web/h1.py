@@ -13,15 +13,13 @@ import re
 import select
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeVar, cast
+from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 import httptools
 import httpx
 
 from archec.web.faults import Truncated
-
-T = TypeVar("T")
 
 _GOODBYE = re.compile(rb"HTTP/1\.[01] 408[ \r\n]")
 """What some servers send before they close an idle connection."""
@@ -80,7 +78,7 @@ class H1Connection(asyncio.Protocol):
         self._on_received = received
         self._max_bytes = max_bytes
         self._max_count = max_count
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser | None = None
         self._head: asyncio.Future[None] | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -141,7 +139,7 @@ class H1Connection(asyncio.Protocol):
         self.answers.append(Answer(alone=alone))
         reused = self.used > 0
         self.used += 1
-        if self.lost or self._transport is None or self._transport.is_closing():
+        if self.lost or self._transport.is_closing():
             closed = "the server closed the connection without an answer"
             raise Stale(closed) if reused else httpx.ReadError(closed)
         parser = self._parser = httptools.HttpResponseParser(self)
@@ -171,14 +169,15 @@ class H1Connection(asyncio.Protocol):
     async def _send(self, body: AsyncIterator[bytes], head: asyncio.Future[None], timeout: float | None) -> None:
         """Sends a body no faster than the server takes it, and no further once it has answered."""
         async for piece in body:
-            if head.done() or self._transport is None:
+            if head.done():
                 self._unsent = True
                 return
             self._transport.write(piece)
             await asyncio.sleep(0)  # lets an answer in
             if self._writable is not None:
-                late = httpx.WriteTimeout(f"the server took nothing for {timeout or 0:g} s")
-                await _within(timeout, asyncio.wait({self._writable, head}, return_when="FIRST_COMPLETED"), late)
+                over, _ = await asyncio.wait({self._writable, head}, timeout=timeout, return_when="FIRST_COMPLETED")
+                if not over:
+                    raise httpx.WriteTimeout(f"the server took nothing for {timeout or 0:g} s")
 
     async def read(self, timeout: float | None = None) -> bytes:
         """The next piece of the body, ``b""`` at its end.
@@ -198,7 +197,7 @@ class H1Connection(asyncio.Protocol):
             self._waiter = self._loop.create_future()
             await self._wait(self._waiter, timeout)
         chunks, self._chunks, self._buffered = self._chunks, [], 0
-        if self._paused and self._transport is not None and not self._transport.is_closing():
+        if self._paused and not self._transport.is_closing():
             self._paused = False
             # Before Python 3.11 a TLS transport loses its socket shortly before is_closing() says so.
             with contextlib.suppress(AttributeError):
@@ -263,7 +262,7 @@ class H1Connection(asyncio.Protocol):
         self.settle()
 
     def _close(self) -> None:
-        if self._transport is not None and not self.lost:
+        if not self.lost:
             self._transport.abort()
         self.lost = True
 
@@ -281,7 +280,7 @@ class H1Connection(asyncio.Protocol):
     def take_transport(self) -> asyncio.Transport:
         """The transport below, for TLS to be started on it."""
         self._parser = None
-        return cast(asyncio.Transport, self._transport)
+        return self._transport
 
     def give_transport(self, transport: asyncio.Transport) -> None:
         """Sets the transport to use from now on."""
@@ -350,8 +349,7 @@ class H1Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
         self.resume_writing()
-        if self._transport is not None:
-            self._transport.close()  # a TLS transport does not notice by itself
+        self._transport.close()  # a TLS transport does not notice by itself
         if self._complete or self._error is not None:
             self.settle()
             return
@@ -401,7 +399,7 @@ class H1Connection(asyncio.Protocol):
             return
         self._chunks.append(data)
         self._buffered += len(data)
-        if self._buffered > _HIGH_WATER and not self._paused and self._transport is not None and not self.lost:
+        if self._buffered > _HIGH_WATER and not self._paused and not self.lost:
             self._paused = True
             self._transport.pause_reading()
         self._wake()
@@ -456,10 +454,3 @@ class H1Connection(asyncio.Protocol):
 def _expire(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_exception(asyncio.TimeoutError())
-
-
-async def _within(timeout: float | None, doing: Awaitable[T], late: Exception) -> T:
-    try:
-        return await asyncio.wait_for(doing, timeout)
-    except asyncio.TimeoutError:
-        raise late from None
