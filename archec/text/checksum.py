@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 REASONS = {
     "": "there is a text checksum",
-    "off": "text extraction is disabled",
     "no-text-type": "a type from which archec takes no text",
     "no-gs": "PostScript, and Ghostscript is not installed",
     "empty": "no text in the file, such as scanned pages or an empty page",

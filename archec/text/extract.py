@@ -20,12 +20,11 @@ from w3lib.encoding import html_body_declared_encoding, http_content_type_encodi
 
 from archec.text.checksum import NoText, TextDigest, TextLimits, TextResult, TextTask
 from archec.text.parsers import digest_html, digest_pdf, digest_postscript
-from archec.text.sniff import GZIP, HEAD, HTML, PDF, POSTSCRIPT, is_plain, sniff
+from archec.text.sniff import BOMS, GZIP, HEAD, HTML, PDF, POSTSCRIPT, is_plain, sniff
 
 _CHUNK = 1 << 16
 _MAX_CODINGS = 2
 _GZIP = b"\x1f\x8b"
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _CHARSET = re.compile(
     r"utf-8|utf-16(-[bl]e)?|iso8859-\d+|iso2022_\w+|cp\d+|koi8-\w|mac-\w+|gb18030|big5\w*|euc_\w+|shift_jis\w*|tis-620"
 )
@@ -78,7 +77,7 @@ def decoded(source: Callable[[], Iterator[bytes]], content_type: str, page: bool
     """
     stream = source()
     first = next(stream, b"")
-    for mark, name in _BOMS:
+    for mark, name in BOMS:
         if first.startswith(mark):
             yield _decode(chain((first[len(mark) :],), stream), name, "replace")
             return

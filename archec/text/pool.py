@@ -31,12 +31,11 @@ class TextPool:
             limits=Limits(config.max_memory, config.max_size, config.timeout),
             silence=silence,
         )
-        self._refused: list[TextDone] = []
 
     @property
     def pending(self) -> int:
         """Files submitted whose results have not been collected."""
-        return len(self._refused) + self._pool.pending
+        return self._pool.pending
 
     @property
     def pids(self) -> list[int]:
@@ -44,26 +43,23 @@ class TextPool:
         return self._pool.pids
 
     def wants(self, media_type: str, size: int) -> bool:
-        """Whether submitting such a file can give a text checksum; if not, there is no need to."""
-        return not self._refusal(media_type) and 0 < size <= self._config.max_size
+        """Whether such a file can have a text checksum; ``media_type`` is what ``sniff`` said of it."""
+        if not (self._config.enabled and 0 < size <= self._config.max_size and has_text(media_type)):
+            return False
+        return bare_type(media_type) != POSTSCRIPT or self._postscript
 
     def submit(self, key: str, path: str, media_type: str, content_encoding: str = "") -> None:
-        """Queues a file; returns at once. ``media_type`` is what ``sniff`` said of it."""
-        reason = self._refusal(media_type)
-        if reason:
-            self._refused.append(TextDone(key, None, reason))
-        else:
-            self._pool.submit(TextTask(key, Path(path), media_type, content_encoding))
+        """Queues a file that it wants; returns at once."""
+        self._pool.submit(TextTask(key, Path(path), media_type, content_encoding))
 
     def collect(self, timeout: float = 0.0) -> list[TextDone]:
         """The results there are; waits up to ``timeout`` seconds for the first one.
 
         Returns at once, with an empty list, if nothing is pending.
         """
-        if timeout and not self._refused:
+        if timeout:
             self._pool.wait(timeout)
-        refused, self._refused = self._refused, []
-        return refused + [_text_done(done) for done in self._pool.results()]
+        return [_text_done(done) for done in self._pool.results()]
 
     def close(self) -> None:
         """Ends all workers at once. May be called twice."""
@@ -74,15 +70,6 @@ class TextPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _refusal(self, media_type: str) -> str:
-        if not self._config.enabled:
-            return "off"
-        if not has_text(media_type):
-            return "no-text-type"
-        if bare_type(media_type) == POSTSCRIPT and not self._postscript:
-            return "no-gs"
-        return ""
 
     @cached_property
     def _postscript(self) -> bool:

@@ -53,7 +53,7 @@ _OPC = (
 )
 _ZIP_MIMETYPE = re.compile(rb"PK\x03\x04.{26}mimetype([\x21-\x7e/]{3,100}?)PK", re.S)
 _NOT_PLAIN = frozenset({"text/rtf"})
-_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _LEADING = re.compile(rb"(?:\s+|<!--.*?-->|<\?(?!xml\s)[^>]*>)*", re.S)
 _HTML_PAGE = re.compile(rb"<!doctype\s+(?:html|\"?-//(?:w3c|ietf)//dtd\s+x?html)|<html[\s>]", re.I)
 _XML = re.compile(rb"<\?xml\s[^>]*>", re.I)
@@ -209,7 +209,7 @@ def _xml(rest: bytes, named: str) -> str:
 
 def _as_utf8(head: bytes) -> bytes | None:
     """The head without its byte-order mark, UTF-16 turned into UTF-8; None if it is not valid UTF-16."""
-    for mark, encoding in _BOMS:
+    for mark, encoding in BOMS:
         if head.startswith(mark):
             body = head[len(mark) :]
             if encoding == "utf-8":

@@ -69,9 +69,8 @@ def test_real_files_of_every_kind(put: Put) -> None:
         pool.submit("plain", put("c", "A text"), PLAIN, "")
         pool.submit("packed", put("d", gzip.compress(b"A text")), PLAIN, "gzip")
         pool.submit("scan", put("e", write_pdf([""])), PDF, "")
-        pool.submit("image", put("f", "x"), "image/png", "")
         pool.submit("absent", "/absent\n\u2013\udc80", PLAIN, "")
-        assert pool.pending == 7
+        assert pool.pending == 6
         done = collect_all(pool)
         assert pool.collect(5.0) == []
     assert done == {
@@ -80,7 +79,6 @@ def test_real_files_of_every_kind(put: Put) -> None:
         "plain": TextDone("plain", md5("A text"), ""),
         "packed": TextDone("packed", md5("A text"), ""),
         "scan": TextDone("scan", None, "empty"),
-        "image": TextDone("image", None, "no-text-type"),
         "absent": TextDone("absent", None, "unreadable"),
     }
 
@@ -104,7 +102,7 @@ def test_names_that_fill_the_pipe(put: Put) -> None:
     assert len(done) == 400
 
 
-def test_wants_and_off(put: Put) -> None:
+def test_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     with TextPool(CONFIG) as pool:
         assert pool.wants(PDF, 1)
         assert pool.wants("text/html; charset=utf-8", 60_000_000)
@@ -114,18 +112,9 @@ def test_wants_and_off(put: Put) -> None:
         assert not pool.wants("application/octet-stream", 10)
     with TextPool(config(enabled=False)) as pool:
         assert not pool.wants(PDF, 1)
-        pool.submit("a", put("a", "x"), PLAIN, "")
-        assert pool.pending == 1
-        assert pool.collect(0.0) == [TextDone("a", None, "off")]
-        assert pool.pending == 0
-
-
-def test_postscript_is_not_wanted_without_gs(put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with TextPool(CONFIG) as pool:
         assert not pool.wants("application/postscript", 10)
-        pool.submit("a", put("a", "%!PS"), "application/postscript", "")
-        assert pool.collect(0.0) == [TextDone("a", None, "no-gs")]
 
 
 def test_an_unused_pool_starts_nothing_and_closes_twice() -> None:
