@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,35 +49,23 @@ def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> N
     with opened(config_file) as archive:
         for row in _rows(archive.catalogue, _run(words[0]) if words else None):
             if as_json:
-                lines.json(row.as_value())
+                lines.json(row)
             else:
-                lines.text(f"{row.run}  {row.group:<5} {row.id}  {row.title}".rstrip())
+                lines.text("{run}  {group:<5} {id}  {title}".format_map(row).rstrip())
     if not lines.any and not as_json:
         note("no losses are held back" + (f" by run {words[0]}" if words else ""))
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    run: int
-    kind: str
-    group: str
-    id: str
-    title: str
-
-    def as_value(self) -> dict[str, Any]:
-        return {
-            "run": self.run, "run_time": iso(self.run), "kind": self.kind, "group": self.group, "id": self.id,
-            "title": self.title,
-        }  # fmt: skip
-
-
-def _rows(catalogue: Catalogue, run: int | None) -> Iterator[_Row]:
+def _rows(catalogue: Catalogue, run: int | None) -> Iterator[dict[str, Any]]:
     for held_back in awaiting(catalogue) if run is None else catalogue.held_back():
         if run is None or held_back.run == run:
             for group, loss in held_losses(catalogue, held_back):
                 obi = catalogue.obis(held_back.kind, [loss]).get(loss)
                 newest = obi.newest if obi is not None else None
-                yield _Row(held_back.run, held_back.kind, group, loss, newest.title if newest is not None else "")
+                yield {
+                    "run": held_back.run, "run_time": iso(held_back.run), "kind": held_back.kind, "group": group,
+                    "id": loss, "title": newest.title if newest is not None else "",
+                }  # fmt: skip
 
 
 def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) -> None:

@@ -368,7 +368,8 @@ class _Merging:
         others = [item for item in catalogue.held_back() if item.kind == "tobi" and item.run != run]
         lists = {group.ids for item in others for group in item.groups.values()}
         waiting = {obi for key in lists for obi in ids_in(catalogue.keyed(key) or b"")}
-        ids = [loss.id for loss in self._spool.losses() if loss.id in waiting and loss.id not in back]
+        losses = self._spool.losses() if waiting else ()
+        ids = [loss.id for loss in losses if loss.id in waiting and loss.id not in back]
         claims = {
             obi.id: merged(obi.claims, said(obi.claims, self._evidence, self._data_set, None))
             for obi in self._obis(ids).values()

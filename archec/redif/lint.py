@@ -14,7 +14,6 @@ from datetime import date
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import BinaryIO
 
 from archec.errors import DataSetError
@@ -44,21 +43,19 @@ _INSTITUTION = re.compile(r"RePEc:edi:[a-z0-9]{7}", re.I)
 _STATUS = re.compile(r"(?:published|forthcoming)\b", re.I)
 _SERIES_TYPES = tuple(name for name, family in KINDS.values() if family == "work")
 _VERSION = "1.0"
-SINGLE: Mapping[Family, frozenset[str]] = MappingProxyType(
-    {
-        "work": frozenset(
-            (
-                *("Title", "Number", "Creation-Date", "Publication-Date", "Publication-Status", "Length", "Series"),
-                *("Price", "Journal", "Volume", "Year", "Issue", "Month", "Pages", "Edition", "Book-Title", "Chapter"),
-            )
-        ),
-        "series": frozenset(("Name", "Type", "Maintainer-Name", "Maintainer-Email", "ISSN", "Price")),
-        "archive": frozenset(("Name", "URL", "Maintainer-Name", "Maintainer-Email")),
-        "person": frozenset(("Name-Full", "Name-First", "Name-Last", "Short-Id")),
-        "institution": frozenset(),
-        "other": frozenset(),
-    }
-)
+SINGLE: Mapping[Family, frozenset[str]] = {
+    "work": frozenset(
+        (
+            *("Title", "Number", "Creation-Date", "Publication-Date", "Publication-Status", "Length", "Series"),
+            *("Price", "Journal", "Volume", "Year", "Issue", "Month", "Pages", "Edition", "Book-Title", "Chapter"),
+        )
+    ),
+    "series": frozenset(("Name", "Type", "Maintainer-Name", "Maintainer-Email", "ISSN", "Price")),
+    "archive": frozenset(("Name", "URL", "Maintainer-Name", "Maintainer-Email")),
+    "person": frozenset(("Name-Full", "Name-First", "Name-Last", "Short-Id")),
+    "institution": frozenset(),
+    "other": frozenset(),
+}
 
 
 MOST_HANDLES = 500_000

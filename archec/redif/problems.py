@@ -4,54 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
-CODES: Mapping[str, str] = MappingProxyType(
-    {
-        # a data set as a whole
-        "no-checksum": "the tarball is compressed without a checksum: damage in it may not be found",
-        "one-end-block": "the tarball ends with one block of NULs in place of two",
-        # a file that could not be read (the source says so with an Unread)
-        "bad-member": "a tar member of a kind or form that archec does not take: link, device, sparse, odd header",
-        "bad-name": "a name with '..', a NUL, bytes that are not UTF-8, over 4096 bytes, or an absolute name",
-        "changed-while-reading": "the file changed or vanished while it was read",
-        "link": "a symbolic or hard link, which is never followed",
-        "too-deep": "directories nested deeper than archec descends",
-        "too-large": "larger than max_file, or one template larger than 4 MiB",
-        "truncated": "the tarball, or a file in it, is cut off or damaged",
-        "unreadable": "the file system refused to open or read it",
-        # a file that was read
-        "binary": "binary data in place of templates",
-        "commented-out": "every template of the file is commented out",
-        "conflict-marker": "a version-control conflict marker is published inside a template",
-        "empty": "an empty file in place of templates",
-        "html-page": "a web page in place of templates",
-        "mixed-encoding": "lines in UTF-8 and lines in cp1252 in one file",
-        "no-template": "a file that counts holds no template",
-        "utf-16-damaged": "UTF-16 that is cut in half or shifted by a byte",
-        # a template
-        "bad-url": "a File-URL that is not a URL the archive keeps",
-        "too-many-files": "more File-URLs in one template than archec follows: 100,000 characters of them",
-        "cluster-without-key": "a cluster's field stands before the field that opens the cluster",
-        "empty-url": "a File-URL without a value",
-        "no-handle": "a template without a handle; it is not stored",
-        "two-handles": "two handles in one template; the first one counts",
-        "bad-handle": "a handle that does not follow the form RePEc:aaa:ssssss:item; one that is a URL is not stored",
-        # lint only
-        "bad-value": "the value of a field is not of the form that the field has",
-        "duplicate": "a handle that another template of the files has as well",
-        "encoding-guess": "not UTF-8 and without a byte-order mark; cp1252 is assumed",
-        "indented-template": "a Template-Type line that begins with white space: the template is swallowed",
-        "missing-field": "a field that the template's type requires is missing or empty",
-        "misplaced": "the handle is not of the archive and series in whose directory the file lies",
-        "other-name": "the name is not that of a template file",
-        "repeated-field": "a field that a template has once at most is repeated",
-        "text-before-template": "text before the first template is ignored",
-        "unicode-form": "a handle or path that differs from another one in its Unicode form only",
-        "unknown-field": "a field that the template's type does not have",
-        "unknown-type": "a template type that ReDIF does not have",
-    }
-)
+CODES: Mapping[str, str] = {
+    # a data set as a whole
+    "no-checksum": "the tarball is compressed without a checksum: damage in it may not be found",
+    "one-end-block": "the tarball ends with one block of NULs in place of two",
+    # a file that could not be read (the source says so with an Unread)
+    "bad-member": "a tar member of a kind or form that archec does not take: link, device, sparse, odd header",
+    "bad-name": "a name with '..', a NUL, bytes that are not UTF-8, over 4096 bytes, or an absolute name",
+    "changed-while-reading": "the file changed or vanished while it was read",
+    "link": "a symbolic or hard link, which is never followed",
+    "too-deep": "directories nested deeper than archec descends",
+    "too-large": "larger than max_file, or one template larger than 4 MiB",
+    "truncated": "the tarball, or a file in it, is cut off or damaged",
+    "unreadable": "the file system refused to open or read it",
+    # a file that was read
+    "binary": "binary data in place of templates",
+    "commented-out": "every template of the file is commented out",
+    "conflict-marker": "a version-control conflict marker is published inside a template",
+    "empty": "an empty file in place of templates",
+    "html-page": "a web page in place of templates",
+    "mixed-encoding": "lines in UTF-8 and lines in cp1252 in one file",
+    "no-template": "a file that counts holds no template",
+    "utf-16-damaged": "UTF-16 that is cut in half or shifted by a byte",
+    # a template
+    "bad-url": "a File-URL that is not a URL the archive keeps",
+    "too-many-files": "more File-URLs in one template than archec follows: 100,000 characters of them",
+    "cluster-without-key": "a cluster's field stands before the field that opens the cluster",
+    "empty-url": "a File-URL without a value",
+    "no-handle": "a template without a handle; it is not stored",
+    "two-handles": "two handles in one template; the first one counts",
+    "bad-handle": "a handle that does not follow the form RePEc:aaa:ssssss:item; one that is a URL is not stored",
+    # lint only
+    "bad-value": "the value of a field is not of the form that the field has",
+    "duplicate": "a handle that another template of the files has as well",
+    "encoding-guess": "not UTF-8 and without a byte-order mark; cp1252 is assumed",
+    "indented-template": "a Template-Type line that begins with white space: the template is swallowed",
+    "missing-field": "a field that the template's type requires is missing or empty",
+    "misplaced": "the handle is not of the archive and series in whose directory the file lies",
+    "other-name": "the name is not that of a template file",
+    "repeated-field": "a field that a template has once at most is repeated",
+    "text-before-template": "text before the first template is ignored",
+    "unicode-form": "a handle or path that differs from another one in its Unicode form only",
+    "unknown-field": "a field that the template's type does not have",
+    "unknown-type": "a template type that ReDIF does not have",
+}
 """Every code of a :class:`Problem` and its meaning; docs/formats.md has the same table."""
 
 WARNINGS = frozenset(

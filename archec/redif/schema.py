@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 Family = Literal["work", "series", "archive", "person", "institution", "other"]
@@ -42,34 +41,30 @@ class Spec(NamedTuple):
     listed: bool
 
 
-KINDS: Mapping[str, tuple[str, Family]] = MappingProxyType(
-    {
-        "paper": ("ReDIF-Paper", "work"),
-        "article": ("ReDIF-Article", "work"),
-        "software": ("ReDIF-Software", "work"),
-        "book": ("ReDIF-Book", "work"),
-        "chapter": ("ReDIF-Chapter", "work"),
-        "series": ("ReDIF-Series", "series"),
-        "archive": ("ReDIF-Archive", "archive"),
-        "person": ("ReDIF-Person", "person"),
-        "institution": ("ReDIF-Institution", "institution"),
-    }
-)
+KINDS: Mapping[str, tuple[str, Family]] = {
+    "paper": ("ReDIF-Paper", "work"),
+    "article": ("ReDIF-Article", "work"),
+    "software": ("ReDIF-Software", "work"),
+    "book": ("ReDIF-Book", "work"),
+    "chapter": ("ReDIF-Chapter", "work"),
+    "series": ("ReDIF-Series", "series"),
+    "archive": ("ReDIF-Archive", "archive"),
+    "person": ("ReDIF-Person", "person"),
+    "institution": ("ReDIF-Institution", "institution"),
+}
 """The nine types of ReDIF by the lower-case word after ``ReDIF-``."""
 
-REQUIRED: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
-    {
-        "ReDIF-Paper": (("Title",), ("Author-Name",), ("Handle",)),
-        "ReDIF-Article": (("Title",), ("Author-Name",), ("Handle",)),
-        "ReDIF-Software": (("Title",), ("Author-Name",), ("Handle",)),
-        "ReDIF-Book": (("Title",), ("Handle",), ("Author-Name", "Editor-Name"), ("Provider-Name", "Publisher-Name")),
-        "ReDIF-Chapter": (("Title",), ("Author-Name",), ("Handle",)),
-        "ReDIF-Series": (("Name",), ("Handle",), ("Maintainer-Email",)),
-        "ReDIF-Archive": (("Handle",), ("URL",), ("Maintainer-Email",), ("Name",)),
-        "ReDIF-Person": (("Handle",), ("Name-Full",)),
-        "ReDIF-Institution": (("Handle",), ("Primary-Name",)),
-    }
-)
+REQUIRED: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "ReDIF-Paper": (("Title",), ("Author-Name",), ("Handle",)),
+    "ReDIF-Article": (("Title",), ("Author-Name",), ("Handle",)),
+    "ReDIF-Software": (("Title",), ("Author-Name",), ("Handle",)),
+    "ReDIF-Book": (("Title",), ("Handle",), ("Author-Name", "Editor-Name"), ("Provider-Name", "Publisher-Name")),
+    "ReDIF-Chapter": (("Title",), ("Author-Name",), ("Handle",)),
+    "ReDIF-Series": (("Name",), ("Handle",), ("Maintainer-Email",)),
+    "ReDIF-Archive": (("Handle",), ("URL",), ("Maintainer-Email",), ("Name",)),
+    "ReDIF-Person": (("Handle",), ("Name-Full",)),
+    "ReDIF-Institution": (("Handle",), ("Primary-Name",)),
+}
 """The fields that each type requires; of each tuple one is enough."""
 
 _KIND = re.compile(r"\s*(?:re?dif)[-_\s]*([a-z]+)\W*?(?:\s+([0-9][0-9.]*))?(?:[\s<.].*)?", re.I | re.S)
