@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from urllib.parse import quote, unquote
 
 from anyio import to_thread
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access import memento

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from anyio import to_thread
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access.collection import Collection, is_short

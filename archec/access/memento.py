@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from anyio import to_thread
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access.collection import Collection

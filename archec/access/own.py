@@ -18,7 +18,7 @@ from archec.access.errors import LoadFailed
 from archec.access.posts import Asked
 from archec.access.query import Query, uri_of
 from archec.access.record import Headers, Record, read_file
-from archec.access.rows import NOWHERE, Origin, Row, cdxj_row, made_line
+from archec.access.rows import NOWHERE, Origin, Row, any_row, made_line
 from archec.access.rules import Subject, subject_of
 from archec.access.sorted import LineList, ordered_rows
 from archec.access.sources import Errors, LocalSource
@@ -49,7 +49,7 @@ class OwnSource(LocalSource):
         """See :class:`archec.access.sources.LocalSource`."""
         origin = Origin(self.name, self.name, TYPE)
         if not query.key:
-            return [ordered_rows(Stretch(self._archive, query, _lines_of), cdxj_row, origin, query)]
+            return [ordered_rows(Stretch(self._archive, query, _lines_of), any_row, origin, query)]
         obis = _known(self._archive, ids_of(query.url, self._archive.catalogue))
         rows = {row.line: row for obi in obis.values() for row in _rows_of(obi, origin)}
         found = LineList(sorted(line for line, row in rows.items() if row.urlkey == query.key))

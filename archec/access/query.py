@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qsl, unquote, urljoin
 
 import re2
+from msgspec import Struct
 
 from archec.access.rows import ALIASES, Row
 from archec.access.stamps import checked, last_moment, lower, now_stamp, upper
@@ -64,8 +64,7 @@ class KeyRange(NamedTuple):
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """See the module. ``closest``, ``since`` and ``until`` are timestamps in full, or empty; ``limit`` is
     None for all rows; ``sources`` names those to ask, ``not_sources`` those to leave out; ``fields`` are those to give.
     ``given`` are the parameters as they came, for sources elsewhere. ``show_source``: rows say where they are from.

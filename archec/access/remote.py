@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import IO, Any, NamedTuple, TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from anyio import to_thread
 
@@ -28,6 +28,7 @@ _MIN_RATE = 100_000
 _AGAIN = 0.1
 """Seconds after which a task that goes on after its time is interrupted once more."""
 _NAME = re.compile(r"\{([^{}]+)\}")
+_DOTS = re.compile(r"/(?:\.|%2e){1,2}(?=/|\Z)", re.I)
 _FAILURES, _WITHIN, _PAUSE = 3, 20.0, 20.0
 """So many failures within so many seconds leave a source out for so many."""
 
@@ -240,7 +241,7 @@ def filled(template: str, values: Mapping[str, str]) -> str:
 
     path, mark, query = template.partition("?")
     path, inner, rest = _NAME.sub(whole, path).partition("?")
-    path = "/".join(part for part in path.split("/") if unquote(part) not in (".", "..")) + inner + rest
+    path = _DOTS.sub("", path) + inner + rest
     if not mark:
         return path
     kept = [part for part in _NAME.sub(escaped, query).split("&") if part and not part.endswith("=")]

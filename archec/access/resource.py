@@ -6,10 +6,10 @@ import json
 import re
 import zlib
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from anyio import to_thread
+from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 

@@ -127,10 +127,12 @@ LineReader = Callable[[bytes, Origin], "Row | None"]
 """Makes a row of a line; None for what is no row."""
 
 
-def cdxj_row(line: bytes, origin: Origin) -> Row | None:
-    """A row of a line of CDXJ."""
+def any_row(line: bytes, origin: Origin) -> Row | None:
+    """A row of a line of CDXJ, JSON, or CDX without a header."""
     key, _, rest = line.partition(b" ")
     stamp, _, block = rest.partition(b" ")
+    if not block.startswith(b"{"):
+        return json_row(line, origin) if key.startswith(b"{") else _CDX(line, origin)
     try:
         fields = orjson.loads(block)
         return _row(line, key.decode("utf-8"), stamp.decode("ascii"), fields, origin, line.endswith(b"}"))
@@ -165,20 +167,13 @@ def cdx_reader(columns: Sequence[str] | None = None) -> LineReader:
     return row
 
 
-def any_row(line: bytes, origin: Origin) -> Row | None:
-    """A row of a line of CDXJ, JSON, or CDX without a header."""
-    if line.startswith(b"{"):
-        return json_row(line, origin)
-    return cdxj_row(line, origin) if b" {" in line else _CDX(line, origin)
-
-
 def made_line(key: str, stamp: str, fields: Mapping[str, Any]) -> bytes:
     """The line that a row would have in a CDXJ file: what rows of one key and time are ordered by."""
     return f"{key} {stamp} ".encode("utf-8", "replace") + orjson.dumps(fields, default=str)
 
 
 def _row(line: bytes, key: str, stamp: str, fields: Any, origin: Origin, is_line: bool = False) -> Row | None:
-    if len(stamp) not in (14, 17) or not (stamp.isascii() and stamp.isdecimal()) or not isinstance(fields, dict):
+    if len(stamp) not in (14, 17) or not stamp.isdecimal() or not stamp.isascii() or not isinstance(fields, dict):
         return None
     if "urlkey" in fields or "timestamp" in fields or "source" in fields:
         for name in ("urlkey", "timestamp", "source", "source-coll", "source_type"):

@@ -13,11 +13,12 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 
 import orjson
 from anyio import to_thread
+from msgspec.structs import replace
 from starlette.responses import Response
 
 from archec.access.collection import Collection

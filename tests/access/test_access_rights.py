@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from archec.access.errors import Refused
 from archec.access.gate import Gate, TransferEnded
-from archec.access.rows import Origin, cdxj_row
+from archec.access.rows import Origin, any_row
 from archec.access.rules import Level, Rules, Subject, subject_of
 from archec.access.tokens import Token, TokenFile, hash_of
 from archec.cli.access import access
@@ -350,6 +350,6 @@ def test_the_first_rule_that_matches_counts() -> None:
     assert rules.decide(FILE, "", 0).level is Level.NOTHING
     assert rules.decide(PAPER, "", 0).level is Level.CONTENT
     assert rules.by_default is Level.CONTENT
-    row = cdxj_row(line("http://x.org/", "20140101000000", mime="a/b"), Origin("a", "a", "file"))
+    row = any_row(line("http://x.org/", "20140101000000", mime="a/b"), Origin("a", "a", "file"))
     assert row is not None
     assert subject_of(row)[:3] == ("http://x.org/", "", "a/b")
