@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -12,7 +11,7 @@ from archec.config import load
 from archec.errors import UsageError
 from archec.proof.making import make_seal, origin_of
 from archec.proof.note import new_key
-from archec.store.durable import storage_errors
+from archec.store.durable import write_once
 from archec.store.layout import open_store
 from archec.terminal.files import open_whole
 from archec.terminal.output import echo, note
@@ -58,14 +57,8 @@ def seal(output: Path | None, key_file: Path | None, config_file: Path | None) -
 def _make_key(path: Path, name: str) -> None:
     """Writes a new key file, readable only by its owner; prints the public key. Never overwrites a file."""
     key = new_key(name)
-    if os.path.lexists(path):
+    if not write_once(path, f"{key}\n".encode(), mode=0o600):
         raise UsageError(f"{path} already exists", hint="a key is never overwritten: give another file")
-    with storage_errors(path):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(fd, "w", encoding="utf-8") as file:
-            file.write(f"{key}\n")
-            file.flush()
-            os.fsync(fd)
     echo(str(key.verifier))
     note(f"created {path} for {key.name}: set seal.key to it, and keep a copy of it in a safe place")
     note("    publish the line on stdout: it is the verifier key")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import os
 import secrets
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +17,8 @@ from typing import NamedTuple
 
 import orjson
 
-from archec.errors import ConfigError, StorageFailed
+from archec.errors import ConfigError
+from archec.store.durable import storage_errors, write_once
 
 ENVIRONMENT = "ARCHEC_OAI_SECRET"
 _MIN_SECRET = 16
@@ -88,29 +88,15 @@ class Tokens:
 def load_secret(path: Path, given: str | None) -> bytes:
     """The secret: ``given`` (from the environment), else the contents of ``path``, which is created if missing.
 
-    Raises :class:`ConfigError` for one that is too short, :class:`StorageFailed` if it cannot be read or kept.
+    Raises :class:`ConfigError` for one that is too short, :class:`archec.errors.StorageFailed` if it cannot be read
+    or kept.
     """
     if given:
         return _checked(given.encode("utf-8", "surrogateescape"), f"${ENVIRONMENT}")
-    fresh = secrets.token_hex(32)
-    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        if path.exists():
-            return _checked(path.read_bytes().strip(), str(path))
-        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with open(fd, "w", encoding="ascii") as file:
-                file.write(fresh + "\n")
-            os.link(part, path)  # whole or not at all, and only by one of two servers that start at once
-        except FileExistsError:
-            return _checked(path.read_bytes().strip(), str(path))
-        finally:
-            part.unlink()
-    except OSError as error:
-        raise StorageFailed(
-            f"{path}: the secret of the resumption tokens cannot be stored: {error.strerror}"
-        ) from error
-    return fresh.encode()
+    if not path.exists():
+        write_once(path, secrets.token_hex(32).encode() + b"\n", mode=0o600)  # only one of two that start at once
+    with storage_errors(path):
+        return _checked(path.read_bytes().strip(), str(path))
 
 
 def _checked(secret: bytes, where: str) -> bytes:

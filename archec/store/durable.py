@@ -333,6 +333,24 @@ def atomic_write(path: str | Path, data: bytes, *, disk: Disk | None = None) -> 
         disk.fsync_dir(dir_fd, folder)
 
 
+def write_once(path: str | Path, data: bytes, *, mode: int) -> bool:
+    """Writes a small file atomically and durably, with this mode from the start; False if there is one already."""
+    disk, where = Disk(), os.fspath(path)
+    folder, name = os.path.split(where)
+    folder = folder or "."
+    with open_directory(folder) as dir_fd:
+        with temporary_file(disk, dir_fd, folder) as (fd, temp):
+            with storage_errors(where):
+                os.fchmod(fd, mode)
+            disk.write(fd, data, where)
+            disk.fsync(fd, where)
+            written = disk.rename_noreplace(temp, dir_fd, name, dir_fd, where) == "done"
+            if not written:
+                disk.unlink(temp, dir_fd, where)
+        disk.fsync_dir(dir_fd, folder)
+    return written
+
+
 def append_durably(path: str | Path, data: bytes, *, disk: Disk | None = None) -> None:
     """Appends to a small file, which is created if it does not exist. A kill may leave a part of ``data``."""
     disk, where = disk or Disk(), os.fspath(path)

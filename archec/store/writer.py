@@ -44,30 +44,26 @@ class Temp:
     plain data (:class:`Stored`) to the process that commits.
     """
 
-    __slots__ = ("_digests", "_fd", "_store", "_where", "path")
+    __slots__ = ("_fd", "_store", "_where", "digests", "path")
 
     def __init__(self, store: Writer, path: str, fd: int, digests: Digests | None = None) -> None:
         self.path = path
         """The relative path in the store."""
         self._store, self._fd, self._where = store, fd, f"{store.layout.root}/{path}"
-        self._digests = digests or Digests()
+        self.digests = digests or Digests()
+        """Those of the bytes written so far."""
 
     @property
     def size(self) -> int:
         """Bytes written so far."""
-        return self._digests.size
-
-    @property
-    def digests(self) -> Digests:
-        """The digests of the bytes written so far."""
-        return self._digests
+        return self.digests.size
 
     def write(self, data: Data) -> None:
         """Adds bytes. Raises StorageFull or StorageFailed; the file must then be discarded."""
         if self._fd < 0:
             raise ValueError(f"{self.path} is closed")
         self._store.disk.write(self._fd, data, self._where)
-        self._digests.update(data)
+        self.digests.update(data)
 
     def close(self, *, sync: bool = False) -> Stored:
         """Ends the file; ``sync`` also syncs it, for a file that is not part of a batch."""
@@ -75,10 +71,10 @@ class Temp:
             raise ValueError(f"{self.path} is closed")
         if sync:
             self._store.disk.fsync(self._fd, self._where)
-        elif self._digests.size >= _LARGE:
+        elif self.digests.size >= _LARGE:
             self._store.disk.begin_sync(self._fd)
         self._close()
-        return Stored(self.path, self._digests.md5, self._digests.sha256, self._digests.size)
+        return Stored(self.path, self.digests.md5, self.digests.sha256, self.digests.size)
 
     def _close(self) -> None:
         fd, self._fd = self._fd, -1

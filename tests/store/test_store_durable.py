@@ -15,7 +15,7 @@ from store_fakes import FakeDisk
 
 from archec.errors import StorageFailed, StorageFull
 from archec.ids import file_name
-from archec.store.durable import Disk, atomic_stream, atomic_write, failure, fsync_dir, is_temp, temp_name
+from archec.store.durable import Disk, atomic_stream, atomic_write, failure, fsync_dir, is_temp, temp_name, write_once
 
 
 def test_atomic_write_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -35,6 +35,12 @@ def test_atomic_stream_keeps_the_mode(tmp_path: Path) -> None:
             file.write(b"one")
         found = path.stat().st_mode & 0o777
         assert found == mode if mode is not None else found & 0o600 == 0o600
+
+
+def test_write_once_keeps_what_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    assert [write_once(path, data, mode=0o600) for data in (b"one", b"two")] == [True, False]
+    assert (path.read_bytes(), path.stat().st_mode & 0o777, os.listdir(tmp_path)) == (b"one", 0o600, ["key"])
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
