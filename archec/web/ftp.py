@@ -2,8 +2,9 @@
 
 Each session retrieves one file: anonymous, passive, binary. The guard checks the address, which is then
 connected to as a number; the data connection goes to that same address whatever the server's PASV answer
-says (no bounce; ftplib's default). Replies become the nearest HTTP status: 550 is 404 (403 if it mentions
-permission), 530 and the like 401, 4xx 503; the reply's text is the message. Size and date (SIZE and MDTM) make an
+says (no bounce; ftplib's default). Replies become the nearest HTTP status: 550 to RETR is 404 (403 if it mentions
+permission), 530 and the like 401, 4xx 503; what refuses the session says nothing about the file. The reply's text is
+the message. Size and date (SIZE and MDTM) make an
 ETag, where the server tells both: the same one gives 304.
 """
 
@@ -127,6 +128,12 @@ class _Ftp(ftplib.FTP):
     """FTP with a limit for the replies of a server."""
 
     replies = 0
+    asked = ""
+    """The last command."""
+
+    def putcmd(self, line: str) -> None:
+        self.asked = line[:4]
+        super().putcmd(line)
 
     def getline(self) -> str:
         line = super().getline()
@@ -178,7 +185,8 @@ class _Session:
                 if size >= 0:
                     headers.append(("Content-Length", str(size)))
             except ftplib.Error as error:
-                return _status_of(error), headers, clean(f"ftp: {error}".encode("latin-1", "replace")[:_MAX_REASON])
+                message = clean(f"ftp: {error}".encode("latin-1", "replace")[:_MAX_REASON])
+                return _status_of(error, self._ftp.asked), headers, message
             except TimeoutError as error:
                 raise httpx.ConnectTimeout("the ftp server does not answer") from error
             except (OSError, EOFError) as error:
@@ -265,13 +273,13 @@ def _path(target: bytes) -> str:
     return raw.decode("latin-1")
 
 
-def _status_of(error: ftplib.Error) -> int:
+def _status_of(error: ftplib.Error, asked: str) -> int:
     code = str(error)[:3]
-    if code == "550":
-        return 403 if _DENIED.search(str(error)) else 404
     if code in ("530", "331", "332", "532"):
         return 401
-    if code in ("551", "552", "553"):
+    if asked == "RETR" and code == "550":
+        return 403 if _DENIED.search(str(error)) else 404
+    if asked == "RETR" and code in ("551", "552", "553"):
         return 403
     if isinstance(error, ftplib.error_proto) or code.startswith("4"):
         return 503

@@ -86,6 +86,8 @@ def test_names_are_bytes_and_an_empty_file_is_a_file(server: FtpServer, tmp_path
     [
         ("220 ready", "530 no", Outcome.FORBIDDEN),
         ("421 too many users", "230 in", Outcome.SERVER_ERROR),
+        ("550 too many users", "230 in", Outcome.SERVER_ERROR),
+        ("220 ready", "550 too many users", Outcome.SERVER_ERROR),
         ("nonsense", "230 in", Outcome.SERVER_ERROR),
         ("silence", "230 in", Outcome.TIMEOUT),
         ("chatter", "230 in", Outcome.SERVER_ERROR),
