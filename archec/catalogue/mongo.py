@@ -459,25 +459,12 @@ def _replace(key: Document, rest: Document) -> ReplaceOne[Document]:
 
 def _head(obi: Obi, head: Head) -> Document:
     """The document of ``mi`` or ``mo``: ``h`` is in the paper's shape, entries in time order."""
-    document: Document = {
-        "h": {str(tist): state for tist, state in obi.history},
-        "state": head.state,
-        "due": head.due,
-        "stamp": head.stamp,
-    }
-    if head.handle:
-        document["handle"] = head.handle
-    if head.type:
-        document["type"] = head.type
-    if head.place:
-        document["place"] = head.place
-    if head.since is not None:
-        document["since"] = head.since
-    if head.settled:
-        document["settled"] = head.settled
-    if obi.history.lost is not None:
-        document["lost"] = obi.history.lost
-    return document
+    document = {"h": {str(tist): state for tist, state in obi.history}, "state": head.state}
+    rest = {
+        "handle": head.handle or None, "type": head.type or None, "place": head.place or None, "since": head.since,
+        "settled": head.settled, "lost": obi.history.lost, "due": head.due, "stamp": head.stamp,
+    }  # fmt: skip
+    return document | {name: value for name, value in rest.items() if value is not None}
 
 
 def _history(head: Document) -> History:

@@ -5,14 +5,12 @@
 ``note`` are JSON text. Checksums are blobs: they come in random order, and half the bytes are half the pages written.
 
 Durability: a batch's changes and the position that they reach are one transaction, in a write-ahead log with
-``synchronous = NORMAL``. A killed process loses nothing that :meth:`SQLiteCatalogue.write` returned
-from. A power cut may undo the last batches, whole, together with their position; the run journals are
-the truth, and the next run replays them from the position that is left. So one fsync a batch would
-buy nothing.
+``synchronous = NORMAL``. A killed process loses nothing that has been written. A power cut may undo the last batches,
+whole, together with their position, from which the next run replays the journals: a fsync per batch would buy nothing.
 
-One catalogue object may be used from several threads (a lock is held for one page or one batch at a
-time); other processes read while one writes. Iterators read page by page, by key, and hold no
-transaction between pages, so that a long scan neither blocks nor swells the log.
+One catalogue object may be used from several threads (a lock is held for one page or one batch at a time); other
+processes read while one writes. Iterators hold no transaction between pages, so that a long scan neither blocks nor
+swells the log.
 """
 
 from __future__ import annotations
@@ -113,12 +111,10 @@ _CACHE = 16384
 """KiB of pages kept in memory."""
 
 
+_FIELDS = ("last", "state", "h", "handle", "type", "stamp", "due", "place", "since", "settled")
 _HEAD = (
-    "INSERT INTO {} (id, last, state, h, handle, type, stamp, due, place, since, settled)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (id) DO UPDATE SET last = excluded.last, state = excluded.state, h = excluded.h,"
-    " handle = excluded.handle, type = excluded.type, stamp = excluded.stamp, due = excluded.due,"
-    " place = excluded.place, since = excluded.since, settled = excluded.settled"
+    f"INSERT INTO {{}} (id, {', '.join(_FIELDS)}) VALUES (?{', ?' * len(_FIELDS)})"
+    f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _FIELDS)}"
 )
 
 

@@ -7,7 +7,7 @@ removed: claims and bytes stay, and the conclusions are derived from the other d
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from archec import __version__
@@ -109,12 +109,9 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
     with locked(config, "losses") as archive:
         catalogue = archive.catalogue
         files = _chosen(catalogue, run, "fobi", wanted)
-        try:
+        data_set = None
+        with suppress(NotHeld):
             data_set = find(catalogue, catalogue.data_sets(), str(run))
-        except NotHeld:
-            if not files:
-                raise
-            data_set = None
         retracted = data_set.retracted if data_set is not None else ""
         if retracted and not files:
             raise UsageError(
