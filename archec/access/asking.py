@@ -20,7 +20,6 @@ from archec.errors import UsageError
 _LINK = re.compile(r'<([^<>]*)>\s*((?:;\s*[\w-]+\s*=\s*(?:"[^"]*"|[^\s",;]+)\s*)*)')
 _ATTRIBUTE = re.compile(r';\s*([\w-]+)\s*=\s*(?:"([^"]*)"|([^\s",;]+))')
 _MAX_PAGES = 100
-_MAX_CACHED = 1000
 _IA_NAMES = {"url": "original", "mime": "mimetype", "status": "statuscode"}
 
 
@@ -100,7 +99,7 @@ class CdxSource(RemoteSource):
 
         named = self._named_values(query)
         key = (url, query.source_order, *named.items())
-        rows = await self._cache.get(key, ask, lambda made: isinstance(made, list) and len(made) <= _MAX_CACHED)
+        rows = await self._cache.get(key, ask)
         return (self._loadable(row, named) for row in rows)
 
     def url_of(self, query: Query) -> str:
@@ -157,7 +156,7 @@ class MementoSource(RemoteSource):
 
         named = self._named_values(query)
         key = (query.url, query.closest if by_gate else "", *named.items())
-        rows = await self._cache.get(key, ask, lambda made: len(made) <= _MAX_CACHED)
+        rows = await self._cache.get(key, ask)
         ordered = sorted(rows, key=row_key(query), reverse=query.source_order == "reverse")
         return (self._loadable(row, named) for row in ordered)
 

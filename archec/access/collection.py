@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from anyio import to_thread
 
@@ -19,6 +20,7 @@ from archec.access.rows import Row
 from archec.access.sorted import merge_rows
 from archec.access.sources import AskedSource, Errors, LocalSource, Source
 
+T = TypeVar("T")
 Visible = Callable[[Iterator[Row]], Iterator[Row]]
 """Leaves out the rows that somebody may not see, and marks those that were withdrawn."""
 
@@ -96,8 +98,6 @@ def is_short(query: Query) -> bool:
     return bool(query.key) and not query.filters and query.order == query.source_order
 
 
-async def first_of(rows: Iterator[Row], query: Query) -> Row | None:
-    """The first row, None if there is none."""
-    if is_short(query):
-        return next(rows, None)
-    return await to_thread.run_sync(next, rows, None)
+async def first_of(made: Iterator[T], query: Query) -> T | None:
+    """The next of what is made of rows, None if there is none."""
+    return next(made, None) if is_short(query) else await to_thread.run_sync(next, made, None)

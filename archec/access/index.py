@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 
 from anyio import to_thread
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from archec.access.collection import Collection, is_short
+from archec.access.collection import Collection, first_of
 from archec.access.errors import Refused
 from archec.access.exchange import JSON, Chunks, answer, as_uri, error_header, message
-from archec.access.pages import Pages, page_range, pages_of, summary_of
+from archec.access.pages import Pages, pages_of, summary_of
 from archec.access.permissions import Viewer
 from archec.access.query import Argument, Arguments, Output, Query
 from archec.access.rows import Row, as_cdxj, as_json, as_text
@@ -47,7 +46,7 @@ async def answer_index(
     if pages is not None:
         if pages.page >= max(pages.number, 1):
             raise Refused(400, f"Page {pages.page} invalid: First Page is 0, Last Page is {max(pages.number - 1, 0)}")
-        query = replace(query, range=page_range(query, pages))
+        query = replace(query, range=pages.range)
     errors = Errors()
     rows = await collection.rows(query, errors, viewer.visible)
     if not query.show_source:
@@ -96,15 +95,12 @@ async def answer_rows(
 ) -> Response:
     """These rows in the form that a query asks for."""
     chunks = encoded(rows, query)
-    take = partial(next, chunks, b"")
-    first = take() if is_short(query) else await to_thread.run_sync(take)
+    first = await first_of(chunks, query) or b""
     if not first:
         viewer.check_empty()
         if empty_is_missing and query.output == "json":
             return message(404, f"{NO_CAPTURES} for: {query.url}", errors)
-    second = next(chunks, None) if len(first) < _CHUNK and is_short(query) else await to_thread.run_sync(
-        next, chunks, None
-    )
+    second = await first_of(chunks, query)
     headers = [("ResErrors", error_header(errors))] if errors else []
     media_type = TYPES[query.output]
     if second is None:

@@ -17,12 +17,12 @@ from starlette.responses import Response
 
 from archec.access.collection import Collection
 from archec.access.errors import Refused
-from archec.access.exchange import HTML, JSON, Chunks, answer, as_uri
+from archec.access.exchange import HTML, JSON, answer, as_uri, error_header
 from archec.access.permissions import Viewer
 from archec.access.query import DEFAULT_LIMIT, Query, all_of
 from archec.access.rows import Row
 from archec.access.sources import Errors
-from archec.access.stamps import http_date, seconds
+from archec.access.stamps import http_date, iso_date, seconds
 
 LINK_FORMAT = "application/link-format"
 _TYPES = {"link": LINK_FORMAT, "json": JSON, "cdxj": "text/x-cdxj"}
@@ -166,12 +166,14 @@ async def timemap(
         viewer.check_empty()
         body = {"link": "", "json": "{}\n", "cdxj": ""}[form]
         return answer(404, body, _TYPES[form])
-    write = {"link": _as_link, "json": _as_json, "cdxj": _as_cdxj}[form]
-    loss = await to_thread.run_sync(lost, at.url) if form == "json" else None
-    chunks = write(at, wanted, loss)
-    first = next(chunks, b"")
-    more = [("Link", f'<{as_uri(at.url)}>; rel="original", <{at.timegate}>; rel="timegate"')]
-    return Chunks(first, chunks, _TYPES[form], more, errors)
+    if form == "json":
+        text = _as_json(at, wanted, await to_thread.run_sync(lost, at.url))
+    else:
+        text = _as_link(at, wanted) if form == "link" else _as_cdxj(at, wanted)
+    headers = [("Link", ", ".join(at.links()[:2]))]
+    if errors:
+        headers.append(("ResErrors", error_header(errors)))
+    return answer(200, text.encode("utf-8", "surrogatepass"), _TYPES[form], headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,49 +199,37 @@ def _page_of(rows: Iterator[Row], number: int) -> _Page:
     return _Page(kept, wanted if len(spans) > 1 else 0, spans)
 
 
-def _as_link(at: Addresses, page: _Page, lost: dict[str, int] | None) -> Iterator[bytes]:
+def _as_link(at: Addresses, page: _Page) -> str:
     first, last = http_date(page.rows[0].timestamp), http_date(page.rows[-1].timestamp)
-    lines = [
-        f'<{as_uri(page.rows[0].url or at.url)}>; rel="original"',
-        f'<{at.timemap("link", page.number)}>; rel="self"; type="{LINK_FORMAT}"; from="{first}"; until="{last}"',
-        f'<{at.timegate}>; rel="timegate"',
-    ]
+    original, timegate, _ = at.links(page.rows[0].url)
+    own = f'<{at.timemap("link", page.number)}>; rel="self"; type="{LINK_FORMAT}"; from="{first}"; until="{last}"'
+    lines = [original, own, timegate]
     for number, (begin, end) in enumerate(page.spans, 1):
         if page.number and number != page.number:
             span = f'from="{http_date(begin)}"; until="{http_date(end)}"'
             lines.append(f'<{at.timemap("link", number)}>; rel="timemap"; type="{LINK_FORMAT}"; {span}')
-    count = len(page.rows)
-    for place, row in enumerate(page.rows):
-        whole = not page.number
-        is_first = place == 0 and (whole or page.number == 1)
-        is_last = place == count - 1 and (whole or page.number == len(page.spans))
-        rel = " ".join([*["first"] * is_first, *["last"] * is_last, "memento"])
-        lines.append(
-            f'<{at.memento(row)}>; rel="{rel}"; datetime="{http_date(row.timestamp)}"; collection="{row.origin.coll}"'
-        )
-        if len(lines) >= 1000:
-            yield (",\n".join(lines) + (",\n" if place < count - 1 else "\n")).encode("utf-8", "surrogatepass")
-            lines = []
-    if lines:
-        yield (",\n".join(lines) + "\n").encode("utf-8", "surrogatepass")
+    rels = ["memento"] * len(page.rows)
+    if page.number in (0, len(page.spans)):
+        rels[-1] = "last memento"
+    if page.number in (0, 1):
+        rels[0] = f"first {rels[0]}"
+    for rel, row in zip(rels, page.rows, strict=True):
+        when = http_date(row.timestamp)
+        lines.append(f'<{at.memento(row)}>; rel="{rel}"; datetime="{when}"; collection="{row.origin.coll}"')
+    return ",\n".join(lines) + "\n"
 
 
-def _as_json(at: Addresses, page: _Page, lost: dict[str, int] | None) -> Iterator[bytes]:
+def _as_json(at: Addresses, page: _Page, lost: dict[str, int] | None) -> str:
     def entry(row: Row) -> dict[str, object]:
-        when = f"{row.timestamp[:4]}-{row.timestamp[4:6]}-{row.timestamp[6:8]}"
-        clock = f"{row.timestamp[8:10]}:{row.timestamp[10:12]}:{row.timestamp[12:14]}"
-        return {"datetime": f"{when}T{clock}Z", "uri": at.memento(row), "collection": row.origin.coll}
+        return {"datetime": iso_date(row.timestamp), "uri": at.memento(row), "collection": row.origin.coll}
 
+    mementos = [entry(row) for row in page.rows]
     value: dict[str, object] = {
-        "original_uri": page.rows[0].url,
+        "original_uri": page.rows[0].url or at.url,
         "self": at.timemap("json", page.number),
         "timegate_uri": at.timegate,
         "timemap_uri": {"link_format": at.timemap("link"), "json_format": at.timemap("json")},
-        "mementos": {
-            "first": entry(page.rows[0]),
-            "last": entry(page.rows[-1]),
-            "list": [entry(row) for row in page.rows],
-        },
+        "mementos": {"first": mementos[0], "last": mementos[-1], "list": mementos},
     }
     if page.number:
         value["pages"] = [
@@ -248,20 +238,20 @@ def _as_json(at: Addresses, page: _Page, lost: dict[str, int] | None) -> Iterato
         ]
     if lost is not None:
         value["archec.lost"] = lost
-    yield (json.dumps(value) + "\n").encode()
+    return json.dumps(value) + "\n"
 
 
-def _as_cdxj(at: Addresses, page: _Page, lost: dict[str, int] | None) -> Iterator[bytes]:
+def _as_cdxj(at: Addresses, page: _Page) -> str:
     lines = [
         '!context ["http://tools.ietf.org/html/rfc7089"]',
         f"!id {json.dumps({'uri': at.timemap('cdxj', page.number)})}",
         '!keys ["memento_datetime_YYYYMMDDhhmmss"]',
-        f"!meta {json.dumps({'original_uri': page.rows[0].url, 'timegate_uri': at.timegate})}",
+        f"!meta {json.dumps({'original_uri': page.rows[0].url or at.url, 'timegate_uri': at.timegate})}",
     ]
     for row in page.rows:
         value = {"uri": at.memento(row), "rel": "memento", "datetime": http_date(row.timestamp)}
         lines.append(f"{row.timestamp} {json.dumps(value)}")
-    yield ("\n".join(lines) + "\n").encode()
+    return "\n".join(lines) + "\n"
 
 
 async def nearest(collection: Collection, viewer: Viewer, url: str, stamp: str) -> Row | None:

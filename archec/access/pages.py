@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from archec.access.collection import Collection
 from archec.access.errors import SourceFailed
-from archec.access.files import SortedFile
 from archec.access.folders import FileSource
 from archec.access.query import DEFAULT_LIMIT, Argument, Arguments, KeyRange, Query
 from archec.access.zipnum import blocks_of
@@ -25,16 +24,15 @@ _PAGE_SIZE = 5
 
 
 class Pages(NamedTuple):
-    """The pages of a query: their ``number``, which one is requested, ``size`` in blocks of which there are ``blocks``.
-    ``count_only``: no page is requested, just their number."""
+    """The pages of a query: their ``number``, which one is requested, ``size`` in blocks of which there are ``blocks``,
+    the lines of the page. ``count_only``: no page is requested, just their number."""
 
     number: int
     page: int
     size: int
     blocks: int
     count_only: bool
-    start: bytes
-    end: bytes
+    range: KeyRange
 
 
 def pages_of(collection: Collection, query: Query, given: Sequence[Argument]) -> Pages | None:
@@ -47,23 +45,19 @@ def pages_of(collection: Collection, query: Query, given: Sequence[Argument]) ->
     source = _paged_source(collection, query)
     found = source.largest(query)
     if found is None:
-        return Pages(0, page, size, 0, count_only, b"", b"")
+        return Pages(0, page, size, 0, count_only, query.range)
     lines, is_summary = found
     unit = _SUMMARY_BLOCK if is_summary else _BLOCK
     try:
         first, last = lines.find(query.range.start), lines.find(query.range.end)
         blocks = max(-(-(last - first) // unit), 1 if is_summary or last > first else 0)
         count = -(-blocks // size)
-        start = _line_at(lines, first + page * size * unit) if 0 < page < count else query.range.start
-        end = _line_at(lines, first + (page + 1) * size * unit) if page + 1 < count else query.range.end
+        start = lines.key_at(first + page * size * unit) if 0 < page < count else b""
+        end = lines.key_at(first + (page + 1) * size * unit) if page + 1 < count else query.range.end
     except SourceFailed as error:
         raise UsageError(error.message) from error
-    return Pages(count, page, size, blocks, count_only, start, end)
-
-
-def page_range(query: Query, pages: Pages) -> KeyRange:
-    """The lines of the page that is requested."""
-    return KeyRange(max(pages.start, query.range.start), min(pages.end, query.range.end))
+    within = KeyRange(max(start, query.range.start), min(end, query.range.end))
+    return Pages(count, page, size, blocks, count_only, within)
 
 
 def summary_of(collection: Collection, query: Query) -> Iterator[bytes] | None:
@@ -74,10 +68,6 @@ def summary_of(collection: Collection, query: Query) -> Iterator[bytes] | None:
         return None
     limit = min(query.limit or DEFAULT_LIMIT, DEFAULT_LIMIT)
     return islice(blocks_of(found[0], query.range.start, query.range.end), limit)
-
-
-def _line_at(lines: SortedFile, position: int) -> bytes:
-    return lines.key_at(position)
 
 
 def _paged_source(collection: Collection, query: Query) -> FileSource:

@@ -29,6 +29,7 @@ _AGAIN = 0.1
 """Seconds after which a task that goes on after its time is interrupted once more."""
 _NAME = re.compile(r"\{([^{}]+)\}")
 _DOTS = re.compile(r"/(?:\.|%2e){1,2}(?=/|\Z)", re.I)
+_MAX_CACHED = 1000
 _FAILURES, _WITHIN, _PAUSE = 3, 20.0, 20.0
 """So many failures within so many seconds leave a source out for so many."""
 
@@ -215,14 +216,14 @@ class Cache:
         self._seconds, self._most = seconds, most
         self._kept: dict[object, tuple[float, Any]] = {}
 
-    async def get(self, key: object, make: Callable[[], Awaitable[T]], keep: Callable[[T], bool]) -> T:
-        """What is kept under a key, else what ``make`` gives; it is kept if ``keep`` says so."""
+    async def get(self, key: object, make: Callable[[], Awaitable[T]]) -> T:
+        """What is kept under a key, else what ``make`` gives; a list is kept if it is not long."""
         now = time.monotonic()
         known = self._kept.get(key)
         if known is not None and known[0] > now:
             return known[1]  # type: ignore[no-any-return]
         made = await make()
-        if self._seconds and keep(made):
+        if self._seconds and isinstance(made, list) and len(made) <= _MAX_CACHED:
             while len(self._kept) >= self._most:
                 del self._kept[next(iter(self._kept))]
             self._kept[key] = (now + self._seconds, made)

@@ -135,13 +135,13 @@ async def resolved(
     if record.type != "revisit":
         return record
     if record.http_status[:1] == "3" and record.http_status != "304":
-        return _as_response(record, record.http, 0, one_piece(b""), record)
+        return _as_response(record, record.http, None)
     original = await _original(collection, step, row, record, viewer, errors)
     if original is None:
         raise LoadFailed("the capture that a revisit refers to is not found")
     await record.close()
     http = _merged_http(record.http, original) if record.http else original.http
-    return _as_response(record, http, original.size, original.body, original)
+    return _as_response(record, http, original)
 
 
 async def _original(
@@ -179,24 +179,22 @@ def _digest(text: str) -> str:
     return text.rpartition(":")[2].upper()
 
 
-def _as_response(revisit: Record, http: bytes, size: int, body: AsyncIterator[bytes], original: Record) -> Record:
-    """A response record with the identity of a revisit and the payload of the record it refers to."""
-    drop = ("warc-type", "warc-profile", "warc-block-digest", "content-length", "warc-truncated", "content-type",
-            "warc-refers-to-target-uri", "warc-refers-to-date")  # fmt: skip
-    headers = [("WARC-Type", "response" if http else original.type)]
-    headers += [(name, value) for name, value in revisit.headers if name.lower() not in drop]
-    if original is not revisit:
-        headers += [
-            ("WARC-Refers-To-Target-URI", original.get("WARC-Target-URI")),
-            ("WARC-Refers-To-Date", original.get("WARC-Date")),
-        ]
-    elif revisit.get("WARC-Refers-To-Target-URI"):
-        headers += [(name, value) for name, value in revisit.headers if name.lower().startswith("warc-refers-to-")]
-    content_type = "application/http; msgtype=response" if http else original.get("Content-Type")
-    headers += [("Content-Type", content_type), ("Content-Length", str(len(http) + size))]
-    if original is revisit:
-        headers = [(name, value) for name, value in headers if name.lower() != "warc-payload-digest"]
-    return Record(headers, http, size, body, original.close, revisit.version)
+def _as_response(revisit: Record, http: bytes, original: Record | None) -> Record:
+    """A response record with the identity of a revisit and the payload of the record it refers to, if one is needed."""
+    refers = ("WARC-Refers-To-Target-URI", "WARC-Refers-To-Date")
+    drop = {"warc-type", "warc-profile", "warc-block-digest", "content-length", "warc-truncated", "content-type"}
+    drop |= {name.lower() for name in refers} if original is not None else {"warc-payload-digest"}
+    kept = [(name, value) for name, value in revisit.headers if name.lower() not in drop]
+    kind, content_type, size = "response", "application/http; msgtype=response", 0
+    if original is not None:
+        size = original.size
+        values = (original.get("WARC-Target-URI"), original.get("WARC-Date"))
+        kept += zip(refers, values, strict=True)
+        if not http:
+            kind, content_type = original.type, original.get("Content-Type")
+    headers = [("WARC-Type", kind), *kept, ("Content-Type", content_type), ("Content-Length", str(len(http) + size))]
+    payload = original or Record((), b"", 0, one_piece(b""), revisit.close)
+    return Record(headers, http, size, payload.body, payload.close, revisit.version)
 
 
 def _merged_http(http: bytes, original: Record) -> bytes:

@@ -39,21 +39,15 @@ def last_moment(value: str) -> str:
     """The last second that a shortened timestamp names: ``2014`` is 20141231235959."""
     if len(value) >= 14:
         return value
-    year = value[:4].ljust(4, "9")
-    month = _filled(value[4:6], 1, 12)
+    padded = value.ljust(14, "9")
+    year, month = padded[:4], _within(padded[4:6], 1, 12)
     last_day = calendar.monthrange(min(max(int(year), 1), 9999), int(month))[1]
-    day = _filled(value[6:8], 1, last_day)
-    clock = (_filled(value[8:10], 0, 23), _filled(value[10:12], 0, 59), _filled(value[12:14], 0, 59))
-    return "".join((year, month, day, *clock))
+    clock = (_within(padded[8:10], 0, 23), _within(padded[10:12], 0, 59), _within(padded[12:14], 0, 59))
+    return "".join((year, month, _within(padded[6:8], 1, last_day), *clock))
 
 
-def _filled(digits: str, least: int, most: int) -> str:
-    """Two digits: those given, completed upwards and kept within the bounds."""
-    if len(digits) == 2:
-        return f"{min(max(int(digits), least), most):02d}"
-    if len(digits) == 1:
-        return f"{min(int(digits) * 10 + 9, most):02d}" if int(digits) * 10 <= most else f"{most:02d}"
-    return f"{most:02d}"
+def _within(digits: str, least: int, most: int) -> str:
+    return f"{min(max(int(digits), least), most):02d}"
 
 
 @lru_cache(maxsize=4096)

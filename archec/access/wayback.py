@@ -24,7 +24,6 @@ from starlette.responses import Response
 from archec.access.collection import Collection
 from archec.access.exchange import JSON, Chunks, answer, error_header
 from archec.access.index import visible_pages
-from archec.access.pages import page_range
 from archec.access.permissions import Viewer
 from archec.access.query import Argument, Arguments, Filter, KeyRange, Query, check_names, parse_query, regex
 from archec.access.rows import Row
@@ -118,7 +117,7 @@ async def answer_wayback(
     if pages is not None:
         if pages.page >= pages.number:
             return answer(200, b"[]\n" if wanted.as_json else b"", JSON if wanted.as_json else "text/plain")
-        query = replace(query, range=page_range(query, pages))
+        query = replace(query, range=pages.range)
     if wanted.resume:
         start = max(query.range.start, wanted.resume)
         query = replace(query, range=KeyRange(start, query.range.end))
