@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast, get_args
 from urllib.parse import parse_qsl, unquote, urljoin
 
 import re2
@@ -22,8 +22,8 @@ Output = Literal["cdxj", "json", "text", "link"]
 
 DEFAULT_LIMIT = 100_000
 MAX_URL = 8192
-_MATCH_TYPES: Sequence[MatchType] = ("exact", "prefix", "host", "domain")
-_OUTPUTS: Sequence[Output] = ("cdxj", "json", "text", "link")
+_MATCH_TYPES: Sequence[str] = get_args(MatchType)
+_OUTPUTS: Sequence[str] = get_args(Output)
 _MAX_FILTERS = 100
 _MAX_REGEX_MEMORY = 1 << 20
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -179,9 +179,9 @@ def parse_query(
     sort = take.one("sort")
     if sort not in ("", "default", "closest", "reverse"):
         raise UsageError(f"sort={sort[:40]!r} is not one of closest, reverse")
-    output = next((one for one in _OUTPUTS if one == (take.one("output") or "cdxj")), None)
-    if output is None:
-        raise UsageError(f"output={take.one('output')[:40]!r} is not one of {', '.join(_OUTPUTS)}")
+    output = take.one("output") or "cdxj"
+    if output not in _OUTPUTS:
+        raise UsageError(f"output={output[:40]!r} is not one of {', '.join(_OUTPUTS)}")
     order: Order = "closest" if closest else "reverse" if sort == "reverse" or take.flag("reverse") else "ascending"
     wanted, colls = _sources(take.one("sources"))
     return Query(
@@ -195,7 +195,7 @@ def parse_query(
         take.number("limit", DEFAULT_LIMIT) or None,
         parse_filters([*take.all("filter"), *(f"=mime:{mime}" for mime in take.all("content_type"))]),
         parse_fields(take.one("fields", "fl")),
-        output,
+        cast(Output, output),
         take.number("collapseTime", 0),
         take.flag("resolveRevisits"),
         frozenset(name for name in wanted if not name.startswith("!")),
@@ -277,16 +277,13 @@ def _match(url: str, named: str) -> tuple[MatchType, str]:
         raise UsageError(f"url has more than {MAX_URL} characters")
     if named and named not in _MATCH_TYPES:
         raise UsageError(f"matchType={named[:40]!r} is not one of {', '.join(_MATCH_TYPES)}")
-    if not named or named == "exact":
-        if url.startswith("*.") and len(url) > 2:
-            return "domain", url[2:]
-        if url.endswith("*") and not named:
-            return "prefix", url[:-1]
-        return "exact", url
-    found = next(one for one in _MATCH_TYPES if one == named)
-    if found == "prefix" and url.endswith("*"):
-        url = url[:-1]
-    return found, url.removeprefix("*.") if found == "domain" else url
+    match = named or "exact"
+    if match == "exact" and url.startswith("*.") and len(url) > 2:
+        match = "domain"
+    elif not named and url.endswith("*"):
+        match = "prefix"
+    bare = url.removesuffix("*") if match == "prefix" else url.removeprefix("*.") if match == "domain" else url
+    return cast(MatchType, match), bare
 
 
 @lru_cache(maxsize=4096)

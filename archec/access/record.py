@@ -33,7 +33,7 @@ SMALL = 1 << 16
 """Bytes of a body that is read, and sent, as a whole."""
 
 
-async def _nothing() -> None:
+async def nothing() -> None:
     """Closes nothing."""
 
 
@@ -46,7 +46,7 @@ class Record:
     http: bytes
     size: int
     body: AsyncIterator[bytes]
-    close: Callable[[], Awaitable[None]] = _nothing
+    close: Callable[[], Awaitable[None]] = nothing
     version: str = "WARC/1.0"
     raw: bytes = b""
 

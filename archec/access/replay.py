@@ -17,7 +17,7 @@ from archec.access.exchange import Exchange, answer, as_uri
 from archec.access.memento import Addresses
 from archec.access.query import joined
 from archec.access.record import Record, dechunked, exactly, one_piece
-from archec.access.resource import Loaded, RecordAnswer
+from archec.access.resource import BodyAnswer, Loaded
 from archec.access.stamps import http_date
 
 _ORIG = "X-Archive-Orig-"
@@ -41,13 +41,6 @@ class _Held(NamedTuple):
     of: str
 
 
-class _Part(NamedTuple):
-    """A stretch of the whole that the URL was: its first byte and its length, 0 if nothing is held of it."""
-
-    first: int
-    length: int
-
-
 def answer_replay(
     exchange: Exchange, loaded: Loaded, at: Addresses, links: str, *, negotiated: bool = False
 ) -> Response:
@@ -67,22 +60,23 @@ def answer_replay(
         *([("Vary", "accept-datetime")] if negotiated else []),
     ]
     if _is_known(exchange, tag, record):
-        return _Closing(record, answer(304, b"", "text/html", headers))
+        return _without_body(record, answer(304, b"", "text/html", headers))
     part = _part(exchange, held, tag) if held is not None else None
     media_type = _media_type(record)
     body = dechunked(record.body) if chunked else record.body
     if held is not None and part is not None:
-        if not part.length:
+        first, length = part
+        if not length:
             of = [("Content-Range", f"bytes */{held.of}")] if held.of != "*" else []
-            return _Closing(record, answer(416, b"", "text/plain", of))
-        headers.append(("Content-Range", f"bytes {part.first}-{part.first + part.length - 1}/{held.of}"))
-        status, body, size = 206, exactly(body, part.length, part.first - held.first), part.length
+            return _without_body(record, answer(416, b"", "text/plain", of))
+        headers.append(("Content-Range", f"bytes {first}-{first + length - 1}/{held.of}"))
+        status, body, size = 206, exactly(body, length, first - held.first), length
     kept = _KEPT | ({"content-range"} if status == 206 and part is None else set())
     headers += _original_headers(record, row.url, at, row.timestamp, kept)
     made = answer(status, b"", media_type, headers)
     if status in (204, 304):
-        return _Closing(record, made)
-    return RecordAnswer(b"", Record(record.headers, b"", size, body, record.close), b"", made)
+        return _without_body(record, made)
+    return BodyAnswer(made, size, body, record.close)
 
 
 def _is_known(exchange: Exchange, tag: str, record: Record) -> bool:
@@ -148,8 +142,9 @@ def _original_headers(
     return found
 
 
-def _part(exchange: Exchange, held: _Held, tag: str) -> _Part | None:
-    """What is held of the range that is requested; None if none is requested."""
+def _part(exchange: Exchange, held: _Held, tag: str) -> tuple[int, int] | None:
+    """What is held of the range that is requested: its first byte in the whole, and its length, 0 if nothing is held of
+    it; None if no range is requested."""
     match = _RANGE.fullmatch(exchange.headers.get("range", "").strip())
     if match is None or exchange.headers.get("if-range", tag) != tag:
         return None
@@ -162,14 +157,8 @@ def _part(exchange: Exchange, held: _Held, tag: str) -> _Part | None:
     begin = int(first[:18]) if first else int(held.of) - int(last[:18])
     end = min(end, int(last[:18])) if first and last else end
     begin = max(begin, held.first)
-    return _Part(begin, max(end - begin + 1, 0))
+    return begin, max(end - begin + 1, 0)
 
 
-class _Closing(RecordAnswer):
-    """An answer without the body of a record, which is closed."""
-
-    def __init__(self, record: Record, made: Response) -> None:
-        nothing = Record(record.headers, b"", 0, one_piece(b""), record.close)
-        super().__init__(b"", nothing, b"", made)
-        if made.status_code in (204, 304):
-            self.raw_headers = [pair for pair in self.raw_headers if pair[0] != b"content-length"]
+def _without_body(record: Record, made: Response) -> Response:
+    return BodyAnswer(made, -1 if made.status_code in (204, 304) else 0, one_piece(b""), record.close)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
 
 from anyio import to_thread
@@ -20,7 +20,7 @@ from archec.access.own import TYPE
 from archec.access.permissions import Viewer
 from archec.access.posts import Asked
 from archec.access.query import Query, all_of, joined, parse_filters
-from archec.access.record import END, SMALL, Record, one_piece
+from archec.access.record import END, SMALL, Record, nothing, one_piece
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
 from archec.access.stamps import http_date, of_date
@@ -216,16 +216,24 @@ def _merged_http(http: bytes, original: Record) -> bytes:
 # -- the answer -------------------------------------------------------------------------------------
 
 
-class RecordAnswer(Response):
-    """A record as the body of an answer, sent as it is read. If its bytes end early the connection is cut."""
+class BodyAnswer(Response):
+    """An answer like ``made`` with a body that is sent as it is read, between ``head`` and ``tail``. ``size`` is -1 if
+    it is not known, or there is none. If its bytes end early the connection is cut."""
 
-    def __init__(self, head: bytes, record: Record, tail: bytes, made: Response) -> None:
+    def __init__(
+        self,
+        made: Response,
+        size: int,
+        body: AsyncIterator[bytes],
+        close: Callable[[], Awaitable[None]] = nothing,
+        head: bytes = b"",
+        tail: bytes = b"",
+    ) -> None:
         super().__init__(None, made.status_code)
         self.raw_headers = [pair for pair in made.raw_headers if pair[0] != b"content-length"]
-        self._head, self._record, self._tail = head, record, tail
-        if record.size >= 0:
-            size = len(head) + record.size + len(tail)
-            self.raw_headers.append((b"content-length", b"%d" % size))
+        self._head, self._body, self._tail, self._close = head, body, tail, close
+        if size >= 0:
+            self.raw_headers.append((b"content-length", b"%d" % (len(head) + size + len(tail))))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI application."""
@@ -235,14 +243,14 @@ class RecordAnswer(Response):
                 await send({"type": "http.response.body", "body": b""})
                 return
             waiting = self._head
-            async for piece in self._record.body:
+            async for piece in self._body:
                 waiting += piece
                 if len(waiting) >= SMALL:
                     await send({"type": "http.response.body", "body": waiting, "more_body": True})
                     waiting = b""
             await send({"type": "http.response.body", "body": waiting + self._tail})
         finally:
-            await self._record.close()
+            await self._close()
 
 
 def answer_record(
@@ -269,8 +277,8 @@ def answer_record(
         headers.append(("Vary", "accept-datetime"))
     made = answer(200, b"", WARC, [(name, header_value(value)) for name, value in headers])
     if packed:
-        return RecordAnswer(b"", Record((), b"", -1, _packed(record), record.close), b"", made)
-    return RecordAnswer(record.head + record.http, record, END, made)
+        return BodyAnswer(made, -1, _packed(record), record.close)
+    return BodyAnswer(made, record.size, record.body, record.close, record.head + record.http, END)
 
 
 async def _packed(record: Record) -> AsyncIterator[bytes]:

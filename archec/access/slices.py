@@ -16,8 +16,8 @@ from archec.access.exchange import Exchange, answer
 from archec.access.loading import WarcLoader
 from archec.access.permissions import Viewer
 from archec.access.query import all_of
-from archec.access.record import Record, exactly
-from archec.access.resource import RecordAnswer, check_record
+from archec.access.record import exactly
+from archec.access.resource import BodyAnswer, check_record
 from archec.access.rows import NOWHERE, Row
 from archec.access.sources import Errors
 from archec.access.stamps import of_date
@@ -43,7 +43,7 @@ async def answer_slice(exchange: Exchange, viewer: Viewer, collection: Collectio
         pieces = await loader.slice(filename, first, length)
         span = f"bytes {first}-{first + length - 1}/*"
         made = answer(206, b"", "application/octet-stream", [("Content-Range", span)])
-        return RecordAnswer(b"", Record((), b"", length, exactly(pieces, length)), b"", made)
+        return BodyAnswer(made, length, exactly(pieces, length))
     viewer.check_empty()
     raise Refused(403, _NOT_ONE)
 

@@ -165,6 +165,7 @@ def test_a_group_answers_with_what_came_in_time(get: httpx.Client) -> None:
     answer = get.get(f"/many/index?output=json&url={U}&closest=2012")
     assert time.monotonic() - begun < 3
     told = json.loads(answer.headers["reserrors"])
+    assert json.loads(get.get(f"/many/timemap/json/{U}").headers["reserrors"]).keys() == told.keys()
     assert told == {"hang": "no answer within 0.5 s", "drip": "no answer within 0.5 s"}
     assert {row["source"] for row in rows(answer.text)} == {"pywb", "mem", "near"}
     assert record(get.get(f"/many/resource?url={U}&closest=2012")).payload == b"near"
