@@ -233,9 +233,19 @@ class Inspector:
 
     def _holds(self, obi: str, tist: int, sha256: str) -> bool:
         """Whether the catalogue has these bytes for another obi at exactly that tist."""
+        return self._noted(obi, tist) == (tist, sha256)
+
+    def _noted(self, obi: str, when: int) -> tuple[int, str | None] | None:
+        """The entry that the catalogue has of an obi as of ``when``; None also if it cannot be read."""
         if self._catalogue is None:
-            return False
-        return entry_at(histories(self._catalogue, [obi]).get(obi), tist) == (tist, sha256)
+            return None
+        try:
+            return entry_at(histories(self._catalogue, [obi]).get(obi), when)
+        except CatalogueGone:
+            raise
+        except CatalogueError as error:
+            self.unreadable = error.message
+            return None
 
     def _elsewhere(self, entry: Entry, path: str) -> Iterable[Finding]:
         """Handles a missing name, which is allowed if the URL redirected to one that differs only by a final slash."""
@@ -244,8 +254,8 @@ class Inspector:
             return [_finding("missing", entry, path, "is not there")]
         try:
             chain = follow(self._directories, path, entry.id)
-            if chain.fault is not None and self._catalogue is not None:
-                there = entry_at(histories(self._catalogue, [variant]).get(variant), entry.tist)
+            if chain.fault is not None:
+                there = self._noted(variant, entry.tist)
                 if there is not None and there[1] == entry.sha256:  # noted earlier, and the same at this tist
                     chain = follow(self._directories, self._layout.path(there[0], variant), variant)
             if chain.fault is None:

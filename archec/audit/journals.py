@@ -7,7 +7,6 @@ a repair may still fix them.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -19,12 +18,9 @@ from archec.catalogue.records import RunStart, decode
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptJournal
 from archec.redif.problems import shown
 from archec.store.durable import failure, is_temp, storage_errors
-from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, Scanner, journals
+from archec.store.journal_reader import JOURNAL_NAME, NO_BATCH, JournalBatch, JournalFile, Scanner, journals
 from archec.store.journal_writer import same_text
 from archec.store.layout import RUNS, Layout
-
-_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
-
 
 _RUN = b'{"type":"run"'
 
@@ -188,7 +184,7 @@ def check_names(layout: Layout, report: Reporter, out_of_place: OutOfPlace) -> i
         raise failure(error, layout.runs) from error
     for name in names:
         path = f"{RUNS}/{shown(name)}"
-        match = _NAME.fullmatch(name)
+        match = JOURNAL_NAME.fullmatch(name)
         if is_temp(name):
             temporary += 1
         elif match is None:

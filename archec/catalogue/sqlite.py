@@ -312,7 +312,7 @@ class SQLiteCatalogue(Database, Catalogue):
 
     def keyed(self, key: str) -> bytes | None:
         found = self.fetch("SELECT data FROM sets WHERE key = ?", (key,))
-        return bytes(found[0][0]) if found else None
+        return _bytes(found[0][0], f"the set {key}") if found else None
 
     def documents(self, name: str, low: Key, high: Key | None = None, newest: int = 0) -> Iterator[Key]:
         fields, marks, most = ", ".join(KEYS[name]), _marks(low), high or ()
@@ -349,7 +349,9 @@ class SQLiteCatalogue(Database, Catalogue):
     def checksums(self) -> Iterator[tuple[str, str, str, str, str | None, int | None]]:
         sql = "SELECT rowid, kind, id, sha256, md5, text, first FROM versions WHERE rowid > ? ORDER BY rowid LIMIT ?"
         for _, kind, obi, sha256, md5, text, first in self._paged(sql, (-1,), lambda row: row[:1], _PAGE):
-            yield kind, obi, sha256.hex(), md5.hex(), None if text is None else text.hex(), first
+            hashed = f"a version of {obi}"
+            held = (_bytes(sha256, hashed).hex(), _bytes(md5, hashed).hex())
+            yield kind, obi, *held, None if text is None else _bytes(text, hashed).hex(), first
 
     # -- hosts --------------------------------------------------------------------------------------
 
@@ -456,6 +458,13 @@ def _check_types(obi: str, last: object, state: object) -> None:
     """Raises :class:`CatalogueError` for what archec does not write: SQLite keeps any type in any column."""
     if (last is not None and type(last) is not int) or (state is not None and type(state) is not bytes):
         raise CatalogueError(f"the catalogue's row of {obi} is broken: {last!r}, {state!r}", hint=_REBUILD)
+
+
+def _bytes(value: object, what: str) -> bytes:
+    """A value that must be bytes; raises :class:`CatalogueError` if it is something else."""
+    if type(value) is not bytes:
+        raise CatalogueError(f"the catalogue's row of {what} is broken: {value!r:.80}", hint=_REBUILD)
+    return value
 
 
 def _remove(db: sqlite3.Connection, kind: Kind, olds: Sequence[Gone]) -> None:

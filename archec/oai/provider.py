@@ -302,9 +302,8 @@ def _begun(repository: Repository, request: OaiRequest, now: float, generation: 
         raise _no_records()
     end = int(now) if request.end is None else min(request.end, int(now))
     return ResumptionToken(
-        request.verb, request.prefix, request.set, request.start, end,
-        stamp=0, key="", size=0, cursor=0, expires=0, generation=generation,
-    )  # fmt: skip
+        request.verb, request.prefix, request.set, request.start, end, generation=generation
+    )
 
 
 def _resumed(repository: Repository, request: OaiRequest, now: float) -> ResumptionToken:
@@ -326,11 +325,8 @@ def read_sets(repository: Repository, request: OaiRequest, now: float) -> SetPag
         raise _bad_token() if request.token else OaiError("noSetHierarchy", "there are no sets yet")
     if len(found) == len(page):
         return SetPage(page, None, cursor)
-    token = ResumptionToken(
-        "ListSets", prefix="", set="", start=0, end=0, stamp=0, key=page[-1], size=0, cursor=cursor + len(page),
-        expires=repository.expiry(now), generation="",
-    )  # fmt: skip
-    return SetPage(page, token, cursor)
+    expires = repository.expiry(now)
+    return SetPage(page, ResumptionToken("ListSets", key=page[-1], cursor=cursor + len(page), expires=expires), cursor)
 
 
 def _sets_after(repository: Repository, after: str, limit: int) -> list[str]:

@@ -40,16 +40,16 @@ class ResumptionToken(NamedTuple):
     """
 
     verb: str
-    prefix: str
-    set: str
-    start: int
-    end: int
-    stamp: int
-    key: str
-    size: int
-    cursor: int
-    expires: int
-    generation: str
+    prefix: str = ""
+    set: str = ""
+    start: int = 0
+    end: int = 0
+    stamp: int = 0
+    key: str = ""
+    size: int = 0
+    cursor: int = 0
+    expires: int = 0
+    generation: str = ""
 
 
 class Tokens:

@@ -28,7 +28,8 @@ _END = re.compile(
     rb',"prev":"([0-9a-f]{64})"),"sha256":"([0-9a-f]{64})"\}'
 )
 _VERSION_1 = re.compile(re.escape(BATCH_PREFIX) + rb'"n":[0-9]+,"lines":[0-9]+,"stamp":[0-9]+,"xxh3":"[0-9a-f]{32}"\}')
-_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
+JOURNAL_NAME = re.compile(r"(0|[1-9][0-9]{0,17})\.jsonl(\.gz)?")
+"""The name of a journal: the tist of its run, and whether it is compressed."""
 _BUFFER = 1 << 18
 _TAIL = 1 << 18
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -64,7 +65,7 @@ def journals(layout: Layout) -> list[JournalFile]:
         raise failure(error, layout.runs) from error
     found: dict[int, JournalFile] = {}
     for name in names:
-        match = _NAME.fullmatch(name)
+        match = JOURNAL_NAME.fullmatch(name)
         if match is not None and (match[2] or int(match[1]) not in found):
             found[int(match[1])] = JournalFile(int(match[1]), layout.runs / name, bool(match[2]))
     return [found[tist] for tist in sorted(found)]

@@ -779,7 +779,7 @@ def test_a_damaged_memory_stops_nothing(world: World, damage: bytes | str) -> No
     "edit",
     [
         "runs SET doc = '{}'", "data_sets SET doc = '[]'", "claims SET doc = '7'", "position SET batch = 'x'",
-        "mi SET last = 'x'", "mi SET state = 'x'",
+        "mi SET last = 'x'", "mi SET state = 'x'", "entries SET note = '[]'", "visits SET doc = '7'",
     ],
 )
 def test_a_damaged_document_stops_nothing(world: World, edit: str) -> None:

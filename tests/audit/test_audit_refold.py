@@ -32,6 +32,8 @@ EDITS = {
     "when it became visible": "UPDATE mi SET stamp = stamp - 1",
     "a report": "UPDATE runs SET doc = json_set(doc, '$.report', '{}')",
     "a data set": "DELETE FROM data_sets WHERE tist = 978307200",
+    "a checksum of another type": "UPDATE versions SET md5 = 'x'",
+    "a set of another type": "UPDATE sets SET data = 5",
     "what a data set looked at": "UPDATE sets SET data = CAST('{}' AS BLOB)",
 }
 
