@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import chain, islice
 
 from archec.catalogue.interface import Catalogue
@@ -42,14 +43,12 @@ def make_plan(spool: Spool, due: Iterable[DueFobi], most: int) -> int:
     return rank
 
 
+@dataclass(slots=True)
 class _Host:
-    __slots__ = ("buffer", "busy", "left", "name", "rank")
-
-    def __init__(self, name: str, left: int) -> None:
-        self.name, self.left = name, left
-        self.rank = -1
-        self.buffer: deque[tuple[int, str]] = deque()
-        self.busy = 0
+    left: int
+    rank: int = -1
+    buffer: deque[tuple[int, str]] = field(default_factory=deque)
+    busy: int = 0
 
 
 class Feeder:
@@ -60,7 +59,7 @@ class Feeder:
         self._hosts: dict[str, _Host] = {}
         self._heap: list[tuple[int, str]] = []
         for rank, name, count in spool.plan_hosts():
-            self._hosts[name] = _Host(name, count)
+            self._hosts[name] = _Host(count)
             self._heap.append((rank, name))
         heapq.heapify(self._heap)
         self.left = sum(host.left for host in self._hosts.values())

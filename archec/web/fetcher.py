@@ -50,28 +50,26 @@ class Fetcher:
         sink: Sink,
         emit: Callable[[int, Hop], None],
         *,
-        concurrency: int = 0,
-        tuning: Tuning | None = None,
+        tuning: Tuning,
+        fatal: Callable[[StorageFull | StorageFailed], None],
+        progress: Callable[[int, int], None],
         carriers: Transports | None = None,
-        fatal: Callable[[StorageFull | StorageFailed], None] | None = None,
-        progress: Callable[[int, int], None] | None = None,
         max_bytes: int = 0,
     ) -> None:
         self._config = config
-        self._tuning = tuning or Tuning()
+        self._tuning = tuning
         self._sink = sink
         self._emit = emit
         self._fatal = fatal
         self._loop = asyncio.get_running_loop()
-        self._concurrency = concurrency or config.concurrency
         self._carriers = carriers or transports(
-            Policy.of(config, agent, "fetch"), self._tuning, self._concurrency,
+            Policy.of(config, agent, "fetch"), tuning, config.concurrency,
             received=self._received if max_bytes else None,
         )  # fmt: skip
-        self._client = Client(config, self._tuning, agent, sink, self._carriers, progress or _no_op)
+        self._client = Client(config, tuning, agent, sink, self._carriers, progress)
         self._bytes_left = max_bytes or sys.maxsize
-        self._robots = RobotsCache(self._client, agent, self._tuning, config.delay)
-        self._hosts = HostQueues(config, self._tuning.penalty)
+        self._robots = RobotsCache(self._client, agent, tuning, config.delay)
+        self._hosts = HostQueues(config, tuning.penalty)
         self._flights: set[Flight] = set()
         self._runners: set[asyncio.Task[None]] = set()
         self._held: set[_Held] = set()
@@ -112,7 +110,7 @@ class Fetcher:
     def start(self) -> None:
         """Starts as many requests as are allowed now."""
         now = self._loop.time()
-        most = min(self._concurrency, max(1, self._bytes_left // AHEAD))
+        most = min(self._config.concurrency, max(1, self._bytes_left // AHEAD))
         while self._open and len(self._flights) < most:
             queued = self._hosts.take(now)
             if queued is None:
@@ -326,13 +324,8 @@ class Fetcher:
 
     def _stop_storing(self, error: StorageFull | StorageFailed) -> None:
         self._open = False
-        if self._fatal is not None:
-            self._fatal(error)
+        self._fatal(error)
 
 
 def _asks_to_wait(host: HostQueue, wait: float, outcome: Outcome) -> GivenUp:
     return GivenUp(outcome, f"{host.key} asks to wait {wait:.0f} s")
-
-
-def _no_op(size: int, requests: int) -> None:
-    return None

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -62,7 +62,8 @@ class _Slot:
     there, until one is lost that had a single task; each hop makes room for one more.
     """
 
-    concurrency: int
+    config: FetchConfig
+    """With this process's share of the requests in flight."""
     process: Process | None = None
     alive: bool = False
     """Whether the process has been heard, last at ``heard``; until then that is when it was started."""
@@ -129,7 +130,8 @@ class FetchPool:
         count = 1 if self._max_bytes else min(self._config.workers, most)
         try:
             for number in range(count):
-                self._slots.append(_Slot(most // count + (number < most % count)))
+                share = most // count + (number < most % count)
+                self._slots.append(_Slot(replace(self._config, concurrency=share)))
                 self._start(self._slots[-1])
         except BaseException:
             self.stop()
@@ -255,7 +257,7 @@ class FetchPool:
 
     def _start(self, slot: _Slot) -> None:
         order = (
-            self._config, self._agent, self._sink, self._tuning, slot.concurrency, self._silence / 4,
+            slot.config, self._agent, self._sink, self._tuning, self._silence / 4,
             max(1, self._max_bytes - self.received) if self._max_bytes else 0,
         )  # fmt: skip
         try:

@@ -38,14 +38,13 @@ def serve(
     agent: str,
     sink: tuple[str, msgspec.Raw],
     tuning: Tuning,
-    concurrency: int,
     beat: float,
     max_bytes: int,
 ) -> None:
     """Fetches until told to stop, or until the other end of ``pipe`` is closed; then the process ends.
 
-    ``sink`` is the function that gives the sink, and its arguments. ``concurrency`` is how many requests may be
-    in flight. Something is sent every ``beat`` seconds at the latest. ``max_bytes``: see ``Fetcher``.
+    ``sink`` is the function that gives the sink, and its arguments. Something is sent every ``beat`` seconds at the
+    latest. ``max_bytes``: see ``Fetcher``.
     """
     threading.stack_size(_STACK)
     _limit(config.max_memory)
@@ -53,7 +52,7 @@ def serve(
     gc.set_threshold(*_RARELY)
     code = 1
     try:
-        make = partial(Fetcher, config, agent, call(*sink), concurrency=concurrency, tuning=tuning, max_bytes=max_bytes)
+        make = partial(Fetcher, config, agent, call(*sink), tuning=tuning, max_bytes=max_bytes)
         _loop().run_until_complete(_serve(pipe, make, tuning, beat))
         code = 0
     except MemoryError:

@@ -114,7 +114,7 @@ def fetch(
 
         fetcher = Fetcher(
             config or settings(), "archec/0.1 (test; ops@example.org)", sink or FolderSink(folder), emit,
-            tuning=tuning, carriers=carriers, fatal=fatal,
+            tuning=tuning, carriers=carriers, fatal=fatal, progress=lambda size, requests: None,
         )
         for serial, task in enumerate(tasks):
             fetcher.submit(serial, task if isinstance(task, FetchTask) else FetchTask(task))
