@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from archec.archive.evidence import Evidence, Look, Unknown, hides
+from archec.archive.evidence import ELSEWHERE, HELD_BACK, Evidence, Look, Unknown, hides
 from archec.catalogue.model import Claim, DataSet, Obi
 from archec.redif.precedence import own
 from archec.tist import MAX_TIST
@@ -99,23 +99,30 @@ def merged(claims: Sequence[Claim], added: Sequence[Claim]) -> tuple[Claim, ...]
 
 
 def judged(handle: str, claims: Sequence[Claim], evidence: Evidence) -> Judgement:
-    """The history that follows from the claims."""
+    """The history that follows from the claims. A loss counts from the first date on at which it was held back, unless
+    the tobi was seen since."""
     entries: dict[int, str | None] = {}
     behind: dict[int, Claim] = {}
     whys: dict[int, Unknown] = {}
-    verdict, since = Verdict(), 0
+    verdict, since, waiting = Verdict(), 0, 0
     at = bisect_left(evidence.tists, claims[0].tist) if claims else len(evidence.dates)
     while at < len(evidence.dates):
         tist, group = evidence.dates[at]
         after = verdict_after(handle, verdict, claims, evidence, group)
+        when = waiting or tist if after.state is None else tist
         if after.state != verdict.state:
-            entries[tist] = after.state
+            entries[when] = after.state
             if after.claim is not None:
                 behind[tist] = after.claim
         if (after.state, after.place) != (verdict.state, verdict.place):
-            since = tist
+            since = when
         if after.why is not None:
             whys[tist] = after.why
+        word = after.why.word if after.why is not None else ""
+        if word == HELD_BACK.word:
+            waiting = waiting or tist
+        elif after.claim is not None or word == ELSEWHERE:
+            waiting = 0
         verdict = after
         at = _next(claims, evidence, at, verdict)
     return Judgement(entries, behind, whys, verdict, since)
@@ -151,7 +158,7 @@ def verdict_after(
         if hidden is None:
             believed.append(claim)
         else:
-            why = Unknown("elsewhere", hidden.by)
+            why = Unknown(ELSEWHERE, hidden.by)
     if believed:
         best = max(believed, key=lambda claim: (not claim.malformed, claim.state or "", claim.place))
         return Verdict(best.state, best.place, None, best)

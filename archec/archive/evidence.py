@@ -34,6 +34,7 @@ class Unknown(NamedTuple):
 
 
 HELD_BACK = Unknown("held-back")
+ELSEWHERE = "elsewhere"
 
 
 def directory_of(place: str) -> str:
@@ -151,18 +152,18 @@ class Evidence:
         return self._coverage(data_set.coverage)
 
     def with_data_set(
-        self, data_set: DataSet, sets: Iterable[KeyedSet] = (), held_back: Iterable[HeldBack] = ()
+        self, data_set: DataSet, sets: Iterable[KeyedSet] = (), held_back: HeldBack | None = None
     ) -> Evidence:
-        """A copy with another data set, or with a new version of one of these. ``held_back`` are new records of losses
-        (without one of its own it holds none back), ``sets`` are the sets referred to that are not known yet."""
+        """A copy with another data set, or with a new version of one of these, whose losses are ``held_back``. ``sets``
+        are the sets that it refers to, if they are not known yet."""
         others = [item for item in self.data_sets if item.run != data_set.run]
-        held = {**self._held_back, data_set.run: HeldBack(data_set.run, "tobi")}
+        held = [item for item in self._held_back.values() if item.run != data_set.run]
         new = {item.key: item.data for item in sets}
 
         def keyed(key: str) -> bytes | None:
             return new[key] if key in new else self._keyed(key)
 
-        return Evidence([*others, data_set], keyed, [*held.values(), *held_back])
+        return Evidence([*others, data_set], keyed, [*held, held_back] if held_back is not None else held)
 
     def speaks(self, data_set: DataSet) -> bool:
         """Whether a data set counts."""

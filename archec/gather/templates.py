@@ -15,9 +15,9 @@ import msgspec
 
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.conclusions import Judgement, Verdict, claim_of, judged, merged, said, verdict_after
-from archec.archive.evidence import Evidence, coverage_set, directory_of, ids_in
+from archec.archive.evidence import Evidence, coverage_set, directory_of
 from archec.archive.follow import tobis_in_journals
-from archec.archive.losses import held_back_record, journalled, without_accepted
+from archec.archive.losses import held_back_record, journalled
 from archec.archive.opening import Archive
 from archec.archive.report import Report
 from archec.archive.revision import concluded, evidence_of
@@ -39,7 +39,6 @@ from archec.redif.problems import Problem
 from archec.store.durable import atomic_stream
 from archec.store.interface import Placement
 from archec.store.writer import sweep_parts
-from archec.tist import MAX_TIST
 from archec.units import counted
 from archec.workers.pool import Done, Pool
 
@@ -120,10 +119,10 @@ class TemplatePhase:
         quick = data_set.whole and _leaves_others(before, evidence, data_set)
         held = merging.merge(reading, Merge(coverage, self.tist, quick=quick))
         catalogue = self.archive.catalogue
-        for held_back, lists in merging.losses(held, kept):
-            if held_back.groups or any(item.run == held_back.run for item in catalogue.held_back()):
-                for line in journalled(catalogue, held_back, lists):
-                    self.committer.add(CommitItem(line))
+        held_back, lists = merging.losses(held, kept)
+        if held_back.groups or any(item.run == run for item in catalogue.held_back()):
+            for line in journalled(catalogue, held_back, lists):
+                self.committer.add(CommitItem(line))
         if data_set.coverage and catalogue.keyed(kept.key) is None:
             self.committer.add(CommitItem(SetAdded.of(kept)))
         # In this order, so that a run marked as merged has its report.
@@ -320,14 +319,12 @@ class _Merging:
         added = said(obi.claims, self._evidence, self._data_set, None)
         judgement = self._judged(obi, added)
         place = self._place_before(obi)
-        lost = tist in judgement.entries and judgement.entries[tist] is None and obi.history.at(tist) is not None
-        if lost and not _is_lost_later(obi, judgement, tist):
+        if obi.history.at(tist) is not None and History.of(judgement.entries).at(tist) is None:
             self._losses.append(Loss(archive_of(obi.id), directory_of(place), obi.id))
             if len(self._losses) >= _BATCH:
                 self._spool.add_losses(self._losses)
                 self._losses = []
             return
-        self._report.tobis["lost"] += lost
         why = judgement.whys.get(tist)
         if why is not None:
             merge.not_judged(obi.id, place, why)
@@ -335,47 +332,28 @@ class _Merging:
         if item is not None:
             self._committer.add(item)
 
-    def losses(self, held: Held, kept: KeyedSet) -> list[tuple[HeldBack, list[KeyedSet]]]:
-        """Commits the accepted losses; returns the records of those that are held back, also of other data sets as far
-        as they change, with the lists of their ids."""
+    def losses(self, held: Held, kept: KeyedSet) -> tuple[HeldBack, list[KeyedSet]]:
+        """Commits the losses that are let through; returns those that are held back, and the lists of their ids."""
         config, accepted, run = self._phase.archive.config, self._phase.accept, self._data_set.run
         archives, directories = groups_to_hold_back(config, self._spool.losses(), held, accepted)
-        back = {
-            loss.id: group
-            for loss in (self._spool.losses() if archives or directories else ())
+        back = (
+            (group, loss.id)
+            for loss in self._spool.losses()
             if (group := group_of(loss, archives, directories, accepted))
-        }
-        record, lists = held_back_record(run, ((group, obi) for obi, group in back.items()))
+        )
+        record, lists = held_back_record(run, back if archives or directories else ())
         self._report.held_back = {group: item.losses for group, item in record.groups.items()}
-        records = [(record, lists), *self._still_held_back(back)]
-        self._newest = self._newest and len(records) == 1  # else earlier conclusions change as well
-        sets = (kept, *(item for _, lists in records for item in lists))
-        self._evidence = self._evidence.with_data_set(self._data_set, sets, [one for one, _ in records])
+        self._evidence = self._evidence.with_data_set(self._data_set, (kept, *lists), record)
         ids = (loss.id for loss in self._spool.losses())
         while batch := list(islice(ids, _BATCH)):
             for obi in self._obis(batch).values():
                 added = said(obi.claims, self._evidence, self._data_set, None)
-                judgement = self._judged(obi, added)
+                judgement = judged(obi.id, merged(obi.claims, added), self._evidence)
                 self._report.tobis["lost"] += History.of(judgement.entries).at(self._data_set.tist) is None
                 item = concluded(obi, added, judgement, self._report.run)
                 if item is not None:
                     self._committer.add(item)
-        return records
-
-    def _still_held_back(self, back: Collection[str]) -> Iterator[tuple[HeldBack, list[KeyedSet]]]:
-        """What other data sets hold back, where that changes because losses of this one are not held ``back``."""
-        catalogue, run = self._phase.archive.catalogue, self._data_set.run
-        others = [item for item in catalogue.held_back() if item.kind == "tobi" and item.run != run]
-        lists = {group.ids for item in others for group in item.groups.values()}
-        waiting = {obi for key in lists for obi in ids_in(catalogue.keyed(key) or b"")}
-        losses = self._spool.losses() if waiting else ()
-        ids = [loss.id for loss in losses if loss.id in waiting and loss.id not in back]
-        claims = {
-            obi.id: merged(obi.claims, said(obi.claims, self._evidence, self._data_set, None))
-            for obi in self._obis(ids).values()
-        }
-        changed = without_accepted(catalogue, self._evidence, self._data_set, claims) if claims else ()
-        return (item for item in changed if item[0].run != run)
+        return record, lists
 
     def _judged(self, obi: Obi, added: Sequence[Claim]) -> Judgement:
         """The judgement that follows from the claims. For the newest data set, all earlier conclusions still hold."""
@@ -413,13 +391,6 @@ def _bytes_before(obi: Obi, judgement: Judgement, tist: int) -> int | None:
         return None
     when = before[0]
     return judgement.claims[when].bytes_at if when in judgement.claims else obi.bytes_at(when)
-
-
-def _is_lost_later(obi: Obi, judgement: Judgement, tist: int) -> bool:
-    """Whether a tobi that is absent from ``tist`` on was already lost by a later date, before it is seen again: then
-    its loss is not a new one."""
-    back = min((entry for entry in judgement.entries if entry > tist), default=MAX_TIST)
-    return any(state is None and tist < entry < back for entry, state in obi.history)
 
 
 def _kind(judgement: Judgement, tist: int, difference: str) -> str:

@@ -331,6 +331,24 @@ def test_losses_are_listed_and_accepted(config: Config, folder: Path) -> None:
     assert archec_inline(config, "losses", "--json")[1:] == (b"", "")
 
 
+@pytest.mark.parametrize("order", [(2, 3), (3, 2)])
+def test_what_a_data_set_let_through_waits_again_without_it(
+    config: Config, folder: Path, order: tuple[int, ...]
+) -> None:
+    """It counts from the first data set that held it back, in any order, as long as the one that did not counts."""
+    every, few = papers("aaa/p.rdf", *series(30)), papers("aaa/p.rdf", *series(2))
+    run(config, tar(folder, 1, every))
+    runs = {day: run(config, tar(folder, day, few), accept=["aaa"] if day == 3 else []).run for day in order}
+    assert [list(histories(config)[obi]) for obi in series(30)] == [[T1]] * 2 + [[T1, T2]] * 28
+    check(config)
+    assert archec_inline(config, "retract", runs[3], "--reason", "misdated").code == 0
+    assert all(list(found) == [T1] for found in histories(config).values())
+    assert len(archec_inline(config, "losses").out.splitlines()) == 28
+    assert archec_inline(config, "retract", runs[3], "--undo").code == 0
+    assert list(histories(config)[series(30)[5]]) == [T1, T2]
+    check(config)
+
+
 @pytest.mark.parametrize("middle", ["retracted", "never read", "counts"])
 def test_a_loss_is_accepted_from_the_first_data_set_without_it(config: Config, folder: Path, middle: str) -> None:
     """What was shown in between counts, unless its data set is retracted, whatever was accepted before."""
