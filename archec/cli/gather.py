@@ -19,7 +19,7 @@ from archec.archive.follow import last_run
 from archec.archive.report import Report
 from archec.archive.runs import beginning
 from archec.cli.common import DATE, DURATION, FILE, SIZE, config_option, json_option, opened, warn_if_unknown
-from archec.cli.runreport import INDENT, RunLine, begin, gather_table
+from archec.cli.runreport import INDENT, RUN_LINE, RunLine, gather_table
 from archec.config import Config, load
 from archec.errors import DataSetError, Exit, UsageError, gravest
 from archec.export.units import Selection
@@ -117,7 +117,7 @@ def gather(
     Example: archec gather --max-time 6h
     """
     started = time.monotonic()
-    line = begin(context.meta)
+    line = context.meta[RUN_LINE] = RunLine()
     config = load(config_file)
     budget = Budget(
         config.max_files if max_files is None else max_files,

@@ -15,7 +15,7 @@ from click.shell_completion import shell_complete
 
 from archec import __version__
 from archec.cli.common import COMPLETE
-from archec.cli.runreport import can_be_resumed, write_last_line
+from archec.cli.runreport import RUN_LINE, RunLine
 from archec.errors import ArchecError, Exit
 from archec.terminal.output import ReaderGone, guard, note
 
@@ -88,7 +88,7 @@ def main() -> NoReturn:
         code, message = error.exit_code, error.format_message()
     except (KeyboardInterrupt, click.Abort):
         message = "interrupted; work done so far is kept"
-        if context is not None and can_be_resumed(context.meta):
+        if context is not None and RUN_LINE in context.meta and context.meta[RUN_LINE].can_be_resumed:
             message += "; 'archec gather --resume' continues"
         note(message)
         code = Exit.INTERRUPTED
@@ -102,8 +102,8 @@ def main() -> NoReturn:
             raise
         traceback.print_exc()
         code, message = Exit.OPERATOR_ERROR, repr(error)
-    if context is not None and _gathers(context):
-        write_last_line(context.meta, int(code or 0), message)
+    if context is not None and _gathers(context) and (code or RUN_LINE in context.meta):  # not for --help
+        context.meta.get(RUN_LINE, RunLine()).write(int(code or 0), message)
     with suppress(ArchecError, ReaderGone):  # the buffer may still have output; another failure adds no information
         sys.stdout.flush()
     sys.exit(int(code or 0))

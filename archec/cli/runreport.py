@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,7 +28,7 @@ INDENT = 12
 _MAX_PROBLEMS = 20
 _MAX_ARCHIVES = 10
 WORD = "archec-run"
-_META = "archec.run-line"
+RUN_LINE = "archec.run-line"
 _MAX_MESSAGE = 500
 _STATES = {Exit.DONE: "done", Exit.LOCKED: "locked", Exit.USAGE: "usage", Exit.INTERRUPTED: "interrupted"}
 
@@ -129,7 +128,10 @@ def _problems(problems: dict[str, Any]) -> list[str]:
 
 @dataclass(slots=True)
 class RunLine:
-    """The state of a run as known to the command line; ``report`` is filled in as the run proceeds."""
+    """The state of a run as known to the command line; ``report`` is filled in as the run proceeds.
+
+    A command stores it in its context's ``meta`` under :data:`RUN_LINE`.
+    """
 
     began: float = field(default_factory=time.monotonic)
     report: Report | None = None
@@ -146,31 +148,17 @@ class RunLine:
         self.over = True
         return self.report
 
+    @property
+    def can_be_resumed(self) -> bool:
+        """Whether the run has begun, has not ended, and could be resumed."""
+        return self.report is not None and not self.over and self.report.resumable
+
     def write(self, code: int, message: str) -> None:
         """Writes the line of this run, which ends with ``code``, on stderr unless that is a terminal; afterwards this
         object is for the next run."""
         if not sys.stderr.isatty():
             click.echo(_line(self, code, message), err=True)
         self.began, self.report, self.over = time.monotonic(), None, False
-
-
-def begin(meta: dict[str, Any]) -> RunLine:
-    """Stores the line of a new run in a command's context."""
-    found = meta[_META] = RunLine()
-    return found
-
-
-def can_be_resumed(meta: Mapping[str, Any]) -> bool:
-    """Whether a run has begun, has not ended, and could be resumed."""
-    known = cast("RunLine | None", meta.get(_META))
-    return known is not None and known.report is not None and not known.over and known.report.resumable
-
-
-def write_last_line(meta: Mapping[str, Any], code: int, message: str) -> None:
-    """Writes the line of a command that exits with ``code``, unless it did not try to run (``--help``)."""
-    known = cast("RunLine | None", meta.get(_META))
-    if known is not None or code != Exit.DONE:
-        (known or RunLine()).write(code, message)
 
 
 def _line(known: RunLine, code: int, message: str) -> str:

@@ -56,6 +56,16 @@ class Site:
     def __setitem__(self, path: str, answer: Answer | Callable[[int], Answer]) -> None:
         self.answers[path] = answer
 
+    def fill(self, count: int, answer: Answer | None = None) -> list[str]:
+        """Sets the answers of ``/0``, ``/1`` and so on, by default a PDF each; their URLs."""
+        self.answers.update({f"/{n}": answer or pdf(str(n)) for n in range(count)})
+        return [self.url(f"/{n}") for n in range(count)]
+
+    def drop(self, count: int) -> None:
+        """The first of these are there no more."""
+        for n in range(count):
+            del self.answers[f"/{n}"]
+
     def url(self, path: str) -> str:
         """The absolute URL of a path."""
         return f"http://{self._where[0]}:{self._where[1]}{path}"

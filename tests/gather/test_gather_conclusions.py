@@ -56,9 +56,7 @@ def hosts(config: Config) -> list[dict[str, object]]:
 def test_retry_after_binds_the_host(config: Config, site: Site, status: int) -> None:
     """In the second pass of the same run, in the next run, after a rebuild."""
     busy = page("busy", status, **{"Retry-After": "86400"})
-    for n in range(8):
-        site[f"/{n}"] = busy
-    write_papers(config, [site.url(f"/{n}") for n in range(8)])
+    write_papers(config, site.fill(8, busy))
     report = run(config)
     asked = len(site.asked)
     assert asked <= config.fetch.per_host
@@ -111,9 +109,7 @@ def test_a_host_that_fails_again_and_again_waits_longer(config: Config, site: Si
     config = change(config, {"fetch.revisit_min": "7d", "fetch.host_failures": 3, "fetch.per_host": 1})
     with Site("127.0.0.2") as other:
         other["/well"] = pdf("well")
-        for n in range(20):
-            site[f"/{n}"] = page("sick", 500)
-        write_papers(config, [site.url(f"/{n}") for n in range(20)] + [other.url("/well")])
+        write_papers(config, [*site.fill(20, page("sick", 500)), other.url("/well")])
         report = run(config)
         (state,) = hosts(config)
         assert (state["fails"], int(str(state["until"])) - report.run >= DAY // 2) == (1, True)
@@ -125,9 +121,7 @@ def test_a_host_that_fails_again_and_again_waits_longer(config: Config, site: Si
 
 def test_a_host_that_has_recovered_is_forgotten(config: Config, site: Site) -> None:
     config = change(config, {"fetch.host_failures": 3, "fetch.per_host": 1})
-    for n in range(10):
-        site[f"/{n}"] = page("sick", 500)
-    write_papers(config, [site.url(f"/{n}") for n in range(10)])
+    write_papers(config, site.fill(10, page("sick", 500)))
     run(config)
     assert [state["fails"] for state in hosts(config)] == [1]
     site.forget()
@@ -351,14 +345,11 @@ def test_what_no_template_names_is_visited_less_and_less(config: Config, site: S
 
 
 def test_losses_of_a_host_are_held_back(config: Config, site: Site) -> None:
-    for n in range(10):
-        site[f"/{n}"] = pdf(str(n))
-    urls = [site.url(f"/{n}") for n in range(10)]
+    urls = site.fill(10)
     host = urls[0].split("/")[2]
     write_papers(config, urls)
     run(config)
-    for n in range(9):
-        del site.answers[f"/{n}"]
+    site.drop(9)
     config = change(config, {"max_loss_least": 5})
     *_, before, report = (run(config) for _ in range(3))
     assert (report.state, report.held_back, report.fobis["lost"]) == ("held-back", {host: 9}, 0)
@@ -385,13 +376,10 @@ def test_losses_of_a_host_are_held_back(config: Config, site: Site) -> None:
 def test_losses_of_templates_and_of_files_are_accepted_together(config: Config, site: Site, command: str) -> None:
     """Also where no file is due."""
     config = change(config, {"lost_confirmations": 1, "text.enabled": False})
-    urls = [site.url(f"/{n}") for n in range(6)]
-    for n in range(6):
-        site[f"/{n}"] = pdf(str(n))
+    urls = site.fill(6)
     write_papers(config, urls)
     run(config)
-    for n in range(4):
-        del site.answers[f"/{n}"]
+    site.drop(4)
     write_papers(config, urls[:2])
     later = {"lost_confirmations": 1, "text.enabled": False, "fetch.revisit_min": "9d", "fetch.revisit_max": "9d"}
     config = change(config, later)
@@ -410,14 +398,11 @@ def test_losses_of_templates_and_of_files_are_accepted_together(config: Config, 
 def test_a_run_that_visits_part_of_a_host(config: Config, site: Site, *, accept: bool) -> None:
     """What it did not visit is held back as before, or accepted as well; what is back is not held back."""
     config = change(config, {"lost_confirmations": 1, "text.enabled": False})
-    urls = [site.url(f"/{n}") for n in range(6)]
+    urls = site.fill(6)
     host = urls[0].split("/")[2]
-    for n in range(6):
-        site[f"/{n}"] = pdf(str(n))
     write_papers(config, urls)
     run(config)
-    for n in range(6):
-        del site.answers[f"/{n}"]
+    site.drop(6)
     assert run(config).held_back == {host: 6}
     site["/0"] = pdf("0")
     part = run(config, budget=Budget(files=2), accept=[host] if accept else [])
@@ -428,13 +413,10 @@ def test_a_run_that_visits_part_of_a_host(config: Config, site: Site, *, accept:
 
 
 def test_losses_of_a_host_are_let_through_by_a_gather(config: Config, site: Site) -> None:
-    for n in range(4):
-        site[f"/{n}"] = pdf(str(n))
-    urls = [site.url(f"/{n}") for n in range(4)]
+    urls = site.fill(4)
     write_papers(config, urls)
     run(config)
-    for n in range(3):
-        del site.answers[f"/{n}"]
+    site.drop(3)
     run(config)
     held_back = run(config)
     assert sum(held_back.held_back.values()) == 3
@@ -450,9 +432,7 @@ def test_losses_of_a_host_are_let_through_by_a_gather(config: Config, site: Site
 
 
 def test_a_single_file_of_a_host_is_lost_as_ever(config: Config, site: Site) -> None:
-    for n in range(10):
-        site[f"/{n}"] = pdf(str(n))
-    write_papers(config, [site.url(f"/{n}") for n in range(10)])
+    write_papers(config, site.fill(10))
     run(config)
     del site.answers["/3"]
     run(config)

@@ -463,9 +463,7 @@ def test_a_second_chance_for_a_target_behind_redirects(config: Config) -> None:
 
 def test_a_host_that_stays_down_waits_for_the_next_run(config: Config, site: Site) -> None:
     config = change(config, {"fetch.host_failures": 2, "fetch.per_host": 1})
-    for n in range(10):
-        site[f"/{n}"] = page("sick", 500)
-    write_papers(config, [site.url(f"/{n}") for n in range(10)])
+    write_papers(config, site.fill(10, page("sick", 500)))
     report = run(config)
     assert report.hosts_deferred
     assert sum(report.fobis.values()) == 10
@@ -476,9 +474,7 @@ def test_a_host_that_stays_down_waits_for_the_next_run(config: Config, site: Sit
 
 
 def test_the_server_restarts_between_runs(config: Config, site: Site) -> None:
-    for n in range(5):
-        site[f"/{n}"] = pdf(str(n))
-    write_papers(config, [site.url(f"/{n}") for n in range(5)])
+    write_papers(config, site.fill(5))
     run(config)
     site.stop()
     site.start()

@@ -166,9 +166,7 @@ def test_reading_takes_no_lock_where_nothing_is_behind(config: Config, folder: P
 
 
 def test_a_run_that_its_budget_stopped_leaves_nothing_to_catch_up_with(config: Config, site: Site) -> None:
-    for n in range(3):
-        site[f"/{n}"] = pdf(str(n))
-    write_papers(config, [site.url(f"/{n}") for n in range(3)])
+    write_papers(config, site.fill(3))
     assert archec_inline(config, "gather", "--max-files", 1).code == 5
     older = {path: path.read_bytes() for path in config.base.glob("data/catalogue.sqlite*")}
     layout = open_layout(config.store_path)
@@ -196,9 +194,7 @@ def test_a_budget_of_nothing_is_refused(config: Config, budget: tuple[str, objec
 @pytest.mark.parametrize("budget", [("--max-files", "3"), ("--max-bytes", "70"), ("--max-time", "1ms")])
 def test_a_budget_stops_a_run_that_can_be_resumed(config: Config, site: Site, budget: tuple[str, str]) -> None:
     config = change(config, {"fetch.per_host": 1, "fetch.delay": "20ms"})
-    for n in range(40):
-        site[f"/{n}"] = pdf(str(n))
-    write_papers(config, [site.url(f"/{n}") for n in range(40)])
+    write_papers(config, site.fill(40))
     done = archec_inline(config, "gather", *budget, "--json")
     assert done.code == 5, done.err
     report = json.loads(done.out)
@@ -223,9 +219,7 @@ def test_a_budget_stops_a_run_that_can_be_resumed(config: Config, site: Site, bu
 
 @pytest.mark.slow
 def test_a_budget_that_is_enough(config: Config, site: Site) -> None:
-    for n in range(3):
-        site[f"/{n}"] = pdf(str(n))
-    write_papers(config, [site.url(f"/{n}") for n in range(3)])
+    write_papers(config, site.fill(3))
     assert archec_inline(config, "gather", "--max-files", 3).code == 0
     assert archec_inline(config, "gather", "--max-files", 2).code == 5
     assert archec_inline(config, "gather", "--max-files", 9).code == 0
@@ -245,9 +239,7 @@ def test_new_files_come_first(config: Config, site: Site) -> None:
 
 
 def test_a_plain_run_after_a_budget_begins_anew(config: Config, site: Site) -> None:
-    for n in range(5):
-        site[f"/{n}"] = pdf(str(n))
-    write_papers(config, [site.url(f"/{n}") for n in range(5)])
+    write_papers(config, site.fill(5))
     assert archec_inline(config, "gather", "--max-files", 2).code == 5
     assert archec_inline(config, "gather").code == 0
     assert set(outcomes(config).values()) == {"new", "same"}

@@ -92,13 +92,9 @@ def test_a_captive_portal(config: Config, site: Site) -> None:
 
 def test_held_back_losses_that_rest_on_it(config: Config, site: Site) -> None:
     """Also those that a later run holds back are withdrawn, and are back when it is undone."""
-    urls = [site.url(f"/held/{n}") for n in range(3)]
-    for n in range(3):
-        site[f"/held/{n}"] = pdf(str(n))
-    write_papers(config, urls)
+    write_papers(config, site.fill(3))
     run(config)
-    for n in range(3):
-        del site.answers[f"/held/{n}"]
+    site.drop(3)
     gone = run(config).run
     assert set(run(config).held_back.values()) == {3}
     before = known(config)
