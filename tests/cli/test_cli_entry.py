@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gather_support import marked
+from gather_support import archec_inline, marked
 
 from archec.__main__ import main
 
@@ -27,6 +27,7 @@ def left_behind(*arguments: str, cwd: Path) -> tuple[int, bool]:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
+        (("init", "another"), 0),
         (("gather", "--no-such-option"), 2),
         (("gather", "--max-bytes", "many"), 2),
         (("gather", "--config", "missing.yaml"), 1),
@@ -36,7 +37,7 @@ def left_behind(*arguments: str, cwd: Path) -> tuple[int, bool]:
     ],
 )
 def test_no_process_is_left(tmp_path: Path, arguments: tuple[str, ...], code: int) -> None:
-    assert left_behind("init", ".", cwd=tmp_path) == (0, False)
+    assert archec_inline(None, "init", tmp_path).code == 0
     assert left_behind(*arguments, cwd=tmp_path) == (code, False)
 
 

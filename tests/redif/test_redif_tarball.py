@@ -236,19 +236,19 @@ def test_what_comes_before_the_damage_is_read(tmp_path: Path, name: str, size: i
 
 
 @pytest.mark.parametrize("name", ["plain", "gz", "zst", "xz", "bz2"])
-@pytest.mark.parametrize("share", [0.6, 0.95])
-def test_half_a_tarball(tmp_path: Path, name: str, share: float) -> None:
+def test_half_a_tarball(tmp_path: Path, name: str) -> None:
     import random
 
     noise = random.Random(1).randbytes(2_000_000)
     data = COMPRESSED[name](made([member(f"aaa/{at}.rdf", noise[at * 200_000 :][:200_000]) for at in range(10)]))
-    items, source = read(tmp_path / "x", data[: int(len(data) * share)])
-    assert not source.whole
-    assert source.damage is not None
-    assert source.damage.code == "truncated"
-    kinds = [kind for _, kind in summary(items)]
-    assert kinds.count("truncated") <= 1
-    assert "truncated" not in kinds[:-1]
+    for share in (0.6, 0.95):
+        items, source = read(tmp_path / "x", data[: int(len(data) * share)])
+        assert not source.whole
+        assert source.damage is not None
+        assert source.damage.code == "truncated"
+        kinds = [kind for _, kind in summary(items)]
+        assert kinds.count("truncated") <= 1
+        assert "truncated" not in kinds[:-1]
 
 
 def test_cut_between_two_members(tmp_path: Path) -> None:
