@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from anyio import to_thread
@@ -58,22 +58,15 @@ class AccessCapability:
     async def running(self) -> AsyncIterator[None]:
         """Indexes are checked in the background; rules and tokens are looked at once a second."""
         policy = Policy.of(self._config.fetch, self._config.agent, "remote")
-        async with Sender(policy) as self._web.sender, self._watched():
-            yield
-
-    @asynccontextmanager
-    async def _watched(self) -> AsyncIterator[None]:
-        stop = asyncio.Event()
-        tasks = [asyncio.create_task(self._gate.watch(stop)), asyncio.create_task(self._prepare())]
-        try:
-            yield
-        finally:
-            stop.set()
-            await tasks[0]
-            tasks[1].cancel()
-            with suppress(asyncio.CancelledError):
-                await tasks[1]
-            self._gate.audit.close()
+        async with Sender(policy) as self._web.sender:
+            tasks = [asyncio.create_task(self._gate.watch()), asyncio.create_task(self._prepare())]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                self._gate.audit.close()
 
     async def _prepare(self) -> None:
         for collection in self._collections.values():

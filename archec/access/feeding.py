@@ -63,9 +63,9 @@ def add(path: Path, lines: Iterable[bytes]) -> int:
             return _add_newer(file, newer, found)
         before = sum(1 for _ in chain(_lines(file), _lines(newer)))
         merged = groupby(heapq.merge(_lines(file), _lines(newer), found))
-        added = _write(file, (line for line, _ in merged)) - before
+        added = write_lines(file, (line for line, _ in merged)) - before
         if newer.exists():
-            _write(newer, ())  # and not removed: somebody may be about to open it
+            write_lines(newer, ())  # and not removed: somebody may be about to open it
         return added
 
 
@@ -75,7 +75,7 @@ def _add_newer(file: Path, newer: Path, found: Iterable[bytes]) -> int:
     with _searched(file) as lines:
         fresh = [line for line in found if line not in there and not _has(lines, line)]
     if fresh:
-        _write(newer, sorted([*there, *fresh]))
+        write_lines(newer, sorted([*there, *fresh]))
     return len(fresh)
 
 
@@ -88,7 +88,7 @@ def _settle(file: Path) -> None:
         return
     with _searched(file) as lines:
         if _has(lines, first):
-            _write(newer, _without(_lines(newer), _lines(file)))
+            write_lines(newer, _without(_lines(newer), _lines(file)))
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def _remove(file: Path, gone: Iterable[bytes]) -> int:
                     if _identity(line) in wanted:
                         same.add(line.rstrip(b"\r"))
         if not same.empty:
-            _write(file, _without(_lines(file), same))
+            write_lines(file, _without(_lines(file), same))
         return sum(1 for _ in same)
 
 
@@ -168,7 +168,8 @@ def _lines(file: Path) -> Iterator[bytes]:
                 yield line
 
 
-def _write(file: Path, lines: Iterable[bytes]) -> int:
+def write_lines(file: Path, lines: Iterable[bytes]) -> int:
+    """Replaces a file by one with these lines; their number. Raises StorageFailed and StorageFull."""
     count = 0
     with atomic_stream(file) as out:
         for line in lines:

@@ -95,14 +95,11 @@ class Gate:
         finally:
             self._transfers.pop(task, None)
 
-    async def watch(self, stop: asyncio.Event) -> None:
-        """Looks at the rules and at what is in progress, until it is stopped."""
-        while not stop.is_set():
+    async def watch(self) -> None:
+        """Looks at the rules and at what is in progress, until it is cancelled."""
+        while True:
             self.look()
-            try:
-                await asyncio.wait_for(stop.wait(), _LOOK)
-            except asyncio.TimeoutError:
-                continue
+            await asyncio.sleep(_LOOK)
 
     def look(self) -> None:
         """One look. A configuration that cannot be read leaves the rules as they were, and is a fault."""

@@ -5,7 +5,7 @@ A ``*`` in the key of an index stands for all keys of that form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -31,30 +31,23 @@ class RedisLines:
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
         """See :class:`archec.access.sorted.SortedLines`."""
-        low = b"[" + start
-        while True:
-            found = self._ask("zrangebylex", low, b"(" + end)
-            yield from found
-            if len(found) < _CHUNK:
-                return
-            low = b"(" + found[-1]
+        return self._members(self._client.zrangebylex, b"[" + start, b"(" + end)
 
     def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
         """See :class:`archec.access.sorted.SortedLines`."""
-        high = b"(" + end
-        while True:
-            found = self._ask("zrevrangebylex", high, b"[" + start)
-            yield from found
-            if len(found) < _CHUNK:
-                return
-            high = b"(" + found[-1]
+        return self._members(self._client.zrevrangebylex, b"(" + end, b"[" + start)
 
-    def _ask(self, command: str, one: bytes, other: bytes) -> list[bytes]:
-        try:
-            answer: Any = getattr(self._client, command)(self._key, one, other, start=0, num=_CHUNK)
-        except redis.RedisError as error:
-            raise SourceFailed(_reason(error)) from error
-        return list(answer)
+    def _members(self, ask: Callable[..., Any], first: bytes, last: bytes) -> Iterator[bytes]:
+        found: list[bytes] = []
+        while not found or len(found) == _CHUNK:
+            try:
+                found = list(ask(self._key, first, last, start=0, num=_CHUNK))
+            except redis.RedisError as error:
+                raise SourceFailed(_reason(error)) from error
+            if not found:
+                return
+            yield from found
+            first = b"(" + found[-1]
 
 
 class RedisSource(LocalSource):

@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 from warcio.archiveiterator import ArchiveIterator
 from warcio.exceptions import ArchiveLoadFailed
 
+from archec.access.feeding import write_lines
 from archec.access.posts import Asked, Body, key_of_request
 from archec.access.query import key_of
 from archec.access.stamps import of_date
 from archec.errors import UsageError
 from archec.progress import Meter
-from archec.store.durable import atomic_stream, atomic_write, storage_errors
+from archec.store.durable import atomic_write, storage_errors
 from archec.store.sorting import SortedLines
 
 _ENDINGS = (".warc", ".warc.gz", ".arc", ".arc.gz")
@@ -72,11 +73,7 @@ def index_folder(folder: Path, meter: Meter) -> Indexed:
             except (ArchiveLoadFailed, OSError, EOFError, ValueError) as error:
                 damaged.append(f"{name}: {error}")
         meter.at(len(fresh))
-        rows = 0
-        with atomic_stream(target) as out:
-            for line in lines:
-                out.write(line + b"\n")
-                rows += 1
+        rows = write_lines(target, lines)
     atomic_write(memory, json.dumps(now).encode())
     return Indexed(len(now), len(fresh), rows, tuple(damaged))
 

@@ -197,8 +197,7 @@ def test_rules_and_tokens_are_looked_at_within_a_second(tmp_path: Path) -> None:
             await asyncio.sleep(3600)
 
     async def scenario() -> None:
-        stop = asyncio.Event()
-        watching, sending = asyncio.create_task(gate.watch(stop)), asyncio.create_task(sends())
+        watching, sending = asyncio.create_task(gate.watch()), asyncio.create_task(sends())
         await asyncio.sleep(10)
         world(tmp_path, "access: {rules: [{rights: open}]}")
         TokenFile(config.path(config.access.tokens)).path.unlink()
@@ -208,8 +207,7 @@ def test_rules_and_tokens_are_looked_at_within_a_second(tmp_path: Path) -> None:
         await asyncio.sleep(1)
         assert gate.rules.rules
         assert isinstance(sending.exception(), TransferEnded)
-        stop.set()
-        await watching
+        watching.cancel()
 
     with contextlib.closing(loop):
         loop.run_until_complete(scenario())
