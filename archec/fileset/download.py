@@ -304,7 +304,8 @@ class _Transfer:
         kind = sniff(head, answer.content_type, dict(answer.headers).get("content-encoding", ""))
         told = any((file.md5, file.sha1, file.sha256)) and not (file.extra or {}).get("soft_checksum")
         proven = told and status is None
-        if kind == PAGE and not proven and not _is_page(file):
+        claimed = file.size is None and kind.startswith("text/") and bare_type(answer.content_type) == PAGE
+        if (kind == PAGE or claimed) and not proven and not _is_page(file):
             return NotFetched(Status.ERROR_PLATFORM_DOWNLOAD, "received a page instead of the file", PAGE)
         if status is not None:
             return NotFetched(status, f"{digests.size} bytes with md5 {sums.md5}, sha256 {sums.sha256} came")

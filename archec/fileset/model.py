@@ -8,16 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from archec.catalogue.model import FilesetManifestFile
-
-__all__ = [
-    "ArchiveStrategyResult",
-    "FilesetManifestFile",
-    "FilesetPlatformItem",
-    "IngestRequest",
-    "IngestStrategy",
-    "Resource",
-]
+from archec.catalogue.model import FilesetManifestFile as FilesetManifestFile
 
 
 class IngestStrategy(str, Enum):

@@ -202,11 +202,18 @@ def test_bytes_that_are_not_what_the_manifest_says_are_not_kept(
     assert not list(Path(filesets.config.store_path).rglob("*.part"))
 
 
-def test_a_page_in_place_of_a_file_is_no_file(filesets: Filesets, platform: Platform) -> None:
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [(b"<!DOCTYPE html><html><body>Log in</body></html>", "text/csv"), (b"Please log in.", "text/html; charset=UTF-8")],
+)
+def test_a_page_in_place_of_a_file_is_no_file(
+    filesets: Filesets, platform: Platform, body: bytes, kind: str
+) -> None:
     url = zenodo(platform, 7, {"p.csv": 10})
     row = platform.bodies["/api/records/7"]["files"][0]
     row["size"] = row["checksum"] = None
-    platform.files["/api/records/7/files/p.csv/content"] = b"<!DOCTYPE html><html><body>Log in</body></html>"
+    where = "/api/records/7/files/p.csv/content"
+    platform.behaviours[where] = lambda handler, data: handler.answer(200, body, **{"content-type": kind})
     (result,) = filesets.ingest(url)
     assert (result.status, result.message) == (
         "error-platform-download", "p.csv: received a page instead of the file",
