@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -487,6 +488,19 @@ def test_a_page_that_says_nothing_is_no_platform(body: bytes) -> None:
 def test_broken_links_are_left_out() -> None:
     header = '<<>>;;, <a>; rel="item, <b>; rel=item, <http://[>; rel=item, ' + '<x>; rel="item"' * 3
     assert all(link.url for link in links(header, "https://h/"))
+
+
+@pytest.mark.parametrize(
+    "piece", ["<", "<a", "<a>", "; a ", " ", "<a>; a=<a>", '<a>; a="', "<a>;a=b ", ";", "=", '"', "<a>;a ; ", "<a> "]
+)
+def test_hostile_links_take_linear_time(piece: str) -> None:
+    began = time.process_time()
+    for start in ("", "<a>", "<a>;a", '<a>;a="'):
+        assert list(links(start + piece * (120_000 // len(piece)) + "!", "https://h/")) is not None
+    size = "1" + piece * (90_000 // len(piece)) + "!"
+    data = {"@type": "Dataset", "distribution": [{"contentUrl": "/p", "contentSize": size}]}
+    generic(page(f'<script type="application/ld+json">{json.dumps(data)}</script>'.encode()))
+    assert time.process_time() - began < 5
 
 
 # -- matching -------------------------------------------------------------------------------------

@@ -33,11 +33,12 @@ from archec.fileset.public import public_url
 from archec.fileset.status import NoPlatformMatch
 from archec.ids import normalise_url, urlkey
 from archec.text.sniff import bare_type
-from archec.units import parse_size
 
-_LINK = re.compile(r'<([^>]*)>((?:\s*;\s*[a-zA-Z*-]+\s*(?:=\s*(?:"[^"]*"|[^",;\s]+))?)*)\s*(?:,|$)')
-_PARAMETER = re.compile(r';\s*([a-zA-Z*-]+)\s*(?:=\s*(?:"([^"]*)"|([^",;\s]+)))?')
-_SIZE = re.compile(r"\s*([0-9][0-9.]*)\s*([a-z]*)\s*", re.I)
+_LINK = re.compile(r'<([^<>]*)>((?: ?; ?[a-zA-Z*-]+(?: ?= ?(?:"[^"]*"|[^",;<> ]+))?)*) ?(?:,|$)')
+_PARAMETER = re.compile(r'; ?([a-zA-Z*-]+)(?: ?= ?(?:"([^"]*)"|([^",;<> ]+)))?')
+"""Of text in which blanks are single. A hostile one takes linear time: no text matches in two ways, and none of what is
+repeated can hold the ``<`` at which the next attempt begins."""
+_BYTES = re.compile("([0-9]{1,18}) ?(?:b|bytes?)?")
 _LINK_SETS = ("application/linkset+json", "application/linkset")
 _DATASETS = ("Dataset", "https://schema.org/Dataset", "http://schema.org/Dataset", "sc:Dataset")
 
@@ -106,7 +107,7 @@ class GenericHelper(FilesetPlatformHelper):
 
 def links(header: str, base: str) -> Iterator[TypedLink]:
     """The links of a Link header (RFC 8288); what is not one is left out."""
-    for match in _LINK.finditer(header[:1_000_000]):
+    for match in _LINK.finditer(" ".join(header[:1_000_000].split())):
         parameters: dict[str, str] = {}
         for name, quoted, bare in _PARAMETER.findall(match[2]):
             parameters.setdefault(name.lower(), quoted or bare)
@@ -133,7 +134,7 @@ def _link_set(answer: PlatformAnswer) -> list[TypedLink]:
     if bare_type(answer.headers.get("content-type", "")) != "application/linkset":
         return list(_json_links(answer.json(), answer.url))
     answer.check()
-    return list(links(" ".join(answer.body.decode("utf-8", "replace").split()), answer.url))
+    return list(links(answer.body.decode("utf-8", "replace"), answer.url))
 
 
 def _joined(base: str, anchor: str | None) -> str:
@@ -198,7 +199,5 @@ def _size(field: Field) -> int | None:
     """A size in bytes; None if it is rounded (``2.5 MB``): such a size proves nothing."""
     if not isinstance(field.raw, str):
         return field.whole_or_none()
-    match = _SIZE.fullmatch(field.text())
-    if match is None or match[2].lower() not in ("", "b", "byte", "bytes") or "." in match[1]:
-        return None
-    return parse_size(match[1]) if len(match[1]) < 19 else None
+    match = _BYTES.fullmatch(" ".join(field.text().lower().split()))
+    return None if match is None else int(match[1])
