@@ -84,7 +84,7 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         if isinstance(error, click.NoSuchOption) and error.ctx is not None and error.ctx.parent is None:
-            click.echo(f"archec: options go after the command: archec COMMAND {error.option_name} ...", err=True)
+            note(f"options go after the command: archec COMMAND {error.option_name} ...")
         code, message = error.exit_code, error.format_message()
     except (KeyboardInterrupt, click.Abort):
         message = "interrupted; work done so far is kept"

@@ -18,7 +18,7 @@ from archec.redif.problems import Problem
 from archec.redif.template import Template
 from archec.redif.template import as_json as template_value
 from archec.terminal.files import write_whole
-from archec.terminal.output import echo, echo_json, note, show, shown
+from archec.terminal.output import echo, echo_json, note, show
 
 
 @click.command()
@@ -75,9 +75,8 @@ def redif(
     codes = sum((one.codes for one in summary.archives.values()), Counter[str]())
     found = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.kinds.items())) or "none"
     wrong = ", ".join(f"{count} {code}" for code, count in sorted(codes.items())) or "none"
-    click.echo(f"templates: {shown(found)}\nproblems: {wrong}", err=True)
-    for row in summary.table() if codes else ():
-        click.echo(shown(row), err=True)
+    for row in (f"templates: {found}", f"problems: {wrong}", *(summary.table() if codes else ())):
+        note(row, prefix="")
     if unread or (strict and codes):
         context.exit(int(Exit.OPERATOR_ERROR))
 

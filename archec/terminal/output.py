@@ -63,9 +63,9 @@ def show(value: object, *lines: str, as_json: bool, indent: int | None = None) -
         echo(line, indent)
 
 
-def note(text: object) -> None:
-    """Prints one line on stderr, folded if it is a terminal."""
-    for part in fold(f"archec: {text}", terminal_width(sys.stderr), 8):
+def note(text: object, prefix: str = "archec: ") -> None:
+    """Prints one line on stderr, made safe to show and folded (:func:`fold`)."""
+    for part in fold(f"{prefix}{text}", terminal_width(sys.stderr), len(prefix) or None):
         click.echo(part, err=True)
 
 
