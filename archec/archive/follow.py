@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from archec.catalogue.model import Obi, Position
 from archec.catalogue.records import DataSetRead, Fork, ObiChange, Record, RunEnd, RunStart, decode
 from archec.catalogue.setaside import write
 from archec.errors import BrokenChain, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal, NotHeld
+from archec.progress import SILENT, Meter
 from archec.store.directories import held_tists
 from archec.store.journal_reader import NO_BATCH, JournalBatch, JournalFile, journals, newest_batch, read_batches
 from archec.store.layout import Layout
@@ -27,14 +28,6 @@ _OLDER = (
     "catalogue of another archive, set another 'database', or remove it"
 )
 _HEADS = (b'{"type":"run"', b'{"type":"end"', b'{"type":"data-set"')
-
-Progress = Callable[[int, int], None]
-"""Receives the number of lines read so far and the run of the current journal."""
-
-
-def _no_progress(lines: int, run: int) -> None:
-    """No-op callback."""
-
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
@@ -97,7 +90,7 @@ def catch_up(layout: Layout, catalogue: Catalogue) -> int:
     behind = [f for f in files if f.tist >= position.run]
     if _is_level(catalogue, behind, position):
         return 0
-    return _follow(layout, catalogue, behind, position, _no_progress)
+    return _follow(layout, catalogue, behind, position)
 
 
 def refuse_past(catalogue: Catalogue) -> None:
@@ -142,18 +135,11 @@ def _ended(catalogue: Catalogue, run: int) -> bool:
     return bool(newest) and newest[0].tist == run and newest[0].state not in UNFINISHED
 
 
-def rebuild(
-    layout: Layout,
-    catalogue: Catalogue,
-    *,
-    until: int = 0,
-    progress: Progress = _no_progress,
-    checked: Progress = _no_progress,
-) -> int:
+def rebuild(layout: Layout, catalogue: Catalogue, *, until: int = 0, meter: Meter = SILENT) -> int:
     """Empties the catalogue and derives it from the archive directory alone; returns the number of batches. With
     ``until``, a run (:func:`need_run`), it shows the archive as of the end of this run, and nothing can be added to it.
 
-    All journals are read beforehand (with progress to ``checked``): if one of them is damaged, or the catalogue has
+    All journals are read beforehand: if one of them is damaged, or the catalogue has
     followed them to a batch that no longer exists and that no ``fork`` declares as lost, it is left unchanged. Raises
     :class:`CorruptJournal` and :class:`CorruptArchive`.
     """
@@ -171,8 +157,9 @@ def rebuild(
                 f"{catalogue.url} is the catalogue of an archive: nothing was rebuilt", hint="give a new database"
             )
         position = Position()
+    meter.phase("checking journals", None)
     try:
-        known = _check(files, position, checked)
+        known, lines = _check(files, position, meter)
     except CorruptArchive as error:
         raise CorruptJournal(
             f"{error.message}: nothing was rebuilt, the catalogue is unchanged",
@@ -187,7 +174,8 @@ def rebuild(
         )
     catalogue.clear()
     end = Position(until, sys.maxsize, until=until) if until else None
-    return _follow(layout, catalogue, files, Position(), progress, end)
+    meter.phase("filling the catalogue", lines)
+    return _follow(layout, catalogue, files, Position(), meter, end)
 
 
 def need_run(layout: Layout, run: int) -> None:
@@ -196,12 +184,10 @@ def need_run(layout: Layout, run: int) -> None:
         raise NotHeld(f"there is no run {run}", hint="'archec runs' lists them")
 
 
-def follow_until(
-    layout: Layout, catalogue: Catalogue, end: Position, *, progress: Progress = _no_progress
-) -> int:
+def follow_until(layout: Layout, catalogue: Catalogue, end: Position, meter: Meter = SILENT) -> int:
     """Lets an empty catalogue follow the journals up to a batch; returns the number of batches."""
     files = [journal for journal in journals(layout) if journal.tist <= end.run]
-    return _follow(layout, catalogue, files, Position(), progress, end)
+    return _follow(layout, catalogue, files, Position(), meter, end)
 
 
 def not_of_this_store(layout: Layout) -> str:
@@ -262,8 +248,9 @@ def _position(catalogue: Catalogue) -> Position:
         return Position()
 
 
-def _check(files: Sequence[JournalFile], position: Position, progress: Progress) -> bool:
-    """Whether the journals, which must be valid, contain the batch of ``position``, or a fork that declares it lost."""
+def _check(files: Sequence[JournalFile], position: Position, meter: Meter) -> tuple[bool, int]:
+    """Whether the journals, which must be valid, contain the batch of ``position`` or a fork that declares it lost; and
+    how many lines they have."""
     lines, head, known = 0, NO_BATCH, not (position.run and position.head)
     for journal in files:
         for batch in read_batches(journal.path):
@@ -274,8 +261,8 @@ def _check(files: Sequence[JournalFile], position: Position, progress: Progress)
                 record = decode(line, f"{journal.path}, batch {batch.n}")
                 known |= isinstance(record, Fork) and record.lost.sha256 == position.head
             lines += len(batch.lines)
-            progress(lines, journal.tist)
-    return known
+            meter.at(lines, f"run {journal.tist}")
+    return known, lines
 
 
 def _linked(journal: JournalFile, batch: JournalBatch, head: str) -> None:
@@ -292,7 +279,7 @@ def _follow(
     catalogue: Catalogue,
     files: Sequence[JournalFile],
     position: Position,
-    progress: Progress,
+    meter: Meter = SILENT,
     end: Position | None = None,
 ) -> int:
     applied = lines = 0
@@ -317,7 +304,7 @@ def _follow(
             write(catalogue, changes_of(records, reached, catalogue))
             applied += 1
             lines += len(batch.lines)
-            progress(lines, journal.tist)
+            meter.at(lines, f"run {journal.tist}")
         if journal.tist == position.run and last < position.batch:
             raise CorruptArchive(
                 f"{journal.path}: ends with batch {last}, and the catalogue {catalogue.url} knows of {position.batch}",

@@ -47,7 +47,7 @@ def compare_whole(archive: Audited, catalogue: Catalogue, meter: Meter, report: 
             closing(PartitionedDiff(lambda: nullcontext(folder), (_KEY, _KEY))) as diff,
         ):
             meter.phase("folding journals", None)
-            follow_until(archive.layout, fresh, archive.position, progress=lambda lines, run: meter.at(lines))
+            follow_until(archive.layout, fresh, archive.position, meter)
             _compare(catalogue, fresh, diff, meter, report)
         return True
     except (OSError, StorageFailed, StorageFull) as error:

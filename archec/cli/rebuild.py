@@ -13,7 +13,6 @@ from archec.catalogue.open import open_catalogue
 from archec.cli.common import config_option, json_option
 from archec.config import load
 from archec.errors import UsageError
-from archec.progress import Meter
 from archec.store.layout import open_store
 from archec.store.lock import RunLock
 from archec.terminal.output import show
@@ -49,10 +48,7 @@ def rebuild(database: str | None, until: int | None, as_json: bool, config_file:
         catalogue = open_catalogue(database or config.database, base=config.base, create=True)
         try:
             with meter_for() as meter:
-                phases = _RebuildMeter(meter)
-                batches = rebuild_catalogue(
-                    layout, catalogue, until=until or 0, progress=phases.written, checked=phases.checked
-                )
+                batches = rebuild_catalogue(layout, catalogue, until=until or 0, meter=meter)
             counts = catalogue.counts()
             url = catalogue.url
         finally:
@@ -64,21 +60,3 @@ def rebuild(database: str | None, until: int | None, as_json: bool, config_file:
         f"  files: {counts.fobis_held:,} held, {counts.fobis_lost:,} lost, {counts.fobis_never:,} never held",
         as_json=as_json,
     )
-
-
-class _RebuildMeter:
-    """Reports the two passes over the journals to a meter: checking them, and filling the catalogue."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._meter, self._lines, self._writing = meter, 0, False
-        meter.phase("checking journals", None)
-
-    def checked(self, lines: int, run: int) -> None:
-        self._lines = lines
-        self._meter.at(lines, f"run {run}")
-
-    def written(self, lines: int, run: int) -> None:
-        if not self._writing:
-            self._writing = True
-            self._meter.phase("filling the catalogue", self._lines)
-        self._meter.at(lines, f"run {run}")

@@ -53,8 +53,7 @@ def declare_fork(config: Config, reason: str, seal: Seal | None, meter: Meter) -
             start = RunStart(run, kind="fork", options={"reason": reason}, software=__version__)
             # Declared before the catalogue is emptied, which is what knows of the batch that is lost.
             journal.append([encode(start), encode(fork)], run)
-            meter.phase("filling the catalogue", None)
-            rebuild(layout, catalogue, progress=lambda lines, run: meter.at(lines))
+            rebuild(layout, catalogue, meter=meter)
             _end_run(layout, journal, catalogue, run, reason)
         return fork
 
