@@ -144,9 +144,7 @@ class Client:
         finally:
             if response is not None:
                 await close(response)
-        elapsed = (flight.last or asyncio.get_running_loop().time()) - flight.started
-        answer = None if response is None else response.extensions.get("answer")
-        return attempt._replace(hop=attempt.hop._replace(elapsed=elapsed), answer=answer)
+        return attempt if response is None else attempt._replace(answer=response.extensions.get("answer"))
 
     async def open(
         self, url: str, flight: Flight, etag: str = "", last_modified: str = "", *, fresh: bool = False

@@ -21,7 +21,7 @@ import httpx
 from archec.web.faults import OURS, internal
 from archec.web.guard import Guard
 from archec.web.h1 import H1Connection
-from archec.web.policy import PORTS, Proxy, Tuning
+from archec.web.policy import PORTS, Proxy
 from archec.web.tls import Tls
 
 T = TypeVar("T")
@@ -34,17 +34,10 @@ class Connector:
     """Makes connections whose other end the guard has checked. ``received`` gets the number of bytes as they come;
     ``issuers`` fetches a certificate from a URL."""
 
-    def __init__(
-        self,
-        guard: Guard,
-        tuning: Tuning,
-        tls: Tls | None = None,
-        received: Callable[[int], None] | None = None,
-    ) -> None:
+    def __init__(self, guard: Guard, tls: Tls, received: Callable[[int], None] | None = None) -> None:
         self._received = received
         self._guard = guard
-        self._tuning = tuning
-        self._tls = tls or Tls()
+        self._tls = tls
         self.issuers: Callable[[str], Awaitable[bytes]] = _no_issuers
 
     async def connect(
@@ -111,7 +104,7 @@ class Connector:
     async def _to(self, address: str, port: int, host: str, context: ssl.SSLContext | None) -> H1Connection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            lambda: H1Connection(loop, self._tuning.header_bytes, self._tuning.header_count, self._received),
+            lambda: H1Connection(loop, self._received),
             address,
             port,
             ssl=context,

@@ -34,7 +34,7 @@ from archec.web.connect import named
 from archec.web.faults import EXPECTED, Denied, TooLarge, fault_of
 from archec.web.guard import Resolver
 from archec.web.headers import unpack
-from archec.web.policy import Deny, Policy, Profile, Tuning
+from archec.web.policy import Deny, Policy, Tuning
 from archec.web.transport import transports
 
 __all__ = [
@@ -43,8 +43,6 @@ __all__ = [
     "BlockingClient",
     "Client",
     "Policy",
-    "Profile",
-    "Request",
     "Response",
     "Sender",
     "TooLarge",

@@ -54,6 +54,8 @@ _REFUSED_6 = tuple(
 )
 _OPEN_6 = (ipaddress.IPv6Network("2000::/3"), MAPPED, NAT64)
 """Global unicast, and IPv4 addresses in the form of IPv6."""
+_TTL = 60.0
+"""Seconds for which an answer of the name service is used."""
 _MAX_REMEMBERED = 20_000
 """Maximum number of names whose addresses are remembered."""
 
@@ -91,15 +93,14 @@ class Resolver(Protocol):
 
 
 class SystemResolver:
-    """The system's ``getaddrinfo`` in threads, which outlive a caller that times out; ``ttl`` in seconds.
+    """The system's ``getaddrinfo`` in threads, which outlive a caller that times out.
 
     Remembering an answer does not weaken the guard: connections are made to the numeric address that
     was checked, and the name is not resolved again on the way.
     """
 
-    def __init__(self, threads: int, ttl: float) -> None:
+    def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="dns")
-        self._ttl = ttl
         self._known: dict[str, tuple[float, Sequence[str]]] = {}
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
@@ -121,7 +122,7 @@ class SystemResolver:
             raise httpx.ConnectError(f"{host} cannot be resolved: {reason}") from error
         if len(self._known) >= _MAX_REMEMBERED:
             self._known.clear()
-        self._known[host] = (loop.time() + self._ttl, addresses)
+        self._known[host] = (loop.time() + _TTL, addresses)
         return addresses
 
 

@@ -25,6 +25,8 @@ _GOODBYE = re.compile(rb"HTTP/1\.[01] 408[ \r\n]")
 """What some servers send before they close an idle connection."""
 AHEAD = 1 << 18
 """Bytes that a connection may have received before anybody reads them, where what is received is counted."""
+_MAX_BYTES, _MAX_FIELDS = 128_000, 256
+"""Largest header block, including 1xx answers before it, and maximum number of headers; also for trailers."""
 _HIGH_WATER = 1 << 18
 """Maximum number of buffered bytes of a body; with more, the socket is not read until they are taken."""
 
@@ -67,17 +69,9 @@ class H1Connection(asyncio.Protocol):
     ``received`` gets the number of bytes as they come; little is then received ahead of time.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        max_bytes: int,
-        max_count: int,
-        received: Callable[[int], None] | None = None,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, received: Callable[[int], None] | None = None) -> None:
         self._loop = loop
         self._on_received = received
-        self._max_bytes = max_bytes
-        self._max_count = max_count
         self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser | None = None
         self._head: asyncio.Future[None] | None = None
@@ -332,9 +326,9 @@ class H1Connection(asyncio.Protocol):
             return
         if self._buffered == before and not self._complete:
             self._overhead += len(data)
-            if self._overhead > self._max_bytes:
+            if self._overhead > _MAX_BYTES:
                 what = "trailers" if self.status >= 200 else "header block"
-                self._fail(httpx.RemoteProtocolError(f"the {what} exceeds {self._max_bytes} bytes"))
+                self._fail(httpx.RemoteProtocolError(f"the {what} exceeds {_MAX_BYTES} bytes"))
         else:
             self._overhead = 0
 
@@ -375,8 +369,8 @@ class H1Connection(asyncio.Protocol):
         if self._complete:
             return
         self._fields += 1
-        if self._fields > self._max_count:
-            self._fail(httpx.RemoteProtocolError(f"the answer has more than {self._max_count} headers"))
+        if self._fields > _MAX_FIELDS:
+            self._fail(httpx.RemoteProtocolError(f"the answer has more than {_MAX_FIELDS} headers"))
         elif self.status < 200:  # what comes behind a body are trailers: RFC 9110 section 6.5.1
             self.headers.append((name, value))
 

@@ -87,21 +87,10 @@ class Tuning:
     """First slow-down of a host that answers 429 or 503 without saying for how long."""
     robots_timeout: float = 10.0
     """For a whole robots.txt, including its redirects."""
-    robots_size: int = 512_000
-    """The rest of a larger robots.txt is not read (RFC 9309 asks for at least 500 KiB)."""
-    robots_redirects: int = 5
-    """As RFC 9309 section 2.3.1.2 asks."""
-    header_bytes: int = 128_000
-    """Largest header block, including 1xx answers before it; also for trailers."""
-    header_count: int = 256
     drain: int = 65_536
     """An unwanted body up to this size is read so that its connection can be kept."""
-    keep_idle: float = 15.0
-    """An idle connection is closed after this time."""
     quiet: float = 0.1
     """How long after an answer its connection is looked at for bytes behind it, unless it is used again before."""
-    dns_ttl: float = 60.0
-    """How long an answer of the name service is used (the address is checked every time)."""
     dns_threads: int = 16
     tick: float = 0.25
     """How often deadlines are checked."""

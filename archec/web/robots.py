@@ -34,6 +34,10 @@ from archec.web.outcome import BUSY, Outcome, of_status
 from archec.web.policy import Tuning
 
 _AGENT_LINE = re.compile(r"^([ \t]*user[- ]?agents?[ \t]*[: \t][ \t]*)([^#\r\n]*)", re.I | re.M)
+MAX_SIZE = 512_000
+"""The rest of a larger robots.txt is not read (RFC 9309 asks for at least 500 KiB)."""
+_MAX_REDIRECTS = 5
+"""As RFC 9309 section 2.3.1.2 asks."""
 _MAX_LINE = 4096
 _MAX_LINES = 20_000
 _MAX_REMEMBERED = 64_000_000
@@ -141,7 +145,7 @@ class RobotsCache:
     async def _follow(self, url: str) -> Robots:
         timeout, host, seen = self._tuning.robots_timeout, host_of(url), {url}
         try:
-            for _ in range(self._tuning.robots_redirects + 1):
+            for _ in range(_MAX_REDIRECTS + 1):
                 found = await asyncio.wait_for(self._request(url), timeout)
                 if isinstance(found, Unknown) and host_of(url) != host:
                     found = replace(found, wait=0.0)  # it is another host that asks
@@ -160,7 +164,7 @@ class RobotsCache:
             return Unknown(fault.outcome, f"robots.txt is not available: {fault.message}", lasting)
         except BadName:
             return ALLOW_ALL  # redirects to nowhere: there is no robots.txt
-        text = f"robots.txt redirects more than {self._tuning.robots_redirects} times"
+        text = f"robots.txt redirects more than {_MAX_REDIRECTS} times"
         return Unknown(Outcome.SERVER_ERROR, text, again=False)
 
     async def _request(self, url: str) -> Robots | str:
@@ -181,10 +185,10 @@ class RobotsCache:
             return Unknown(Outcome.SERVER_ERROR, text, again=not wait, wait=wait)
         if not 200 <= status < 300:
             return ALLOW_ALL
-        body = unpack(content, fields.get("content-encoding", ""), self._tuning.robots_size)
+        body = unpack(content, fields.get("content-encoding", ""), MAX_SIZE)
         if body is None:
             return Unknown(Outcome.SERVER_ERROR, "robots.txt has an encoding that was not requested")
-        if len(body) >= self._tuning.robots_size:  # a rule that is cut would forbid more, or allow more
+        if len(body) >= MAX_SIZE:  # a rule that is cut would forbid more, or allow more
             body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
         try:
             return parse(body, self._token)
@@ -198,9 +202,9 @@ class RobotsCache:
             chunks.append(chunk)
             size += len(chunk)
             self._client.progress(len(chunk), 0)
-            if size >= self._tuning.robots_size:
+            if size >= MAX_SIZE:
                 break
-        return b"".join(chunks)[: self._tuning.robots_size]
+        return b"".join(chunks)[: MAX_SIZE]
 
 
 def product_token(agent: str) -> str:

@@ -59,8 +59,6 @@ class Hop(NamedTuple):
     """What went wrong, for people."""
     address: str = ""
     """The address that was connected to: the server's, or the proxy's."""
-    elapsed: float = 0.0
-    """Seconds of the last attempt, from its start to the last byte."""
     deferred: bool = False
     wait: float = 0.0
     """Seconds for which the host asks not to be asked again: the Retry-After of its 429 or 503."""

@@ -34,6 +34,8 @@ _MAX_USES = 20
 """Maximum number of requests on one connection."""
 _TURNS = 4
 """Number of iterations of the event loop after which a socket has been read."""
+_KEEP_IDLE = 15.0
+"""Seconds after which an idle connection is closed."""
 _MAX_DISTRUSTED = 20_000
 _MAX_IDLE = 1024
 """Maximum number of idle connections, if the limit of open files allows it."""
@@ -51,7 +53,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
 
     A connection serves 20 requests at most, and each but the first only if its socket is quiet. If bytes come that
     no one asked for, the other end loses its kept connections: it gets one request on each from then on. At most
-    ``keep`` idle connections stay open, each for at most ``tuning.keep_idle`` seconds.
+    ``keep`` idle connections stay open, each for a quarter of a minute.
     """
 
     def __init__(self, connector: Connector, proxies: Proxies, keep: int, tuning: Tuning) -> None:
@@ -157,7 +159,7 @@ class DirectTransport(httpx.AsyncBaseTransport):
             # Where a socket is not quiet, the event loop has not read yet what is there.
             if connection.lost or (connection.unseen and connection.is_quiet()):
                 connection.settle()
-            if connection.lost or (key is None and not connection.unseen) or rested >= self._tuning.keep_idle:
+            if connection.lost or (key is None and not connection.unseen) or rested >= _KEEP_IDLE:
                 self._drop(connection)
         self._tending = loop.call_later(self._tuning.quiet, self._tend) if self._resting else None
 
@@ -248,12 +250,12 @@ def transports(
     received: Callable[[int], None] | None = None,
 ) -> Transports:
     """The real transports under a policy, for so many requests at once; ``received`` gets the number of bytes."""
-    resolver = resolver or SystemResolver(tuning.dns_threads, tuning.dns_ttl)
+    resolver = resolver or SystemResolver(tuning.dns_threads)
     guard = Guard(resolver, policy.allow_networks, Deny(policy.deny))
     proxies = Proxies(policy.proxy)
     keep = max(2 * concurrency, min(_MAX_IDLE, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
     tls = Tls(old=policy.old_tls, insecure_hosts=policy.insecure_hosts)
-    http = DirectTransport(Connector(guard, tuning, tls, received), proxies, keep, tuning)
+    http = DirectTransport(Connector(guard, tls, received), proxies, keep, tuning)
     if proxies.covers("ftp"):
         return Transports(http, http, guard, proxies)
     ftp = FtpTransport(guard, concurrency, policy.idle_timeout, policy.contact, received)

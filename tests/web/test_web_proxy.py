@@ -101,7 +101,7 @@ def test_https_goes_through_a_tunnel(proxy: ProxyServer, tmp_path: Path) -> None
     folder.mkdir()
     config = settings(proxy=f"http://u:p@127.0.0.1:{proxy.port}")
     with hostile_server(1, server_side) as secure:
-        connector = Connector(Guard(NAMES, config.allow_networks), QUICK, Tls(trust=lambda: client_side))
+        connector = Connector(Guard(NAMES, config.allow_networks), Tls(trust=lambda: client_side))
         web = DirectTransport(connector, Proxies(config.proxy), 8, QUICK)
         carriers = Transports(web, web)
         urls = [secure.url(f"/ok/{n}", scheme="https") for n in range(3)]
@@ -159,7 +159,7 @@ def test_tls_is_verified(tmp_path: Path, tls: ssl.TLSVersion) -> None:
     with hostile_server(1, server_side) as secure:
         url = secure.url("/ok", scheme="https")
         distrusted = fetch_one(folder, url, config)
-        connector = Connector(Guard(NAMES, config.allow_networks), QUICK, Tls(trust=lambda: client_side))
+        connector = Connector(Guard(NAMES, config.allow_networks), Tls(trust=lambda: client_side))
         web = DirectTransport(connector, Proxies(), 8, QUICK)
         urls = [url, secure.url("/until-close", scheme="https")]
         trusted = fetch(folder, urls, config, carriers=Transports(web, web))

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from web_hostile import Hostile, hostile_server
-from web_support import QUICK, fetch, fetch_one, settings
+from web_support import fetch, fetch_one, settings
 
 from archec.web.headers import unpack
 from archec.web.outcome import Outcome
-from archec.web.robots import parse, product_token
+from archec.web.robots import MAX_SIZE, parse, product_token
 
 OBEY = settings(robots="obey")
 URL = "http://h.example"
@@ -132,7 +132,7 @@ def test_a_rule_that_is_cut_is_no_rule(hostile: Hostile, tmp_path: Path) -> None
     """Neither where it forbids more nor where it allows more than the whole one."""
     fill = b"# " + b"x" * 500 + b"\n"
     text = b"User-agent: *\n" + fill * 1100
-    cut = QUICK.robots_size - len(b"Disallow: /o")
+    cut = MAX_SIZE - len(b"Disallow: /o")
     hostile.robots = (200, text[: text.rfind(b"\n", 0, cut)].ljust(cut - 1, b"#") + b"\nDisallow: /other\n", "")
     assert fetch_one(tmp_path, hostile.url("/ok"), OBEY).kind == "body"
 

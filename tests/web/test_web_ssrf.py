@@ -19,6 +19,7 @@ from archec.web.connect import Connector
 from archec.web.guard import Guard
 from archec.web.outcome import Outcome
 from archec.web.policy import Policy, Proxies
+from archec.web.tls import Tls
 from archec.web.transport import DirectTransport, Transports, transports
 
 CLOSED = settings(allow_networks=(), connect_timeout=2.0)
@@ -120,7 +121,7 @@ def test_the_address_at_the_other_end_is_looked_at_too(hostile: Hostile, tmp_pat
             return None if self.seen == 1 else super().refusal(host, address)
 
     config = settings()
-    connector = Connector(Fickle(Rebinding(["127.0.0.1"])), QUICK)
+    connector = Connector(Fickle(Rebinding(["127.0.0.1"])), Tls())
     web = DirectTransport(connector, Proxies(), 4, QUICK)
     carriers = Transports(web, web)
     hop = fetch_one(tmp_path, f"http://x.example:{hostile.port}/ok", config, carriers=carriers)
