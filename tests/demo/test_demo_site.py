@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import socket
 import threading
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from archec.demo.papers import PAPERS, STAGES, answer, write_data_set
-from archec.demo.site import AnsweredRequest, DemoSite
-from archec.errors import ArchecError, BadName, UsageError
+from archec.demo.site import DemoSite
+from archec.errors import BadName, UsageError
 from archec.ids import normalise_handle, normalise_url
 from archec.text.extract import text_md5
 
@@ -142,10 +141,6 @@ def test_head_unknown_paths_and_methods(site: DemoSite, client: Client) -> None:
     assert head.headers["Content-Length"] == whole.headers["Content-Length"] == str(len(body))
     assert client.get("/papers/%2e%2e/%00")[0].status == 404
     assert client.get("/papers/bread.pdf/")[0].status == 404
-    assert site.requests[:2] == (
-        AnsweredRequest("GET", "/papers/bread.pdf?x=1", 200),
-        AnsweredRequest("HEAD", "/papers/bread.pdf", 200),
-    )
     assert client.get("/", "DELETE")[0].status == 501
 
 
@@ -163,30 +158,18 @@ def test_many_clients_at_once(site: DemoSite) -> None:
     for thread in threads:
         thread.join()
     assert statuses == [200] * 120
-    assert len(site.requests) == 120
 
 
-def test_closing_ends_threads_and_idle_connections() -> None:
-    before = threading.active_count()
+def test_a_closed_site_answers_nobody() -> None:
     with DemoSite() as site:
-        client = Client(site)
-        client.get("/")
-        port = int(site.base_url.rpartition(":")[2])
-    assert threading.active_count() == before
-    client.connection.close()
+        Client(site).get("/")
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=5)
-    with pytest.raises(UsageError):
-        assert site.base_url
+        Client(site).get("/")
 
 
 def test_errors(site: DemoSite, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        site.stage = 4
-    with pytest.raises(UsageError):
-        write_data_set(tmp_path, 0, site.base_url)
-    with pytest.raises(ArchecError), DemoSite(port=int(site.base_url.rpartition(":")[2])):
-        pass
+        write_data_set(tmp_path, 4, site.base_url)
 
 
 def test_answers_are_pure() -> None:
