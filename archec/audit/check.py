@@ -40,7 +40,7 @@ from archec.catalogue.model import KINDS
 from archec.catalogue.open import sqlite_path
 from archec.catalogue.records import DataSetRead, ObiChange, RunEnd, RunStart, decode
 from archec.config import Config
-from archec.errors import ArchecError, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
+from archec.errors import ArchecError, BadName, CatalogueError, CatalogueGone, CorruptArchive, CorruptJournal
 from archec.progress import Meter
 from archec.redif.problems import shown
 from archec.store.directories import Directories
@@ -325,7 +325,7 @@ class _Check:
                 self.report(Finding("catalogue-refused", catalogue.url, message))
         except CatalogueGone:
             raise
-        except (CatalogueError, ValueError) as error:
+        except (CatalogueError, BadName, ValueError) as error:
             self.report(Finding("catalogue-unreadable", catalogue.url, str(error)))
             return False
         counted = Counts(held["tobi"], lost["tobi"], held["fobi"], lost["fobi"], never)

@@ -86,7 +86,7 @@ def _rest(catalogue: Catalogue) -> Iterator[str]:
         yield _line("runs", {"id": run.tist, **plain(run)})
     for key in sorted((coverages | lists) - {""}):
         data = catalogue.keyed(key)
-        yield _line("sets", {"id": key, "data": None if data is None else data.decode()})
+        yield _line("sets", {"id": key, "data": None if data is None else data.decode(errors="replace")})
     for sha256, number, file in catalogue.manifests():
         yield _line("manifests", {"id": [sha256, number], **plain(file)})
     for ingest in catalogue.ingests():

@@ -245,8 +245,8 @@ class SQLiteCatalogue(Database, Catalogue):
                 parts.visits[obi] = read(Visit, doc)
         return [
             parts.whole(
-                kind, obi, _history(obi, last, state, h), handle=handle or "", due=due, stamp=stamp, place=place or "",
-                settled=settled or 0,
+                kind, obi, _history(obi, last, state, h, handle, place), handle=handle or "", due=due, stamp=stamp,
+                place=place or "", settled=settled or 0,
             )
             for obi, last, state, h, handle, stamp, due, place, settled in heads
         ]  # fmt: skip
@@ -447,17 +447,20 @@ def _head_row(obi: Obi, parts: Parts) -> Row:
     )  # fmt: skip
 
 
-def _history(obi: str, last: int | None, state: bytes | None, h: str | None) -> History:
-    _check_types(obi, last, state)
+def _history(obi: str, last: int | None, state: bytes | None, h: str | None, *texts: object) -> History:
+    _check_types(obi, last, state, h, *texts)
     if h is not None:
         return history_of(h)
     return History() if last is None else History((last,), (None if state is None else state.hex(),))
 
 
-def _check_types(obi: str, last: object, state: object) -> None:
+def _check_types(obi: str, last: object, state: object, *texts: object) -> None:
     """Raises :class:`CatalogueError` for what archec does not write: SQLite keeps any type in any column."""
-    if (last is not None and type(last) is not int) or (state is not None and type(state) is not bytes):
-        raise CatalogueError(f"the catalogue's row of {obi} is broken: {last!r}, {state!r}", hint=_REBUILD)
+    wrong = (last is not None and type(last) is not int) or (state is not None and type(state) is not bytes)
+    for text in texts:
+        wrong |= text is not None and type(text) is not str
+    if wrong:
+        raise CatalogueError(f"the catalogue's row of {obi} is broken: {last!r}, {state!r}, {texts!r}", hint=_REBUILD)
 
 
 def _bytes(value: object, what: str) -> bytes:

@@ -33,6 +33,8 @@ EDITS = {
     "a report": "UPDATE runs SET doc = json_set(doc, '$.report', '{}')",
     "a data set": "DELETE FROM data_sets WHERE tist = 978307200",
     "a checksum of another type": "UPDATE versions SET md5 = 'x'",
+    "a handle of another type": "UPDATE mi SET handle = x'ff00'",
+    "a tist before 1970": "UPDATE mo SET last = -1 WHERE last IS NOT NULL",
     "a set of another type": "UPDATE sets SET data = 5",
     "what a data set looked at": "UPDATE sets SET data = CAST('{}' AS BLOB)",
 }
