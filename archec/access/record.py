@@ -257,15 +257,17 @@ async def read_file(file: IO[bytes]) -> AsyncIterator[bytes]:
 
 async def exactly(pieces: AsyncIterator[bytes], size: int, skip: int = 0) -> AsyncIterator[bytes]:
     """So many bytes behind those that are skipped. Raises LoadFailed if there are fewer."""
-    while size:
-        piece = await anext(pieces, b"")
-        if not piece:
-            raise LoadFailed("it is cut")
+    if not size:
+        return
+    async for piece in pieces:
         found = piece[skip : skip + size]
         skip -= min(skip, len(piece))
         size -= len(found)
         if found:
             yield found
+        if not size:
+            return
+    raise LoadFailed("it is cut")
 
 
 async def dechunked(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import tempfile
+import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
+from typing import TypeVar
 
 from archec.access.errors import LoadFailed, NotInTime, Refused, SourceFailed
 from archec.access.posts import Asked
@@ -18,7 +20,10 @@ from archec.access.stamps import from_http_date, iso_date, now_stamp
 from archec.errors import UsageError
 from archec.web.door import EXPECTED, Response, fault_of
 
+T = TypeVar("T")
 _MAX_HOPS = 5
+_BEGINNING = 1 << 17
+"""Bytes of the body of an answer that must be there in time."""
 _IN_MEMORY = 1 << 20
 _DROPPED = frozenset({"link", "memento-datetime", "transfer-encoding", "connection", "keep-alive", "content-length"})
 _OF_CONNECTION = frozenset({"host", "content-length", "connection", "transfer-encoding", "accept-encoding"})
@@ -123,7 +128,8 @@ class ReplayLoader:
 class RangeReader:
     """Stretches of files on servers that the operator has named. See :class:`archec.access.loading.Remote`.
 
-    ``seconds`` is the time for the head of an answer; a server that keeps to be silent is left out for a while.
+    ``seconds`` is the time for the head of an answer and the first bytes of its body, from which a record is known; a
+    server that keeps to be silent is left out for a while.
     """
 
     def __init__(self, web: Web, seconds: float) -> None:
@@ -136,26 +142,34 @@ class RangeReader:
         async with AsyncExitStack() as stack:
             if self._health.is_out:
                 raise LoadFailed("the server is left out for a while: it keeps failing")
-            try:
-                with Deadline(self._seconds):
-                    answered = self._web.stream("GET", url, trusted=True, headers=headers)
-                    response = await stack.enter_async_context(answered)
-            except SourceFailed as error:
-                self._health.failed()
-                raise LoadFailed(error.message) from error
-            self._health.answered()
+            response = await self._in_time(
+                stack.enter_async_context(self._web.stream("GET", url, trusted=True, headers=headers)), self._seconds
+            )
             if response.status_code == 200 and offset:
                 raise LoadFailed("the server does not serve ranges")
             if response.status_code not in (200, 206):
                 raise LoadFailed(f"HTTP {response.status_code}")
-            left = length or -1
-            async for piece in _raw(response):
-                if left >= 0:
-                    piece = piece[:left]
-                    left -= len(piece)
-                yield piece
-                if not left:
+            stream, given, seconds = _raw(response), 0, self._seconds
+            while not length or given < length:
+                began = time.monotonic()
+                piece = await (self._in_time(anext(stream, b""), seconds) if given < _BEGINNING else anext(stream, b""))
+                seconds -= time.monotonic() - began
+                piece = piece[: length - given] if length else piece
+                given += len(piece)
+                if given >= min(length or _BEGINNING, _BEGINNING):
+                    self._health.answered()
+                if not piece:
                     return
+                yield piece
+
+    async def _in_time(self, answer: Awaitable[T], seconds: float) -> T:
+        """What is awaited. Raises LoadFailed if it is not there after so many seconds of those that a server has."""
+        try:
+            with Deadline(seconds):
+                return await answer
+        except SourceFailed as error:
+            self._health.failed()
+            raise LoadFailed(f"no answer within {self._seconds:g} s") from error
 
 
 def _http_head(response: Response, url: str, *, is_live: bool) -> list[tuple[str, str]]:
