@@ -168,7 +168,13 @@ class _Merging:
         self._phase, self._evidence, self._data_set, self._newest = phase, evidence, data_set, newest
         self._report, self._spool, self._committer = phase.report, phase.spool, phase.committer
         self._waiting: dict[str, ToWrite] = {}
-        self._refused = {item.id: item.state for item in phase.archive.catalogue.refused() if item.id}
+        refused = {item.id: item for item in phase.archive.catalogue.refused() if item.id}
+        taken = phase.archive.catalogue.obis("tobi", refused)  # what the database has taken since
+        self._refused = {
+            obi: item.state
+            for obi, item in refused.items()
+            if obi not in taken or all(claim.run <= item.run for claim in taken[obi].claims)
+        }
         self._journalled: dict[str, Obi] | None = None
         self._losses: list[Loss] = []
         self._same_date = [

@@ -201,6 +201,13 @@ def test_a_template_that_the_database_does_not_take_is_noted_once(config: Config
     states = histories(replace(config, database=url))[PAPER]
     assert (min(states), list(states.values()).count(None), states[lost.run]) == (T1, 1, None), "as any other"
     check(replace(config, database=url))
+    with closing(sqlite3.connect(config.base / "data" / "catalogue.sqlite")) as db:
+        db.execute("DROP TRIGGER no")
+        db.commit()
+    papers_of.write_text(template("RePEc:aaa:sss:2") + template(PAPER, "Again"))
+    assert [run(config, fetch=False, reread=True).tobis["same"] for _ in range(2)] == [1, 2]
+    papers_of.write_text(template("RePEc:aaa:sss:2"))
+    assert run(config, fetch=False, reread=True).tobis["lost"] == 1, "as the database has it now"
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
