@@ -105,7 +105,8 @@ async def _process(work: Work, found: Found) -> tuple[Status, str]:
 def _keep_state(work: Work, writer: Writer, found: Found, item: FilesetPlatformItem, fileset: str) -> None:
     known = work.archive.catalogue.obis("fileset", [fileset]).get(fileset)
     files = _settled(work, known, found.files)
-    if known is not None and known.history.held and found.bundle is None:
+    is_part = bool(work.options.include or work.options.exclude) and found.bundle is None
+    if is_part and known is not None and known.history.held:
         present = read_manifest(work.archive, known.bytes_at(known.history.last or 0), known.id)
         if (present.platform_id, present.version) == (item.platform_id or "", item.version) and present.bundle is None:
             paths = [file.path for file in item.manifest or ()]

@@ -1,4 +1,5 @@
-"""Looking at what is held: one fileset by any of its names, its versions, its files, and what changed between them."""
+"""Looking at what is held: one fileset by any of its names, its versions, its files, what changed between them; and
+what a result says of a file."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from archec.archive.lookup import held_at
+from archec.archive.observing import index_fields
+from archec.archive.observing import state as state_of
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
@@ -15,9 +18,11 @@ from archec.fileset.checksums import Checksums, mismatch, read_whole
 from archec.fileset.finding import identifier_of
 from archec.fileset.interior import open_member
 from archec.fileset.manifest import Manifest, decode, is_whole, safe_path
-from archec.ids import is_fileset, normalise_url, parse_fileset
+from archec.ids import is_fileset, normalise_url, parse_fileset, target_uri, urlkey
 from archec.store.reader import open_obi
-from archec.tist import iso
+from archec.tist import MAX_TIST, iso
+from archec.warc.cdxj import timestamp
+from archec.warc.records import Observation
 
 
 class HeldFileset(NamedTuple):
@@ -185,3 +190,47 @@ def _identity(file: FilesetManifestFile | None) -> str | None:
     return None if file is None else file.sha256 if is_whole(file) else file.status
 
 
+class Capture(NamedTuple):
+    """``cdx`` is the row of the access layer for the state that is held; ``revisit_cdx`` that of the visit of this run
+    which found it unchanged, if it is an earlier one."""
+
+    terminal: dict[str, Any]
+    file_meta: dict[str, Any]
+    cdx: dict[str, Any] | None = None
+    revisit_cdx: dict[str, Any] | None = None
+
+
+def capture_of(catalogue: Catalogue, file: FilesetManifestFile, run: int, status: int = 200) -> Capture:
+    """What is said of a file, of which all is known; ``status`` is that of the answer."""
+    url = file.platform_url or ""
+    cdx, revisit = _rows(catalogue, url, file.sha256, run)
+    return Capture(
+        {
+            "terminal_url": file.terminal_url or url, "terminal_dt": file.terminal_dt, "terminal_status_code": status,
+            "terminal_sha1hex": file.sha1,
+        },
+        {
+            "size_bytes": file.size, "md5hex": file.md5, "sha1hex": file.sha1, "sha256hex": file.sha256,
+            "mimetype": file.mimetype,
+        },
+        cdx,
+        revisit,
+    )  # fmt: skip
+
+
+def _rows(
+    catalogue: Catalogue, url: str, sha256: str | None, run: int
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    obi = normalise_url(url)
+    fobi = catalogue.obis("fobi", [obi]).get(obi)
+    for tist, there in reversed(list(fobi.history)) if fobi is not None else ():
+        if there is None or there != sha256 or fobi is None:
+            continue
+        seen, visit = state_of(fobi, tist, there), fobi.visit
+        again = visit is not None and visit.tist == run > tist and fobi.history.at(MAX_TIST) == sha256
+        return _row(seen), _row(seen._replace(kind="revisit", tist=run)) if again else None
+    return None, None
+
+
+def _row(seen: Observation) -> dict[str, Any]:
+    return {"urlkey": urlkey(target_uri(seen.id)), "timestamp": timestamp(seen.tist), **index_fields(seen)}

@@ -9,13 +9,12 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile
-from archec.fileset.captures import capture_of
 from archec.fileset.checksums import Checksums
 from archec.fileset.download import PAGE, Room
 from archec.fileset.fetching import as_stored, fetch_all, fetch_one
 from archec.fileset.interior import BROKEN, Bounds, OutOfBounds, interior
 from archec.fileset.items import ItemFile, differing
-from archec.fileset.lookup import open_file, read_manifest
+from archec.fileset.lookup import capture_of, open_file, read_manifest
 from archec.fileset.manifest import is_whole, overall, safe_path, same_files, with_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file

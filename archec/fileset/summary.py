@@ -13,9 +13,9 @@ from archec.catalogue.model import FilesetManifestFile, Ingest
 from archec.catalogue.records import IngestDone
 from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
-from archec.fileset.captures import capture_of
 from archec.fileset.checksums import read_whole
 from archec.fileset.keeping import Body, file_item, manifest_of, unkept_items
+from archec.fileset.lookup import capture_of
 from archec.fileset.manifest import is_whole
 from archec.fileset.model import IngestRequest
 from archec.fileset.pages import meta_of

@@ -245,8 +245,8 @@ def host_of(url: str) -> str:
 
 
 def path_of(url: str) -> str:
-    """The path of a URL, its escapes undone."""
-    return unquote(urlsplit(url).path)
+    """The path of a URL, its escapes undone; as much of it as a data set may have."""
+    return unquote(urlsplit(url[:8000]).path)
 
 
 def query_of(url: str) -> dict[str, str]:
