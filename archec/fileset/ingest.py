@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from archec.catalogue.model import FilesetManifestFile, Obi
+from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
 from archec.fileset.finding import find_item, landing_page
 from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
 from archec.fileset.lookup import read_manifest
@@ -152,17 +152,17 @@ def _note_gone(work: Work, found: Found, problem: FilesetProblem) -> None:
     for ingest_ in work.archive.catalogue.ingests():
         if ingest_.fileset and found.url and found.url in (ingest_.base_url, ingest_.platform_base_url):
             known = work.archive.catalogue.obis("fileset", [ingest_.fileset]).get(ingest_.fileset)
-            if known is not None and _is_present(work, known, ingest_.state):
+            if known is not None and known.history.held and _is_present(work, known, ingest_):
                 work.commits.add(loss_item(known, work.run, problem.message))
                 work.commits.commit()
             return
 
 
-def _is_present(work: Work, known: Obi, state: str) -> bool:
-    """Whether a state is of the version that is held now."""
-    versions = {}
-    for tist, there in known.history:
-        if there is not None and there in (state, known.history.at(MAX_TIST)):
-            manifest = read_manifest(work.archive, known.bytes_at(tist), known.id)
-            versions[there] = (manifest.platform_id, manifest.version)
-    return known.history.held and versions.get(state) == versions[known.history.at(MAX_TIST) or ""]
+def _is_present(work: Work, known: Obi, ingest_: Ingest) -> bool:
+    """Whether an ingest was of the version that is held now."""
+    present = read_manifest(work.archive, known.bytes_at(known.history.last or 0), known.id)
+    for tist, state in known.history:
+        if state == ingest_.state:
+            then = read_manifest(work.archive, known.bytes_at(tist), known.id)
+            return (then.platform_id, then.version) == (present.platform_id, present.version)
+    return ingest_.platform_id == present.platform_id  # what it came to is no state: none of its files could be had

@@ -47,6 +47,8 @@ def find_fileset(archive: Archive, asked: str) -> HeldFileset:
     """
     fileset, version, state = _names(archive.catalogue, asked.strip())
     obi = archive.catalogue.obis("fileset", [fileset]).get(fileset) if fileset else None
+    if obi is not None and state not in (there for _, there in obi.history):
+        state = ""  # that of an ingest that failed
     for tist, there in reversed(list(obi.history)) if obi is not None else ():
         if obi is None or there is None or (state and there != state):
             continue

@@ -387,6 +387,18 @@ def test_what_was_withdrawn_and_is_there_again_is_held_again(filesets: Filesets,
     assert states(filesets) == ["7", None, "7"]
 
 
+def test_what_failed_last_does_not_hide_what_is_held(filesets: Filesets, platform: Platform) -> None:
+    url = zenodo(platform, 7, {"p": 10})
+    filesets.ingest(url)
+    platform.bodies["/api/records/7"]["files"][0]["checksum"] = "md5:" + "0" * 32
+    assert filesets.ingest(url)[0].status == "mismatch-md5"
+    with filesets.archive() as archive:
+        assert find_fileset(archive, url).manifest.manifest[0].status == "success"
+    platform.bodies["/api/records/7"] = 410
+    filesets.ingest(url)
+    assert states(filesets) == ["7", None]
+
+
 def test_an_older_version_that_is_withdrawn_is_no_loss_of_the_present_one(
     filesets: Filesets, platform: Platform
 ) -> None:
