@@ -249,18 +249,15 @@ def last_seen(obi: Obi, evidence: Evidence, loss: int | None = None) -> int | No
     return noted
 
 
-def last_shown(
-    claims: Sequence[Claim], evidence: Evidence, before: tuple[int, int] = (MAX_TIST, MAX_TIST)
-) -> tuple[int, int]:
-    """The key of the newest data set that counts and contains the tobi, of those ``before`` a key; (0, 0) if there is
-    none."""
-    end = bisect_left(evidence.keys, before)
+def last_shown(claims: Sequence[Claim], evidence: Evidence) -> tuple[int, int]:
+    """The key of the newest data set that counts and contains the tobi, (0, 0) if there is none."""
+    end = len(evidence.keys)
     for claim in reversed(claims):
         start = bisect_left(evidence.keys, claim.key)
         for data_set in reversed(evidence.data_sets[start:end] if claim.state is not None else ()):
             if evidence.speaks(data_set) and claim_of(claims, data_set, evidence.look(data_set)) is not None:
                 return data_set.key
-        end = min(start, end)
+        end = start
     return 0, 0
 
 

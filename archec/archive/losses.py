@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
-from archec.archive.conclusions import last_shown
 from archec.archive.evidence import Evidence, id_list, ids_in
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import Claim, DataSet, HeldBack, HeldGroup, KeyedSet, Kind, Note, Obi, Visit
+from archec.catalogue.model import DataSet, HeldBack, HeldGroup, KeyedSet, Kind, Note, Obi, Visit
 from archec.catalogue.records import LossesHeldBack, ObiChange, SetAdded
 from archec.config import Config
 
@@ -61,20 +60,15 @@ def held_losses(catalogue: Catalogue, held_back: HeldBack) -> Iterator[tuple[str
 
 
 def without_accepted(
-    catalogue: Catalogue, evidence: Evidence, data_set: DataSet, accepted: Mapping[str, Sequence[Claim]]
+    catalogue: Catalogue, evidence: Evidence, data_set: DataSet, accepted: Collection[str]
 ) -> Iterator[tuple[HeldBack, list[KeyedSet]]]:
-    """What data sets still hold back, where that changes, once the losses of ``data_set`` of these tobis (with their
-    claims) are accepted: a template is then lost from the first data set on that lacks it. So none of those after the
-    last one before ``data_set`` that shows it holds its loss back any more, up to the next one that shows it."""
+    """The records of ``data_set`` and of later ones, without these losses. Tobis that are seen later are not among
+    them."""
+    runs = {one.run for one in evidence.data_sets if one.key >= data_set.key}
     for item in catalogue.held_back():
-        losses = list(held_losses(catalogue, item)) if item.kind == "tobi" else []
-        if not accepted.keys().isdisjoint(obi for _, obi in losses):
-            key = next((one.key for one in evidence.data_sets if one.run == item.run), (0, 0))
-            first, last = sorted((key, data_set.key))
-            left = [
-                (group, obi) for group, obi in losses
-                if obi not in accepted or last_shown(accepted[obi], evidence, last) >= first
-            ]  # fmt: skip
+        if item.kind == "tobi" and item.run in runs:
+            losses = list(held_losses(catalogue, item))
+            left = [(group, obi) for group, obi in losses if obi not in accepted]
             if len(left) < len(losses):
                 yield held_back_record(item.run, left)
 

@@ -128,7 +128,7 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
             if data_set is not None and tobis:
                 evidence = evidence_of(catalogue)
                 found = catalogue.obis("tobi", tobis).values()
-                accepted = {obi.id: obi.claims for obi in found if last_shown(obi.claims, evidence) < data_set.key}
+                accepted = {obi.id for obi in found if last_shown(obi.claims, evidence) < data_set.key}
                 back.update(obi.id for obi in found if obi.id not in accepted)
                 still = without_accepted(catalogue, evidence, data_set, accepted)
                 decision.journal(*(line for record, lists in still for line in journalled(catalogue, record, lists)))
