@@ -11,12 +11,13 @@ from fileset_platform import Platform
 from fileset_support import make_archive
 
 MODULE = '''
-from archec.fileset import FilesetManifestFile, FilesetPlatformHelper, FilesetPlatformItem
+from archec.fileset import FilesetManifestFile, FilesetPlatformHelper
 from archec.fileset.platforms.base import Question, path_of
 
 
 class ShelfHelper(FilesetPlatformHelper):
     name, hosts, api = "shelf", ("shelf.example.org",), "/api"
+    pages = ("/books/{work}", "/books/{work}")
 
     def questions(self, request, resource, *, follow=False):
         url = self.url_of(request, resource)
@@ -24,8 +25,7 @@ class ShelfHelper(FilesetPlatformHelper):
         book = answer.json()
         files = [FilesetManifestFile(row["name"].text(), row["size"].whole_or_none(), platform_url=row["url"].text())
                  for row in book["files"].items()]
-        return FilesetPlatformItem(platform_name=self.name, platform_domain=self.domain(url),
-                                   platform_id=book["id"].word(), work_id=book["id"].word(), manifest=files)
+        return self.item(url, book["id"].word(), files, title="A shelf")
 '''
 
 
@@ -48,3 +48,4 @@ def test_a_package_brings_a_platform(package: None, platform: Platform, folder: 
     platform.bodies["/api/books/7"] = {"id": 7, "files": [{"name": "p", "size": 3, "url": f"{platform.url}/files/p"}]}
     result = filesets.ingest(f"{platform.url}/books/7")[0]
     assert (result.status, result.platform_name, result.platform_id) == ("success-file", "shelf", "7")
+    assert filesets.ingest(str(result.fileset))[0].status == "success-existing"
