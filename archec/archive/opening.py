@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from archec.archive.follow import catch_up, is_behind
+from archec.archive.recovery import catch_up, is_behind
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
 from archec.config import Config

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from archec.archive.commit import CommitItem, Committer, committing
-from archec.archive.follow import LastRun
 from archec.archive.opening import Archive
+from archec.archive.recovery import LastRun
 from archec.archive.report import Report, Totals, kept_bytes
 from archec.archive.retracted_visits import conclude_without
 from archec.archive.revision import evidence_of, judge_again

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from archec.archive.evidence import Evidence
 from archec.archive.revision import evidence_of
+from archec.audit.checked import Memory, Part
 from archec.audit.disk import judge
 from archec.audit.expected import (
     Amount,
@@ -33,7 +34,6 @@ from archec.audit.expected import (
 )
 from archec.audit.findings import Finding
 from archec.audit.journals import Journals
-from archec.audit.memory import Memory, Part
 from archec.audit.opening import Audited
 from archec.catalogue.interface import Catalogue, redact
 from archec.catalogue.open import open_catalogue

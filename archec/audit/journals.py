@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from archec.archive.follow import not_of_this_store
+from archec.archive.recovery import not_of_this_store
 from archec.audit.disk import OutOfPlace
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited

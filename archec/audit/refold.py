@@ -13,8 +13,8 @@ from itertools import islice
 import orjson
 from xxhash import xxh3_128_digest
 
-from archec.archive.follow import follow_until
 from archec.archive.opening import scratch_folder, scratch_space
+from archec.archive.recovery import follow_until
 from archec.audit.comparison import PartitionedDiff
 from archec.audit.disk import MOST
 from archec.audit.findings import Finding, Reporter

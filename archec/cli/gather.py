@@ -15,7 +15,7 @@ from typing import TypeVar
 import click
 
 from archec.archive.budget import Budget
-from archec.archive.follow import last_run
+from archec.archive.recovery import last_run
 from archec.archive.report import Report
 from archec.archive.runs import beginning
 from archec.cli.common import DATE, DURATION, FILE, SIZE, config_option, json_option, opened, warn_if_unknown

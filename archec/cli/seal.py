@@ -9,8 +9,8 @@ import click
 from archec.cli.common import FILE, config_option, output_option
 from archec.config import load
 from archec.errors import UsageError
-from archec.proof.making import make_seal, origin_of
 from archec.proof.note import new_key
+from archec.proof.sealing import make_seal, origin_of
 from archec.store.durable import write_once
 from archec.store.layout import open_store
 from archec.terminal.files import open_whole

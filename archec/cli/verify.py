@@ -89,8 +89,8 @@ def _check_seals(config: Config, files: Sequence[Path], *, as_json: bool) -> boo
     """Compares the journals with seals and prints a result for each; returns whether all are valid."""
     if not files:
         return True
-    from archec.proof.making import check_seals, trusted_keys  # needed for seals only
     from archec.proof.seal import read_seal
+    from archec.proof.sealing import check_seals, trusted_keys  # needed for seals only
 
     seals = [(str(path), read_seal(path)) for path in files]
     with meter_for() as meter:

@@ -15,9 +15,9 @@ from typing import Any
 from archec import __version__
 from archec.archive.budget import NO_LIMIT, Budget, BudgetUse
 from archec.archive.commit import CommitItem, Commits, Committer
-from archec.archive.follow import last_run
 from archec.archive.ledger import Ledger, left_parts
 from archec.archive.opening import Archive, locked
+from archec.archive.recovery import last_run
 from archec.archive.report import Report
 from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.open import open_catalogue

@@ -20,8 +20,8 @@ from types import TracebackType
 import msgspec
 
 from archec.archive.commit import CommitItem
-from archec.archive.follow import LastRun
 from archec.archive.ledger import left_parts
+from archec.archive.recovery import LastRun
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Version
 from archec.config import Config

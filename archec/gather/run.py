@@ -12,8 +12,8 @@ from pathlib import Path
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Commits, Committer, committing
-from archec.archive.follow import LastRun, last_run, refuse_past
 from archec.archive.opening import Archive, locked
+from archec.archive.recovery import LastRun, last_run, refuse_past
 from archec.archive.report import Report
 from archec.archive.runs import beginning, close_interrupted_run, recounted, totals
 from archec.catalogue.open import open_catalogue

@@ -16,9 +16,9 @@ import msgspec
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.conclusions import Judgement, Verdict, claim_of, judged, merged, said, verdict_after
 from archec.archive.evidence import Evidence, coverage_set, directory_of
-from archec.archive.follow import tobis_in_journals
 from archec.archive.losses import held_back_record, journalled
 from archec.archive.opening import Archive
+from archec.archive.recovery import tobis_in_journals
 from archec.archive.report import Report
 from archec.archive.revision import concluded, evidence_of
 from archec.catalogue.lists import ObiState

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import orjson
 
-from archec.archive.follow import UNFINISHED, last_run
 from archec.archive.opening import Archive
+from archec.archive.recovery import UNFINISHED, last_run
 from archec.archive.runs import newest_first, recounted
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import Run

@@ -6,8 +6,8 @@ from contextlib import ExitStack, closing
 
 from archec import __version__
 from archec.archive.commit import CommitItem, Committer
-from archec.archive.follow import LastRun, follow_until, last_run, rebuild
 from archec.archive.opening import Archive, scratch_folder
+from archec.archive.recovery import LastRun, follow_until, last_run, rebuild
 from archec.archive.report import Report
 from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.interface import Catalogue

@@ -29,9 +29,9 @@ from archec.access.own import OwnSource
 from archec.access.query import arguments, parse_query
 from archec.access.rows import as_json
 from archec.access.sources import Errors
-from archec.archive.follow import rebuild
 from archec.archive.ledger import left_parts
 from archec.archive.lookup import find, held_at
+from archec.archive.recovery import rebuild
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.cli.history import history

@@ -23,9 +23,9 @@ import click
 import pytest
 
 import archec
-from archec.archive.follow import is_behind, last_run, rebuild
 from archec.archive.lookup import find, held_at
 from archec.archive.opening import Archive
+from archec.archive.recovery import is_behind, last_run, rebuild
 from archec.archive.report import Report
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue

@@ -10,7 +10,7 @@ from gather_support import make
 from mongod import Mongod
 
 from archec.archive.commit import Committer
-from archec.archive.follow import rebuild
+from archec.archive.recovery import rebuild
 from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.config import Config

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from archec.archive.follow import catch_up, last_run, rebuild
+from archec.archive.recovery import catch_up, last_run, rebuild
 from archec.catalogue.dump import dump
 from archec.catalogue.interface import Catalogue
 from archec.catalogue.model import DataSet, KeyedSet, Note, Version
