@@ -238,8 +238,7 @@ def resumed(config: Config) -> None:
     check(config)
 
 
-def test_a_body_that_changed_before_the_run_went_on(memory_folder: Callable[[], Path]) -> None:
-    config = make(memory_folder(), SETTINGS)
+def test_a_body_that_changed_before_the_run_went_on(config: Config) -> None:
     with Site() as site:
         site["/a"] = pdf("one", ETag='"1"')
         placed_but_not_told(config, [site.url("/a")])
@@ -257,8 +256,7 @@ def test_a_body_that_changed_before_the_run_went_on(memory_folder: Callable[[], 
         check(config)
 
 
-def test_a_body_that_became_a_redirect_before_the_run_went_on(memory_folder: Callable[[], Path]) -> None:
-    config = make(memory_folder(), SETTINGS)
+def test_a_body_that_became_a_redirect_before_the_run_went_on(config: Config) -> None:
     with Site() as site:
         site["/a"], site["/b"] = pdf("one"), pdf("two")
         placed_but_not_told(config, [site.url("/a")])
@@ -269,8 +267,7 @@ def test_a_body_that_became_a_redirect_before_the_run_went_on(memory_folder: Cal
         assert len(histories(config)[site.url("/a")]) == 2
 
 
-def test_a_redirect_that_became_a_body_before_the_run_went_on(memory_folder: Callable[[], Path]) -> None:
-    config = make(memory_folder(), SETTINGS)
+def test_a_redirect_that_became_a_body_before_the_run_went_on(config: Config) -> None:
     with Site() as site:
         site["/a"], site["/b"] = moved("/b"), pdf("two")
         placed_but_not_told(config, [site.url("/a")])
@@ -281,9 +278,8 @@ def test_a_redirect_that_became_a_body_before_the_run_went_on(memory_folder: Cal
         assert len(histories(config)[site.url("/a")]) == 2
 
 
-def test_two_urls_that_differ_by_a_slash_are_not_taken_for_each_other(memory_folder: Callable[[], Path]) -> None:
+def test_two_urls_that_differ_by_a_slash_are_not_taken_for_each_other(config: Config) -> None:
     """Looking one up finds the other where only one is there; a resumed run must not fall for it."""
-    config = make(memory_folder(), SETTINGS)
     with Site() as site:
         site["/a"], site["/a/"] = pdf("without"), pdf("with")
         write_papers(config, [site.url("/a"), site.url("/a/")])
