@@ -17,6 +17,7 @@ from archec.errors import Exit, UsageError
 from archec.export.units import Selection
 from archec.fileset import result as results
 from archec.fileset.candidates import candidates as find_candidates
+from archec.fileset.context import IngestOptions
 from archec.fileset.export import WRITERS
 from archec.fileset.export import export as write_export
 from archec.fileset.fields import clean
@@ -29,7 +30,6 @@ from archec.fileset.result import IngestResult
 from archec.fileset.run import Line, exit_code, run_ingest
 from archec.fileset.sql import Dialect, statements
 from archec.fileset.status import BadRequest
-from archec.fileset.work import IngestOptions
 from archec.terminal.output import LineWriter, note
 from archec.terminal.progress import meter_for
 from archec.tist import iso

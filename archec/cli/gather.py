@@ -168,9 +168,9 @@ def _left(budget: Budget, report: Report | None, started: float) -> Budget | Non
 def _ingest_due(config: Config, meter: Meter, wait: bool, budget: Budget | None) -> Exit:
     """Ingests the data sets that are due, in a separate run, with the remaining budget."""
     # Imported here: loading all platforms takes as long as loading the rest of this command.
+    from archec.fileset.context import IngestOptions
     from archec.fileset.run import due_requests, run_ingest
     from archec.fileset.status import Status
-    from archec.fileset.work import IngestOptions
 
     lines = due_requests(config, int(time.time()))
     if not lines:

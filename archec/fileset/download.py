@@ -19,7 +19,7 @@ from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.asking import Asker
 from archec.fileset.checksums import Checksums, mismatch, other_checksum
 from archec.fileset.platforms.base import FilesetPlatformHelper
-from archec.fileset.public import public_text, public_url
+from archec.fileset.redaction import public_text, public_url
 from archec.fileset.status import PlatformHttpError, Status
 from archec.store.writer import Temp, Writer
 from archec.text.sniff import UNKNOWN, bare_type, sniff

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from archec.catalogue.model import FilesetManifestFile, Obi
 from archec.errors import BadName, CorruptArchive, NotHeld, StorageFailed
 from archec.fileset.checksums import Checksums, mismatch, read_whole
+from archec.fileset.context import Work
 from archec.fileset.download import Fetched, NotFetched, Room
-from archec.fileset.keeping import Body, file_item
 from archec.fileset.manifest import is_whole
 from archec.fileset.platforms.base import FilesetPlatformHelper
-from archec.fileset.public import public_text, public_url
+from archec.fileset.records import Body, file_item
+from archec.fileset.redaction import public_text, public_url
 from archec.fileset.status import Status
 from archec.fileset.strategy import StrategyPolicy
-from archec.fileset.work import Work
 from archec.ids import normalise_url
 from archec.store.reader import open_obi
 from archec.text.sniff import bare_type, sniff

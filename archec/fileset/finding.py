@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from archec.errors import BadName
 from archec.fileset.checksums import Checksums
+from archec.fileset.context import Found, Work
 from archec.fileset.fields import clean
 from archec.fileset.model import FilesetPlatformItem, IngestRequest, Resource
 from archec.fileset.platforms.base import (
@@ -23,7 +24,7 @@ from archec.fileset.platforms.base import (
     manifest_file,
 )
 from archec.fileset.platforms.generic import GenericHelper
-from archec.fileset.public import public_item, public_url
+from archec.fileset.redaction import public_item, public_url
 from archec.fileset.status import (
     BadRequest,
     FilesetProblem,
@@ -33,7 +34,6 @@ from archec.fileset.status import (
     PlatformNotFound,
     Status,
 )
-from archec.fileset.work import Found, Work
 from archec.ids import is_fileset, is_url, parse_fileset
 from archec.text.sniff import bare_type
 

@@ -7,12 +7,13 @@ import asyncio
 from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile, Ingest, Obi
+from archec.fileset.context import Found, Work
 from archec.fileset.finding import find_item, landing_page
-from archec.fileset.keeping import loss_item, manifest_of, state_items, tist_for
 from archec.fileset.lookup import read_manifest
 from archec.fileset.manifest import is_whole, with_safe_paths
 from archec.fileset.model import FilesetPlatformItem, IngestRequest
-from archec.fileset.public import public_files, public_item, public_url
+from archec.fileset.records import loss_item, manifest_of, state_items, tist_for
+from archec.fileset.redaction import public_files, public_item, public_url
 from archec.fileset.result import IngestResult
 from archec.fileset.status import (
     EmptyManifest,
@@ -27,7 +28,6 @@ from archec.fileset.status import (
 from archec.fileset.strategies import fileset_of, helper_for
 from archec.fileset.strategy import choose_strategy, too_much
 from archec.fileset.summary import finish
-from archec.fileset.work import Found, Work
 from archec.store.writer import Writer
 from archec.tist import MAX_TIST
 

@@ -140,14 +140,3 @@ def _same(now: FilesetManifestFile, then: FilesetManifestFile) -> bool:
     if not soft:
         pairs += [(now.md5, then.md5), (now.sha1, then.sha1), (now.sha256, then.sha256)]
     return all(one is None or one == other for one, other in pairs)
-
-
-def overall(files: Sequence[FilesetManifestFile], *, single: bool) -> Status:
-    """The status of a data set by those of its files: success where all are held; partial where some are, or where
-    those that lack cannot be had; else that of the first file that fails."""
-    statuses = [Status(file.status) for file in files if file.status]
-    if files and all(status.is_whole for status in statuses) and len(statuses) == len(files):
-        return Status.SUCCESS_FILE if single else Status.SUCCESS
-    if any(status.is_whole for status in statuses):
-        return Status.SUCCESS_PARTIAL
-    return next((status for status in statuses if not status.is_whole), Status.EMPTY_MANIFEST)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.fields import clean
 from archec.fileset.model import IngestRequest
-from archec.fileset.public import public_value
+from archec.fileset.redaction import public_value
 from archec.fileset.status import BadRequest
 
 RESULT_VERSION = 1

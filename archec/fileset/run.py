@@ -25,18 +25,18 @@ from archec.catalogue.records import ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, Exit, StorageFailed, StorageFull, gravest
 from archec.fileset.asking import Asker
+from archec.fileset.context import IngestOptions, Work
 from archec.fileset.download import BudgetSpent, Downloader
 from archec.fileset.ingest import ingest
 from archec.fileset.items import Items, keys_of
-from archec.fileset.keeping import Body
 from archec.fileset.model import IngestRequest
 from archec.fileset.platforms.registry import Registry
-from archec.fileset.public import public_text
+from archec.fileset.records import Body
+from archec.fileset.redaction import public_text
 from archec.fileset.result import IngestResult
 from archec.fileset.status import FilesetProblem, PlatformHttpError, Status
 from archec.fileset.strategy import StrategyPolicy
 from archec.fileset.summary import failure, file_result
-from archec.fileset.work import IngestOptions, Work
 from archec.progress import Meter
 from archec.store.interface import CommitResult
 from archec.store.journal_writer import JournalWriter

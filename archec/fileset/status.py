@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from archec.catalogue.model import FilesetManifestFile
 from archec.errors import ArchecError
 from archec.fileset.model import FilesetPlatformItem
 
@@ -70,6 +71,17 @@ class Status(str, Enum):
     def is_whole(self) -> bool:
         """Whether a file with this status is held."""
         return self in (Status.SUCCESS, Status.EXISTS)
+
+
+def overall(files: Sequence[FilesetManifestFile], *, single: bool) -> Status:
+    """The status of a data set by those of its files: success where all are held; partial where some are, or where
+    those that lack cannot be had; else that of the first file that fails."""
+    statuses = [Status(file.status) for file in files if file.status]
+    if files and all(status.is_whole for status in statuses) and len(statuses) == len(files):
+        return Status.SUCCESS_FILE if single else Status.SUCCESS
+    if any(status.is_whole for status in statuses):
+        return Status.SUCCESS_PARTIAL
+    return next((status for status in statuses if not status.is_whole), Status.EMPTY_MANIFEST)
 
 
 class FilesetProblem(ArchecError):

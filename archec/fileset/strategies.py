@@ -10,18 +10,18 @@ from msgspec.structs import replace
 
 from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.checksums import Checksums
+from archec.fileset.context import Work
 from archec.fileset.download import PAGE, Room
 from archec.fileset.fetching import as_stored, fetch_all, fetch_one
 from archec.fileset.interior import BROKEN, Bounds, OutOfBounds, interior
 from archec.fileset.items import ItemFile, differing
 from archec.fileset.lookup import capture_of, open_file, read_manifest
-from archec.fileset.manifest import is_whole, overall, safe_path, same_files, with_safe_paths
+from archec.fileset.manifest import is_whole, safe_path, same_files, with_safe_paths
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import FilesetPlatformHelper, manifest_file
-from archec.fileset.public import public_files, public_url
-from archec.fileset.status import PlatformRestrictedError, Status, UploadFailed
+from archec.fileset.redaction import public_files, public_url
+from archec.fileset.status import PlatformRestrictedError, Status, UploadFailed, overall
 from archec.fileset.strategy import StrategyPolicy
-from archec.fileset.work import Work
 from archec.ids import FilesetId
 
 

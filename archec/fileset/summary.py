@@ -14,16 +14,16 @@ from archec.catalogue.records import IngestDone
 from archec.digest import Digests
 from archec.errors import ArchecError, BadName, CorruptArchive, NotHeld
 from archec.fileset.checksums import read_whole
-from archec.fileset.keeping import Body, file_item, manifest_of, unkept_items
+from archec.fileset.context import Found, Work
 from archec.fileset.lookup import capture_of
 from archec.fileset.manifest import is_whole
 from archec.fileset.model import IngestRequest
 from archec.fileset.pages import meta_of
 from archec.fileset.platforms.base import PlatformAnswer
-from archec.fileset.public import public_body, public_text, public_url
+from archec.fileset.records import Body, file_item, manifest_of, unkept_items
+from archec.fileset.redaction import public_body, public_text, public_url
 from archec.fileset.result import FilesetBundle, FilesetFile, IngestResult
 from archec.fileset.status import FilesetProblem, Status
-from archec.fileset.work import Found, Work
 from archec.ids import FilesetId, normalise_url
 from archec.text.sniff import sniff
 from archec.tist import MAX_TIST, iso

@@ -17,10 +17,10 @@ from archec.catalogue.dump import dump
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, load
 from archec.fileset import result as results
+from archec.fileset.context import IngestOptions
 from archec.fileset.model import IngestRequest
 from archec.fileset.result import IngestResult
 from archec.fileset.run import Counter, Line, run_ingest
-from archec.fileset.work import IngestOptions
 from archec.progress import Silent
 from archec.store.layout import create
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archec.cli.fileset import fileset
-from archec.fileset.public import public_body, public_url, public_value
+from archec.fileset.redaction import public_body, public_url, public_value
 
 SECRET = "hush-hush.7+"
 NAMES = ("token", "access_token", "accessToken", "csrf-token", "Signature", "X-Amz-Signature", "jsessionid", "sid",

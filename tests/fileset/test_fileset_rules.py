@@ -17,11 +17,11 @@ from archec.errors import BadName
 from archec.fileset import result as results
 from archec.fileset.checksums import Checksums, checksums, mismatch
 from archec.fileset.finding import identifier_of, url_of
-from archec.fileset.manifest import Manifest, Selection, decode, encode, overall, parts, same_files, with_safe_paths
+from archec.fileset.manifest import Manifest, Selection, decode, encode, parts, same_files, with_safe_paths
 from archec.fileset.model import FilesetPlatformItem
 from archec.fileset.paths import safe_paths, unsafe
 from archec.fileset.platforms.registry import Registry
-from archec.fileset.status import BadRequest, Status
+from archec.fileset.status import BadRequest, Status, overall
 from archec.fileset.strategy import StrategyPolicy, choose_strategy, chose_strategy, too_much
 from archec.ids import FilesetId, parse_fileset
 

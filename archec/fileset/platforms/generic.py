@@ -29,7 +29,7 @@ from archec.fileset.platforms.base import (
     item_name,
     manifest_file,
 )
-from archec.fileset.public import public_url
+from archec.fileset.redaction import public_url
 from archec.fileset.status import NoPlatformMatch
 from archec.ids import normalise_url, urlkey
 from archec.text.sniff import bare_type

@@ -12,7 +12,7 @@ from archec.catalogue.model import FilesetManifestFile, Note, Obi, Version, Visi
 from archec.catalogue.records import ManifestNoted, ObiChange
 from archec.fileset.manifest import Manifest, encode, parts
 from archec.fileset.model import FilesetPlatformItem
-from archec.fileset.public import public_url
+from archec.fileset.redaction import public_url
 from archec.history import History
 from archec.store.interface import HardLink, Placement, Stored
 from archec.store.writer import Writer

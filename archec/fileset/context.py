@@ -14,7 +14,6 @@ from archec.catalogue.model import FilesetManifestFile
 from archec.fileset.asking import Asker
 from archec.fileset.download import Downloader
 from archec.fileset.items import Items
-from archec.fileset.keeping import Body
 from archec.fileset.manifest import Selection
 from archec.fileset.model import ArchiveStrategyResult, FilesetPlatformItem, IngestStrategy
 from archec.fileset.platforms.base import (
@@ -22,6 +21,7 @@ from archec.fileset.platforms.base import (
     PlatformAnswer,
 )
 from archec.fileset.platforms.registry import Registry
+from archec.fileset.records import Body
 from archec.fileset.strategy import StrategyPolicy
 from archec.store.writer import Writer
 
