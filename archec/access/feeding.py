@@ -26,6 +26,10 @@ from archec.store.sorting import SortedLines
 
 _ADDED = "added.cdxj"
 _LOCK = ".archec-access.lock"
+_STEPS = 100
+"""Lines that are read one after the other before the next one is searched."""
+_LAST = b"\xff"
+_IN_MEMORY = 4 << 20
 _MAX_NEWER = 8 << 20
 """Bytes up to which rows go into the newer file: it is written again each time."""
 
@@ -127,16 +131,30 @@ def remove(path: Path, lines: Iterable[bytes]) -> int:
 
 def _remove(file: Path, gone: Iterable[bytes]) -> int:
     """Removes the rows of a file that say the same as some of these lines, which are sorted."""
-    with SortedLines(file.parent) as same:
+    with SortedLines(file.parent, in_memory=_IN_MEMORY) as same:
         with _searched(file) as lines:
-            for begin, group in groupby(gone, key=_key_and_time):
-                wanted = set(map(_identity, group))
-                for line in lines.forward(begin, begin[:-1] + b"!"):
-                    if _identity(line) in wanted:
-                        same.add(line.rstrip(b"\r"))
+            for line in _saying_the_same(lines, gone):
+                same.add(line.rstrip(b"\r"))
         if not same.empty:
             write_lines(file, _without(_lines(file), same))
         return sum(1 for _ in same)
+
+
+def _saying_the_same(lines: SortedFile, gone: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a file that say the same as some of others, which are sorted. What is not near is searched."""
+    rows: Iterator[bytes] = iter(())
+    line = b""
+    for number, (begin, group) in enumerate(groupby(gone, key=_key_and_time)):
+        wanted = set(map(_identity, group))
+        steps = 0 if number else _STEPS
+        while line < begin:
+            rows = lines.forward(begin, _LAST) if steps == _STEPS else rows
+            line = next(rows, _LAST)
+            steps += 1
+        while line.startswith(begin):
+            if _identity(line) in wanted:
+                yield line
+            line = next(rows, _LAST)
 
 
 def _key_and_time(line: bytes) -> bytes:

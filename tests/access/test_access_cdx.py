@@ -162,6 +162,7 @@ def test_rows_come_and_go_as_in_a_set(is_folder: bool, steps: list[tuple[bool, l
     lines = [line(f"http://n.org/{n:02d}", "20140101000000", filename="a", offset=n) for n in range(31)]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("archec.access.feeding._MAX_NEWER", 1000)
+        patch.setattr("archec.access.feeding._STEPS", 2)
         path = Path(folder) / ("a" if is_folder else "a.cdxj")
         path.mkdir() if is_folder else path.touch()
         source = FileSource("a", "file", path)
