@@ -8,8 +8,8 @@ from __future__ import annotations
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from typing import IO, BinaryIO, NamedTuple
 
 from archec.catalogue.model import FilesetManifestFile
@@ -60,7 +60,7 @@ def interior(bundle: BinaryIO, bounds: Bounds) -> list[FilesetManifestFile]:
     return found
 
 
-def _members(bundle: BinaryIO) -> Iterator[tuple[str, int, IO[bytes] | None, str]]:
+def _members(bundle: BinaryIO) -> Generator[tuple[str, int, IO[bytes] | None, str], None, None]:
     """Name, size, stream of each file; without a stream why there is none."""
     if zipfile.is_zipfile(bundle):
         bundle.seek(0)
@@ -107,15 +107,36 @@ def _read(name: str, size: int, stream: IO[bytes] | None, why: str, left: int) -
     )  # fmt: skip
 
 
+class Member:
+    """A file in a bundle, open for reading."""
+
+    def __init__(self, path: str, stream: IO[bytes]) -> None:
+        self._path, self._stream = path, stream
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes. Raises NotHeld where the bundle is damaged."""
+        with _readable(self._path):
+            return self._stream.read(size)
+
+
 @contextmanager
-def open_member(bundle: BinaryIO, path: str) -> Iterator[IO[bytes]]:
-    """One file in a bundle, open for reading. Raises NotHeld if there is none of this path."""
-    for name, _, stream, why in _members(bundle):
-        if clean(name) == path:
-            if stream is None:
-                raise NotHeld(f"{path}: cannot be read: {why}")
-            yield stream
-            return
-    raise NotHeld(f"{path}: the bundle contains no such file")
+def open_member(bundle: BinaryIO, path: str) -> Iterator[Member]:
+    """One file in a bundle, open for reading. Raises NotHeld if there is none of this path, or if it cannot be read
+    because the bundle is damaged or none at all."""
+    with closing(_members(bundle)) as members:
+        with _readable(path):
+            found = next((member for member in members if clean(member[0]) == path), None)
+        if found is None:
+            raise NotHeld(f"{path}: the bundle contains no such file")
+        _, _, stream, why = found
+        if stream is None:
+            raise NotHeld(f"{path}: cannot be read: {why}")
+        yield Member(path, stream)
 
 
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except BROKEN as error:
+        raise NotHeld(f"{path}: cannot be read: {error}", hint="is it in a zip or tar file?") from error

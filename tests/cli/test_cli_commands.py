@@ -156,6 +156,8 @@ def test_get_at_a_time(demo: Config, urls: dict[str, str], folder: Path) -> None
     assert archec_inline(demo, "get", urls["goes away"]).code == 7
     assert archec_inline(demo, "get", urls["goes away"], "--at", first).code == 0
     assert archec_inline(demo, "get", urls["revised"], "--at", "not a date").code == 2
+    done = archec_inline(demo, "get", urls["revised"] + "!/data.csv")
+    assert (done.code, done.out, len(complaints(done.err))) == (7, b"", 1), done.err
     target = folder / "x.pdf"
     done = archec_inline(demo, "get", urls["revised"], "-o", target)
     assert (done.code, done.out) == (0, b"")

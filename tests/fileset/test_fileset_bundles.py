@@ -16,6 +16,7 @@ from fileset_support import Filesets, make_archive
 
 from archec.cli.fileset import fileset
 from archec.cli.get import get
+from archec.errors import NotHeld
 from archec.fileset.interior import BROKEN, Bounds, interior, open_member
 from archec.fileset.model import IngestStrategy
 
@@ -96,6 +97,19 @@ def test_zip64_is_read() -> None:
 def test_bombs_and_what_is_no_bundle_are_refused(data: bytes, bounds: Bounds) -> None:
     with pytest.raises(BROKEN):
         interior(io.BytesIO(data), bounds)
+
+
+@pytest.mark.parametrize("data", [b"", PAGE, zipped(FILES)[:-9], tarred(FILES)[:-30]])
+def test_a_member_of_what_is_no_bundle_or_a_damaged_one_is_not_held(data: bytes) -> None:
+    with pytest.raises(NotHeld, match="x: "), open_member(io.BytesIO(data), "x"):
+        pass
+
+
+def test_a_member_with_damaged_bytes_is_not_held() -> None:
+    data = bytearray(zipped(FILES))
+    data[data.index(b"Code/run.do") + 13] ^= 0xFF  # within the compressed bytes
+    with open_member(io.BytesIO(bytes(data)), "Code/run.do") as member, pytest.raises(NotHeld, match="Code/run"):
+        member.read()
 
 
 @pytest.fixture
