@@ -174,6 +174,8 @@ def list_(as_json: bool, config_file: Path | None) -> None:
             lines.text(f"    {row['title']}")
             held = f"{row['files_held']} of {row['files']} files, {human_size(row['size'])}"
             lines.text(f"    {held}; {row['versions']} versions, last noted {row['noted_time']}")
+    if not lines.any and not as_json:
+        note("no filesets are held")
 
 
 @fileset.command()
@@ -318,3 +320,5 @@ def candidates(code: str, as_json: bool, config_file: Path | None) -> None:
                 lines.json(found._asdict())
             else:
                 lines.text(found.url)
+    if not lines.any and not as_json:
+        note("no data sets that could be ingested are linked")

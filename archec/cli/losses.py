@@ -16,6 +16,7 @@ from archec.errors import UsageError
 from archec.gather.operator import accept, awaiting
 from archec.ids import is_url, typed
 from archec.ids.handles import normalise
+from archec.monitor.runs import run_named
 from archec.terminal.output import LineWriter, note, show
 from archec.tist import iso, run_number
 from archec.units import counted
@@ -47,7 +48,7 @@ def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> N
         raise UsageError(f"{words[1]!r} is not expected", hint="to accept losses: archec losses accept RUN ...")
     lines = LineWriter()
     with opened(config_file) as archive:
-        for row in _rows(archive.catalogue, _run(words[0]) if words else None):
+        for row in _rows(archive.catalogue, run_named(archive, str(_run(words[0]))).run if words else None):
             if as_json:
                 lines.json(row)
             else:

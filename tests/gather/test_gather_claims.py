@@ -336,6 +336,7 @@ def test_losses_are_listed_and_accepted(config: Config, folder: Path) -> None:
     assert histories(config)["RePEc:bbb:s1"][T2] is None
     assert archec_inline(config, "losses").err == "archec: no losses are held back\n"
     assert archec_inline(config, "losses", "--json")[1:] == (b"", "")
+    assert archec_inline(config, "losses", 7).code == 7
 
 
 @pytest.mark.parametrize("order", [(2, 3), (3, 2)])
