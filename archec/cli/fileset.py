@@ -33,7 +33,7 @@ from archec.fileset.status import BadRequest
 from archec.terminal.output import LineWriter, note
 from archec.terminal.progress import meter_for
 from archec.tist import iso
-from archec.units import human_size
+from archec.units import counted, human_size
 
 
 @click.group()
@@ -172,8 +172,8 @@ def list_(as_json: bool, config_file: Path | None) -> None:
                 continue
             lines.text(f"{row['id']}{'' if row['held'] else '  (lost)'}")
             lines.text(f"    {row['title']}")
-            held = f"{row['files_held']} of {row['files']} files, {human_size(row['size'])}"
-            lines.text(f"    {held}; {row['versions']} versions, last noted {row['noted_time']}")
+            held = f"{row['files_held']:,} of {counted(row['files'], 'file')}, {human_size(row['size'])}"
+            lines.text(f"    {held}; {counted(row['versions'], 'version')}, last noted {row['noted_time']}")
     if not lines.any and not as_json:
         note("no filesets are held")
 
@@ -218,7 +218,8 @@ def show(name: str, as_json: bool, config_file: Path | None) -> None:
 def verify(context: click.Context, name: str, as_json: bool, config_file: Path | None) -> None:
     """Compare the held files of a fileset with its manifest.
 
-    Reads all of them. Exits with 6 if one does not match.
+    Reads all of them. Exits with 6 if one does not match. With --json, prints one object per line: the findings, and
+    at the end {"type": "summary", ...}.
 
     Example: archec fileset verify doi:10.5281/zenodo.3904280
     """
@@ -228,12 +229,16 @@ def verify(context: click.Context, name: str, as_json: bool, config_file: Path |
         for finding in verify_fileset(archive, held):
             wrong += 1
             if as_json:
-                lines.json(finding._asdict())
+                lines.json({"type": "finding", **finding._asdict()})
             else:
                 lines.text(f"{finding.path}: {finding.message}")
         files = held.manifest.manifest
         there = sum(map(is_whole, files))
-        note(f"{len(files)} files, {there} held, {len(files) - there} not held, {wrong} wrong")
+    counts = {"files": len(files), "held": there, "not_held": len(files) - there, "wrong": wrong}
+    if as_json:
+        lines.json({"type": "summary", **counts})
+    else:
+        lines.text(f"{counted(len(files), 'file')}, {there:,} held, {len(files) - there:,} not held, {wrong:,} wrong")
     context.exit(int(Exit.CORRUPT if wrong else Exit.DONE))
 
 
@@ -277,7 +282,7 @@ def export(name: str, form: str, fetch: bool, folder: Path, config_file: Path | 
         raise UsageError("--fetch requires --as bagit")
     with opened(config_file) as archive:
         count = write_export(archive, find_fileset(archive, name), form, folder, fetch=fetch)
-    note(f"{folder}: {count} files")
+    note(f"{folder}: {counted(count, 'file')}")
 
 
 @fileset.command(name="export-sql")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import deque
@@ -119,6 +120,9 @@ def gather(
     started = time.monotonic()
     line = context.meta[RUN_LINE] = RunLine()
     config = load(config_file)
+    _refuse_without_effect(config, bool(files or more), salvage=salvage, resume=resume)
+    if repeated is not None:
+        _need_folder("--repeated", repeated)
     budget = Budget(
         config.max_files if max_files is None else max_files,
         config.max_bytes if max_bytes is None else _positive("--max-bytes", max_bytes),
@@ -139,6 +143,8 @@ def gather(
     )
     with nullcontext() if dry_run else beginning(config):
         chosen = in_order(config, [*files, *more], options.as_of) if files or more else []
+    if dry_run and resume and len(chosen) < 2:
+        raise UsageError("--dry-run does not resume a run", hint="omit --resume")
     run = _Run(config, line, dry_run, as_json)
     with meter_for() as meter:
         if len(chosen) > 1:
@@ -201,7 +207,7 @@ class _Run:
         _warn(report)
         value = report.as_value()
         with suppress(BrokenPipeError):  # the run is done, whether or not anyone reads its report
-            show(value, *gather_table(value), as_json=self.as_json, indent=INDENT)
+            show(value, *gather_table(value, told=report.state == "damaged"), as_json=self.as_json, indent=INDENT)
         return exit_code(report)
 
 
@@ -264,6 +270,17 @@ def _warn(report: Report) -> None:
             f"warning: {report.source}: is damaged: what could be read was kept, and nothing counts as lost; "
             "no checksum verifies what was read before the damage was noticed ('archec history --why': not whole)"
         )
+
+
+def _refuse_without_effect(config: Config, given: bool, *, salvage: bool, resume: bool) -> None:
+    """Raises UsageError for --salvage of what cannot be a damaged tarball."""
+    if salvage and not given and (resume or config.data_path.is_dir()):
+        raise UsageError("--salvage is for a damaged tarball", hint="give the tarball with -f")
+
+
+def _need_folder(option: str, path: Path) -> None:
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{option}: {path.parent} is no directory that can be written")
 
 
 def _positive(option: str, limit: _Limit) -> _Limit:

@@ -39,8 +39,8 @@ def get(obi: str, tist: int | None, output: Path | None, config_file: Path | Non
 
     ID is a handle or a URL in any spelling; URL!/PATH is a file in a bundle, DOI!/PATH one of a data set. The id of a
     fileset stands for its manifest, with @VERSION for that of this version. Redirects are followed. Prints the tist of
-    the bytes on stderr. Exits with 7 if nothing was held at that time, and with 6 if the bytes are not those that were
-    noted; FILE is then not written.
+    the bytes on stderr; for a PATH, that of the bundle or data set. Exits with 7 if nothing was held at that time, and
+    with 6 if the bytes are not those that were noted; FILE is then not written.
 
     Example: archec get RePEc:smp:wpaper:2024-01 --at 2024-07-01 -o paper.redif
     """
@@ -87,11 +87,14 @@ def _get_member(archive: Archive, asked: str, tist: int | None, output: Path | N
             if file is None:
                 raise NotHeld(f"{name}: it contains no file {path}")
             stream = stack.enter_context(open_file(archive, file, held.manifest.bundle))
+            whole_id, noted = held.obi.id, held.tist
         else:
             bundle = held_at(archive, find(archive.catalogue, name), tist if tist is not None else MAX_TIST)
+            whole_id, noted = bundle.id, bundle.tist
             whole = stack.enter_context(bundle.open(archive.layout))
             stream = cast(BinaryIO, stack.enter_context(open_member(whole, path)))
         shutil.copyfileobj(stream, stack.enter_context(_target(output)))
+    note(f"{path} in {whole_id} noted {noted} ({iso(noted)})")
 
 
 @contextmanager

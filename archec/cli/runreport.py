@@ -36,8 +36,8 @@ _STATES = {Exit.DONE: "done", Exit.LOCKED: "locked", Exit.USAGE: "usage", Exit.I
 # -- the table ------------------------------------------------------------------------------------
 
 
-def gather_table(value: dict[str, Any]) -> list[str]:
-    """The lines of the table of a gathering."""
+def gather_table(value: dict[str, Any], *, told: bool = False) -> list[str]:
+    """The lines of the table of a gathering; ``told``: without its message, which was printed before."""
     data_set = value["data_set"]
     rows: list[tuple[str, str]] = [
         ("run", f"{value['run']}  {value['run_time']}  {value['state']}"),
@@ -75,7 +75,8 @@ def gather_table(value: dict[str, Any]) -> list[str]:
         rows.append(("fetched", f"{counted(fetch['requests'], 'request')}, {human_size(fetch['bytes'])}"))
         if fetch["deferred"]:
             rows.append(("", f"{fetch['deferred']:,} deferred to the next run because of their hosts"))
-    return [*_table([*rows, *_ended(value)]), *_problems(value["problems"])]
+    ended = _ended({**value, "message": ""} if told else value)
+    return [*_table([*rows, *ended]), *_problems(value["problems"], value["message"])]
 
 
 def other_table(kind: str, value: dict[str, Any]) -> list[str]:
@@ -110,12 +111,15 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "none"
 
 
-def _problems(problems: dict[str, Any]) -> list[str]:
+def _problems(problems: dict[str, Any], message: str) -> list[str]:
+    """The problems; without the one of which ``message`` tells."""
     total = sum(problems["by_code"].values())
     if not total:
         return []
     lines = [f"{'problems':<11} {_counts(problems['by_code'])}"]
     for problem in problems["first"][:_MAX_PROBLEMS]:
+        if problem["message"] and problem["message"] in message:
+            continue
         place = f"{problem['path']}:{problem['line']}" if problem["line"] else problem["path"]
         lines.append(f"  {place}: {problem['code']}: {problem['message']}")
     if total > _MAX_PROBLEMS:

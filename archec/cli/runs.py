@@ -12,6 +12,7 @@ import click
 from archec.archive.runs import unbegun
 from archec.cli.common import config_option, json_option, opened
 from archec.cli.runreport import INDENT, gather_table, other_table
+from archec.errors import UsageError
 from archec.monitor.runs import RunView, run_named
 from archec.monitor.runs import runs as all_runs
 from archec.terminal.output import echo, echo_json, note, show, terminal_width
@@ -41,6 +42,8 @@ def runs(run: str | None, limit: int | None, as_json: bool, config_file: Path | 
 
     Example: archec runs last
     """
+    if run is not None and limit is not None:
+        raise UsageError("--limit is for the list of runs", hint="omit RUN or --limit")
     with opened(config_file) as archive:
         if run is not None:
             view = run_named(archive, run)

@@ -21,7 +21,7 @@ from archec.archive.retracted_visits import Withdrawn, conclude_without, visits_
 from archec.archive.revision import evidence_of, judge_again
 from archec.archive.runs import close_interrupted_run, totals
 from archec.catalogue.interface import Catalogue
-from archec.catalogue.model import DataSet, HeldBack, Kind
+from archec.catalogue.model import DataSet, HeldBack, Kind, Run
 from archec.catalogue.records import Record, Retraction, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import NotHeld, UsageError
@@ -108,6 +108,7 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
     """
     with locked(config, "losses") as archive:
         catalogue = archive.catalogue
+        _need_run(catalogue, run)
         files = _chosen(catalogue, run, "fobi", wanted)
         data_set = None
         with suppress(NotHeld):
@@ -204,9 +205,7 @@ def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False)
     change.
     """
     with locked(config, "retract") as archive:
-        found = next(iter(archive.catalogue.newest_runs(run + 1, 1)), None)
-        if found is None or found.tist != run:
-            raise NotHeld(f"there is no run {run}", hint="'archec runs' lists them")
+        found = _need_run(archive.catalogue, run)
         if found.kind != "gather":
             raise UsageError(
                 f"run {run} ({iso(run)}) is of the kind {found.kind}: only a gathering's visits can be retracted",
@@ -226,13 +225,19 @@ def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False)
 
 
 def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:
-    """The data set that a run read, or with this sha256."""
+    """The data set that a run read, or with this sha256. One that several runs have read is known by the first."""
     found = [item for item in known if str(item.run) == wanted]
     number = run_number(wanted)
-    if not found and number is not None:
-        run = next(iter(catalogue.newest_runs(number + 1, 1)), None)
-        if run is not None and run.tist == number:
-            found = [item for item in known if item.tist == run.data_set and _name_of(run.source) == item.name]
+    run = _run(catalogue, number) if number is not None else None
+    if not found and run is not None:
+        same = [item for item in known if item.tist == run.data_set and _name_of(run.source) == item.name]
+        found = [item for item in same if item.run < run.tist and run.state != "damaged"]
+        if same and not found:
+            runs = " and ".join(str(item.run) for item in same)
+            raise NotHeld(
+                f"run {run.tist} ({iso(run.tist)}) noted nothing of {same[0].name}",
+                hint=f"a data set of this name and date was noted by run {runs}",
+            )
     if not found and len(wanted) >= _SHORTEST:
         found = [item for item in known if item.sha256.startswith(wanted.lower())]
     if not found:
@@ -243,6 +248,18 @@ def find(catalogue: Catalogue, known: list[DataSet], wanted: str) -> DataSet:
         runs = ", ".join(f"{item.run} (of {iso(item.tist)})" for item in found)
         raise UsageError(f"{wanted}: there are several such data sets", hint=f"give the run of one of them: {runs}")
     return found[0]
+
+
+def _run(catalogue: Catalogue, tist: int) -> Run | None:
+    run = next(iter(catalogue.newest_runs(tist + 1, 1)), None)
+    return run if run is not None and run.tist == tist else None
+
+
+def _need_run(catalogue: Catalogue, tist: int) -> Run:
+    run = _run(catalogue, tist)
+    if run is None:
+        raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
+    return run
 
 
 def _name_of(source: str) -> str:

@@ -286,9 +286,12 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
         archive = Archive(config, layout, catalogue)
         at = run_time(run, time.time())
         phases = Phases(archive, Commits(), spool, report, meter, options, at, memory)
-        phases.read_templates(chosen, source, dated=lambda chosen: None, dry=True)
+        try:
+            phases.read_templates(chosen, source, dated=lambda chosen: None, dry=True)
+        except DamagedDataSet as error:
+            report.state, report.message = "damaged", str(error)
         report.stored_bytes = 0
-        if options.fetch:
+        if options.fetch and report.state != "damaged":
             report.fobis["due"] = sum(1 for _ in due_files(catalogue, config.fetch, at.when))
     return report
 

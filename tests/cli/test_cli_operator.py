@@ -66,17 +66,28 @@ def test_an_empty_data_set_of_a_new_archive_is_a_warning(config: Config) -> None
 
 
 def test_a_tarball_that_broke_off_is_refused_and_seen_in_metrics(config: Config, tmp_path: Path) -> None:
+    """It is told once, also by a dry run. The run that noted nothing of it cannot be retracted, that which did can."""
     members = [Member(f"RePEc/aaa/sss/{n}.rdf", template(f"RePEc:aaa:sss:{n}").encode() * 50) for n in range(9)]
     path = tarball(tmp_path / "RePEc_2001-01-01.tar", members)
     os.truncate(path, path.stat().st_size // 2)
-    done = archec_inline(config, "gather", "-f", path, "--no-fetch")
-    assert done.code == 8
-    assert f"{path}: " in done.err
-    assert "--salvage" in done.err
+    for option in ("--dry-run", "--no-fetch"):
+        done = archec_inline(config, "gather", "-f", path, option)
+        assert done.code == 8
+        (told, line) = done.err.splitlines()
+        ended = json.loads(line.removeprefix("archec-run "))
+        assert (ended["state"], ended["exit"], f"archec: {ended['message']}") == ("damaged", 8, told)
+        assert f"{path}: " in told
+        assert "--salvage" in told
+        shown = done.out.decode()
+        assert ("nothing of it was noted" in shown, "it ends early" in shown) == (True, False)
+    damaged = json.loads(archec_inline(config, "runs", "last", "--json").out)["run"]
+    assert "message     " in archec_inline(config, "runs", damaged).out.decode()
     assert b"archec_last_run_data_set_whole 0" in archec_inline(config, "metrics").out
-    salvaged = archec_inline(config, "gather", "-f", path, "--no-fetch", "--salvage")
+    salvaged = archec_inline(config, "gather", "-f", path, "--no-fetch", "--salvage", "--json")
     assert salvaged.code == 0
     assert "no checksum verifies" in salvaged.err
+    refused = archec_inline(config, "retract", damaged, "--reason", "wrong")
+    assert (refused.code, f"noted by run {json.loads(salvaged.out)['run']}" in refused.err) == (7, True)
     run(config, tarball(tmp_path / "RePEc_2001-01-02.tar", members))
     assert b"archec_last_run_data_set_whole 1" in archec_inline(config, "metrics").out
 
@@ -228,6 +239,18 @@ def test_unknown_and_malformed_archive_codes(filled: Config, tmp_path: Path) -> 
         assert "archec: the archive holds nothing of zzz\n" in done.err
         assert "holds nothing" not in archec_inline(filled, *command, "aaa").err
         assert archec_inline(filled, *command, "a/b").code == 2
+
+
+def test_an_option_without_effect_is_refused(filled: Config, tmp_path: Path) -> None:
+    before = states(filled)
+    for command in (
+        ["gather", "--dry-run", "--resume"], ["gather", "--salvage"], ["runs", "last", "--limit", 2],
+        ["gather", "--no-fetch", "--repeated", tmp_path / "nowhere" / "x"],
+    ):  # fmt: skip
+        done = archec_inline(filled, *command)
+        option = next(word for word in reversed(command) if str(word).startswith("--"))
+        assert (done.code, str(option) in done.err) == (2, True), done
+    assert states(filled) == before
 
 
 def test_small_hints(filled: Config, tmp_path: Path) -> None:

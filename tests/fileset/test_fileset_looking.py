@@ -121,7 +121,8 @@ def test_verify_counts_what_is_not_held(filesets: Filesets, platform: Platform) 
     filesets.ingest(url)
     code, out = command(filesets, "verify", url)
     assert code == 0
-    assert "3 files, 2 held, 1 not held, 0 wrong" in out
+    assert out == "3 files, 2 held, 1 not held, 0 wrong\n"
+    assert rows(filesets, "verify", url) == [{"type": "summary", "files": 3, "held": 2, "not_held": 1, "wrong": 0}]
 
 
 def test_changes_between_versions(one: Filesets, platform: Platform) -> None:
@@ -145,7 +146,8 @@ def test_get_gives_the_manifest_of_a_version(one: Filesets, platform: Platform) 
         assert json.loads(got(asked).stdout.partition("\n")[0])["version"] == version
     assert isinstance(got(name + "@9").exception, NotHeld)
     assert isinstance(got(name + "@7", "--at", "2026-01-01").exception, UsageError)
-    assert got(name + "@7!/data/P Q.csv").exit_code == 0
+    found = got(name + "@7!/data/P Q.csv")
+    assert (found.exit_code, found.stderr.startswith(f"archec: data/P Q.csv in {name} noted ")) == (0, True)
 
 
 def test_coverage_counts_filesets_apart(one: Filesets, platform: Platform) -> None:

@@ -385,6 +385,9 @@ def test_what_is_no_run(config: Config, folder: Path) -> None:
         for command in (["losses"], ["losses", "accept"], ["retract", "--visits", "--reason", "x"]):
             assert archec_inline(config, *command, word).code == 2
         assert archec_inline(config, "retract", "--reason", "x", word).code == 7
+    for command in (["losses", "accept"], ["retract", "--visits", "--reason", "x"]):
+        done = archec_inline(config, *command, "99")
+        assert (done.code, done.err) == (7, "archec: there is no run 99 ('archec runs' lists them)\n")
 
 
 def test_the_last_data_set_that_could_judge_holds_back(config: Config, folder: Path) -> None:

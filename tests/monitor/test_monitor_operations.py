@@ -21,6 +21,11 @@ FOLDER = Path(__file__).resolve().parents[2] / "scripts" / "operations"
 JOBS = ("gather", "check", "verify", "copy", "export", "seal", "report", "metrics")
 
 
+def test_a_job_needs_its_name() -> None:
+    done = subprocess.run([FOLDER / "job"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"usage: job {'|'.join(JOBS)}\n")
+
+
 class Line(NamedTuple):
     """A line of a crontab: when, and what sh gets."""
 
