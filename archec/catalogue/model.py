@@ -132,6 +132,8 @@ class Visit(Struct, frozen=True, omit_defaults=True):
     or confirmed, ``read`` when they were last received, and not only confirmed, by the clock; ``etag`` and ``modified``
     go into conditional requests. ``unnamed`` is the number of visits in a row at which no template named the URL any
     more, ``tags`` what robots tags say of keeping it (``noarchive``), ``tls`` what TLS needed beyond what is usual.
+    ``cosmetic``: what was received last has the text of what is held, but other bytes, which were not kept; ``etag``
+    and ``modified`` are theirs.
 
     Tists of runs go on by seconds where one was ahead of the clock. ``clock`` is when the visit was made, and
     ``gone_clock`` when the first one in a row found it gone, where that is not the tist.
@@ -154,6 +156,7 @@ class Visit(Struct, frozen=True, omit_defaults=True):
     clock: int = 0
     gone_clock: int = 0
     tls: str = ""
+    cosmetic: bool = False
 
     @property
     def when(self) -> int:
@@ -182,6 +185,7 @@ class Visit(Struct, frozen=True, omit_defaults=True):
             checked=before.checked,
             read=before.read,
             tags=self.tags or before.tags,
+            cosmetic=before.cosmetic,
         )
 
 

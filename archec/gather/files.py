@@ -264,9 +264,10 @@ class FilePhase:
         return found
 
     def _task(self, fobi: Obi) -> FetchTask:
-        """A request, conditional if the body is held and was received within ``fetch.reverify``."""
+        """A request, conditional if a body is held and the last one was received within ``fetch.reverify``; not where
+        that one was not kept and would be now."""
         visit = fobi.visit
-        if visit is None or not fobi.history.held:
+        if visit is None or not fobi.history.held or (visit.cosmetic and self._config.store_cosmetic):
             return FetchTask(fobi.id)
         read = visit.read or (fobi.history.noted[-1] if fobi.history.noted else 0)
         if self._at.when - read >= self._config.fetch.reverify:
@@ -324,7 +325,9 @@ class FilePhase:
             self._submit(FetchTask(hop.url))
             return
         place = (entry[0], hop.url) if entry is not None else None
-        self._finish(active, VisitResult(hop, version=version, unchanged=True, place=place, tags=tags_of(hop)))
+        cosmetic = fobi.visit is not None and fobi.visit.cosmetic
+        seen = VisitResult(hop, version=version, unchanged=True, cosmetic=cosmetic, place=place, tags=tags_of(hop))
+        self._finish(active, seen)
 
     def _body(self, active: Active, hop: Hop) -> None:
         fobi = active.fobi
@@ -457,6 +460,7 @@ class FilePhase:
             own,
             version=effect.version,
             unchanged=effect.outcome == "not-modified",
+            cosmetic=visit is not None and visit.cosmetic,
             target=url,
             place=effect.place,
             hops=effect.hops + 1,

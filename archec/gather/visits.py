@@ -43,7 +43,8 @@ class VisitResult(NamedTuple):
     """The result of a visit to a URL.
 
     ``outcome`` is that of a failure, or empty if the contents are known: then ``version`` describes them.
-    ``unchanged``: the server said so (304). ``target`` is the id that the URL redirected to; ``place`` the (tist, id)
+    ``unchanged``: the server said so (304). ``cosmetic``: ``version`` is what is held in place of the server's bytes,
+    which have the same text. ``target`` is the id that the URL redirected to; ``place`` the (tist, id)
     under which the contents are already held, None for a body that is still to be stored. ``drop_validators``: the
     stored body does not belong to these headers. ``hops``: number of redirects from the URL to the contents.
     ``suspect`` is why the contents may not be the intended ones, ``tags`` are the robots tags.
@@ -53,6 +54,7 @@ class VisitResult(NamedTuple):
     outcome: str = ""
     version: Version | None = None
     unchanged: bool = False
+    cosmetic: bool = False
     target: str = ""
     place: tuple[int, str] | None = None
     message: str = ""
@@ -110,8 +112,8 @@ def visit_for(config: Config, fobi: Obi, seen: VisitResult, at: RunTime, *, unna
         outcome = "server-error"
         return _failed(config, fobi, seen, replace(first, outcome=outcome, message="304 for a file that is not held"))
     if state == version.sha256:
-        same = replace(first, outcome="not-modified" if seen.unchanged else "same")
-        return _held(config, fobi, seen, same, keep=False)
+        outcome = "cosmetic" if seen.cosmetic else "not-modified" if seen.unchanged else "same"
+        return _held(config, fobi, seen, replace(first, outcome=outcome), keep=False)
     if state is None:
         return _held(config, fobi, seen, replace(first, outcome="new"), keep=True)
     held = fobi.versions.get(state)
@@ -126,11 +128,12 @@ def _held(config: Config, fobi: Obi, seen: VisitResult, visit: Visit, *, keep: b
     etag = hop.header("etag") if validators else ""
     modified = hop.header("last-modified") if validators else ""
     read, tags = visit.when, visit.tags
-    if visit.outcome == "not-modified" and before is not None:
+    if seen.unchanged and not keep and before is not None:
         read, tags = before.read, tags or before.tags
         if validators:
             etag, modified = etag or before.etag, modified or before.modified
-    visit = replace(visit, etag=etag, modified=modified, checked=run, read=read, tags=tags)
+    cosmetic = visit.outcome == "cosmetic" and not keep
+    visit = replace(visit, etag=etag, modified=modified, checked=run, read=read, tags=tags, cosmetic=cosmetic)
     version = seen.version
     state = fobi.history.at(run)
     if not keep:

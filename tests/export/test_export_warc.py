@@ -14,7 +14,7 @@ import pytest
 from export_support import PACKED, Record, World, all_records, check_vault, exported, records_of, tree
 from failpoint import killed_at
 from fastwarc.warc import ArchiveIterator as FastIterator
-from gather_site import Site, page
+from gather_site import Answer, Site, moved, page
 from gather_support import (
     Member,
     archec_cli,
@@ -105,6 +105,25 @@ def test_kinds_of_records(pristine: World, vault: Path) -> None:
     assert (loss.type, fields["last-seen"], fields["lost"]) == ("metadata", first, second)
     assert fields["reason"].startswith("no longer in aaa/sss/papers.rdf")
     assert loss.headers["WARC-Refers-To"] == by_url[lost, first].id
+
+
+def test_visits_that_found_other_bytes_are_no_revisits(tmp_path: Path) -> None:
+    config = make(tmp_path / "archive")
+    with Site() as site:
+        site["/r"], site["/a"] = moved("/a"), page("words", ETag='"1"')
+        write_papers(config, [site.url("/r")])
+        first = run(config).run
+        site["/a"] = Answer(200, page("words").body + b"<!-- -->", page("words", ETag='"2"').headers)
+        run(config)
+        site["/a"] = Answer(304)
+        run(config)
+        site["/a"] = page("words", ETag='"1"')
+        last = run(config).run
+        urls = {site.url("/r"), site.url("/a")}
+    exported(World(config, {}, first, last), tmp_path / "vault")
+    records = {(r.type, r.uri, r.date) for r in all_records(tmp_path / "vault") if r.uri in urls}
+    kinds = {("response", iso(first)), ("revisit", iso(last))}
+    assert records == {(kind, url, date) for kind, date in kinds for url in urls}
 
 
 def test_files_belong_to_every_series_that_mentions_them(pristine: World, vault: Path) -> None:
