@@ -26,9 +26,9 @@ from archec.access.query import Arguments, Query, all_of, parse_query, whole_url
 from archec.access.record import Record
 from archec.access.replay import answer_replay
 from archec.access.resource import answer_record, load
-from archec.access.slices import answer_slice
 from archec.access.sources import Errors
 from archec.access.stamps import checked, from_http_date, last_moment
+from archec.access.warc_ranges import answer_slice
 from archec.access.wayback import answer_wayback
 from archec.config import Config
 

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from archec.access.asking import CdxSource, LiveSource, MementoSource
 from archec.access.capability import AccessCapability
 from archec.access.collection import Collection, Step
 from archec.access.feeding import fed_path
 from archec.access.folders import FileSource
 from archec.access.gate import Gate
 from archec.access.loading import ListResolver, Loader, PrefixResolver, Resolver, WarcLoader
-from archec.access.own import OwnLoader, OwnSource, looking_up, lost_in
+from archec.access.obi_source import OwnLoader, OwnSource, looking_up, lost_in
 from archec.access.redisindex import RedisResolver, RedisSource
 from archec.access.remote import Web
-from archec.access.replaying import RangeReader, ReplayLoader
+from archec.access.remote_indexes import CdxSource, LiveSource, MementoSource
+from archec.access.remote_records import RangeReader, ReplayLoader
 from archec.access.sources import AskedSource, LocalSource, NoSource
 from archec.access.wacz import WaczResolver, WaczSource
 from archec.access.warcindex import index_path

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from archec.access.collection import Collection, Step, first_of
 from archec.access.errors import LoadFailed, NotInTime, Refused
 from archec.access.exchange import answer, as_uri, error_header, header_value
-from archec.access.own import TYPE
+from archec.access.obi_source import TYPE
 from archec.access.permissions import Viewer
 from archec.access.posts import Asked
 from archec.access.query import Query, all_of, joined, parse_filters

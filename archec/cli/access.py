@@ -12,7 +12,7 @@ import click
 from archec.access.feeding import add as add_rows
 from archec.access.feeding import fed_path, parse_rows
 from archec.access.feeding import remove as remove_rows
-from archec.access.own import subjects_of
+from archec.access.obi_source import subjects_of
 from archec.access.permissions import Viewer
 from archec.access.rules import Level, Rules
 from archec.access.sorting import folder_files, sort_index

@@ -150,7 +150,7 @@ def test_no_url_leads_out_of_the_path_of_a_template(there: Archives, get: httpx.
 
 def test_a_body_of_unknown_size_has_limits(get: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert get.get(f"/drips/resource?url={U}").json()["errors"] == {"drips": "no answer within 0.3 s"}
-    monkeypatch.setattr("archec.access.replaying.MAX_ANSWER", 4)
+    monkeypatch.setattr("archec.access.remote_records.MAX_ANSWER", 4)
     assert get.get(f"/pywb/resource?url={U}&to=2014").json()["errors"] == {"pywb": "its answer is larger than 4 bytes"}
 
     async def fills() -> None:

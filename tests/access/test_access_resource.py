@@ -20,11 +20,11 @@ from fastwarc.warc import ArchiveIterator as FastWarc
 from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
-from archec.access.own import OwnSource
+from archec.access.key_ranges import groups_of
+from archec.access.obi_source import OwnSource
 from archec.access.query import parse_query
 from archec.access.rows import made_line
 from archec.access.sources import Errors
-from archec.access.stretches import groups_of
 from archec.archive.opening import opened
 from archec.catalogue.open import open_catalogue
 from archec.config import Config, parse

@@ -24,7 +24,7 @@ from click.testing import CliRunner
 from warc_files import Crawl
 
 from archec.access.files import SortedFile
-from archec.access.own import looking_up, subjects_of
+from archec.access.obi_source import looking_up, subjects_of
 from archec.access.rows import Origin, any_row
 from archec.access.rules import Level, Rules
 from archec.access.tokens import Token, hash_of

@@ -25,7 +25,7 @@ from fileset_samples import DATAVERSE
 from fileset_support import Filesets, make_archive
 from gather_support import archec_inline
 
-from archec.access.own import OwnSource
+from archec.access.obi_source import OwnSource
 from archec.access.query import arguments, parse_query
 from archec.access.rows import as_json
 from archec.access.sources import Errors
