@@ -26,11 +26,11 @@ from archec.store.journal_reader import JournalBatch, journals, read_batches
 from archec.store.layout import RUNS, Layout
 
 RELATIONS = {
-    "equal": "they are equal",
-    "elder": "the copy is older, and this archive continues it",
-    "newer": "this archive is older, and the copy continues it",
-    "fork": "they are equal up to there, then they diverge",
-    "unrelated": "they have nothing in common: they are not copies of one archive",
+    "equal": "They are equal.",
+    "elder": "The copy is older, and this archive continues it.",
+    "newer": "This archive is older, and the copy continues it.",
+    "fork": "They are equal up to there, then they diverge.",
+    "unrelated": "They have nothing in common: they are not copies of one archive.",
 }
 """The possible relations of two copies."""
 

@@ -26,6 +26,7 @@ from archec.store.durable import atomic_stream, storage_errors
 from archec.terminal.output import echo, echo_json, note
 from archec.terminal.progress import meter_for
 from archec.tist import iso
+from archec.units import counted
 
 _LEVELS = {Level.NOTHING: "nothing", Level.METADATA: "metadata", Level.CONTENT: "content"}
 
@@ -86,7 +87,10 @@ def list_tokens(as_json: bool, config_file: Path | None) -> None:
 
     Example: archec access token list
     """
-    for one in _tokens(load(config_file)):
+    tokens = _tokens(load(config_file))
+    if not tokens and not as_json:
+        note("there are no tokens")
+    for one in tokens:
         if as_json:
             until = iso(one.until) if one.until else None
             collections = list(one.collections)
@@ -133,9 +137,9 @@ def sort(files: tuple[Path, ...], as_json: bool) -> None:
         if as_json:
             echo_json({"path": str(path), **done._asdict()})
         elif done.was_sorted:
-            echo(f"{path}: was sorted ({done.lines:,} lines)")
+            echo(f"{path}: was sorted ({counted(done.lines, 'line')})")
         else:
-            echo(f"{path}: sorted, {done.lines:,} lines, {done.repeated:,} of them repeated and removed")
+            echo(f"{path}: sorted, {counted(done.lines, 'line')}, {done.repeated:,} of them repeated and removed")
 
 
 @access.command()
@@ -159,7 +163,8 @@ def index(folders: tuple[Path, ...], as_json: bool) -> None:
             continue
         for reason in done.damaged:
             note(reason)
-        echo(f"{index_path(folder)}: {done.rows:,} rows of {done.files:,} files, {done.read:,} of them read now")
+        rows, files = counted(done.rows, "row"), counted(done.files, "file")
+        echo(f"{index_path(folder)}: {rows} of {files}, {done.read:,} of them read now")
     if damaged:
         click.get_current_context().exit(Exit.CORRUPT)
 
@@ -228,7 +233,7 @@ def _show_fed(collection: str, path: Path, done: str, count: int, *, as_json: bo
     if as_json:
         echo_json({"collection": collection, "index": str(path), done: count})
     else:
-        echo(f"{path}: {count:,} rows {done}")
+        echo(f"{path}: {counted(count, 'row')} {done}")
 
 
 @access.command()
@@ -263,7 +268,7 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
             continue
         withdrawn = ", withdrawn" if decision.withdrawn else ""
         reason = f" ({decision.reason})" if decision.reason else ""
-        echo(f"{subject.url}: {_LEVELS[anybody]}{withdrawn} for anybody, by {rule}{reason}")
+        echo(f"{subject.url}: {_LEVELS[anybody]} for everyone{withdrawn}, by {rule}{reason}")
         if not subject.noted:
             echo("    the obi store holds nothing of it")
         if token is not None:

@@ -29,11 +29,11 @@ def check(
 ) -> None:
     """Check that journals, names, links and catalogue agree.
 
-    The journals are folded again in scratch space, and all that the catalogue says is compared with what comes of
-    it; with --quick its histories only. Does not read the contents of files: 'archec verify' does. Without --fix
-    nothing in the archive is changed; with it leftovers go, a catalogue that is behind catches up, and what no journal
-    can name is moved to archive/quarantine, with a record; no run can start meanwhile. Exits with 6 if something is
-    wrong, with 1 if there was no room to find that out.
+    Rebuilds the catalogue from the journals in scratch space and compares the whole catalogue with it; with --quick
+    only its histories. Does not read the contents of files: 'archec verify' does. Without --fix, nothing in the archive
+    is changed. With --fix, temporary files are removed, a catalogue that is behind is updated, and files that belong to
+    no journal are moved to archive/quarantine, with a record; no run can start meanwhile. Exits with 6 if something is
+    wrong, and with 1 if there was not enough space to find out.
 
     Example: archec check --quick
     """
@@ -54,4 +54,4 @@ def _lines(summary: CheckSummary) -> list[str]:
         f"Checked {counted(summary.journals, 'journal')} with {counted(summary.lines, 'line')}, and "
         f"{counted(summary.names, 'name')}, in {human_duration(summary.seconds)}: {tally}."
     )
-    return [head, *tally.as_lines(), *(() if summary.whole else ["This was no whole check of the catalogue."])]
+    return [head, *tally.as_lines(), *(() if summary.whole else ["The catalogue was not checked completely."])]

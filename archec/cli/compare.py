@@ -16,7 +16,7 @@ from archec.store.layout import open_store
 from archec.terminal.output import show
 from archec.terminal.progress import meter_for
 from archec.tist import iso
-from archec.units import human_duration
+from archec.units import counted, human_duration
 
 
 @click.command()
@@ -52,13 +52,14 @@ def compare(context: click.Context, copy: str, heads: bool, as_json: bool, confi
 def _lines(found: CopyReport) -> Iterator[str]:
     if found.common is not None:
         run, batch = found.common.run, found.common.batch
-        yield f"The last common batch is batch {batch} of run {run} ({iso(run)}), {found.common.sha256}:"
-    yield f"{RELATIONS[found.relation]}."
+        yield f"The last common batch is batch {batch} of run {run} ({iso(run)}), {found.common.sha256}."
+    yield RELATIONS[found.relation]
     for name, rest in (("This archive", found.here), ("The copy", found.copy)):
         if rest.batches:
-            yield f"  {name} has {rest.entries:,} entries in {rest.batches:,} batches of {rest.runs:,} runs since."
+            entries, batches = counted(rest.entries, "entry", "entries"), counted(rest.batches, "batch", "batches")
+            yield f"  {name} has {entries} in {batches} of {counted(rest.runs, 'run')} since."
     if found.unlisted:
         yield "  The server does not list the directory of journals: whether the copy has later runs is unknown."
     if found.files or found.differences:
         what = ", ".join(f"{count:,} {code}" for code, count in sorted(found.differences.items())) or "no difference"
-        yield f"Compared {found.files:,} files by name and size, in {human_duration(found.seconds)}: {what}."
+        yield f"Compared {counted(found.files, 'file')} by name and size, in {human_duration(found.seconds)}: {what}."

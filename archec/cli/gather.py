@@ -69,7 +69,8 @@ _Limit = TypeVar("_Limit", int, float)
 @click.option(
     "--repeated",
     type=FILE,
-    help="List handles that occur more than once in the data set: how often, and where; the first place counts.",
+    help="List handles that occur more than once in the data set: how often, and where, the template that counts "
+    "first. In one file that is the last one.",
 )
 @click.option("--dry-run", is_flag=True, help="Report what would be done; change nothing, fetch nothing.")
 @click.option("--max-files", type=click.IntRange(1), metavar="N", help="Fetch at most this many files.")

@@ -14,7 +14,7 @@ from archec.errors import DataSetError, Exit, UsageError
 from archec.redif.files import template_names
 from archec.redif.lint import MOST_HANDLES, Lint
 from archec.redif.lintreport import Summary
-from archec.redif.problems import Problem
+from archec.redif.problems import Problem, shown
 from archec.redif.template import Template
 from archec.redif.template import as_json as template_value
 from archec.terminal.files import write_whole
@@ -113,7 +113,10 @@ def _by_template(items: Iterator[Template | Problem]) -> Iterator[tuple[Template
 
 
 def _print(file: Path, template: Template | None, problems: list[Problem], *, quiet: bool, as_json: bool) -> None:
-    own = [problem for problem in problems if template is not None and problem.line >= template.line]
+    own = [
+        problem for problem in problems
+        if template is not None and problem.line >= template.line and problem.path == shown(str(file))
+    ]  # fmt: skip
     if template is not None and not quiet:
         if as_json:
             value = template_value(template) | {"problems": [problem.as_value() for problem in own]}

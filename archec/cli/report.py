@@ -18,7 +18,7 @@ from archec.monitor.status import held_back
 from archec.report.changes import changes_of_runs
 from archec.report.coverage import coverage_of_filesets
 from archec.terminal.files import write_whole
-from archec.terminal.output import echo_json
+from archec.terminal.output import echo_json, note
 from archec.terminal.progress import meter_for
 
 _MOST_LOST = 100
@@ -59,3 +59,4 @@ def report(run: str, output: Path | None, as_json: bool, config_file: Path | Non
         echo_json(account.as_value())
     if output is not None:
         write_whole(output, page(account).encode("utf-8", "replace"))
+        note(f"{output}: written")

@@ -50,7 +50,7 @@ def retract(
     done = retract_data_set(load(config_file), data_set, reason or "", undo=undo)
     value = {"run": done.run, "data_set": done.data_set.run, "tist": done.data_set.tist, "changed": done.changed}
     name = f"{done.data_set.name} of {iso(done.data_set.tist)}"
-    show(value, f"{name} {what} by run {done.run}: {counted(done.changed, 'template')} changed", as_json=as_json)
+    show(value, f"{name} {what} (run {done.run}): {counted(done.changed, 'template')} changed", as_json=as_json)
 
 
 def _visits(config: Config, word: str, reason: str, *, undo: bool, as_json: bool) -> None:
@@ -60,5 +60,5 @@ def _visits(config: Config, word: str, reason: str, *, undo: bool, as_json: bool
     by, done = retract_visits(config, run, reason, undo=undo)
     what = "count again" if undo else "are retracted"
     files = f"{counted(done.changed, 'file')} changed, {done.due:,} due now"
-    line = f"The visits of run {run} {what} by run {by}: {files}"
+    line = f"The visits of run {run} {what} (run {by}): {files}"
     show({"run": by, "visits": run, **done._asdict()}, line, as_json=as_json)

@@ -108,7 +108,7 @@ def _table(rows: list[tuple[str, str]]) -> list[str]:
 
 
 def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "none"
+    return ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in counts.items() if count) or "none"
 
 
 def _problems(problems: dict[str, Any], message: str) -> list[str]:

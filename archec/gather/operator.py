@@ -121,7 +121,7 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
             )
         tobis = _chosen(catalogue, data_set.run, "tobi", wanted) if data_set is not None and not retracted else set()
         if not (files or tobis):
-            raise NotHeld(f"run {run} ({iso(run)}) holds no such losses back", hint="'archec losses' lists them")
+            raise NotHeld(f"run {run} ({iso(run)}) does not hold back these losses", hint="'archec losses' lists them")
         with deciding(archive, "losses", {"run": run, "accept": sorted(wanted)}) as decision:
             report, back = decision.report, set[str]()
             if files:
@@ -194,7 +194,7 @@ def retract(config: Config, wanted: str, reason: str, *, undo: bool = False) -> 
             report.data_set, report.source = data_set.tist, data_set.name
             decision.journal(*(Retraction(item.run, reason, undo) for item in _same(known, data_set)))
             changed = judge_again(catalogue, None, evidence_of(catalogue), report.run, decision.committer)
-            report.message = f"{counted(changed, 'template')} with another history"
+            report.message = f"the history of {counted(changed, 'template')} changed"
     return Retracted(report.run, data_set, changed)
 
 
@@ -220,7 +220,7 @@ def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False)
             decision.journal(Retraction(run, reason, undo, visits=True))
             report = decision.report
             done = conclude_without(archive, run, decision.committer)
-            report.message = f"{counted(done.changed, 'file')} with another history; {done.due:,} due now"
+            report.message = f"the history of {counted(done.changed, 'file')} changed; {done.due:,} due now"
     return report.run, done
 
 

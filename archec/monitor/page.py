@@ -214,7 +214,7 @@ def _hosts(account: Account) -> Iterator[str]:
         "Those in trouble come first, then the largest.",
     )
     yield _table(
-        ("host", "visits", "put off", "outcomes"), ((h.host, h.visits, h.deferred, _counts(h.outcomes)) for h in hosts)
+        ("host", "visits", "deferred", "outcomes"), ((h.host, h.visits, h.deferred, _counts(h.outcomes)) for h in hosts)
     )
 
 

@@ -265,7 +265,7 @@ def hosts_plot(hosts: Sequence[HostFigures], prefix: str) -> str:
         parts = (
             ("answered", _GOOD, [float(host.visits - host.faults) for host in hosts]),
             ("failed", _BAD, [float(host.faults) for host in hosts]),
-            ("put off", _GREY, [float(host.deferred) for host in hosts]),
+            ("deferred", _GREY, [float(host.deferred) for host in hosts]),
         )
         _stacked(axes[0], names, parts)
         axes[0].set_ylabel("host")

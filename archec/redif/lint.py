@@ -14,13 +14,13 @@ from datetime import date
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from archec.errors import DataSetError
 from archec.ids import archive_of, series_of
 from archec.redif.encoding import decode
 from archec.redif.files import PART, Blob, Unread, in_parts, is_template_name
-from archec.redif.precedence import misplaced
+from archec.redif.precedence import below_root, is_below_root, misplaced, standing
 from archec.redif.problems import Problem, shown
 from archec.redif.scan import FOUND_BY_SCAN, scan, template_starts
 from archec.redif.schema import KINDS, REQUIRED, Family, spec_of, usual_specs
@@ -32,6 +32,8 @@ _HANDLE_SIGNS = re.compile(r"[A-Za-z0-9!\"%&'()*+,\-./:<>=?@\\_`{}~]+")
 _WORD = re.compile(r"^([A-Za-z][A-Za-z0-9#-]{2,40})[ \t]*:(?!//)", re.M)
 _LIKE_A_FIELD = re.compile(r"[A-Z][A-Za-z0-9]*(?:-[A-Za-z0-9#]+)+|DOI|URL")
 _INDENTED = re.compile(r"^[^\S\n]+template-type[ \t]*:", re.M | re.I)
+_HANDLE = ("Handle",)
+"""A template without one is ``no-handle``."""
 _PARTS = {"ReDIF-Archive": 2, "ReDIF-Series": 3}
 _CLOSE = 0.8
 """How similar two names must be (difflib's ratio) for one to be a misspelling of the other."""
@@ -75,7 +77,7 @@ class Lint:
         self._max_file = max_file
         self._counts = counts
         self._composed: dict[str, str] = {}
-        self._seen: dict[str, tuple[str, int]] = {}
+        self._seen: dict[str, _Seen] = {}
         self.forgot = False
 
     def stream(self, stream: BinaryIO, name: str) -> Iterator[Template | Problem]:
@@ -127,14 +129,14 @@ class Lint:
             yield template
             yield from template.problems
             yield from _template_problems(template, blob.path)
-            if template.id in self._seen:
-                there, line = self._seen[template.id]
-                where = f"line {line}" if there == blob.path else f"{shown(there)}:{line}"
-                message = f"{template.id} is the handle of the template in {where} as well"
-                yield Problem(shown(blob.path), template.line, "duplicate", message)
-            elif template.id:
-                self._seen[template.id] = blob.path, template.line
-                yield from self._unicode_form(template.id, blob.path, template.line, "handle")
+            if template.id:
+                this = _Seen(blob.path, template.line, standing(template.handle, template.id, blob.path))
+                other = self._seen.setdefault(template.id, this)
+                if other is this:
+                    yield from self._unicode_form(template.id, blob.path, template.line, "handle")
+                else:
+                    self._seen[template.id], problem = _duplicate(template.id, other, this)
+                    yield problem
         yield from (problem for problem in problems if problem.code not in FOUND_BY_SCAN)
         if encoding == "cp1252":
             message = "neither UTF-8 nor marked as something else; read as cp1252"
@@ -157,6 +159,31 @@ class Lint:
             yield Problem(shown(path), line, "unicode-form", message)
 
 
+class _Seen(NamedTuple):
+    """Where a template is, and how well it is entitled to its handle."""
+
+    path: str
+    line: int
+    standing: int
+
+
+def _duplicate(handle: str, first: _Seen, second: _Seen) -> tuple[_Seen, Problem]:
+    """The template that counts of two with one handle, and the problem of the other; ``first`` counts where that cannot
+    be known, because a path does not tell where in RePEc its file is."""
+    same_file = first.path == second.path
+    known = same_file or (is_below_root(first.path) and is_below_root(second.path))
+    wins, loses = first, second
+    if known and _rank(second) > _rank(first):
+        wins, loses = second, first
+    where = f"line {wins.line}" if same_file else f"{shown(wins.path)}:{wins.line}"
+    message = f"{handle} is the handle of the template in {where} as well{', which counts' if known else ''}"
+    return wins, Problem(shown(loses.path), loses.line, "duplicate", message)
+
+
+def _rank(seen: _Seen) -> tuple[int, bytes, int]:
+    return seen.standing, below_root(seen.path).encode(), seen.line
+
+
 def _template_problems(template: Template, path: str) -> Iterator[Problem]:
     where, line = shown(path), template.line
     if template.family == "other":
@@ -164,7 +191,7 @@ def _template_problems(template: Template, path: str) -> Iterator[Problem]:
     elif trouble := version_trouble(template.version):
         yield Problem(where, line, "bad-value", f"Template-Type {trouble}")
     for names in REQUIRED.get(template.kind, ()):
-        if not any(template.get(name) for name in names):
+        if names != _HANDLE and not any(template.get(name) for name in names):
             what = " or ".join(names)
             which = f"{template.kind} {template.id}".strip()
             yield Problem(where, line, "missing-field", f"{which} has no {what}")
@@ -226,7 +253,7 @@ def _field_problems(template: Template, where: str) -> Iterator[Problem]:
         if field.name in SINGLE[template.family] and field.value:
             times[field.name] += 1
             if times[field.name] == 2:
-                message = f"{field.name} stands in line {first[field.name]} already; a template has one"
+                message = f"{field.name} is already given in line {first[field.name]}; a template has only one"
                 yield Problem(where, field.line, "repeated-field", message)
             first.setdefault(field.name, field.line)
         if "\n" in raw:

@@ -37,7 +37,7 @@ CODES: Mapping[str, str] = {
     "bad-handle": "a handle that does not follow the form RePEc:aaa:ssssss:item; one that is a URL is not stored",
     # lint only
     "bad-value": "the value of a field is not of the form that the field has",
-    "duplicate": "a handle that another template of the files has as well",
+    "duplicate": "another template of the files has the same handle; if it is known to count, the message says so",
     "encoding-guess": "not UTF-8 and without a byte-order mark; cp1252 is assumed",
     "indented-template": "a Template-Type line that begins with white space: the template is swallowed",
     "missing-field": "a field that the template's type requires is missing or empty",

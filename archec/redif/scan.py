@@ -167,7 +167,7 @@ def _handle_problem(path: str, line: int, kind: str, handle: str, obi: str, agai
     if is_url(handle):
         message = f"{kind}: {handle[:80]!r} is a URL, and no handle; the template is not stored"
         return Problem(shown(path), line, "bad-handle", message)
-    return Problem(shown(path), line, "no-handle", f"{kind} has no handle that archec takes, and is not stored")
+    return Problem(shown(path), line, "no-handle", f"{kind} has no valid handle; it is not stored")
 
 
 def _without_templates(blob: Blob, data: bytes, problems: list[Problem]) -> bool:

@@ -235,7 +235,7 @@ def _template_problems(path: str, line: int, second: int, handle: str, obi: str)
         message = f"{handle[:80]!r} is a URL, and no handle; the template is not stored"
         yield Problem(path, line, "bad-handle", message)
     elif not obi:
-        yield Problem(path, line, "no-handle", "the template has no handle that archec takes, and is not stored")
+        yield Problem(path, line, "no-handle", "the template has no valid handle; it is not stored")
     if second != line:
         message = f"a second handle; the template in line {line} has {obi or handle[:80]!r} already"
         yield Problem(path, second, "two-handles", message)

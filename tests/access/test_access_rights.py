@@ -105,6 +105,8 @@ def test_a_token_is_printed_once_and_kept_hashed(tmp_path: Path) -> None:
     assert names == ["reader", "writer", "lister", "b-only", "new"]
     for wrong in (["new"], ["x", "--rights", "all"], ["x", "--collection", "zzz"], ["x y"]):
         assert CliRunner().invoke(access, [*create, *wrong, *options]).exit_code != 0
+    path.unlink()
+    assert CliRunner().invoke(access, ["token", "list", *options]).stderr == "archec: there are no tokens\n"
 
 
 def test_a_token_that_would_never_be_valid_is_refused(tmp_path: Path) -> None:

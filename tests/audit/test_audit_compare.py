@@ -39,7 +39,7 @@ def test_equal_copies_by_folder_and_by_url(world: World, pristine: World, served
         assert summary["files"] > 15
         assert compared(world, copy, "--heads")[0]["files"] == 0
     text = archec_inline(world.config, "compare", pristine.config.store_path).out.decode()
-    assert "they are equal" in text
+    assert "They are equal.\n" in text
     assert "no difference" in text
 
 

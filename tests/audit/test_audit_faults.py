@@ -511,7 +511,7 @@ def test_a_check_without_scratch_space_is_no_clean_bill(world: World) -> None:
     world.config.work_path.symlink_to("/nowhere/at/all")
     done = archec_inline(world.config, "check")
     last = done.out.decode().splitlines()[-1]
-    assert (done.code, last) == (1, "This was no whole check of the catalogue."), done
+    assert (done.code, last) == (1, "The catalogue was not checked completely."), done
     assert json.loads(archec_inline(world.config, "check", "--json").out.splitlines()[-1])["whole"] is False
     assert archec_inline(world.config, "check", "--quick").code == 0
     assert [one.quick for one in fixity(world.config).structures] == [True]

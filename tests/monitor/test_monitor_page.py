@@ -135,7 +135,7 @@ def test_the_command_writes_the_page(memory_folder: Callable[[], Path], tmp_path
     first = run(config)
     out = tmp_path / "report.html"
     done = archec_inline(config, "report", "-o", out)
-    assert (done.code, done.out) == (0, b""), done.err
+    assert (done.code, done.out, f"archec: {out}: written\n" in done.err) == (0, b"", True), done.err
     assert_harmless(out.read_text())
     assert str(first.run) in out.read_text()
     done = archec_inline(config, "report", first.run, "--json")

@@ -77,13 +77,36 @@ def test_problems(tmp_path: Path, old: str, new: str, code: str, line: int) -> N
     assert old in GOOD
     _, problems = lint(tmp_path, GOOD.replace(old, new))
     assert (code, line) in [(problem.code, problem.line) for problem in problems]
+    assert code != "no-handle" or len(problems) == 1
     assert len({(p.code, p.line, p.message) for p in problems}) == len(problems)
 
 
 def test_duplicates_in_a_file(tmp_path: Path) -> None:
     _, problems = lint(tmp_path, GOOD + "\n" + GOOD.replace("RePEc:aaa", "RePEc:AAA"))
-    assert [(problem.code, problem.line) for problem in problems] == [("duplicate", 8)]
-    assert "line 1" in problems[0].message
+    assert [(problem.code, problem.line) for problem in problems] == [("duplicate", 1)]
+    assert problems[0].message.endswith("in line 8 as well, which counts")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "loses"),
+    [
+        ("RePEc/aaa/ssssss/1.rdf", "RePEc/aaa/ssssss/2.rdf", 0),
+        ("RePEc/aaa/ssssss/2.rdf", "RePEc/aaa/ssssss/1.rdf", 1),
+        ("RePEc/aaa/ssssss/1.rdf", "RePEc/zzz/ssssss/1.rdf", 1),
+        ("1.rdf", "RePEc/aaa/ssssss/1.rdf", 1),
+    ],
+)
+def test_the_duplicate_is_the_one_that_does_not_count(tmp_path: Path, first: str, second: str, loses: int) -> None:
+    lints = Lint(max_file=10_000)
+    found: list[Problem] = []
+    for name in (first, second):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(GOOD)
+        found += [item for item in lints.file(path) if isinstance(item, Problem) and item.code == "duplicate"]
+    ((path, _, _, message),) = [(p.path, p.line, p.code, p.message) for p in found]
+    assert path == str(tmp_path / (first, second)[loses])
+    assert message.endswith(", which counts") == (first != "1.rdf")
 
 
 def test_duplicates_in_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
