@@ -23,6 +23,8 @@ FAULTS = frozenset(
 )
 """Outcomes that are about the host, not about a single file."""
 
+NOT_ASKED = "not-asked"
+"""The reason why a file is deferred whose host must not be asked yet, or was not reached before the run gave up."""
 _MOST_HOSTS = 50_000
 """Maximum number of hosts tracked individually; visits to others count for no host."""
 _MOST_TROUBLE = 100
@@ -44,17 +46,19 @@ class Totals(NamedTuple):
 
 
 class HostFigures(NamedTuple):
-    """One host: visits, number of its deferred files, visits by outcome."""
+    """One host: visits, number of its deferred files, visits by outcome, deferred files by reason."""
 
     host: str
     visits: int
     deferred: int
     outcomes: dict[str, int]
+    reasons: dict[str, int]
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> HostFigures:
         """From the JSON value in a report."""
-        return cls(str(value["host"]), int(value["visits"]), int(value["deferred"]), dict(value["outcomes"]))
+        reasons = dict(value.get("reasons", {}))
+        return cls(str(value["host"]), int(value["visits"]), int(value["deferred"]), dict(value["outcomes"]), reasons)
 
     @property
     def faults(self) -> int:
@@ -72,7 +76,7 @@ class Hosts:
 
     def __init__(self) -> None:
         self._outcomes: dict[str, Counter[str]] = {}
-        self._deferred: Counter[str] = Counter()
+        self._deferred: dict[str, Counter[str]] = {}
 
     def visited(self, host: str, outcome: str, times: int = 1) -> None:
         """Adds visits to files of this host; a negative number subtracts visits."""
@@ -87,15 +91,16 @@ class Hosts:
         if not found:
             del self._outcomes[host]
 
-    def put_off(self, host: str, files: int = 1) -> None:
+    def put_off(self, host: str, why: str, files: int = 1) -> None:
         """Counts deferred files of this host."""
         if host in self._deferred or len(self._deferred) < _MOST_HOSTS:
-            self._deferred[host] += files
+            self._deferred.setdefault(host, Counter())[why] += files
 
     def restore(self, value: dict[str, Any]) -> None:
         """Restores the deferred files from before a pause; visits are counted again from the journal."""
         for item in value.get("trouble", ()):
-            self.put_off(item["host"], item["deferred"])
+            for why, files in item.get("reasons", {}).items():
+                self.put_off(item["host"], why, files)
 
     def as_value(self) -> dict[str, Any]:
         """The hosts in trouble (the worst ones first) and those with the most visits, as JSON values."""
@@ -118,14 +123,19 @@ class Hosts:
 
     def _all(self) -> Iterable[HostFigures]:
         for host in self._outcomes.keys() | self._deferred.keys():
-            outcomes = self._outcomes.get(host) or Counter()
-            yield HostFigures(host, sum(outcomes.values()), self._deferred[host], dict(sorted(outcomes.items())))
+            outcomes: Mapping[str, int] = self._outcomes.get(host, {})
+            reasons: Mapping[str, int] = self._deferred.get(host, {})
+            yield HostFigures(
+                host, sum(outcomes.values()), sum(reasons.values()),
+                dict(sorted(outcomes.items())), dict(sorted(reasons.items())),
+            )  # fmt: skip
 
 
 @dataclass(slots=True)
 class Report:
-    """Running totals of one run. Durations are seconds, sizes bytes. ``resumed``: an earlier command began it;
-    ``merged``: its data set has been read and merged."""
+    """Running totals of one run. Durations are seconds, sizes bytes. ``deferred`` counts files that are deferred to the
+    next run by reason: an outcome, or :data:`NOT_ASKED`. ``resumed``: an earlier command began it; ``merged``: its data
+    set has been read and merged."""
 
     run: int
     data_set: int
@@ -147,7 +157,7 @@ class Report:
     held_back: dict[str, int] = field(default_factory=dict)
     not_judged: Counter[tuple[str, str]] = field(default_factory=Counter)
     fobis: Counter[str] = field(default_factory=Counter)
-    hosts_deferred: int = 0
+    deferred: Counter[str] = field(default_factory=Counter)
     hosts: Hosts = field(default_factory=Hosts)
     requests: int = 0
     fetched_bytes: int = 0
@@ -212,10 +222,10 @@ class Report:
         elif self.data_set in record.notes:
             self.tobis[record.notes[self.data_set].kind] -= 1
 
-    def put_off(self, url: str) -> None:
+    def put_off(self, url: str, why: str) -> None:
         """Counts a file that is deferred to the next run with its host."""
-        self.hosts_deferred += 1
-        self.hosts.put_off(host_of(url))
+        self.deferred[why] += 1
+        self.hosts.put_off(host_of(url), why)
 
     def problem(self, problem: Problem) -> None:
         """Counts a problem; keeps the first :data:`MOST_PROBLEMS`, made safe for a terminal and a journal line."""
@@ -254,7 +264,7 @@ class Report:
             self.not_judged.update({(archive, word): count for word, count in words.items()})
         self.requests = value["fetch"]["requests"]
         self.fetched_bytes = value["fetch"]["bytes"]
-        self.hosts_deferred = value["fetch"]["deferred"]
+        self.deferred.update(value["fetch"].get("reasons", {}))
         self.hosts.restore(value.get("hosts", {}))
         self.stored_bytes = value["stored_bytes"]
         self.problem_counts.update(value["problems"]["by_code"])
@@ -312,7 +322,8 @@ class Report:
             "fetch": {
                 "requests": self.requests,
                 "bytes": self.fetched_bytes,
-                "deferred": self.hosts_deferred,
+                "deferred": self.deferred.total(),
+                "reasons": dict(sorted(self.deferred.items())),
             },
             "hosts": self.hosts.as_value(),
             "stored_bytes": self.stored_bytes,

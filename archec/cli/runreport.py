@@ -21,7 +21,7 @@ from archec.tist import iso
 from archec.units import counted, human_duration, human_size
 
 if TYPE_CHECKING:
-    from archec.archive.report import Report
+    from archec.archive.report import HostFigures, Report
 
 INDENT = 12
 """Columns before the values of a table."""
@@ -69,12 +69,13 @@ def gather_table(value: dict[str, Any], *, told: bool = False) -> list[str]:
     for code, count in value["held_back"].items():
         accept = f"archec losses accept {value['run']} {code}"
         rows.append(("held back", f"{counted(count, 'loss', 'losses')} of {code}: {accept}"))
+    fetch = value["fetch"]
     if value["fobis"]:
         rows.append(("files", _counts(value["fobis"])))
-        fetch = value["fetch"]
+    if value["fobis"] or fetch["requests"]:
         rows.append(("fetched", f"{counted(fetch['requests'], 'request')}, {human_size(fetch['bytes'])}"))
-        if fetch["deferred"]:
-            rows.append(("", f"{fetch['deferred']:,} deferred to the next run because of their hosts"))
+    if fetch["deferred"]:
+        rows.append(("deferred", deferred_files(fetch)))
     ended = _ended({**value, "message": ""} if told else value)
     return [*_table([*rows, *ended]), *_problems(value["problems"], value["message"])]
 
@@ -91,6 +92,17 @@ def other_table(kind: str, value: dict[str, Any]) -> list[str]:
     if "filesets" in value:
         rows.append(("filesets", _counts(value["filesets"])))
     return _table([*rows, *_ended(value)])
+
+
+def deferred_files(fetch: dict[str, Any]) -> str:
+    """How many files a run deferred to the next one, and why."""
+    return f"{counted(fetch['deferred'], 'file')} to the next run: {_counts(fetch.get('reasons', {}))}"
+
+
+def host_outcomes(host: HostFigures) -> str:
+    """The results of the visits to a host, and its deferred files."""
+    outcomes = _counts(host.outcomes) if host.outcomes else "no visits"
+    return outcomes + (f", {host.deferred:,} deferred ({_counts(host.reasons)})" if host.deferred else "")
 
 
 def _ended(value: dict[str, Any]) -> list[tuple[str, str]]:
@@ -192,6 +204,8 @@ def _figures(report: Report) -> dict[str, Any]:
         "held_back": sum(report.held_back.values()),
         "problems": sum(report.problem_counts.values()),
         "requests": report.requests,
+        "deferred": report.deferred.total(),
+        "reasons": dict(sorted(report.deferred.items())),
         "fetched_bytes": report.fetched_bytes,
         "stored_bytes": report.stored_bytes,
     }

@@ -9,15 +9,16 @@ from typing import Any
 
 import click
 
+from archec.archive.report import HostFigures
 from archec.archive.runs import unbegun
 from archec.cli.common import config_option, json_option, opened
-from archec.cli.runreport import INDENT, gather_table, other_table
+from archec.cli.runreport import INDENT, gather_table, host_outcomes, other_table
 from archec.errors import UsageError
 from archec.monitor.runs import RunView, run_named
 from archec.monitor.runs import runs as all_runs
 from archec.terminal.output import echo, echo_json, note, show, terminal_width
 from archec.tist import iso
-from archec.units import counted, human_duration, human_size
+from archec.units import human_duration, human_size
 
 _HEAD = ("run", "time", "state", "kind", "data set", "templates", "files", "stored", "took")
 _WIDTHS = (10, 20, 12, 8, 10, 30, 30, 9, 8)
@@ -82,8 +83,9 @@ def _details(view: RunView) -> Iterator[str]:
         yield f"{'options':<11} {options}"
     hosts = view.part("hosts")
     if hosts.get("in_trouble"):
-        names = ", ".join(f"{item['host']} ({counted(item['visits'], 'visit')})" for item in hosts["trouble"][:5])
-        yield f"{'hosts':<11} {hosts['in_trouble']:,} of {hosts['visited']:,} in trouble: {names}"
+        worst = (HostFigures.of(item) for item in hosts["trouble"][:5])
+        names = "; ".join(f"{host.host}: {host_outcomes(host)}" for host in worst)
+        yield f"{'hosts':<11} {hosts['in_trouble']:,} in trouble, {hosts['visited']:,} visited; {names}"
 
 
 def _options(options: dict[str, Any]) -> Iterator[str]:

@@ -9,6 +9,7 @@ import click
 
 from archec.catalogue.model import AT_ONCE
 from archec.cli.common import config_option, json_option, opened
+from archec.cli.runreport import deferred_files, host_outcomes
 from archec.monitor.status import ArchiveStatus, DiskSpace, HeldBack
 from archec.monitor.status import status as look
 from archec.terminal.output import show
@@ -72,6 +73,9 @@ def _last(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
     yield "last run", f"{last.run}  {iso(last.run)}  {last.state}{took}{resumable}"
     if last.message:
         yield "", last.message
+    fetch = last.part("fetch")
+    if fetch.get("deferred"):
+        yield "", f"deferred {deferred_files(fetch)}"
     if found.success is None:
         yield "", "no run has finished yet"
     elif found.success.run != last.run:
@@ -94,9 +98,7 @@ def _hosts(found: ArchiveStatus) -> Iterator[tuple[str, str]]:
         return
     yield "hosts", f"{found.hosts_in_trouble:,} in trouble in run {found.hosts_run}"
     for host in found.hosts[:_MAX_ROWS]:
-        outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in host.outcomes.items())
-        put_off = f", {host.deferred:,} deferred" if host.deferred else ""
-        yield "", f"{host.host}: {outcomes or 'no visits'}{put_off}"
+        yield "", f"{host.host}: {host_outcomes(host)}"
     if found.hosts_in_trouble > _MAX_ROWS:
         yield "", f"and {found.hosts_in_trouble - _MAX_ROWS:,} more: archec runs {found.hosts_run}"
 

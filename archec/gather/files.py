@@ -15,7 +15,7 @@ from archec.archive.budget import Budget, BudgetUse
 from archec.archive.commit import CommitItem, Commits
 from archec.archive.losses import is_lost
 from archec.archive.opening import Archive
-from archec.archive.report import Report
+from archec.archive.report import NOT_ASKED, Report
 from archec.catalogue.model import HostState, Obi, Version
 from archec.catalogue.records import HostNoted, ObiChange
 from archec.errors import ArchecError
@@ -151,6 +151,8 @@ class FilePhase:
             self._meter.at(self._done, f"{human_size(use.bytes)}, {fetching} in flight", total)
         for active in list(under_way if self._hosts.is_hopeless else under_way.in_state("silent")):
             self._put_off(active)
+        if self._hosts.is_hopeless and feeder.left:
+            self._report.deferred[NOT_ASKED] += feeder.left
         self._committer.commit()
         return spent and (bool(feeder.left) or self._forgotten), self._deferred
 
@@ -287,6 +289,7 @@ class FilePhase:
         elif hop.kind == "not-modified":
             self._not_modified(active, hop)
         elif hop.deferred and self._hosts.is_bound(hop.url):
+            active.hop = hop
             self._put_off(active)
         elif is_silent(hop) and not self._hosts.has_network(hop.url):
             self._silent(active, hop)
@@ -428,7 +431,7 @@ class FilePhase:
         if active.planned:
             self._done += 1
             if hop.deferred:
-                self._report.put_off(fobi.id)
+                self._report.put_off(fobi.id, effect.outcome)
             self._finished(active)
         for one in waiting:
             yield one, self._reached(one, fobi.id, effect, hop._replace(message=seen.message or hop.message))
@@ -439,12 +442,14 @@ class FilePhase:
 
     def _put_off(self, active: Active) -> None:
         """There is no result for a file, nor for those that redirect to it: they stay due."""
+        outcome = active.answer.outcome
+        why = str(outcome) if outcome is not None else NOT_ASKED
         ending = [active]
         for one in ending:
             ending += self._under_way.end(one)
             if one.planned:
                 self._done += 1
-                self._report.put_off(one.fobi.id)
+                self._report.put_off(one.fobi.id, why)
                 self._finished(one)
 
     def _reached(self, active: Active, url: str, effect: Effect, hop: Hop) -> VisitResult:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from archec.archive.commit import Commits
 from archec.archive.opening import Archive
-from archec.archive.report import Report
+from archec.archive.report import NOT_ASKED, Report
 from archec.gather.bodies import Received
 from archec.gather.dataset import Chosen, newest_member, printable, refuse_damaged, refuse_nothing, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory
@@ -126,7 +126,7 @@ class Phases:
     def _may_be_asked(self, url: str, hosts: HostTable) -> bool:
         """Whether the host of a file may be asked in this run; if not, the file is deferred and counted."""
         if hosts.is_bound(url):
-            self.report.put_off(url)
+            self.report.put_off(url, NOT_ASKED)
             return False
         return True
 

@@ -197,7 +197,7 @@ def test_the_report(folder: Path) -> None:
             "new", "changed", "cosmetic", "file-url", "returned", "same", "moved", "withheld", "lost",
             "held_back",
         }  # fmt: skip
-        assert set(value["fetch"]) == {"requests", "bytes", "deferred"}
+        assert set(value["fetch"]) == {"requests", "bytes", "deferred", "reasons"}
         assert set(value["problems"]) == {"by_code", "first"}
         assert set(value["problems"]["first"][0]) == {"path", "line", "code", "message"}
         assert set(value["seconds"]) == {"templates", "files"}

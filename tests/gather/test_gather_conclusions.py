@@ -60,13 +60,13 @@ def test_retry_after_binds_the_host(config: Config, site: Site, status: int) -> 
     report = run(config)
     asked = len(site.asked)
     assert asked <= config.fetch.per_host
-    assert report.hosts_deferred == 8
+    assert report.deferred.total() == 8
     (state,) = hosts(config)
     assert state["id"] == site.url("/").split("/")[2]
     assert 86000 < int(str(state["until"])) - report.run <= 86460
     for _ in range(2):
         report = run(config)
-        assert (len(site.asked), report.requests, report.hosts_deferred) == (asked, 0, 8)
+        assert (len(site.asked), report.requests, report.deferred.total()) == (asked, 0, 8)
     assert archec_inline(config, "rebuild").code == 0
     run(config)
     assert len(site.asked) == asked
@@ -81,7 +81,7 @@ def test_retry_after_of_robots_txt_binds_the_host(config: Config, site: Site) ->
     write_papers(config, [site.url(f"/{n}") for n in range(8)])
     for _ in range(2):
         report = run(config)
-        assert ([path for path, _ in site.asked], report.hosts_deferred) == (["/robots.txt"], 8)
+        assert ([path for path, _ in site.asked], report.deferred.total()) == (["/robots.txt"], 8)
     (state,) = hosts(config)
     assert abs(int(str(state["until"])) - report.run - 2 * DAY) < 60
     check(config)
@@ -102,7 +102,7 @@ def test_a_redirect_to_a_host_that_asked_for_time(config: Config, site: Site) ->
         run(config)
         write_papers(config, [site.url("/a"), other.url("/b")])
         report = run(config)
-        assert (site.count("/c"), report.hosts_deferred, dict(report.fobis)) == (0, 2, {})
+        assert (site.count("/c"), report.deferred.total(), dict(report.fobis)) == (0, 2, {})
 
 
 def test_a_host_that_fails_again_and_again_waits_longer(config: Config, site: Site) -> None:
@@ -166,7 +166,7 @@ def test_a_partial_outage(config: Config, site: Site) -> None:
     site.answers.update({f"/{n}": Answer(fault="reset") for n in range(1, 4)})
     write_papers(config, [site.url(f"/{n}") for n in range(4)])
     report = run(config)
-    assert (report.state, dict(report.fobis), report.hosts_deferred) == ("done", {"new": 1}, 3)
+    assert (report.state, dict(report.fobis), report.deferred.total()) == ("done", {"new": 1}, 3)
     write_papers(config, [*(site.url(f"/{n}") for n in range(4)), CLOSED[0]])
     report = run(config)
     assert dict(report.fobis) == {"same": 1, "unreachable": 1}, "of the other host"
@@ -196,7 +196,26 @@ def test_an_answer_speaks_for_the_network_for_five_minutes() -> None:
 def test_two_hosts_are_no_evidence(config: Config) -> None:
     write_papers(config, CLOSED[:2])
     report = run(config)
-    assert (report.state, dict(report.fobis), report.hosts_deferred) == ("done", {}, 2)
+    assert (report.state, dict(report.fobis), report.deferred) == ("done", {}, {"unreachable": 2})
+
+
+def test_deferred_files_are_told_of_wherever_a_run_is(config: Config, site: Site) -> None:
+    site["/a"] = Answer(fault="reset")
+    write_papers(config, [CLOSED[0], site.url("/a")])
+    done = archec_inline(config, "gather")
+    line = json.loads(done.err.splitlines()[-1].removeprefix("archec-run "))
+    assert (line["state"], line["deferred"], line["reasons"]) == ("done", 2, {"unreachable": 2})
+    told = "2 files to the next run: 2 unreachable"
+    at_host = f"{CLOSED[0].split('/')[2]}: no visits, 1 deferred (1 unreachable)"
+    for words, wanted in (
+        (["runs", "last"], [f"deferred    {told}", "fetched     ", "2 in trouble, 0 visited; ", at_host]),
+        (["status"], [f"deferred {told}", "2 in trouble in run", at_host]),
+    ):
+        text = archec_inline(config, *words).out.decode()
+        assert all(one in text for one in wanted), text
+    assert f"deferred    {told}" in done.out.decode()
+    fetch = json.loads(archec_inline(config, "runs", "last", "--json").out)["report"]["fetch"]
+    assert (fetch["deferred"], fetch["reasons"], fetch["requests"] > 0) == (2, {"unreachable": 2}, True)
 
 
 # -- what a server says of a file ---------------------------------------------------------------------

@@ -237,7 +237,7 @@ def test_hosts_in_trouble() -> None:
     for n in range(300):
         hosts.visited(f"h{n:03}", "unreachable" if n < 150 else "new")
     hosts.visited("h000", "timeout")
-    hosts.put_off("h299", 7)
+    hosts.put_off("h299", "unreachable", 7)
     value = hosts.as_value()
     assert (value["visited"], value["in_trouble"]) == (300, 151)
     assert value["by_outcome"] == {"new": 150, "unreachable": 150}
@@ -246,7 +246,8 @@ def test_hosts_in_trouble() -> None:
     assert len(value["largest"]) == 30
     again = Hosts()
     again.restore(value)
-    assert [item["host"] for item in again.as_value()["trouble"]] == ["h299"]
+    (item,) = again.as_value()["trouble"]
+    assert (item["host"], item["deferred"], item["reasons"]) == ("h299", 7, {"unreachable": 7})
 
 
 def test_problems_have_their_own_lines_and_are_told_once(config: Config) -> None:
