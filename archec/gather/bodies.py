@@ -48,6 +48,8 @@ _TAG = "noarchive"
 _CHUNK = 1 << 20
 MANY = 5
 """Number of URLs of a host with the same body from which on they are suspect."""
+_LOOKED_AT = 10 * MANY
+"""Number of URLs with the same body that are read from the catalogue, so that a chain of redirects hides no others."""
 _REMEMBERED = 2000
 """Number of bodies kept in memory, more than a batch has."""
 _MOST = 32_000_000
@@ -151,25 +153,37 @@ class Bodies:
 
 
 class SharedBodies:
-    """The URLs of a host with the same body, in this run and, according to the catalogue, in earlier ones."""
+    """The URLs of a host with the same body, in this run and, according to the catalogue, in earlier ones.
+
+    Those that another one redirects to do not count: all URLs of a chain of redirects have the same body.
+    """
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._known: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
 
-    def others(self, url: str, sha256: str) -> set[str]:
-        """Up to :data:`MANY` other URLs of the host with the same body; this one is remembered."""
+    def others(self, url: str, sha256: str, target: str) -> set[str]:
+        """Up to :data:`MANY` other URLs of the host with the same body; this one is remembered, in place of the
+        ``target`` that it redirects to, if any."""
         key = host_of(url), sha256
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = set(self._catalogue.sharing(*key, MANY))
+            known = self._known[key] = self._earlier(*key)
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)  # one that is dropped has no visit that is not committed
+        known.discard(target)
         found = known - {url}
         if len(known) <= MANY:
             known.add(url)
         return found
+
+    def _earlier(self, host: str, sha256: str) -> set[str]:
+        found = self._catalogue.sharing(host, sha256, _LOOKED_AT)
+        fobis = self._catalogue.obis("fobi", found).values() if len(found) > 1 else ()
+        notes = (fobi.notes.get(tist) for fobi in fobis for tist, state in fobi.history if state == sha256)
+        targets = {note.target for note in notes if note is not None}
+        return {*[url for url in found if url not in targets][:MANY]}
 
 
 class Received:

@@ -410,7 +410,7 @@ class FilePhase:
                 yield one, VisitResult(again, outcome=seen.outcome or "unreachable", target=fobi.id)
             return
         if seen.version is not None and seen.version.sha256 != fobi.history.at(self._run) and not seen.suspect:
-            seen = seen._replace(suspect=self._shared_with(fobi.id, seen.version.sha256))
+            seen = seen._replace(suspect=self._shared_with(fobi.id, seen.version.sha256, seen.target))
         effect = visit_for(self._config, fobi, seen, self._at, unnamed=active.unnamed)
         if seen.hops or hop.deferred:
             effect = effect._replace(hops=seen.hops, deferred=hop.deferred)
@@ -472,9 +472,9 @@ class FilePhase:
             tags=visit.tags if visit is not None else "",
         )
 
-    def _shared_with(self, url: str, sha256: str) -> str:
+    def _shared_with(self, url: str, sha256: str, target: str) -> str:
         """Why a body is suspect that many URLs of its host share; the others are marked as well."""
-        others = self._shared.others(url, sha256)
+        others = self._shared.others(url, sha256, target)
         if len(others) < MANY - 1:
             return ""
         if len(others) == MANY - 1:

@@ -290,6 +290,25 @@ def test_many_that_redirect_to_one_page_are_suspect(config: Config, site: Site) 
     check(config)
 
 
+def test_a_chain_of_redirects_is_one_url_with_its_body(config: Config, site: Site) -> None:
+    """In the run that finds it, in one that finds a longer one, and when its body changes."""
+    for n in range(6):
+        site[f"/{n}"] = moved(f"/{n + 1}")
+    site["/6"], site["/first"] = page("A paper"), moved("/0")
+    for first, text in (("/0", "A paper"), ("/first", "A paper"), ("/first", "Another")):
+        site["/6"] = page(text)
+        write_papers(config, [site.url(first)])
+        assert "suspect" not in run(config).fobis
+    assert len(suspects(config)) == 8
+    named = [site.url("/first"), *(site.url(f"/own{n}") for n in range(4))]
+    for url in named[1:]:
+        site["/" + url.rpartition("/")[2]] = page("Another")
+    write_papers(config, named)
+    run(config)
+    assert {url for url, why in suspects(config).items() if why} == set(named)
+    check(config)
+
+
 def test_a_login_page_is_suspect(config: Config, site: Site) -> None:
     form = '<form><input name="u"><INPUT name="p" type = "password"></form>'
     site["/a"], site["/b"] = page(form), page("a password is not needed")
