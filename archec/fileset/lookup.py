@@ -41,7 +41,8 @@ def read_manifest(archive: Archive, tist: int, fileset: str) -> Manifest:
 
 
 def find_fileset(archive: Archive, asked: str) -> HeldFileset:
-    """The fileset behind an id (with or without ``@VERSION``), a DOI, a handle or a URL that was ingested.
+    """The fileset behind an id (with or without ``@VERSION``), a DOI, a handle or a URL that was ingested, or
+    under which its landing page wants to be cited (what was ingested counts more).
 
     Without a version the newest state that was held. Raises NotHeld if there is none.
     """
@@ -63,11 +64,13 @@ def _names(catalogue: Catalogue, asked: str) -> tuple[str, str, str]:
     if is_fileset(asked):
         found = parse_fileset(asked)
         return found.obi, found.version, ""
-    wanted = key_of(asked)
+    wanted, cited = key_of(asked), ("", "", "")
     for ingest in catalogue.ingests():
         if ingest.fileset and wanted in (key_of(ingest.base_url), key_of(ingest.platform_base_url)):
             return ingest.fileset, "", ingest.state
-    return "", "", ""
+        if ingest.fileset and ingest.cite_as and wanted == key_of(ingest.cite_as):
+            cited = ingest.fileset, "", ingest.state
+    return cited
 
 
 def key_of(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What pages for people say for programs: their meta and link elements and their JSON-LD."""
+"""What pages for people say for programs: their title, their meta and link elements, and their JSON-LD."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ def meta_of(body: bytes) -> Iterator[tuple[str, str]]:
         name, content = element.get("name"), element.get("content")
         if name and content and len(content) < _LONGEST:
             yield fields.clean(name), fields.clean(content.strip())
+
+
+def title_of(body: bytes) -> str:
+    """The title of a page, empty if it has none."""
+    tree = _tree(body) if body.strip() else None
+    found = tree.find(".//title") if tree is not None else None
+    return fields.clean(" ".join(found.text_content().split())[:1000]) if found is not None else ""
 
 
 def json_ld_of(body: bytes) -> Iterator[Field]:

@@ -106,6 +106,7 @@ def public_item(item: FilesetPlatformItem) -> FilesetPlatformItem:
         title=public_text(item.title),
         archiveorg_item_meta=public_value(item.archiveorg_item_meta),
         web_base_url=public_url(item.web_base_url) if item.web_base_url else item.web_base_url,
+        cite_as=public_url(item.cite_as),
         manifest=None if item.manifest is None else [_public_file(file) for file in item.manifest],
     )
 

@@ -80,7 +80,8 @@ def finish(
     if item is not None:
         fileset = FilesetId(name or "-", domain or "-", item.work_id or item.platform_id or "-").obi
     counted = found.files if found.files or item is None else item.manifest or []
-    size = sum(file.size or 0 for file in counted)
+    sizes = [file.size for file in counted if file.size is not None]
+    size = sum(sizes) if sizes or not counted else None
     is_counted = item is not None and bool(counted or not item.bundle_only)
     strategy = found.strategy.value if found.strategy is not None else ""
     preferred = found.preferred.value if found.preferred is not None else ""
@@ -98,14 +99,14 @@ def finish(
         web_bundle_url=(found.bundle.platform_url or "") if found.bundle is not None else "",
         web_bundle_dt=(found.bundle.terminal_dt or "") if found.bundle is not None else "",
         answers=_ids(answers, before),
-        message=public_text(message)[:1000], due=due,
+        message=public_text(message)[:1000], due=due, cite_as=item.cite_as if item is not None else "",
     )  # fmt: skip
     if held is not None:  # what failed now does not take away what is held
         record = replace(record, fileset=held.fileset, state=state or held.state)
         if item is None:
             record = replace(
                 record, platform_name=held.platform_name, platform_domain=held.platform_domain,
-                platform_id=held.platform_id,
+                platform_id=held.platform_id, cite_as=held.cite_as,
             )  # fmt: skip
     if not work.options.dry_run:
         work.commits.add(CommitItem(IngestDone(record)))

@@ -592,12 +592,18 @@ def test_a_file_asked_for_itself_needs_direct(filesets: Filesets, platform: Plat
 
 
 def test_a_page_that_describes_its_data_is_the_last_resort(filesets: Filesets, platform: Platform) -> None:
-    data = {"@type": "Dataset", "name": "Prices", "distribution": [{"contentUrl": "/files/p.csv"}]}
-    page = f'<html><script type="application/ld+json">{json.dumps(data)}</script></html>'
-    platform.bodies["/data/7"] = page.encode()
+    """Its title is that of the page if nothing else is; it is found by the DOI that the page is to be cited by."""
+    data = {"@type": "Dataset", "distribution": [{"contentUrl": "/files/p.csv"}]}
+    page = f'<html><title>\n Prices</title><script type="application/ld+json">{json.dumps(data)}</script>'
+    platform.bodies["/data/7"] = f'{page}<link rel="cite-as" href="https://doi.org/10.1234/A"></html>'.encode()
     platform.files["/files/p.csv"] = b"a,b\n"
+    (planned,) = filesets.ingest(f"{platform.url}/data/7", dry_run=True)
+    assert (planned.file_count, planned.total_size) == (1, None), "the page does not say its size"
     result = filesets.ingest(f"{platform.url}/data/7")[0]
-    assert (result.status, result.platform_name) == ("success-file", "generic")
+    assert (result.status, result.platform_name, result.total_size) == ("success-file", "generic", 4)
+    with filesets.archive() as archive:
+        found = find_fileset(archive, "doi:10.1234/a")
+        assert (found.manifest.title, found.obi.id) == ("Prices", (result.fileset or "").partition("@")[0])
 
 
 def test_files_whose_urls_differ_in_a_query_only_are_files_of_their_own(filesets: Filesets, platform: Platform) -> None:

@@ -2,7 +2,7 @@
 
 In this order: Signposting (``Link`` headers, ``link`` elements or a link set, RFC 8288 and 9264) with its ``item``
 links, except those of another resource (``anchor``); schema.org's ``Dataset`` and Croissant, JSON-LD in the page or in
-a file that the page is ``describedby``.
+a file that the page is ``describedby``. Signposting's ``cite-as`` says how to cite it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
 
+from msgspec.structs import replace
+
 from archec.errors import BadName
 from archec.fileset import fields
 from archec.fileset.checksums import Checksums, checksums
 from archec.fileset.fields import Field
 from archec.fileset.model import FilesetManifestFile, IngestRequest, Resource
-from archec.fileset.pages import json_ld_of, link_elements_of, objects_of
+from archec.fileset.pages import json_ld_of, link_elements_of, objects_of, title_of
 from archec.fileset.platforms.base import (
     FilesetPlatformHelper,
     PlatformAnswer,
@@ -31,7 +33,7 @@ from archec.fileset.platforms.base import (
 )
 from archec.fileset.redaction import public_url
 from archec.fileset.status import NoPlatformMatch
-from archec.ids import normalise_url, urlkey
+from archec.ids import is_url, normalise_url, urlkey
 from archec.text.sniff import bare_type
 
 _LINK = re.compile(r'<([^<>]*)>((?: ?; ?[a-zA-Z*-]+(?: ?= ?(?:"[^"]*"|[^",;<> ]+))?)*) ?(?:,|$)')
@@ -39,6 +41,7 @@ _PARAMETER = re.compile(r'; ?([a-zA-Z*-]+)(?: ?= ?(?:"([^"]*)"|([^",;<> ]+)))?')
 """Of text in which blanks are single. A hostile one takes linear time: no text matches in two ways, and none of what is
 repeated can hold the ``<`` at which the next attempt begins."""
 _BYTES = re.compile("([0-9]{1,18}) ?(?:b|bytes?)?")
+_LONGEST_CITED = 1000
 _LINK_SETS = ("application/linkset+json", "application/linkset")
 _DATASETS = ("Dataset", "https://schema.org/Dataset", "http://schema.org/Dataset", "sc:Dataset")
 
@@ -91,18 +94,20 @@ class GenericHelper(FilesetPlatformHelper):
             files = [] if data is None else list(_distributed(data, answer.url))
         if not files:
             raise NoPlatformMatch(f"{url[:300]}: not of a known platform, and the page lists no files of a data set")
-        name = (data["name"].text_or_none() if data is not None else None) or ""
+        name = (data["name"].text_or_none() if data is not None else None) or title_of(resource.body)
         parts = urlsplit(public_url(url))
         work = parts.path.strip("/") or "-"
         if parts.query:
             work += "?" + parts.query
         about = data if data is not None else Field(None)
         version, published = about["version"].raw, about["datePublished"]
-        return self.item(
+        item = self.item(
             url, work, files, title=name, name=item_name(self.domain(url), work.replace("/", "_")), page=url,
             version=fields.clean(str(version))[:100] if isinstance(version, (str, int, float)) else "",
             published=published.tist() if isinstance(published.raw, str) else 0,
         )  # fmt: skip
+        cited = next((link.url for link in found if "cite-as" in link.relations and is_url(link.url)), "")
+        return replace(item, cite_as=cited if len(cited) < _LONGEST_CITED else "")
 
 
 def links(header: str, base: str) -> Iterator[TypedLink]:
