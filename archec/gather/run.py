@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from archec import __version__
@@ -16,8 +17,9 @@ from archec.archive.opening import Archive, locked
 from archec.archive.recovery import LastRun, last_run, refuse_past
 from archec.archive.report import Report
 from archec.archive.runs import beginning, close_interrupted_run, recounted, totals
+from archec.catalogue.interface import Catalogue
 from archec.catalogue.open import open_catalogue
-from archec.catalogue.records import RunEnd, RunStart
+from archec.catalogue.records import ObiChange, RunEnd, RunStart
 from archec.config import Config
 from archec.errors import ArchecError, DamagedDataSet, DataSetError, Exit, UsageError, gravest
 from archec.gather.bodies import received, sweep
@@ -36,11 +38,13 @@ from archec.redif.source import open_source
 from archec.store.interface import CommitResult
 from archec.store.journal_reader import journals, read_batches
 from archec.store.layout import open_store
+from archec.store.sorting import SortedLines
 from archec.tist import stamp
 from archec.workers.child import rare_collections
 
 Begun = Callable[[Report], None]
 
+_LOOKED_UP = 1000
 _TEMPLATES = (8000, 10.0)
 """Items and seconds after which templates are committed: they are small."""
 
@@ -258,7 +262,7 @@ def _refused(report: Report, item: CommitItem, outcome: CommitResult) -> None:
 
 
 def dry_run(config: Config, options: Options, meter: Meter) -> Report:
-    """Reads and merges the data set and counts what is due; writes to scratch space only.
+    """Reads and merges the data set and counts what would be due; writes to scratch space only.
 
     It sees the catalogue as it is: batches of a killed run that are only in the journal are missing.
     """
@@ -285,15 +289,38 @@ def dry_run(config: Config, options: Options, meter: Meter) -> Report:
         source = stack.enter_context(_source(config, chosen, options, memory))
         archive = Archive(config, layout, catalogue)
         at = run_time(run, time.time())
-        phases = Phases(archive, Commits(), spool, report, meter, options, at, memory)
+        named = stack.enter_context(SortedLines(spool.folder))
+        phases = Phases(archive, _Named(named), spool, report, meter, options, at, memory)
         try:
             phases.read_templates(chosen, source, dated=lambda chosen: None, dry=True)
         except DamagedDataSet as error:
             report.state, report.message = "damaged", str(error)
         report.stored_bytes = 0
         if options.fetch and report.state != "damaged":
-            report.fobis["due"] = sum(1 for _ in due_files(catalogue, config.fetch, at.when))
+            due = sum(1 for _ in due_files(catalogue, config.fetch, at.when))
+            report.fobis["due"] = due + _unknown(catalogue, named)
     return report
+
+
+class _Named(Commits):
+    """Collects the files that new and changed templates name, and stores nothing, for a dry run."""
+
+    def __init__(self, to: SortedLines) -> None:
+        self._to = to
+
+    def add(self, item: CommitItem) -> None:
+        record = item.record
+        if isinstance(record, ObiChange) and record.version is not None:
+            for ref in record.version.refs:
+                self._to.add(ref.url.encode("utf-8", "surrogatepass"))
+
+
+def _unknown(catalogue: Catalogue, urls: SortedLines) -> int:
+    """The number of URLs that the catalogue does not know."""
+    number, rest = 0, (url.decode("utf-8", "surrogatepass") for url in urls)
+    while chunk := list(islice(rest, _LOOKED_UP)):
+        number += len(chunk) - len(catalogue.obis("fobi", chunk))
+    return number
 
 
 @contextmanager
