@@ -268,7 +268,7 @@ def explain(id: str, name: str | None, address: str, as_json: bool, config_file:
             continue
         withdrawn = ", withdrawn" if decision.withdrawn else ""
         reason = f" ({decision.reason})" if decision.reason else ""
-        echo(f"{subject.url}: {_LEVELS[anybody]} for everyone{withdrawn}, by {rule}{reason}")
+        echo(f"{subject.url}: {_LEVELS[anybody]} is public{withdrawn}, by {rule}{reason}")
         if not subject.noted:
             echo("    the obi store holds nothing of it")
         if token is not None:

@@ -31,9 +31,9 @@ def check(
 
     Rebuilds the catalogue from the journals in scratch space and compares the whole catalogue with it; with --quick
     only its histories. Does not read the contents of files: 'archec verify' does. Without --fix, nothing in the archive
-    is changed. With --fix, temporary files are removed, a catalogue that is behind is updated, and files that belong to
-    no journal are moved to archive/quarantine, with a record; no run can start meanwhile. Exits with 6 if something is
-    wrong, and with 1 if there was not enough space to find out.
+    is changed. With --fix, temporary files are removed, a catalogue that is behind is updated, and files that no
+    journal can have named are moved to archive/quarantine, with a record; no run can start meanwhile. Exits with 6 if
+    something is wrong, and with 1 if there was not enough space to find out.
 
     Example: archec check --quick
     """

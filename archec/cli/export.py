@@ -14,7 +14,7 @@ from archec.export.units import selection
 from archec.export.writing import NotExported
 from archec.terminal.output import show
 from archec.terminal.progress import meter_for
-from archec.units import human_duration, human_size
+from archec.units import counted, human_duration, human_size
 
 
 @click.group()
@@ -78,7 +78,7 @@ def warc(
 
 def _check_line(read: VaultCheck) -> str:
     return (
-        f"Read {read.records:,} records of {read.series:,} series, {human_size(read.bytes)}, in "
+        f"Read {counted(read.records, 'record')} of {read.series:,} series, {human_size(read.bytes)}, in "
         f"{human_duration(read.seconds)}: {read.faults:,} wrong."
     )
 
@@ -94,14 +94,15 @@ def _lines(summary: ExportSummary) -> list[str]:
     done = "To be exported" if summary.dry else "Exported"
     total = sum(summary.records.values())
     head = (
-        f"{done} to {summary.vault}: {total:,} records of {summary.changed:,} series, "
-        f"{human_size(summary.payload)}; {summary.existing:,} existing records; {human_duration(summary.seconds)}."
+        f"{done} to {summary.vault}: {counted(total, 'record')} of {summary.changed:,} series, "
+        f"{human_size(summary.payload)}; {counted(summary.existing, 'existing record')}; "
+        f"{human_duration(summary.seconds)}."
     )
     lines = [head, *(f"  {kind}: {count:,}" for kind, count in sorted(summary.records.items()))]
     if summary.files:
         lines.append(f"  WARC files: {summary.files:,} new, {human_size(summary.written)}")
     if summary.faults:
-        lines.append(f"  WRONG in the vault: {summary.faults:,} files")
+        lines.append(f"  WRONG in the vault: {counted(summary.faults, 'file')}")
     if summary.failed:
         codes = ", ".join(f"{count:,} {code}" for code, count in sorted(summary.by_code.items()))
         more = f", {summary.unnamed:,} more not named" if summary.unnamed else ""

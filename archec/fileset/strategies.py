@@ -23,6 +23,7 @@ from archec.fileset.redaction import public_files, public_url
 from archec.fileset.status import PlatformRestrictedError, Status, UploadFailed, overall
 from archec.fileset.strategy import StrategyPolicy
 from archec.ids import FilesetId
+from archec.units import counted
 
 
 class FilesetIngestStrategy:
@@ -138,7 +139,7 @@ class WebBundledStrategy(FilesetIngestStrategy):
         files = with_safe_paths(found)
         lacking = _lacking(item.manifest or [], files)
         status = Status.BUNDLE_INCOMPLETE if lacking else overall(files, single=False)
-        message = f"the bundle lacks {len(lacking)} files: {lacking[0].path[:200]}" if lacking else ""
+        message = f"the bundle lacks {counted(len(lacking), 'file')}: {lacking[0].path[:200]}" if lacking else ""
         return self._captured(ArchiveStrategyResult(
             ingest_strategy=self.strategy.value, status=status.value, manifest=[*files, *lacking], bundle=bundle,
             message=message,

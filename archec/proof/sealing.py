@@ -20,6 +20,7 @@ from archec.store.durable import storage_errors
 from archec.store.journal_reader import journals
 from archec.store.layout import Layout
 from archec.tist import iso
+from archec.units import counted
 
 
 def origin_of(config: Config) -> str:
@@ -125,7 +126,7 @@ class Verdict:
         names = ", ".join(self.signed_by)
         by = f"signed by {names}" if names else "its signature was not checked: there are no seal.keys"
         yield f"{self.name}: all {self.seal.size:,} lines sealed {iso(self.seal.made)} are there, unaltered"
-        yield f"    {self.since:,} lines were added since; {by}"
+        yield f"    added since: {counted(self.since, 'line')}; {by}"
 
 
 def check_seals(

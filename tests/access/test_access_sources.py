@@ -250,7 +250,7 @@ access:
     assert said("http://x.org/", "--token", "reader")["token"] == "content"
     plain = CliRunner().invoke(access, ["explain", "http://a.org/p", "--config", str(config.file)])
     nothing = "    the obi store holds nothing of it\n"
-    assert plain.stdout == f"http://a.org/p: metadata for everyone, by rule 3\n{nothing}"
+    assert plain.stdout == f"http://a.org/p: metadata is public, by rule 3\n{nothing}"
     unknown = CliRunner().invoke(access, ["explain", "x.org", "--token", "zzz", "--config", str(config.file)])
     assert unknown.exit_code != 0
 
