@@ -304,6 +304,7 @@ def test_the_last_line_where_the_lock_is_held_or_a_signal_comes(config: Config, 
     child = start_cli(config, "gather")
     try:
         assert until(lambda: site.count("/stuck") > 0 < site.count("/a"))
+        assert until(lambda: any(path.stat().st_size for path in config.work_path.glob("*.received"))), "/a has come"
         found = last_line(archec_inline(config, "gather"))
         assert (found["exit"], found["state"], found["run"]) == (4, "locked", None)
         assert str(child.pid) in found["message"]
