@@ -234,29 +234,30 @@ class DirectoryMemory(Database):
 
     def _add_names(self, update: Callable[[bytes], None], directory: int, prefix: str, depth: int) -> None:
         counts, racy = self._counts, self._began - _SLACK_NS
-        found: list[tuple[object, ...]] = []
+        names, found = [prefix], list[object]()
         with os.scandir(directory) as entries:
             for entry in sorted(entries, key=_name):
-                name = os.fsencode(entry.name)
-                if entry.is_file(follow_symlinks=False) and counts(prefix + entry.name):
+                name = entry.name
+                names.append(name)
+                if entry.is_file(follow_symlinks=False) and counts(prefix + name):
                     status = entry.stat(follow_symlinks=False)
                     mtime, ctime = status.st_mtime_ns, status.st_ctime_ns
                     if ctime >= racy or mtime >= racy:
                         raise _RacyFile
-                    found.append((name, status.st_size, mtime, ctime, status.st_ino, status.st_dev))
+                    found.append((status.st_size, mtime, ctime, status.st_ino, status.st_dev))
                 elif entry.is_dir(follow_symlinks=False):
-                    found.append((name, "directory"))
+                    found.append("directory")
                     if depth < _MAX_DEPTH:
                         below = os.open(
                             name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory
                         )
                         try:
-                            self._add_names(update, below, f"{prefix}{entry.name}/", depth + 1)
+                            self._add_names(update, below, f"{prefix}{name}/", depth + 1)
                         finally:
                             os.close(below)
                 else:
-                    found.append((name, "link" if entry.is_symlink() else "other"))
-        update(msgspec.msgpack.encode((os.fsencode(prefix), found)))
+                    found.append("link" if entry.is_symlink() else "other")
+        update(msgspec.msgpack.encode((os.fsencode("//".join(names)), found)))
 
     def _data_sets(self) -> str:
         """A digest of the known data sets."""
