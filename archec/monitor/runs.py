@@ -110,7 +110,7 @@ class RunView:
             "fobis": self.counts("fobis"),
             "held_back": self.held_back,
             "problems": self.problems,
-            "fetch": self.counts("fetch"),
+            "fetch": self.part("fetch"),
             "stored_bytes": self.stored_bytes,
             "message": self.message,
         }
