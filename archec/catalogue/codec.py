@@ -23,6 +23,7 @@ def _whole_number(value: object) -> int:
 
 _encoder = msgspec.json.Encoder(enc_hook=_whole_number)
 _canonical = msgspec.json.Encoder(enc_hook=_whole_number, order="sorted")
+_history = msgspec.json.Decoder(dict[int, str | None])  # for decode() such a type is analysed again each time
 
 
 def text_of(value: object) -> bytes:
@@ -47,7 +48,7 @@ def read(kind: type[_T], text: bytes | str) -> _T:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise CatalogueError(f"a catalogue document is broken: {error}", hint=REBUILD) from error
+        raise _broken(error) from error
 
 
 def built(kind: type[_T], value: Mapping[str, Any] | Sequence[Any]) -> _T:
@@ -71,5 +72,13 @@ def history_text(history: History) -> str:
 
 
 def history_of(text: bytes | str) -> History:
-    """The history of such a text."""
-    return History.of(read(dict[int, str | None], text))
+    """The history of such a text. Raises CatalogueError if archec did not write it."""
+    try:
+        entries = _history.decode(text)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _broken(error) from error
+    return History.of(entries)
+
+
+def _broken(error: Exception) -> CatalogueError:
+    return CatalogueError(f"a catalogue document is broken: {error}", hint=REBUILD)
