@@ -317,38 +317,44 @@ def fsync_dir(path: str | Path, *, disk: Disk | None = None) -> None:
         (disk or Disk()).fsync_dir(fd, os.fspath(path))
 
 
+@contextmanager
+def _taking_place(disk: Disk, where: str, *, once: bool = False) -> Iterator[int]:
+    """A temporary file, open for writing, which durably takes the place of ``where`` at the end of the block, or not at
+    all after an exception. With ``once`` it replaces nothing: raises FileExistsError."""
+    folder, name = os.path.split(where)
+    folder = folder or "."
+    with open_directory(folder) as dir_fd:
+        with temporary_file(disk, dir_fd, folder) as (fd, temp):
+            yield fd
+            disk.fsync(fd, where)
+            if not once:
+                disk.replace(temp, name, dir_fd, where)
+            elif disk.rename_noreplace(temp, dir_fd, name, dir_fd, where) != "done":
+                raise FileExistsError(where)
+        disk.fsync_dir(dir_fd, folder)
+
+
 def atomic_write(path: str | Path, data: bytes, *, disk: Disk | None = None) -> None:
     """Writes a small file atomically and durably; replaces an existing one.
 
     Not for obis: those go through :class:`archec.store.writer.Writer`, which never replaces.
     """
     disk, where = disk or Disk(), os.fspath(path)
-    folder, name = os.path.split(where)
-    folder = folder or "."
-    with open_directory(folder) as dir_fd:
-        with temporary_file(disk, dir_fd, folder) as (fd, temp):
-            disk.write(fd, data, where)
-            disk.fsync(fd, where)
-            disk.replace(temp, name, dir_fd, where)
-        disk.fsync_dir(dir_fd, folder)
+    with _taking_place(disk, where) as fd:
+        disk.write(fd, data, where)
 
 
 def write_once(path: str | Path, data: bytes, *, mode: int) -> bool:
     """Writes a small file atomically and durably, with this mode from the start; False if there is one already."""
     disk, where = Disk(), os.fspath(path)
-    folder, name = os.path.split(where)
-    folder = folder or "."
-    with open_directory(folder) as dir_fd:
-        with temporary_file(disk, dir_fd, folder) as (fd, temp):
+    try:
+        with _taking_place(disk, where, once=True) as fd:
             with storage_errors(where):
                 os.fchmod(fd, mode)
             disk.write(fd, data, where)
-            disk.fsync(fd, where)
-            written = disk.rename_noreplace(temp, dir_fd, name, dir_fd, where) == "done"
-            if not written:
-                disk.unlink(temp, dir_fd, where)
-        disk.fsync_dir(dir_fd, folder)
-    return written
+    except FileExistsError:
+        return False
+    return True
 
 
 def append_durably(path: str | Path, data: bytes, *, disk: Disk | None = None) -> None:
@@ -378,13 +384,6 @@ def atomic_stream(path: str | Path, *, mode: int | None = None, disk: Disk | Non
     ``mode`` is its mode from the start; by default that of the file that it replaces, else its owner may write it, and
     all may read it whom the umask lets."""
     disk, where = disk or Disk(), os.fspath(path)
-    folder, name = os.path.split(where)
-    folder = folder or "."
-    with open_directory(folder) as dir_fd:
-        with temporary_file(disk, dir_fd, folder) as (fd, temp):
-            with storage_errors(where), open(fd, "wb", closefd=False) as file:
-                os.fchmod(fd, _mode(fd, where) if mode is None else mode)
-                yield file
-            disk.fsync(fd, where)
-            disk.replace(temp, name, dir_fd, where)
-        disk.fsync_dir(dir_fd, folder)
+    with _taking_place(disk, where) as fd, storage_errors(where), open(fd, "wb", closefd=False) as file:
+        os.fchmod(fd, _mode(fd, where) if mode is None else mode)
+        yield file
