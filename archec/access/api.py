@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from urllib.parse import quote, unquote
 
 from anyio import to_thread
@@ -23,7 +22,7 @@ from archec.access.memento import Addresses, Lost
 from archec.access.permissions import Viewer
 from archec.access.posts import Asked, Body, key_of_request, parse_request
 from archec.access.query import Arguments, Query, all_of, parse_query, whole_url
-from archec.access.record import Record
+from archec.access.record import closed_on_failure
 from archec.access.replay import answer_replay
 from archec.access.resource import answer_record, load
 from archec.access.sources import Errors
@@ -46,16 +45,6 @@ _OF_DEFAULT = ("web", "wayback", "cdx")
 """First parts of paths that mean the default collection."""
 _MEMENTO = re.compile(r"([0-9]{1,14}|[0-9]{17})(?:(?:id|im|js|cs|if|mp)_)?/(.+)", re.S)
 _TIMEMAP = re.compile(r"timemap/([^/:]+)/(?:([0-9]{1,9})/)?(.+)", re.S)
-
-
-@asynccontextmanager
-async def _answering(record: Record) -> AsyncIterator[None]:
-    """While an answer is made of a record, which is closed if that fails."""
-    try:
-        yield
-    except BaseException:
-        await record.close()
-        raise
 
 
 class Api:
@@ -154,7 +143,7 @@ class Api:
             await loaded.record.close()
             return answer(302, b"", HTML, [("Location", at.memento(loaded.row))])
         exchange.note["source"] = loaded.row.origin.source
-        async with _answering(loaded.record):
+        async with closed_on_failure(loaded.record.close):
             return answer_replay(exchange, loaded, at, memento.links(at, view), negotiated=negotiated)
 
     async def _wayback(self, exchange: Exchange, viewer: Viewer, collection: Collection, rest: str) -> Response:
@@ -214,7 +203,7 @@ class Api:
         exchange.note["source"] = loaded.row.origin.source
         packed = Arguments(exchange.arguments).one("compress") == "gzip"
         at = Addresses(self._base(exchange, collection.name), loaded.row.url)
-        async with _answering(loaded.record):
+        async with closed_on_failure(loaded.record.close):
             return answer_record(loaded, errors, ", ".join(at.links()), packed=packed, negotiated=negotiated)
 
     def _query(self, exchange: Exchange, viewer: Viewer, asked: Asked) -> Query:

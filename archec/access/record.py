@@ -10,7 +10,7 @@ import re
 import uuid
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import IO
 
@@ -166,6 +166,16 @@ async def unpacked(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             raise LoadFailed("it is cut")
 
 
+@asynccontextmanager
+async def closed_on_failure(close: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """Closes a record if what is done with it in the block fails."""
+    try:
+        yield
+    except BaseException:
+        await close()
+        raise
+
+
 async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitable[None]], place: str = "") -> Record:
     """The record that begins with the first of these bytes. Raises LoadFailed. ``place`` names an ARC record."""
     plain = unpacked(pieces)
@@ -174,7 +184,7 @@ async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitabl
         await plain.aclose()
         await close()
 
-    try:
+    async with closed_on_failure(close_all):
         reader = Reader(plain)
         first = await reader.until([b"\n"])
         while not first.strip():
@@ -197,9 +207,6 @@ async def read_record(pieces: AsyncIterator[bytes], close: Callable[[], Awaitabl
         record = Record(headers, http, left, _body(reader, left), close_all, version, raw)
         await record.read_if_small()
         return record
-    except BaseException:
-        await close_all()
-        raise
 
 
 async def _body(reader: Reader, size: int) -> AsyncIterator[bytes]:

@@ -20,7 +20,7 @@ from archec.access.obi_source import TYPE
 from archec.access.permissions import Viewer
 from archec.access.posts import Asked
 from archec.access.query import Query, all_of, joined, parse_filters
-from archec.access.record import END, SMALL, Record, nothing, one_piece
+from archec.access.record import END, SMALL, Record, closed_on_failure, nothing, one_piece
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
 from archec.access.stamps import http_date, of_date
@@ -60,16 +60,12 @@ async def load(
             if record is None:
                 continue
             try:
-                if row.origin.type == "live" or not is_self_redirect(record, row.url):
+                async with closed_on_failure(record.close):
+                    if row.origin.type != "live" and is_self_redirect(record, row.url):
+                        raise LoadFailed("a redirect to itself")
                     return Loaded(row, await resolved(collection, step, row, record, viewer, errors))
-                await record.close()
-                errors[row.origin.source] = "a redirect to itself"
             except LoadFailed as error:
-                await record.close()
                 errors[row.origin.source] = error.message
-            except BaseException:
-                await record.close()
-                raise
     raise refused or viewer.nothing(_NOT_FOUND, errors)
 
 
@@ -84,11 +80,8 @@ async def _try(step: Step, row: Row, viewer: Viewer, errors: Errors, asked: Aske
         try:
             record = await loader.load(row, asked)
             if record is not None:
-                try:
+                async with closed_on_failure(record.close):
                     check_record(record, row, viewer)
-                except BaseException:
-                    await record.close()
-                    raise
                 return record
         except LoadFailed as error:
             reasons.append(error.message)
