@@ -20,7 +20,7 @@ from archec.errors import DataSetError
 from archec.ids import archive_of, series_of
 from archec.redif.encoding import decode
 from archec.redif.files import PART, Blob, Unread, in_parts, is_template_name
-from archec.redif.precedence import below_root, is_below_root, misplaced, standing
+from archec.redif.precedence import below_root, is_below_root, misplaced, rank, standing
 from archec.redif.problems import Problem, shown
 from archec.redif.scan import FOUND_BY_SCAN, scan, template_starts
 from archec.redif.schema import KINDS, REQUIRED, Family, spec_of, usual_specs
@@ -180,8 +180,8 @@ def _duplicate(handle: str, first: _Seen, second: _Seen) -> tuple[_Seen, Problem
     return wins, Problem(shown(loses.path), loses.line, "duplicate", message)
 
 
-def _rank(seen: _Seen) -> tuple[int, bytes, int]:
-    return seen.standing, below_root(seen.path).encode(), seen.line
+def _rank(seen: _Seen) -> tuple[int, bytes, int, int]:
+    return rank(seen.standing, below_root(seen.path).encode(), 0, seen.line)
 
 
 def _template_problems(template: Template, path: str) -> Iterator[Problem]:
