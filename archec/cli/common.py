@@ -14,11 +14,11 @@ from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
 from archec.config import DEFAULT_FILE, Config, load
 from archec.digest import Digests
-from archec.errors import CatalogueError, CatalogueGone
+from archec.errors import CatalogueError, CatalogueGone, UsageError
 from archec.export.units import Selection, units
 from archec.store.durable import storage_errors
 from archec.terminal.output import note
-from archec.tist import parse_when
+from archec.tist import parse_when, run_number
 from archec.units import parse_duration, parse_share, parse_size
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -77,6 +77,15 @@ def digests_of(path: Path) -> Digests:
         while data := file.read(_CHUNK):
             digests.update(data)
     return digests
+
+
+def run_of(word: str, lister: str = "archec runs") -> int:
+    """The run that a word of the command line names by its software tist; ``lister`` is the command that lists such
+    runs. Raises UsageError."""
+    run = run_number(word)
+    if run is None:
+        raise UsageError(f"{word!r} is not a run", hint=f"{lister!r} lists them")
+    return run
 
 
 @contextmanager

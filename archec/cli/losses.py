@@ -10,15 +10,14 @@ import click
 
 from archec.archive.losses import held_losses
 from archec.catalogue.interface import Catalogue
-from archec.cli.common import config_option, json_option, opened
+from archec.cli.common import config_option, json_option, opened, run_of
 from archec.config import load
 from archec.errors import UsageError
-from archec.gather.operator import accept, awaiting
+from archec.gather.operator import accept, awaiting, known_run
 from archec.ids import is_url, typed
 from archec.ids.handles import normalise
-from archec.monitor.runs import run_named
 from archec.terminal.output import LineWriter, note, show
-from archec.tist import iso, run_number
+from archec.tist import iso
 from archec.units import counted
 
 _ACCEPT = "accept"
@@ -46,9 +45,11 @@ def losses(words: tuple[str, ...], as_json: bool, config_file: Path | None) -> N
         return
     if len(words) > 1:
         raise UsageError(f"{words[1]!r} is not expected", hint="to accept losses: archec losses accept RUN ...")
-    lines = LineWriter()
+    lines, run = LineWriter(), run_of(words[0], "archec losses") if words else None
     with opened(config_file) as archive:
-        for row in _rows(archive.catalogue, run_named(archive, str(_run(words[0]))).run if words else None):
+        if run is not None:
+            known_run(archive.catalogue, run)
+        for row in _rows(archive.catalogue, run):
             if as_json:
                 lines.json(row)
             else:
@@ -73,7 +74,7 @@ def _accept(words: tuple[str, ...], config_file: Path | None, *, as_json: bool) 
     if not words:
         raise UsageError("losses of which run?", hint="'archec losses' lists them")
     wanted = {_named(word) for word in words[1:]}
-    done = accept(load(config_file), _run(words[0]), wanted)
+    done = accept(load(config_file), run_of(words[0], "archec losses"), wanted)
     for obi in done.back:
         note(f"{obi}: a later {'visit found' if is_url(obi) else 'data set contains'} it: it is not lost")
     line = f"{counted(done.accepted, 'loss', 'losses')} accepted by run {done.run}"
@@ -84,10 +85,3 @@ def _named(word: str) -> str:
     """A normalised id; archive codes and hosts are returned unchanged."""
     is_id = "://" in word or word.lower().startswith("repec:")
     return normalise(typed(word))[1] if is_id else word.lower()
-
-
-def _run(word: str) -> int:
-    run = run_number(word)
-    if run is None:
-        raise UsageError(f"{word!r} is not a run", hint="'archec losses' lists them")
-    return run

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from archec.cli.common import config_option, json_option
+from archec.cli.common import config_option, json_option, run_of
 from archec.config import Config, load
 from archec.errors import UsageError
 from archec.gather.operator import retract as retract_data_set
 from archec.gather.operator import retract_visits
 from archec.terminal.output import show
-from archec.tist import iso, run_number
+from archec.tist import iso
 from archec.units import counted
 
 
@@ -54,9 +54,7 @@ def retract(
 
 
 def _visits(config: Config, word: str, reason: str, *, undo: bool, as_json: bool) -> None:
-    run = run_number(word)
-    if run is None:
-        raise UsageError(f"{word!r} is not a run", hint="'archec runs' lists them")
+    run = run_of(word)
     by, done = retract_visits(config, run, reason, undo=undo)
     what = "count again" if undo else "are retracted"
     files = f"{counted(done.changed, 'file')} changed, {done.due:,} due now"

@@ -108,7 +108,7 @@ def accept(config: Config, run: int, wanted: Collection[str]) -> Accepted:
     """
     with locked(config, "losses") as archive:
         catalogue = archive.catalogue
-        _need_run(catalogue, run)
+        known_run(catalogue, run)
         files = _chosen(catalogue, run, "fobi", wanted)
         data_set = None
         with suppress(NotHeld):
@@ -205,7 +205,7 @@ def retract_visits(config: Config, run: int, reason: str, *, undo: bool = False)
     change.
     """
     with locked(config, "retract") as archive:
-        found = _need_run(archive.catalogue, run)
+        found = known_run(archive.catalogue, run)
         if found.kind != "gather":
             raise UsageError(
                 f"run {run} ({iso(run)}) is of the kind {found.kind}: only a gathering's visits can be retracted",
@@ -255,7 +255,8 @@ def _run(catalogue: Catalogue, tist: int) -> Run | None:
     return run if run is not None and run.tist == tist else None
 
 
-def _need_run(catalogue: Catalogue, tist: int) -> Run:
+def known_run(catalogue: Catalogue, tist: int) -> Run:
+    """The run with this software tist. Raises NotHeld if there is none."""
     run = _run(catalogue, tist)
     if run is None:
         raise NotHeld(f"there is no run {tist}", hint="'archec runs' lists them")
