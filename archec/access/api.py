@@ -16,10 +16,9 @@ from archec.access.collection import Collection
 from archec.access.errors import Refused, unauthorized
 from archec.access.exchange import HTML, JSON, Exchange, answer, first_part
 from archec.access.feeding import add, parse_rows, remove
-from archec.access.files import MAX_LINE
 from archec.access.index import answer_index, list_sources
+from archec.access.index_files import MAX_LINE
 from archec.access.memento import Addresses, Lost
-from archec.access.permissions import Viewer
 from archec.access.posts import Asked, Body, key_of_request, parse_request
 from archec.access.query import Arguments, Query, all_of, parse_query, whole_url
 from archec.access.record import closed_on_failure
@@ -27,6 +26,7 @@ from archec.access.replay import answer_replay
 from archec.access.resource import answer_record, load
 from archec.access.sources import Errors
 from archec.access.stamps import checked, from_http_date, last_moment
+from archec.access.viewer import Viewer
 from archec.access.warc_ranges import answer_slice
 from archec.access.wayback import answer_wayback
 from archec.config import Config

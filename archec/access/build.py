@@ -10,8 +10,8 @@ from functools import partial
 from archec.access.capability import AccessCapability
 from archec.access.collection import Collection, Step
 from archec.access.feeding import fed_path
-from archec.access.folders import FileSource
 from archec.access.gate import Gate
+from archec.access.index_folders import FileSource
 from archec.access.loading import ListResolver, Loader, PrefixResolver, Resolver, WarcLoader
 from archec.access.obi_source import OwnLoader, OwnSource, looking_up, lost_in
 from archec.access.redisindex import RedisResolver, RedisSource

@@ -23,8 +23,8 @@ from archec.access.errors import Refused
 from archec.access.exchange import Exchange, answer, first_part, message
 from archec.access.gate import Gate
 from archec.access.memento import Lost
-from archec.access.permissions import Viewer
 from archec.access.remote import Web
+from archec.access.viewer import Viewer
 from archec.config import Config
 from archec.errors import ArchecError
 from archec.web.door import Policy, Sender

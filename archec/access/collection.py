@@ -14,10 +14,10 @@ from anyio import to_thread
 
 from archec.access.errors import SourceFailed
 from archec.access.loading import Loader
+from archec.access.ordering import merge_rows
 from archec.access.pipeline import apply
 from archec.access.query import Query
 from archec.access.rows import Row
-from archec.access.sorted import merge_rows
 from archec.access.sources import AskedSource, Errors, LocalSource, Source
 
 T = TypeVar("T")

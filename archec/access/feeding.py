@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from itertools import chain, groupby
 from pathlib import Path
 
-from archec.access.files import ENDINGS, MAX_LINE, SortedFile, newer_of
+from archec.access.index_files import ENDINGS, MAX_LINE, SortedFile, newer_of
 from archec.access.query import key_of
 from archec.access.rows import NOWHERE, any_row, made_line
 from archec.config import CollectionConfig, Config

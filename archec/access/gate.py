@@ -16,11 +16,11 @@ from contextlib import contextmanager
 
 from archec.access.audit import AuditLog
 from archec.access.errors import Refused, unauthorized
-from archec.access.files import Stamp, stamp_of
-from archec.access.permissions import Viewer
+from archec.access.index_files import Stamp, stamp_of
 from archec.access.rows import Row
 from archec.access.rules import Rules, Subject, subject_of
 from archec.access.tokens import Token, TokenFile, token_path
+from archec.access.viewer import Viewer
 from archec.config import Config, load
 from archec.errors import ArchecError
 

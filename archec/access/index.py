@@ -13,11 +13,11 @@ from archec.access.collection import Collection, first_of
 from archec.access.errors import Refused
 from archec.access.exchange import JSON, Chunks, answer, as_uri, error_header, message
 from archec.access.pages import Pages, pages_of, summary_of
-from archec.access.permissions import Viewer
 from archec.access.query import Argument, Arguments, Output, Query
 from archec.access.rows import Row, as_cdxj, as_json, as_text
 from archec.access.sources import Errors
 from archec.access.stamps import http_date
+from archec.access.viewer import Viewer
 
 TYPES: Mapping[Output, str] = {
     "cdxj": "text/x-cdxj",

@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from archec.access.files import SortedFile
+from archec.access.index_files import SortedFile
 from archec.access.query import Query, uri_of
 from archec.archive.opening import Archive
 from archec.catalogue.interface import Catalogue
@@ -44,14 +44,14 @@ class Group(NamedTuple):
 
 
 class Stretch:
-    """The lines of a query for more than one key. See :class:`archec.access.sorted.SortedLines`."""
+    """The lines of a query for more than one key. See :class:`archec.access.ordering.SortedLines`."""
 
     def __init__(self, archive: Archive, query: Query, lines_of: Callable[[Obi], Iterable[bytes]]) -> None:
         self._catalogue, self._query, self._lines_of = archive.catalogue, query, lines_of
         self._folder = archive.work if archive.work.is_dir() else Path(tempfile.gettempdir())
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.sorted.SortedLines`."""
+        """See :class:`archec.access.ordering.SortedLines`."""
         for group in groups_of(self._catalogue, self._query, start, end):
             with Sorter(self._folder) as found:
                 self._read(group, start, end, found)
@@ -59,7 +59,7 @@ class Stretch:
                     yield from (line for line in sorted(lines) if start <= line < end)
 
     def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.sorted.SortedLines`."""
+        """See :class:`archec.access.ordering.SortedLines`."""
         for group in reversed(groups_of(self._catalogue, self._query, start, end)):
             with Sorter(self._folder) as found, tempfile.TemporaryFile(dir=self._folder) as file:
                 self._read(group, start, end, found)

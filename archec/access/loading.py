@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from anyio import to_thread
 
 from archec.access.errors import LoadFailed, SourceFailed
-from archec.access.files import IndexFile
+from archec.access.index_files import IndexFile
 from archec.access.posts import Asked
 from archec.access.record import Record, read_record
 from archec.access.rows import Row

@@ -18,11 +18,11 @@ from starlette.responses import Response
 from archec.access.collection import Collection
 from archec.access.errors import Refused
 from archec.access.exchange import HTML, JSON, answer, as_uri, error_header
-from archec.access.permissions import Viewer
 from archec.access.query import DEFAULT_LIMIT, Query, all_of
 from archec.access.rows import Row
 from archec.access.sources import Errors
 from archec.access.stamps import http_date, iso_date, seconds
+from archec.access.viewer import Viewer
 
 LINK_FORMAT = "application/link-format"
 _TYPES = {"link": LINK_FORMAT, "json": JSON, "cdxj": "text/x-cdxj"}

@@ -16,12 +16,12 @@ from warcio.recordloader import ArcWarcRecord
 
 from archec.access.errors import LoadFailed
 from archec.access.key_ranges import Stretch, origins_of
+from archec.access.ordering import LineList, ordered_rows
 from archec.access.posts import Asked
 from archec.access.query import Query, uri_of
 from archec.access.record import Headers, Record, read_file
 from archec.access.rows import NOWHERE, Origin, Row, any_row, made_line
 from archec.access.rules import Subject, subject_of
-from archec.access.sorted import LineList, ordered_rows
 from archec.access.sources import Errors, LocalSource
 from archec.archive.observing import index_fields, mime_of, record_of, state, states
 from archec.archive.opening import Archive

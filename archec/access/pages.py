@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from archec.access.collection import Collection
 from archec.access.errors import SourceFailed
-from archec.access.folders import FileSource
+from archec.access.index_folders import FileSource
 from archec.access.query import DEFAULT_LIMIT, Argument, Arguments, KeyRange, Query
 from archec.access.zipnum import blocks_of
 from archec.errors import UsageError

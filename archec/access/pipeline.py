@@ -9,9 +9,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from archec.access.ordering import sort_rows
 from archec.access.query import Filter, Query
 from archec.access.rows import Row
-from archec.access.sorted import sort_rows
 
 _MAX_DIGESTS = 100_000
 """Maximum number of captures that are remembered for revisits."""

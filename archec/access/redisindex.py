@@ -14,9 +14,9 @@ import redis
 
 from archec.access.errors import LoadFailed, SourceFailed
 from archec.access.loading import Place
+from archec.access.ordering import ordered_rows
 from archec.access.query import Query
 from archec.access.rows import Origin, Row, any_row
-from archec.access.sorted import ordered_rows
 from archec.access.sources import Errors, LocalSource, guarded
 
 _CHUNK = 500
@@ -24,17 +24,17 @@ _MAX_KEYS = 1000
 
 
 class RedisLines:
-    """The members of a sorted set. See :class:`archec.access.sorted.SortedLines`."""
+    """The members of a sorted set. See :class:`archec.access.ordering.SortedLines`."""
 
     def __init__(self, client: redis.Redis, key: bytes) -> None:
         self._client, self._key = client, key
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.sorted.SortedLines`."""
+        """See :class:`archec.access.ordering.SortedLines`."""
         return self._members(self._client.zrangebylex, b"[" + start, b"(" + end)
 
     def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.sorted.SortedLines`."""
+        """See :class:`archec.access.ordering.SortedLines`."""
         return self._members(self._client.zrevrangebylex, b"(" + end, b"[" + start)
 
     def _members(self, ask: Callable[..., Any], first: bytes, last: bytes) -> Iterator[bytes]:

@@ -8,10 +8,10 @@ from itertools import chain, islice
 from urllib.parse import quote
 
 from archec.access.errors import SourceFailed
+from archec.access.ordering import MAX_SORTED, row_key
 from archec.access.query import Arguments, Filter, Query, joined, key_of, uri_of
 from archec.access.remote import Cache, Fetched, Health, NotAsked, Web, fetch, filled, same_origin
 from archec.access.rows import Origin, Row, any_row, made_line
-from archec.access.sorted import MAX_SORTED, row_key
 from archec.access.sources import AskedSource, Errors
 from archec.access.stamps import from_http_date, http_date, now_stamp
 from archec.config import SourceConfig

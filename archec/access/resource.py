@@ -17,13 +17,13 @@ from archec.access.collection import Collection, Step, first_of
 from archec.access.errors import LoadFailed, NotInTime, Refused
 from archec.access.exchange import answer, as_uri, error_header, header_value
 from archec.access.obi_source import TYPE
-from archec.access.permissions import Viewer
 from archec.access.posts import Asked
 from archec.access.query import Query, all_of, joined, parse_filters
 from archec.access.record import END, SMALL, Record, closed_on_failure, nothing, one_piece
 from archec.access.rows import Row, as_cdxj
 from archec.access.sources import Errors
 from archec.access.stamps import http_date, of_date
+from archec.access.viewer import Viewer
 from archec.errors import UsageError
 
 WARC = "application/warc-record"

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from archec.access.files import Stamp, stamp_of
+from archec.access.index_files import Stamp, stamp_of
 from archec.config import Config
 from archec.errors import ConfigError, UsageError
 from archec.tist import iso

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from archec.access.errors import LoadFailed
-from archec.access.files import ENDINGS
-from archec.access.folders import FileSource
+from archec.access.index_files import ENDINGS
+from archec.access.index_folders import FileSource
 from archec.access.loading import Place
 from archec.access.query import Query
 from archec.access.rows import Row

@@ -14,13 +14,13 @@ from archec.access.collection import Collection
 from archec.access.errors import LoadFailed, Refused
 from archec.access.exchange import Exchange, answer
 from archec.access.loading import WarcLoader
-from archec.access.permissions import Viewer
 from archec.access.query import all_of
 from archec.access.record import exactly
 from archec.access.resource import BodyAnswer, check_record
 from archec.access.rows import NOWHERE, Row
 from archec.access.sources import Errors
 from archec.access.stamps import of_date
+from archec.access.viewer import Viewer
 from archec.errors import UsageError
 
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{1,18})")

@@ -24,10 +24,10 @@ from starlette.responses import Response
 from archec.access.collection import Collection
 from archec.access.exchange import JSON, Chunks, answer, error_header
 from archec.access.index import visible_pages
-from archec.access.permissions import Viewer
 from archec.access.query import Argument, Arguments, Filter, KeyRange, Query, check_names, parse_query, regex
 from archec.access.rows import Row
 from archec.access.sources import Errors
+from archec.access.viewer import Viewer
 from archec.errors import UsageError
 
 FIELDS = ("urlkey", "timestamp", "original", "mimetype", "statuscode", "digest", "length")

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from archec.access.errors import SourceFailed
-from archec.access.files import IndexFile, SortedFile
+from archec.access.index_files import IndexFile, SortedFile
 from archec.access.rows import LineReader, any_row
 
 _MAX_BLOCK = 64 << 20
@@ -22,13 +22,13 @@ _ENDINGS = ("", ".gz", ".cdxj.gz", ".cdx.gz")
 
 
 class ZipNum:
-    """See the module, and :class:`archec.access.sorted.SortedLines`."""
+    """See the module, and :class:`archec.access.ordering.SortedLines`."""
 
     def __init__(self, summary: SortedFile, folder: Path, places: dict[str, Path], name: str) -> None:
         self._summary, self._folder, self._places, self._name = summary, folder, places, name
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.sorted.SortedLines`."""
+        """See :class:`archec.access.ordering.SortedLines`."""
         for block in blocks_of(self._summary, start, end):
             for line in self._lines(block):
                 if line >= end:
@@ -37,7 +37,7 @@ class ZipNum:
                     yield line
 
     def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.sorted.SortedLines`."""
+        """See :class:`archec.access.ordering.SortedLines`."""
         for block in self._summary.backward(b"", end):
             for line in reversed(self._lines(block)):
                 if line < start:
@@ -95,7 +95,7 @@ class ZipNumFile(IndexFile):
         super().__init__(path, name, lambda line: line.count(b"\t") >= 3)
 
     def lines(self) -> tuple[ZipNum, LineReader]:
-        """See :meth:`archec.access.files.IndexFile.lines`."""
+        """See :meth:`archec.access.index_files.IndexFile.lines`."""
         summary, _ = self.opened()
         return ZipNum(summary, self.path.parent, _places(self.path), self.name), any_row
 

@@ -16,7 +16,7 @@ from archec.archive.ledger import left_parts
 from archec.archive.opening import scratch_folder
 from archec.archive.recovery import last_run
 from archec.audit.checked import Structure, remember_structure
-from archec.audit.comparison import Comparison, Differences, report_differences
+from archec.audit.cross_check import Comparison, Differences, report_differences
 from archec.audit.disk import (
     MOST,
     DiskName,

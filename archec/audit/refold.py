@@ -15,7 +15,7 @@ from xxhash import xxh3_128_digest
 
 from archec.archive.opening import scratch_folder, scratch_space
 from archec.archive.recovery import follow_until
-from archec.audit.comparison import PartitionedDiff
+from archec.audit.cross_check import PartitionedDiff
 from archec.audit.disk import MOST
 from archec.audit.findings import Finding, Reporter
 from archec.audit.opening import Audited

@@ -14,13 +14,13 @@ from archec.archive.report import NOT_ASKED, Report
 from archec.gather.bodies import Received
 from archec.gather.dataset import Chosen, newest_member, printable, refuse_damaged, refuse_nothing, refuse_retracted
 from archec.gather.directory_cache import DirectoryMemory
-from archec.gather.files import FilePhase
+from archec.gather.file_phase import FilePhase
 from archec.gather.holding_back import GoneFiles
 from archec.gather.hosts import HostTable
 from archec.gather.options import Options
 from archec.gather.plan import Feeder, due_files, make_plan
 from archec.gather.spool import Spool
-from archec.gather.templates import TemplatePhase
+from archec.gather.template_phase import TemplatePhase
 from archec.gather.visits import RunTime
 from archec.progress import Meter
 from archec.redif.files import Source

@@ -51,6 +51,7 @@ fetch:
   robots: ignore
   allow_networks: [127.0.0.0/8]
 """
+_PIECE = 1 << 20
 _NGINX = """
 worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/error.log; {user}
 events {{ worker_connections 4096; }}
@@ -258,15 +259,17 @@ def nginx(folder: Path, hosts: int, report: Report) -> Iterator[Callable[[str, i
     configuration.write_text(_NGINX.format(folder=folder, user=user, listen=listen), encoding="utf-8")
 
     def workload(name: str, files: int, size: int) -> Workload:
-        """Half of each file is random and half is text, so that compressing it is work."""
+        """Half of each piece of a file is random and half is text, so that compressing it is work."""
         place = folder / "www" / name
         place.mkdir()
         draw = random.Random(f"{name} {files} {size}")
-        text = Path(__file__).read_bytes() * (size // 2000 + 2)
+        text = Path(__file__).read_bytes() * (min(size, _PIECE) // 2000 + 2)
         for number in range(files):
-            start = draw.randrange(len(text) - size // 2)
-            body = draw.randbytes(size - size // 2) + text[start : start + size // 2]
-            (place / f"{number}.dat").write_bytes(body)
+            with (place / f"{number}.dat").open("wb") as file:
+                for begin in range(0, size, _PIECE):
+                    length = min(_PIECE, size - begin)
+                    start = draw.randrange(len(text) - length // 2)
+                    file.write(draw.randbytes(length - length // 2) + text[start : start + length // 2])
         return Workload(name, [f"http://{addresses[n % hosts]}:{port}/{name}/{n}.dat" for n in range(files)], size)
 
     with subprocess.Popen(

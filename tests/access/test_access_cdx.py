@@ -19,8 +19,8 @@ from warc_files import Crawl
 from warcio.archiveiterator import ArchiveIterator
 
 from archec.access.feeding import add, parse_rows, remove
-from archec.access.files import newer_of
-from archec.access.folders import FileSource
+from archec.access.index_files import newer_of
+from archec.access.index_folders import FileSource
 from archec.access.query import parse_query
 from archec.access.sources import Errors
 from archec.cli.access import access

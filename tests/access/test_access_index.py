@@ -330,7 +330,7 @@ def test_rows_are_those_of_a_plain_scan(
 
 def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_no_crash(tmp_path: Path) -> None:
     from archec.access.errors import SourceFailed
-    from archec.access.files import IndexFile
+    from archec.access.index_files import IndexFile
 
     path = write_index(tmp_path / "a.cdxj", [line(f"http://a.org/{n}", "20140101000000") for n in range(5000)])
     lines, _ = IndexFile(path, "a").opened()
@@ -349,15 +349,15 @@ pieces = st.builds(lambda text, times: text.encode() * times, st.text("ab", min_
 def test_a_sorted_file_is_read_alike_in_steps_of_any_size(
     memory_folder: Any, lines: list[bytes], stretches: list[tuple[bytes, bytes]], power: int
 ) -> None:
-    from archec.access import files
+    from archec.access import index_files
 
     path = memory_folder() / "a"
     path.write_bytes(b"\n".join(sorted(lines)) + b"\n" * (power % 2))
     step = 1 << power
     with pytest.MonkeyPatch.context() as patch:
         for name, size in (("_PROBE", step), ("_WINDOW", 2 * step), ("_BLOCK", 4 * step), ("_REMEMBERED", step)):
-            patch.setattr(files, name, size)
-        file = files.SortedFile(os.open(path, os.O_RDONLY), 0, "a")
+            patch.setattr(index_files, name, size)
+        file = index_files.SortedFile(os.open(path, os.O_RDONLY), 0, "a")
         for start, end in stretches * 2:
             wanted = [one for one in sorted(lines) if start <= one < end]
             assert list(file.backward(start, end)) == wanted[::-1]

@@ -23,7 +23,7 @@ from access_support import client, configured, give_tokens, line, rows, serving,
 from click.testing import CliRunner
 from warc_files import Crawl
 
-from archec.access.files import SortedFile
+from archec.access.index_files import SortedFile
 from archec.access.obi_source import looking_up, subjects_of
 from archec.access.rows import Origin, any_row
 from archec.access.rules import Level, Rules

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from archec.audit import expected
 from archec.audit.checked import Bad, Checked, Memory, Part, parts_of
-from archec.audit.comparison import KEY, PartitionedDiff
+from archec.audit.cross_check import KEY, PartitionedDiff
 from archec.audit.expected import Amount, Entry, Statement, key_of, statement_of
 from archec.audit.fixity import ReadPace
 from archec.audit.journals import Ends

@@ -25,7 +25,7 @@ from archec.archive.opening import Archive
 from archec.archive.revision import evidence_of
 from archec.catalogue.model import AT_ONCE
 from archec.config import Config
-from archec.gather.files import FilePhase
+from archec.gather.file_phase import FilePhase
 from archec.store.layout import open_layout
 from archec.tist import iso
 from archec.web.task import Hop

@@ -42,7 +42,7 @@ from archec.catalogue.records import ObiChange
 from archec.catalogue.sqlite import SQLiteCatalogue
 from archec.config import Config
 from archec.errors import CatalogueGone, DataSetError, UsageError
-from archec.gather.templates import TemplatePhase
+from archec.gather.template_phase import TemplatePhase
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def many_files(config: Config, site: Site, count: int = 60) -> None:
 
 
 def gather_killed_at(config: Config, point: str) -> None:
-    """A run in lots of ten files, or its resumption, that is killed."""
-    code = "import archec.gather.files as p; p._CHUNK = p._LAST_CHUNK = 10; from archec.cli.main import main; main()"
+    """A run in chunks of ten files, or its resumption, that is killed."""
+    code = "import archec.gather.file_phase as p; p._CHUNK = p._LAST_CHUNK = 10; import archec.cli.main as c; c.main()"
     command = [sys.executable, "-c", code, "gather", *resuming(config), "--config", str(config.base / "config.yaml")]
     done = subprocess.run(command, capture_output=True, check=False, env=environment(killed_at(point)))
     assert done.returncode == -signal.SIGKILL, done.stderr

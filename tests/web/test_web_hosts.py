@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archec.config import FetchConfig
+from archec.web.host_queues import GivenUp, HostQueues, QueuedTask
 from archec.web.outcome import Outcome
-from archec.web.politeness import GivenUp, HostQueues, QueuedTask
 from archec.web.task import FetchTask
 
 DOWN = GivenUp(Outcome.UNREACHABLE, "down")

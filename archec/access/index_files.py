@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from archec.access.errors import SourceFailed
+from archec.access.ordering import SortedLines
 from archec.access.rows import CDX_COLUMNS, CDX_FORMS, LineReader, any_row, cdx_reader
-from archec.access.sorted import SortedLines
 
 _BLOCK = 1 << 16
 _PROBE = 1 << 10
@@ -53,7 +53,7 @@ class Found(NamedTuple):
 
 
 class SortedFile:
-    """Lines of an open file (see :class:`archec.access.sorted.SortedLines`), which is closed when nothing reads them
+    """Lines of an open file (see :class:`archec.access.ordering.SortedLines`), which is closed when nothing reads them
     any more."""
 
     def __init__(self, descriptor: int, begin: int, name: str) -> None:
@@ -69,7 +69,7 @@ class SortedFile:
         return self._size
 
     def forward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.sorted.SortedLines`."""
+        """See :class:`archec.access.ordering.SortedLines`."""
         begin, left, window = self._found(start)
         rest, block = b"", _PROBE * 4
         at, data = begin, window[begin - left :]
@@ -89,7 +89,7 @@ class SortedFile:
             yield rest
 
     def backward(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        """See :class:`archec.access.sorted.SortedLines`."""
+        """See :class:`archec.access.ordering.SortedLines`."""
         at, left, window = self._found(end)
         rest, block = b"", _PROBE * 4
         data = window[: at - left]

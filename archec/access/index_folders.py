@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from archec.access.errors import SourceFailed
-from archec.access.files import ENDINGS, IndexFile, SortedFile, newer_of
+from archec.access.index_files import ENDINGS, IndexFile, SortedFile, newer_of
+from archec.access.ordering import merge_rows, ordered_rows
 from archec.access.query import Query
 from archec.access.rows import Origin, Row
-from archec.access.sorted import merge_rows, ordered_rows
 from archec.access.sources import Errors, LocalSource, guarded
 from archec.access.zipnum import ZipNumFile
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from archec.access.files import ENDINGS, MAX_LINE
+from archec.access.index_files import ENDINGS, MAX_LINE
 from archec.errors import StorageFailed, UsageError
 from archec.store.durable import atomic_stream, storage_errors
 from archec.store.sorting import SortedLines
