@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from itertools import chain, groupby
 from pathlib import Path
 
-from archec.access.index_files import ENDINGS, MAX_LINE, SortedFile, newer_of
+from archec.access.index_files import ENDINGS, MAX_LINE, SortedFile, newer_of, skip_mark
 from archec.access.query import key_of
 from archec.access.rows import NOWHERE, any_row, made_line
 from archec.config import CollectionConfig, Config
@@ -99,7 +99,7 @@ def _settle(file: Path) -> None:
 def _searched(file: Path) -> Iterator[SortedFile]:
     """The lines of a sorted file, to be searched."""
     with storage_errors(file), open(file, "rb") as opened:
-        yield SortedFile(os.dup(opened.fileno()), 0, file.name)
+        yield SortedFile(os.dup(opened.fileno()), skip_mark(opened), file.name)
 
 
 def _has(lines: SortedFile, line: bytes) -> bool:
@@ -181,6 +181,7 @@ def _lines(file: Path) -> Iterator[bytes]:
     if not file.exists():
         return
     with storage_errors(file), open(file, "rb") as opened:
+        skip_mark(opened)
         for line in opened:
             if line := line.rstrip(b"\r\n"):
                 yield line

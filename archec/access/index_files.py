@@ -12,10 +12,11 @@ import tempfile
 import threading
 import weakref
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import IO, BinaryIO, NamedTuple
 
 from archec.access.errors import SourceFailed
 from archec.access.ordering import SortedLines
@@ -269,17 +270,23 @@ def newer_of(path: Path) -> Path:
     return path.with_name(f"{path.stem},new.cdxj")
 
 
+def skip_mark(file: IO[bytes]) -> int:
+    """Begins to read a file behind its byte order mark, which is no part of the first line; the position."""
+    file.seek(0)
+    begin = len(BOM_UTF8) if file.read(len(BOM_UTF8)) == BOM_UTF8 else 0
+    return file.seek(begin)
+
+
 def check_sorted(file: BinaryIO, name: str, form: Form) -> Found:
     """Reads a file from its beginning to its end: whether it is sorted and of a form, and what its header says."""
-    file.seek(0)
-    begin, number, before = 0, 0, b""
+    begin, number, before = skip_mark(file), 0, b""
     read: LineReader = any_row
     while line := file.readline(MAX_LINE + 1):
         number += 1
         if len(line) > MAX_LINE:
             return Found(fault=f"{name}:{number}: has a line of more than {MAX_LINE} bytes")
         if number == 1 and line.lstrip().startswith((b"CDX ", b"!OpenWayback")):
-            begin = len(line)
+            begin += len(line)
             try:
                 read = _by_header(line) if b"CDX " in line else any_row
             except ValueError as error:

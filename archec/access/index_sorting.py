@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, cast
@@ -24,7 +25,8 @@ class Sorted(NamedTuple):
 
 
 def sort_index(path: Path) -> Sorted:
-    """Sorts an index file in place: a whole new file takes the place of the old one. A header stays on top.
+    """Sorts an index file in place: a whole new file takes the place of the old one. A header stays on top; a byte
+    order mark is removed.
 
     Raises UsageError for a line that is too long, StorageFailed and StorageFull.
     """
@@ -34,6 +36,8 @@ def sort_index(path: Path) -> Sorted:
             opener = gzip.open if file.read(2) == b"\x1f\x8b" else open
         with cast(IO[bytes], opener(path, "rb")) as plain:
             for number, line in enumerate(_lines(plain, path), 1):
+                if number == 1 and line.startswith(BOM_UTF8):
+                    line, in_order = line.removeprefix(BOM_UTF8), False
                 if number == 1 and line.lstrip().startswith((b"CDX ", b"!OpenWayback")):
                     head = line + b"\n"
                 elif line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tempfile
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -183,12 +184,12 @@ def test_rows_come_and_go_as_in_a_set(is_folder: bool, steps: list[tuple[bool, l
                 assert sorted(row.fields["offset"] for part in parts for row in part) == sorted(there)
 
 
-def test_rows_of_a_file_with_other_line_ends_are_known(tmp_path: Path) -> None:
+def test_rows_of_a_file_with_other_line_ends_and_a_mark_are_known(tmp_path: Path) -> None:
     lines = [line("http://n.org/", f"201{n}0101000000") for n in range(4)]
     path = tmp_path / "a.cdxj"
-    path.write_bytes(b"".join(one + b"\r\n" for one in lines[:3]))
-    assert [add(path, lines), remove(path, lines[1:])] == [1, 3]
-    assert (path.read_bytes(), newer_of(path).read_bytes()) == (lines[0] + b"\n", b"")
+    path.write_bytes(BOM_UTF8 + b"".join(one + b"\r\n" for one in lines[:3]))
+    assert [add(path, lines), remove(path, lines[:2])] == [1, 2]
+    assert (path.read_bytes(), newer_of(path).read_bytes()) == (lines[2] + b"\n", lines[3] + b"\n")
 
 
 def test_any_number_of_rows_is_added_and_removed(tmp_path: Path) -> None:

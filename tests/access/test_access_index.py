@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             line("http://example.organic/", "20140601000000"),
         ],
     )
-    (folder / "one" / "b.cdx").write_text(CDX11)
+    (folder / "one" / "b.cdx").write_bytes(BOM_UTF8 + CDX11.encode())
     (folder / "one" / "c.cdx.gz").write_bytes(gzip.compress(CDX9.encode()))
     (folder / "one" / "d.cdx").write_text(MIXED)
+    (folder / "one" / "e.cdxj").write_bytes(BOM_UTF8 + line("http://mark.org/", "20140101000000") + b"\n")
     unsorted = [line("http://z.org/", "20140101000000"), line("http://b.org/", "20140101000000")]
     (folder / "one" / "bad.cdxj").write_bytes(b"\n".join(unsorted) + b"\n")
     write_index(folder / "two.cdxj", [line("http://example.org/", "20150101000000", n=1)])
@@ -146,6 +148,11 @@ def test_cdx_with_and_without_header_and_packed(get: httpx.Client) -> None:
     assert ten["robotflags"] == "-"
     assert stamps(get, "url=cdx.org&closest=2012&limit=1") == ["20120101000000"]
     assert [row["offset"] for row in found(get, "url=ten.org") + found(get, "url=ten-9.org")] == ["10", "20", "10"]
+
+
+def test_a_byte_order_mark_hides_no_line(get: httpx.Client) -> None:
+    assert stamps(get, "url=mark.org") == stamps(get, "url=mark.org&sort=reverse") == ["20140101000000"]
+    assert stamps(get, "url=cdx.org") == ["20110101000000", "20120101000000"]  # nor a header
 
 
 def test_an_unsorted_file_alone_is_left_out_and_named_with_its_line(get: httpx.Client) -> None:

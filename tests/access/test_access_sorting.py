@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from codecs import BOM_UTF8
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -16,10 +17,12 @@ def test_files_are_put_in_byte_order_in_place(tmp_path: Path) -> None:
     plain.write_bytes(b"\n".join(lines))
     packed.write_bytes(gzip.compress(b"\n".join(lines)))
     headed.write_bytes(b" CDX N b a m s k r V g\n" + b"\n".join(lines) + b"\n")
+    marked = tmp_path / "d.cdxj"
+    marked.write_bytes(BOM_UTF8 + b"\n".join(sorted(lines)))
     run = CliRunner().invoke(access, ["sort", str(tmp_path)])
     assert run.exit_code == 0, run.output
     wanted = b"".join(line + b"\n" for line in sorted(set(lines)))
-    assert plain.read_bytes() == wanted
+    assert plain.read_bytes() == marked.read_bytes() == wanted
     assert gzip.decompress(packed.read_bytes()) == wanted
     assert headed.read_bytes() == b" CDX N b a m s k r V g\n" + wanted
     before = plain.stat().st_ino
